@@ -1,0 +1,136 @@
+//! Runs the transcripts against a server that is not Larder, to check what they expect.
+//!
+//! `transcripts [--against host:port | --spawn path/to/memcached] [part of a file name or title]…`
+//!
+//! `--against` runs cases without options on a running server and flushes it in between; `--spawn`
+//! starts the program once per case. Cases that are known to differ from the server's version are
+//! counted, not run; so are cases that need the clock to move further than one wants to wait.
+
+use larder_testkit::process::{Program, Server};
+use larder_testkit::runner::{Split, run};
+use larder_testkit::socket::{Clock, Sockets};
+use larder_testkit::transcript::{Case, load};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::process::ExitCode;
+
+const WAIT_SECONDS_MAX: u64 = 3;
+
+enum Target {
+    Running(SocketAddr),
+    Spawned(Program),
+}
+
+fn main() -> ExitCode {
+    match check() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check() -> Result<bool, String> {
+    let mut target = Target::Spawned(Program::Larder);
+    let mut filters = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--against" => {
+                let address = arguments.next().ok_or("--against wants host:port")?;
+                let mut found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
+                target = Target::Running(found.next().ok_or(format!("{address}: no address"))?);
+            }
+            "--spawn" => {
+                let path = arguments.next().ok_or("--spawn wants a path")?;
+                target = Target::Spawned(Program::Memcached(path.into()));
+            }
+            _ => filters.push(argument),
+        }
+    }
+    let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec"))?;
+    let version = target.version()?;
+    println!("{version}");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for case in cases {
+        if !filters.is_empty() && !filters.iter().any(|filter| case.name().contains(filter)) {
+            continue;
+        }
+        if target.skips(&case, &version) {
+            skipped += 1;
+            continue;
+        }
+        for split in [Split::Whole, Split::Bytes] {
+            match target.run(&case, split) {
+                Ok(()) => passed += 1,
+                Err(error) => {
+                    failed += 1;
+                    println!("FAILED {split:?} {error}");
+                    break;
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(failed == 0)
+}
+
+impl Target {
+    fn version(&self) -> Result<String, String> {
+        match self {
+            Target::Running(address) => ask(*address, "version"),
+            Target::Spawned(program) => {
+                ask(Server::start_program(program, &[] as &[&str])?.address(), "version")
+            }
+        }
+    }
+
+    fn is_larder(&self) -> bool {
+        matches!(self, Target::Spawned(Program::Larder))
+    }
+
+    fn skips(&self, case: &Case, version: &str) -> bool {
+        if self.is_larder() {
+            return false;
+        }
+        let differs = case.differs.iter().any(|why| why.split_once(' ').is_some_and(|(v, _)| version.contains(v)));
+        let running = matches!(self, Target::Running(_)) && (!case.options.is_empty() || case.process_only);
+        differs || running || case.clock_seconds() > WAIT_SECONDS_MAX
+    }
+
+    fn run(&self, case: &Case, split: Split) -> Result<(), String> {
+        match self {
+            Target::Running(address) => {
+                ask(*address, "flush_all")?;
+                run(case, &mut Sockets::new(*address, Clock::Wait), split)
+            }
+            Target::Spawned(program) if case.refused_start => {
+                let (status, output) = Server::refused(program, &case.options)?;
+                if status.success() { Err(format!("{}: exits with success: {output}", case.name())) } else { Ok(()) }
+            }
+            Target::Spawned(program) => {
+                let mut options = case.options.clone();
+                let clock = if self.is_larder() { Clock::Debugtime } else { Clock::Wait };
+                if self.is_larder() && case.clock_seconds() > 0 {
+                    options.extend(["-o".into(), "relaxed_privileges".into()]);
+                }
+                let server = Server::start_program(program, &options)?;
+                run(case, &mut Sockets::new(server.address(), clock), split)
+            }
+        }
+    }
+}
+
+fn ask(address: SocketAddr, command: &str) -> Result<String, String> {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(format!("{command}\r\n").as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    };
+    ask().map_err(|error: std::io::Error| format!("{address}: {error}"))
+}

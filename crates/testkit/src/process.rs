@@ -1,0 +1,222 @@
+//! A real server process: started on a free port, awaited, measured, stopped, killed on drop.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to listen, or to stop.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Free ports are found by asking for one and giving it back: another process may be faster.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Which program to start.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// `larder serve`, built from this workspace.
+    Larder,
+    /// memcached itself, to check a transcript against it.
+    Memcached(PathBuf),
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    output: Arc<Mutex<Vec<u8>>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts `larder serve` with `options` on a free port of 127.0.0.1 and waits until it accepts.
+    ///
+    /// # Errors
+    /// What it printed, when it exits instead.
+    pub fn start(options: &[impl AsRef<str>]) -> Result<Server, String> {
+        Server::start_program(&Program::Larder, options)
+    }
+
+    /// Starts any program.
+    ///
+    /// # Errors
+    /// What it printed, when it exits instead.
+    pub fn start_program(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
+        let mut error = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match Server::attempt(program, options) {
+                Ok(server) => return Ok(server),
+                Err(output) if output.contains("in use") => error = output,
+                Err(output) => return Err(output),
+            }
+        }
+        Err(error)
+    }
+
+    fn attempt(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        drop(listener);
+        let mut server = Server::spawn(program, address, options).map_err(|error| error.to_string())?;
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
+                return Err(format!("the server exited with {status}: {}", server.output()));
+            }
+            if TcpStream::connect(address).is_ok() {
+                return Ok(server);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Err(format!("the server does not listen on {address}: {}", server.output()))
+    }
+
+    fn spawn(program: &Program, address: SocketAddr, options: &[impl AsRef<str>]) -> io::Result<Server> {
+        let mut command = match program {
+            Program::Larder => {
+                let mut command = Command::new(larder());
+                command.arg("serve");
+                command
+            }
+            Program::Memcached(path) => {
+                let mut command = Command::new(path);
+                command.args(["-u", "nobody"]);
+                command
+            }
+        };
+        command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+        command.args(options.iter().map(AsRef::as_ref));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let stdout = child.stdout.take().map(|pipe| read_all(pipe, &output));
+        let stderr = child.stderr.take().map(|pipe| read_all(pipe, &output));
+        let readers = stdout.into_iter().chain(stderr).collect();
+        Ok(Server { child, address, output, readers })
+    }
+
+    /// Runs a start that must fail; the status and what it printed.
+    ///
+    /// # Errors
+    /// When the server stays up.
+    pub fn refused(program: &Program, options: &[impl AsRef<str>]) -> Result<(ExitStatus, String), String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        drop(listener);
+        let mut server = Server::spawn(program, address, options).map_err(|error| error.to_string())?;
+        match server.wait(PATIENCE) {
+            Some(status) => Ok((status, server.output())),
+            None => Err("the server starts with these options".into()),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A connection with a read timeout long enough for any test.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory of the process.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn rss_bytes(&self) -> io::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|n| n.trim().parse::<u64>().ok());
+        kilobytes.map(|n| n * 1024).ok_or_else(|| io::Error::other("no VmRSS line"))
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        // A process that is gone already has nothing to end.
+        let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+    }
+
+    /// Stops it with SIGTERM and returns its status; none when it does not stop in time.
+    pub fn stop(mut self) -> Option<ExitStatus> {
+        self.terminate();
+        self.wait(PATIENCE)
+    }
+
+    /// Waits for it to exit by itself.
+    pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let started = Instant::now();
+        while started.elapsed() < patience {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                for reader in self.readers.drain(..) {
+                    // A reader that panicked has nothing more to give.
+                    let _ = reader.join();
+                }
+                return Some(status);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+
+    /// What it has printed until now.
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock().expect("readers do not panic")).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let output = Arc::clone(output);
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+            output.lock().expect("readers do not panic").extend_from_slice(&bytes[..count]);
+        }
+    })
+}
+
+/// The `larder` binary: `LARDER_BIN` if set, else built once beside the running test.
+pub fn larder() -> &'static Path {
+    static LARDER: OnceLock<PathBuf> = OnceLock::new();
+    LARDER.get_or_init(|| {
+        if let Some(path) = std::env::var_os("LARDER_BIN") {
+            return path.into();
+        }
+        let test = std::env::current_exe().expect("a running program has a path");
+        let profile = test.ancestors().find(|path| path.join("deps").is_dir()).expect("cargo runs tests in deps/");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "larder"]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.env("CARGO_TARGET_DIR", profile.parent().expect("target/profile"));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().expect("cargo starts").success(), "larder does not build");
+        profile.join("larder")
+    })
+}
