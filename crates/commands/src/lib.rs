@@ -1,1 +1,28 @@
-//! larder-commands
+//! What each command means: one table per protocol, one function a command.
+//!
+//! ```text
+//! received bytes ──► Session::receive ──► decode up to 32 keys, hash, prefetch ──► one row each
+//!                         │                                                            │
+//!                         └── Progress (consumed, what next)            Output ◄── replies written
+//! ```
+//!
+//! [`Session`] is one connection without its socket, [`Output`] the replies on their way out,
+//! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
+//! [`Shared`], and the [`Host`] around it. No I/O, no clock of its own, no allocation per request.
+#![forbid(unsafe_code)]
+
+mod context;
+mod counters;
+mod host;
+mod output;
+mod prefix;
+mod session;
+mod shared;
+
+pub use context::Context;
+pub use counters::{Counter, Counters, Sums};
+pub use host::{Connection, Host, Process};
+pub use output::{Mark, Output};
+pub use prefix::{PrefixCount, Prefixes};
+pub use session::{Next, Progress, Session};
+pub use shared::{Clock, Settings, Shared, VERSION};

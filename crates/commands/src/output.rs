@@ -1,0 +1,321 @@
+//! Replies on their way out: one run of bytes, with large values spliced in from where they lie.
+//!
+//! ```text
+//! buf      |sent…|VALUE k 0 100000\r\n|\r\nEND\r\n|VALUE m 0 …\r\n|\r\nEND\r\n|free…|
+//!                 ^start              ^splice 0                  ^splice 1    ^end
+//! splices  [ at, Pinned, sent ]  [ at, Pinned, sent ]
+//! ```
+//!
+//! A worker has one `Output` and uses it for all its connections; what a send left over moves to
+//! the connection ([`Output::take_rest`]). Bytes in front of `start` and of a splice that was sent
+//! in full are gone. `at` is an index into `buf`, so buffer and splices move together.
+//!
+//! Knows no protocol. Does not send.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use larder_store::Pinned;
+
+/// A value in the store that goes out between two bytes of the buffer.
+#[derive(Debug)]
+struct Splice {
+    /// Index into the buffer of the byte that follows the value.
+    at: usize,
+    /// The value.
+    pinned: Pinned,
+    /// Bytes of it that were sent.
+    sent: u64,
+}
+
+/// Replies on their way out.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Initialised room; the replies are `buf[start..end]`.
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    splices: VecDeque<Splice>,
+    /// Bytes of the splices not sent.
+    pinned_bytes: u64,
+    /// Bytes (buffered and pinned) at which a session stops and asks for a send.
+    limit_bytes: u64,
+}
+
+/// A place in the replies to go back to ([`Output::rewind`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    end: usize,
+    splices: usize,
+    pinned_bytes: u64,
+}
+
+/// Room that a fresh buffer takes when the first byte is written.
+const ROOM_MIN: usize = 4096;
+
+impl Output {
+    /// An empty output that asks for a send once it holds `limit_bytes`. Takes no memory yet.
+    pub fn new(limit_bytes: u64) -> Output {
+        Output { limit_bytes, ..Output::default() }
+    }
+
+    /// Bytes waiting to be sent, pinned values included.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        (self.end - self.start) as u64 + self.pinned_bytes
+    }
+
+    /// Nothing waits to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end && self.splices.is_empty()
+    }
+
+    /// The session should stop until something was sent.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.limit_bytes
+    }
+
+    /// Sets the bytes at which a session stops.
+    pub fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+
+    /// Bytes of memory the buffer takes (pinned values not included).
+    pub fn capacity_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+
+    /// Forgets everything, sent or not; keeps the buffer.
+    pub fn clear(&mut self) {
+        self.start = 0;
+        self.end = 0;
+        self.splices.clear();
+        self.pinned_bytes = 0;
+    }
+
+    /// Gives back memory above `bytes` of an empty output.
+    pub fn shrink(&mut self, bytes: usize) {
+        if self.is_empty() && self.buf.capacity() > bytes {
+            self.clear();
+            self.buf.truncate(bytes);
+            self.buf.shrink_to(bytes);
+        }
+    }
+
+    /// Appends `bytes`.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// `bytes` writable bytes behind the last reply; [`Output::filled`] says how many were used.
+    #[inline]
+    pub fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.buf.len() - self.end < bytes {
+            self.grow(bytes);
+        }
+        &mut self.buf[self.end..self.end + bytes]
+    }
+
+    /// Takes the first `bytes` of [`Output::room`] as replies.
+    #[inline]
+    pub fn filled(&mut self, bytes: usize) {
+        assert!(bytes <= self.buf.len() - self.end, "only room can be filled");
+        self.end += bytes;
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        if self.is_empty() {
+            self.clear();
+        }
+        let len = (self.end + bytes).next_power_of_two().max(ROOM_MIN);
+        if len > self.buf.len() {
+            self.buf.resize(len, 0);
+        }
+    }
+
+    /// Appends a large value, sent from its place in the store.
+    pub fn splice(&mut self, pinned: Pinned) {
+        self.pinned_bytes += pinned.value_bytes();
+        self.splices.push_back(Splice { at: self.end, pinned, sent: 0 });
+    }
+
+    /// Where the replies end now.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { end: self.end, splices: self.splices.len(), pinned_bytes: self.pinned_bytes }
+    }
+
+    /// Drops what was written since `mark`; nothing may have been sent in between.
+    pub fn rewind(&mut self, mark: Mark) {
+        assert!(mark.end <= self.end && mark.splices <= self.splices.len(), "a mark lies behind");
+        self.end = mark.end;
+        self.splices.truncate(mark.splices);
+        self.pinned_bytes = mark.pinned_bytes;
+    }
+
+    /// Fills `into` with what is to be sent next, in order, and returns how many slices it used.
+    pub fn slices<'s>(&'s self, into: &mut [IoSlice<'s>]) -> usize {
+        let mut used = 0;
+        let mut from = self.start;
+        for splice in &self.splices {
+            if splice.at > from {
+                if used == into.len() {
+                    return used;
+                }
+                into[used] = IoSlice::new(&self.buf[from..splice.at]);
+                used += 1;
+                from = splice.at;
+            }
+            for piece in splice.pinned.pieces(splice.sent) {
+                if used == into.len() {
+                    return used;
+                }
+                into[used] = IoSlice::new(piece);
+                used += 1;
+            }
+        }
+        if self.end > from && used < into.len() {
+            into[used] = IoSlice::new(&self.buf[from..self.end]);
+            used += 1;
+        }
+        used
+    }
+
+    /// The replies as one run, if nothing is spliced in: the common case, sent without a vector.
+    #[inline]
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        self.splices.is_empty().then(|| &self.buf[self.start..self.end])
+    }
+
+    /// Says that the first `bytes` were sent.
+    pub fn advance(&mut self, mut bytes: u64) {
+        assert!(bytes <= self.len(), "no more can be sent than there is");
+        while let Some(splice) = self.splices.front_mut() {
+            let ahead = (splice.at - self.start) as u64;
+            if bytes < ahead {
+                break;
+            }
+            bytes -= ahead;
+            self.start = splice.at;
+            let left = splice.pinned.value_bytes() - splice.sent;
+            let sent = left.min(bytes);
+            splice.sent += sent;
+            self.pinned_bytes -= sent;
+            bytes -= sent;
+            if sent < left {
+                return;
+            }
+            self.splices.pop_front();
+        }
+        self.start += bytes as usize;
+        if self.is_empty() {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Moves what is not sent into an output of its own, in a buffer of just its size; this one is
+    /// empty afterwards and keeps its buffer.
+    pub fn take_rest(&mut self) -> Output {
+        let start = self.start;
+        let mut rest = Output {
+            buf: self.buf[start..self.end].to_vec(),
+            start: 0,
+            end: self.end - start,
+            splices: std::mem::take(&mut self.splices),
+            pinned_bytes: self.pinned_bytes,
+            limit_bytes: self.limit_bytes,
+        };
+        for splice in &mut rest.splices {
+            splice.at -= start;
+        }
+        self.clear();
+        rest
+    }
+
+    /// Everything not sent, copied into one vector: for tests and tools.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len() as usize);
+        let mut from = self.start;
+        for splice in &self.splices {
+            all.extend_from_slice(&self.buf[from..splice.at]);
+            from = splice.at;
+            for piece in splice.pinned.pieces(splice.sent) {
+                all.extend_from_slice(piece);
+            }
+        }
+        all.extend_from_slice(&self.buf[from..self.end]);
+        all
+    }
+}
+
+impl std::io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in() {
+        let mut out = Output::new(10);
+        assert!(out.is_empty());
+        out.put(b"abc");
+        out.put(b"defghi");
+        assert!(!out.is_full());
+        out.put(b"j");
+        assert!(out.is_full());
+        assert_eq!(out.contiguous(), Some(&b"abcdefghij"[..]));
+        out.advance(4);
+        assert_eq!(out.to_vec(), b"efghij");
+        let rest = out.take_rest();
+        assert!(out.is_empty());
+        assert_eq!(rest.to_vec(), b"efghij");
+    }
+
+    #[test]
+    fn rewind_drops_what_came_after_the_mark() {
+        let mut out = Output::new(10);
+        out.put(b"keep");
+        let mark = out.mark();
+        out.put(b"drop");
+        out.rewind(mark);
+        assert_eq!(out.to_vec(), b"keep");
+    }
+
+    #[test]
+    fn slices_stop_at_the_room_given() {
+        let mut out = Output::new(10);
+        out.put(b"abc");
+        let mut none: [IoSlice<'_>; 0] = [];
+        assert_eq!(out.slices(&mut none), 0);
+        let mut one = [IoSlice::new(b"")];
+        assert_eq!(out.slices(&mut one), 1);
+        assert_eq!(&*one[0], b"abc");
+    }
+
+    #[test]
+    fn an_empty_output_gives_memory_back() {
+        let mut out = Output::new(10);
+        out.put(&[b'x'; 100_000]);
+        out.shrink(4096);
+        assert!(out.capacity_bytes() > 4096, "unsent bytes stay");
+        out.advance(100_000);
+        out.shrink(4096);
+        assert!(out.capacity_bytes() <= 4096);
+        out.put(b"y");
+        assert_eq!(out.to_vec(), b"y");
+    }
+}

@@ -1,0 +1,196 @@
+//! What all workers share beside the store: settings, the clock, switches that commands turn.
+//!
+//! Read on the data path (settings, one atomic each for flush and prefix statistics), written by
+//! administrative commands only.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use larder_store::{Millis, Store};
+
+use crate::counters::Sums;
+use crate::prefix::Prefixes;
+
+/// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
+/// with the versions that brought the commands they want to use.
+pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
+
+/// What was set at start and stays.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `-I`: bytes of the largest item, in memcached's arithmetic (its header included).
+    pub item_bytes_max: u64,
+    /// Not `-C`: items have CAS tokens.
+    pub cas: bool,
+    /// Not `-F`: flush_all is allowed.
+    pub flush: bool,
+    /// Not `-X`: keys may be dumped.
+    pub dump: bool,
+    /// `-A`: shutdown is allowed.
+    pub shutdown: bool,
+    /// `-o relaxed_privileges`: debugtime exists.
+    pub debugtime: bool,
+    /// `-R`, if it was given: requests after which a connection gives way to others. Without it a
+    /// connection gives way when its receive buffer is done or its replies fill theirs.
+    pub requests_per_event: Option<u32>,
+    /// `-D`: what ends a prefix in `stats detail`.
+    pub prefix_delimiter: u8,
+    /// `stats detail` counts from the start (`-D` was given).
+    pub detail: bool,
+    /// Not `-o no_lru_crawler`.
+    pub lru_crawler: bool,
+    /// Not `-o no_lru_maintainer`.
+    pub lru_maintainer: bool,
+    /// `-o track_sizes`.
+    pub track_sizes: bool,
+    /// Bytes that appends and prepends longer than a receive buffer may hold while they arrive.
+    pub append_bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            item_bytes_max: 1 << 20,
+            cas: true,
+            flush: true,
+            dump: true,
+            shutdown: false,
+            debugtime: false,
+            requests_per_event: None,
+            prefix_delimiter: b':',
+            detail: false,
+            lru_crawler: true,
+            lru_maintainer: true,
+            track_sizes: false,
+            append_bytes_max: 4 << 20,
+        }
+    }
+}
+
+/// The server's clock: the system's, moved or stopped by `debugtime`.
+#[derive(Debug, Default)]
+pub struct Clock {
+    /// Added to the system's time, milliseconds.
+    offset_ms: AtomicI64,
+    /// The time at which the clock stands; 0: it runs.
+    stopped_at: AtomicU64,
+}
+
+impl Clock {
+    /// The server's time when the system's is `system`.
+    #[inline]
+    pub fn now(&self, system: Millis) -> Millis {
+        match self.stopped_at.load(Relaxed) {
+            0 => system.saturating_add_signed(self.offset_ms.load(Relaxed)),
+            stopped => stopped,
+        }
+    }
+
+    /// Stops the clock at `now`.
+    pub fn stop(&self, now: Millis) {
+        self.stopped_at.store(now, Relaxed);
+    }
+
+    /// Lets it run, on from the system's time.
+    pub fn resume(&self) {
+        self.stopped_at.store(0, Relaxed);
+        self.offset_ms.store(0, Relaxed);
+    }
+
+    /// Moves it by `delta_ms`, stopped or running.
+    pub fn shift(&self, delta_ms: i64) {
+        let stopped = self.stopped_at.load(Relaxed);
+        if stopped == 0 {
+            self.offset_ms.fetch_add(delta_ms, Relaxed);
+        } else {
+            self.stopped_at.store(stopped.saturating_add_signed(delta_ms).max(1), Relaxed);
+        }
+    }
+}
+
+/// No flush is due.
+const NEVER: Millis = Millis::MAX;
+
+/// What all workers share beside the store.
+#[derive(Debug)]
+pub struct Shared {
+    /// What was set at start.
+    pub settings: Settings,
+    /// The server's clock.
+    pub clock: Clock,
+    /// Prefix statistics.
+    pub prefixes: Prefixes,
+    /// The crawler is on (`lru_crawler enable|disable`).
+    pub(crate) crawler: AtomicBool,
+    /// Crawls started.
+    pub(crate) crawls: AtomicU64,
+    /// When a delayed flush_all is due.
+    flush_at: AtomicU64,
+    /// What the counters were at the last `stats reset`.
+    pub(crate) reset: Mutex<Sums>,
+    /// Bytes held by appends on their way in.
+    pub(crate) append_bytes: AtomicU64,
+}
+
+impl Shared {
+    /// With nothing turned yet.
+    pub fn new(settings: Settings) -> Shared {
+        Shared {
+            prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
+            crawler: AtomicBool::new(settings.lru_crawler),
+            crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
+            clock: Clock::default(),
+            flush_at: AtomicU64::new(NEVER),
+            reset: Mutex::default(),
+            append_bytes: AtomicU64::new(0),
+            settings,
+        }
+    }
+
+    /// The server's time when the system's is `system`: what guards are entered at.
+    #[inline]
+    pub fn now(&self, system: Millis) -> Millis {
+        self.clock.now(system)
+    }
+
+    /// Flushes the store if a delayed flush_all is due. Once per receive; workers that receive
+    /// nothing call it on their tick, so that a flush happens in time without traffic.
+    #[inline]
+    pub fn flush_if_due(&self, store: &Store, now: Millis) {
+        let due = self.flush_at.load(Relaxed);
+        if now >= due {
+            self.flush_due(store, due);
+        }
+    }
+
+    #[cold]
+    fn flush_due(&self, store: &Store, due: Millis) {
+        if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() {
+            store.flush();
+        }
+    }
+
+    /// Sets when the next flush is due; replaces an earlier one.
+    pub(crate) fn flush_later(&self, at: Millis) {
+        self.flush_at.store(at, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_stops_moves_and_resumes() {
+        let clock = Clock::default();
+        assert_eq!(clock.now(1000), 1000);
+        clock.shift(500);
+        assert_eq!(clock.now(1000), 1500);
+        clock.stop(clock.now(1000));
+        assert_eq!(clock.now(9000), 1500);
+        clock.shift(-100);
+        assert_eq!(clock.now(9000), 1400);
+        clock.resume();
+        assert_eq!(clock.now(9000), 9000);
+    }
+}
