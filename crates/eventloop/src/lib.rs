@@ -1,11 +1,31 @@
 //! Sockets ⇄ buffers. Knows no protocol.
 //!
-//! The lower half is a thin, safe layer over the system: [`poll`] (epoll and a waker), [`socket`]
-//! (non-blocking TCP and Unix stream sockets) and [`cpu`] (pinning, CPU time). Clients such as a
-//! load generator build their own loop on it.
+//! Two layers. The lower one is a thin, safe layer over the system: [`poll`] (epoll and a waker),
+//! [`socket`] (non-blocking TCP and Unix stream sockets) and [`cpu`] (pinning, CPU time). Clients
+//! such as a load generator build their own loop on it.
+//!
+//! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one
+//! receive buffer, a [`Handler`] owns what the bytes mean. It is completion-shaped: the handler
+//! hears of bytes that have come and is asked for bytes to send, never of readiness, so that a
+//! backend that completes operations by itself can drive the same handler. The system is reached
+//! through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests.
 
 #![forbid(unsafe_code)]
 
 pub mod cpu;
 pub mod poll;
+pub mod sim;
 pub mod socket;
+
+mod backend;
+mod connections;
+mod event_loop;
+mod handler;
+
+pub use backend::{Backend, Epoll, Stream};
+pub use connections::Id;
+pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, Turn};
+pub use handler::{Closed, Handler, Next, Place, Sent, Taken};
+
+/// Milliseconds of a clock that only moves forward; where it started means nothing.
+pub type Millis = u64;

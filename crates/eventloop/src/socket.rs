@@ -5,7 +5,7 @@
 //! raises SIGPIPE. All descriptors are close-on-exec.
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -235,6 +235,21 @@ impl Socket {
         loop {
             match net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((received, _)) => return Ok(received),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Receives into `slices`, filling each before the next; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Socket::recv`].
+    #[inline]
+    pub fn recv_vectored(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        loop {
+            match rustix::io::readv(&self.fd, slices) {
+                Ok(received) => return Ok(received),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,0 +1,142 @@
+//! What the loop needs of the system: streams that never block, a wait for many of them, a clock.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use crate::Millis;
+use crate::poll::{Event, Events, Interest, Poller, Waker};
+use crate::socket::Socket;
+
+/// One connection's bytes, both ways, never blocking.
+pub trait Stream {
+    /// Receives into `buffer`; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has come; anything else ends the connection.
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Receives into `place` and, when that is full, into `rest`.
+    ///
+    /// # Errors
+    /// As [`Stream::recv`].
+    fn recv_vectored(&mut self, place: &mut [u8], rest: &mut [u8]) -> io::Result<usize>;
+
+    /// Sends what fits now; how many bytes that was, not 0 unless `bytes` is empty.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing fits; anything else ends the connection.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// As [`Stream::send`], from several places in order.
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
+    fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl Stream for Socket {
+    #[inline]
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Socket::recv(self, buffer)
+    }
+    #[inline]
+    fn recv_vectored(&mut self, place: &mut [u8], rest: &mut [u8]) -> io::Result<usize> {
+        Socket::recv_vectored(self, &mut [IoSliceMut::new(place), IoSliceMut::new(rest)])
+    }
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Socket::send(self, bytes)
+    }
+    #[inline]
+    fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Socket::send_vectored(self, slices)
+    }
+}
+
+/// The system as one loop sees it.
+pub trait Backend {
+    /// Its connections.
+    type Stream: Stream;
+
+    /// Starts to watch a stream.
+    ///
+    /// # Errors
+    /// When the system has no room for it.
+    fn add(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Changes what a watched stream is watched for.
+    ///
+    /// # Errors
+    /// When the system refuses, which it does not in correct use.
+    fn modify(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Waits for events, `timeout` at most; returns how many there are and takes the time.
+    ///
+    /// # Errors
+    /// When the system refuses, which it does not in correct use.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize>;
+
+    /// Event `index` of the last wait.
+    fn event(&self, index: usize) -> Event;
+
+    /// The time at the end of the last wait.
+    fn now(&self) -> Millis;
+}
+
+/// Token of the waker; no connection has it.
+pub(crate) const WAKER_TOKEN: u64 = u64::MAX;
+
+/// Events taken from one wait: enough that a wait is cheap per event, few enough that the
+/// connections of one wait fit a processor's first cache.
+const EVENTS_MAX: usize = 256;
+
+/// epoll, level-triggered.
+#[derive(Debug)]
+pub struct Epoll {
+    poller: Poller,
+    events: Events,
+    started: std::time::Instant,
+    now: Millis,
+}
+
+impl Epoll {
+    /// A backend woken by `waker`, with its clock counted from `started`.
+    ///
+    /// # Errors
+    /// What epoll_create1(2) and epoll_ctl(2) say (too many open files).
+    pub fn new(waker: &Waker, started: std::time::Instant) -> io::Result<Epoll> {
+        let poller = Poller::new()?;
+        poller.add(waker, WAKER_TOKEN, Interest::Read)?;
+        let events = Events::with_capacity(EVENTS_MAX);
+        Ok(Epoll { poller, events, started, now: started.elapsed().as_millis() as Millis })
+    }
+}
+
+impl Backend for Epoll {
+    type Stream = Socket;
+
+    fn add(&mut self, stream: &Socket, token: u64, interest: Interest) -> io::Result<()> {
+        self.poller.add(stream, token, interest)
+    }
+
+    fn modify(&mut self, stream: &Socket, token: u64, interest: Interest) -> io::Result<()> {
+        self.poller.modify(stream, token, interest)
+    }
+
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        self.poller.wait(&mut self.events, timeout)?;
+        self.now = self.started.elapsed().as_millis() as Millis;
+        Ok(self.events.len())
+    }
+
+    #[inline]
+    fn event(&self, index: usize) -> Event {
+        self.events.at(index)
+    }
+
+    #[inline]
+    fn now(&self) -> Millis {
+        self.now
+    }
+}

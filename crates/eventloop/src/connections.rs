@@ -1,0 +1,157 @@
+//! The connections of a loop: a slab of slots with generations, so that an event for a connection
+//! that has gone never reaches its successor.
+
+use crate::Millis;
+use crate::poll::Interest;
+
+/// Names a connection of a loop, for its life only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id {
+    index: u32,
+    generation: u32,
+}
+
+impl Id {
+    pub(crate) fn token(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_token(token: u64) -> Id {
+        Id { index: token as u32, generation: (token >> 32) as u32 }
+    }
+
+    /// Its place among the loop's connections; reused after it has ended.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What the loop keeps of a connection.
+#[derive(Debug)]
+pub(crate) struct Connection<S, C> {
+    pub stream: S,
+    pub state: C,
+    /// Bytes received of which the handler has not disposed; no memory while empty.
+    pub kept: Vec<u8>,
+    /// Bytes of replies still to be sent.
+    pub unsent: u64,
+    /// When bytes were last received.
+    pub received_at: Millis,
+    /// When replies last went out, or began to wait.
+    pub sent_at: Millis,
+    pub interest: Interest,
+    /// No more is received; when the replies are out, it ends for this reason.
+    pub closing: Option<crate::Closed>,
+    /// The handler can take kept bytes once there is room for replies.
+    pub again: bool,
+    /// It is in the queue of those whose turn comes without a wait.
+    pub queued: bool,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Free { next: u32 },
+    Used(T),
+}
+
+/// Ends the list of free slots.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Connections<T> {
+    slots: Vec<(u32, Slot<T>)>,
+    free: u32,
+    count: usize,
+}
+
+impl<T> Connections<T> {
+    pub fn new() -> Connections<T> {
+        Connections { slots: Vec::new(), free: NONE, count: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The id the next [`Connections::insert`] will give.
+    pub fn next_id(&self) -> Id {
+        if self.free == NONE {
+            return Id { index: self.slots.len() as u32, generation: 0 };
+        }
+        Id { index: self.free, generation: self.slots[self.free as usize].0 }
+    }
+
+    pub fn insert(&mut self, value: T) -> Id {
+        let id = self.next_id();
+        assert!(id.index < NONE, "fewer connections than that fit any machine");
+        match self.slots.get_mut(id.index()) {
+            None => self.slots.push((0, Slot::Used(value))),
+            Some((_, slot)) => {
+                let Slot::Free { next } = *slot else { unreachable!("the free list holds free slots") };
+                self.free = next;
+                *slot = Slot::Used(value);
+            }
+        }
+        self.count += 1;
+        id
+    }
+
+    #[inline]
+    pub fn find(&mut self, id: Id) -> Option<&mut T> {
+        match self.slots.get_mut(id.index()) {
+            Some((generation, Slot::Used(value))) if *generation == id.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn remove(&mut self, id: Id) -> Option<T> {
+        self.find(id)?;
+        let (generation, slot) = &mut self.slots[id.index()];
+        // 2^32 - 1 is left out so that no token is the waker's.
+        *generation = (*generation + 1) % u32::MAX;
+        let Slot::Used(value) = std::mem::replace(slot, Slot::Free { next: self.free }) else {
+            unreachable!("find has just seen it")
+        };
+        self.free = id.index;
+        self.count -= 1;
+        Some(value)
+    }
+
+    /// Id of the connection in slot `index`, if there is one.
+    pub fn at(&self, index: usize) -> Option<(Id, &T)> {
+        match &self.slots[index] {
+            (generation, Slot::Used(value)) => {
+                Some((Id { index: index as u32, generation: *generation }, value))
+            }
+            (_, Slot::Free { .. }) => None,
+        }
+    }
+
+    /// Slots there are, used or free.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_outlives_its_connection_without_finding_the_next() {
+        let mut connections = Connections::new();
+        let a = connections.insert('a');
+        let b = connections.insert('b');
+        assert_eq!(connections.remove(a), Some('a'));
+        assert_eq!(connections.remove(a), None);
+        assert_eq!(connections.next_id().index(), a.index());
+        let c = connections.insert('c');
+        assert_eq!(c.index(), a.index());
+        assert_eq!(connections.find(a), None);
+        assert_eq!(connections.find(c), Some(&mut 'c'));
+        assert_eq!(connections.find(b), Some(&mut 'b'));
+        assert_eq!(connections.len(), 2);
+        assert_eq!(Id::from_token(c.token()), c);
+        assert_eq!(connections.at(0).map(|(id, _)| id), Some(c));
+    }
+}

@@ -1,0 +1,448 @@
+//! The loop of one worker.
+//!
+//! ```text
+//! wait ─► readable ─► one receive into the loop's buffer, behind the kept bytes
+//!  ▲                    │  (or into the handler's own place)
+//!  │                    ▼
+//!  │                  handler.received: takes requests, leaves replies
+//!  │                    │
+//!  │                    ▼
+//!  │                  handler.send: one send for all of them
+//!  │                    │
+//!  └──── bytes not taken are kept by the connection; bytes not sent wait for writability
+//! ```
+//!
+//! A request in its own packet costs one wait, one receive, one send and one look at the clock.
+//! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
+//! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for
+//! `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use crate::Millis;
+use crate::backend::{Backend, Stream, WAKER_TOKEN};
+use crate::connections::{Connection, Connections, Id};
+use crate::handler::{Closed, Handler, Next, Place, Sent};
+use crate::poll::{Event, Interest};
+
+/// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
+pub const RECEIVE_BYTES: usize = 64 << 10;
+
+/// Most bytes received into a handler's own place before other connections have their turn.
+const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
+
+/// Rounds of kept input that a connection gets in a row while all its replies go out at once.
+const ROUNDS_PER_TURN: usize = 8;
+
+/// Timeouts are looked at this often, when any can be due.
+const SWEEP_MS: Millis = 1000;
+
+/// Bounds of a loop's connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Unsent bytes above which a connection is read no further.
+    pub reply_bytes_max: u64,
+    /// A connection from which nothing was received for this long is closed; 0 never.
+    pub idle_ms: Millis,
+    /// A connection that takes nothing of waiting replies for this long is closed; 0 never.
+    pub stall_ms: Millis,
+}
+
+/// What one turn of the loop saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The waker has fired.
+    pub woken: bool,
+    /// Events handled.
+    pub events: usize,
+    /// The time at the start of the turn's work.
+    pub now: Millis,
+}
+
+/// Connections, a receive buffer, and the wait for both.
+#[derive(Debug)]
+pub struct EventLoop<B: Backend, H: Handler> {
+    backend: B,
+    connections: Connections<Connection<B::Stream, H::Connection>>,
+    /// Connections whose turn comes without a wait.
+    queue: VecDeque<Id>,
+    buffer: Box<[u8]>,
+    limits: Limits,
+    /// Connections whose replies wait for room.
+    waiting: usize,
+    sweep_at: Millis,
+}
+
+impl<B: Backend, H: Handler> EventLoop<B, H> {
+    /// A loop without connections.
+    pub fn new(backend: B, limits: Limits) -> EventLoop<B, H> {
+        EventLoop {
+            backend,
+            connections: Connections::new(),
+            queue: VecDeque::new(),
+            buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
+            limits,
+            waiting: 0,
+            sweep_at: 0,
+        }
+    }
+
+    /// Takes over a connection.
+    ///
+    /// # Errors
+    /// When the backend cannot watch it; stream and state are dropped then.
+    pub fn adopt(&mut self, stream: B::Stream, state: H::Connection) -> io::Result<Id> {
+        let now = self.backend.now();
+        let id = self.connections.next_id();
+        self.backend.add(&stream, id.token(), Interest::Read)?;
+        let connection = Connection {
+            stream,
+            state,
+            kept: Vec::new(),
+            unsent: 0,
+            received_at: now,
+            sent_at: now,
+            interest: Interest::Read,
+            closing: None,
+            again: false,
+            queued: false,
+        };
+        Ok(self.connections.insert(connection))
+    }
+
+    /// How many connections there are.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// There are no connections.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The time of the last wait.
+    pub fn now(&self) -> Millis {
+        self.backend.now()
+    }
+
+    /// The backend.
+    pub fn backend(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// The handler's state of a connection, if it still lives.
+    pub fn state(&mut self, id: Id) -> Option<&mut H::Connection> {
+        self.connections.find(id).map(|connection| &mut connection.state)
+    }
+
+    /// Waits for something to do, `timeout` at most, and does it.
+    ///
+    /// # Errors
+    /// When the backend cannot wait, which does not happen in correct use.
+    pub fn turn(&mut self, handler: &mut H, timeout: Option<Duration>) -> io::Result<Turn> {
+        let timeout = self.wait_for(timeout);
+        let events = self.backend.wait(timeout)?;
+        let now = self.backend.now();
+        handler.woke(now);
+        let mut turn = Turn { woken: false, events, now };
+        for index in 0..events {
+            let event = self.backend.event(index);
+            if event.token == WAKER_TOKEN {
+                turn.woken = true;
+            } else {
+                self.ready(handler, Id::from_token(event.token), event);
+            }
+        }
+        // Only those queued before this turn: one that asks again waits for the next.
+        for _ in 0..self.queue.len() {
+            let Some(id) = self.queue.pop_front() else { break };
+            if let Some(connection) = self.connections.find(id) {
+                connection.queued = false;
+                self.process(handler, id, 0);
+            }
+        }
+        if now >= self.sweep_at {
+            self.sweep(handler, now);
+        }
+        Ok(turn)
+    }
+
+    /// Receives no more; connections end as soon as their replies are out. Returns at once; turn on
+    /// until [`EventLoop::is_empty`] or patience ends.
+    pub fn drain(&mut self, handler: &mut H) {
+        for index in 0..self.connections.slots() {
+            if let Some((id, _)) = self.connections.at(index) {
+                self.finish(handler, id, Closed::Drained);
+            }
+        }
+    }
+
+    /// Ends a connection at once, whatever it waits for.
+    pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
+        if let Some(connection) = self.connections.remove(id) {
+            self.waiting -= usize::from(connection.unsent > 0);
+            handler.closed(id, connection.state, why);
+        }
+    }
+
+    fn wait_for(&self, timeout: Option<Duration>) -> Option<Duration> {
+        if !self.queue.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if !self.times() {
+            return timeout;
+        }
+        let sweep = Duration::from_millis(self.sweep_at.saturating_sub(self.backend.now()));
+        Some(timeout.map_or(sweep, |timeout| timeout.min(sweep)))
+    }
+
+    /// Some connection can come to its time.
+    fn times(&self) -> bool {
+        self.waiting > 0 && self.limits.stall_ms > 0 || self.limits.idle_ms > 0 && !self.is_empty()
+    }
+
+    fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
+        if event.writable && self.flush(handler, id).is_err() {
+            return self.close(handler, id, Closed::Error);
+        }
+        // An error on a connection that is not read shows in no receive, and would be reported
+        // for ever.
+        let Some(connection) = self.connections.find(id) else { return };
+        let reading = matches!(connection.interest, Interest::Read | Interest::Both);
+        if event.hangup && !(reading && event.readable) {
+            return self.close(handler, id, Closed::Error);
+        }
+        if event.readable && reading && !connection.again {
+            self.receive(handler, id);
+        }
+    }
+
+    /// One receive, and what follows from it.
+    fn receive(&mut self, handler: &mut H, id: Id) {
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return };
+        let kept = connection.kept.len();
+        if kept == 0 && handler.destination(&mut connection.state).is_some() {
+            return self.receive_directly(handler, id);
+        }
+        self.buffer[..kept].copy_from_slice(&connection.kept);
+        match connection.stream.recv(&mut self.buffer[kept..]) {
+            Ok(0) => self.finish(handler, id, Closed::Peer),
+            Ok(bytes) => {
+                connection.received_at = now;
+                self.process(handler, id, bytes);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.close(handler, id, Closed::Error),
+        }
+    }
+
+    /// Receives into the handler's own places until the socket is empty, the bytes belong to the
+    /// buffer again, or others have waited long enough.
+    fn receive_directly(&mut self, handler: &mut H, id: Id) {
+        let now = self.backend.now();
+        let mut total = 0;
+        while total < DIRECT_BYTES_PER_TURN {
+            let Some(connection) = self.connections.find(id) else { return };
+            // The place is gone: the handler finishes what it was for, and the next bytes belong to
+            // the buffer.
+            let Some(Place { bytes: place, last }) = handler.destination(&mut connection.state) else {
+                return self.process(handler, id, 0);
+            };
+            let room = place.len();
+            debug_assert!(room > 0, "a place has room");
+            let received = match last {
+                true => connection.stream.recv_vectored(place, &mut self.buffer),
+                false => connection.stream.recv(place),
+            };
+            let bytes = match received {
+                Ok(0) => return self.finish(handler, id, Closed::Peer),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.close(handler, id, Closed::Error),
+            };
+            connection.received_at = now;
+            total += bytes;
+            match handler.filled(&mut connection.state, bytes.min(room)) {
+                Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
+                Next::Receive if bytes < room => return self.settle(handler, id, None),
+                Next::Receive => {}
+                Next::Again => {
+                    keep(&mut connection.kept, &self.buffer[..bytes.saturating_sub(room)]);
+                    connection.again = true;
+                    return self.settle(handler, id, None);
+                }
+                Next::Close => return self.settle(handler, id, Some(Closed::Handler)),
+            }
+        }
+    }
+
+    /// Has the handler take kept bytes and `fresh` new ones, which lie in the buffer behind the
+    /// place of the kept ones.
+    fn process(&mut self, handler: &mut H, id: Id, fresh: usize) {
+        let Some(connection) = self.connections.find(id) else { return };
+        connection.again = false;
+        let kept = connection.kept.len();
+        if fresh == 0 {
+            self.buffer[..kept].copy_from_slice(&connection.kept);
+        }
+        let len = kept + fresh;
+        let mut at = 0;
+        let mut rounds = 0;
+        let next = loop {
+            let taken = handler.received(&mut connection.state, &self.buffer[at..len]);
+            at += taken.bytes;
+            debug_assert!(at <= len, "a handler takes no more than there is");
+            rounds += 1;
+            if taken.next != Next::Again {
+                break taken.next;
+            }
+            // Others' replies must not wait for this one's, so its own go out first.
+            match send(handler, connection, &mut self.waiting, self.backend.now()) {
+                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN => {}
+                Ok(_) => break Next::Again,
+                Err(_) => return self.close(handler, id, Closed::Error),
+            }
+        };
+        keep(&mut connection.kept, &self.buffer[at..len]);
+        match next {
+            Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
+                self.settle(handler, id, Some(Closed::Input));
+            }
+            Next::Receive => self.settle(handler, id, None),
+            Next::Again => {
+                connection.again = true;
+                self.settle(handler, id, None);
+            }
+            Next::Close => self.settle(handler, id, Some(Closed::Handler)),
+        }
+    }
+
+    /// No more is received; the connection ends when its replies are out.
+    fn finish(&mut self, handler: &mut H, id: Id, why: Closed) {
+        self.settle(handler, id, Some(why));
+    }
+
+    /// Sends what can be sent, then brings the connection into the state that fits: closed,
+    /// queued, waiting for room, for bytes, or both.
+    fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return };
+        if connection.closing.is_none() {
+            connection.closing = closing;
+        }
+        if send(handler, connection, &mut self.waiting, now).is_err() {
+            return self.close(handler, id, Closed::Error);
+        }
+        if connection.unsent == 0
+            && let Some(why) = connection.closing
+        {
+            return self.close(handler, id, why);
+        }
+        self.arrange(handler, id);
+    }
+
+    /// Room has come: sends, then as [`EventLoop::settle`].
+    fn flush(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return Ok(()) };
+        send(handler, connection, &mut self.waiting, now)?;
+        if connection.unsent == 0
+            && let Some(why) = connection.closing
+        {
+            self.close(handler, id, why);
+            return Ok(());
+        }
+        self.arrange(handler, id);
+        Ok(())
+    }
+
+    /// Waits for what the connection can make use of, and for nothing else.
+    fn arrange(&mut self, handler: &mut H, id: Id) {
+        let Some(connection) = self.connections.find(id) else { return };
+        let write = connection.unsent > 0;
+        let read = connection.closing.is_none()
+            && !connection.again
+            && connection.unsent <= self.limits.reply_bytes_max;
+        let interest = match (read, write) {
+            (true, false) => Interest::Read,
+            (false, true) => Interest::Write,
+            (true, true) => Interest::Both,
+            (false, false) => Interest::None,
+        };
+        // Half of the limit: one that stopped at it makes room for more than a few replies first.
+        let room = connection.unsent <= self.limits.reply_bytes_max / 2;
+        if connection.again && connection.closing.is_none() && room && !connection.queued {
+            connection.queued = true;
+            self.queue.push_back(id);
+        }
+        if connection.interest != interest {
+            connection.interest = interest;
+            if self.backend.modify(&connection.stream, id.token(), interest).is_err() {
+                self.close(handler, id, Closed::Error);
+            }
+        }
+    }
+
+    /// Closes those whose time has come.
+    #[cold]
+    fn sweep(&mut self, handler: &mut H, now: Millis) {
+        self.sweep_at = now + SWEEP_MS;
+        if !self.times() {
+            return;
+        }
+        let Limits { idle_ms, stall_ms, .. } = self.limits;
+        for index in 0..self.connections.slots() {
+            let Some((id, connection)) = self.connections.at(index) else { continue };
+            if connection.unsent > 0 {
+                if stall_ms > 0 && now.saturating_sub(connection.sent_at) >= stall_ms {
+                    self.close(handler, id, Closed::Stalled);
+                }
+            } else if idle_ms > 0 && now.saturating_sub(connection.received_at) >= idle_ms {
+                self.close(handler, id, Closed::Idle);
+            }
+        }
+    }
+}
+
+/// One send; keeps the account of who waits for room.
+#[inline]
+fn send<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+    waiting: &mut usize,
+    now: Millis,
+) -> io::Result<Sent> {
+    let waited = connection.unsent > 0;
+    let sent = handler.send(&mut connection.state, &mut connection.stream)?;
+    if sent.bytes > 0 || !waited {
+        connection.sent_at = now;
+    }
+    connection.unsent = sent.unsent;
+    match (waited, sent.unsent > 0) {
+        (false, true) => *waiting += 1,
+        (true, false) => *waiting -= 1,
+        (false, false) | (true, true) => {}
+    }
+    Ok(sent)
+}
+
+/// Memory that a connection may keep for the ends of its receives to come, so that a pipeline does
+/// not allocate for each; an idle connection costs that much at most.
+const KEPT_ROOM_BYTES: usize = 256;
+
+/// Keeps `rest`, and next to no memory when there is none.
+#[inline]
+fn keep(kept: &mut Vec<u8>, rest: &[u8]) {
+    kept.clear();
+    if rest.is_empty() {
+        if kept.capacity() > KEPT_ROOM_BYTES {
+            *kept = Vec::new();
+        }
+        return;
+    }
+    kept.reserve_exact(rest.len());
+    kept.extend_from_slice(rest);
+}

@@ -1,0 +1,352 @@
+//! The loop over the simulated network, with a handler that serves a toy protocol:
+//! a line `e<text>\n` is answered by itself, `x<n>\n` by n bytes, `u<n>\n` takes n bytes directly
+//! and is answered by their sum, `q\n` closes. A failing run is repeated by its printed seed.
+
+use std::io;
+
+use larder_eventloop::sim::{Peer, Sim, Weather};
+use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken};
+
+const REPLY_BYTES_MAX: u64 = 10_000;
+
+const LIMITS: Limits = Limits { reply_bytes_max: REPLY_BYTES_MAX, idle_ms: 0, stall_ms: 60_000 };
+
+#[derive(Default)]
+struct Toy {
+    closed: Vec<Closed>,
+    sends: u64,
+    unsent_most: u64,
+}
+
+#[derive(Default)]
+struct Conn {
+    out: Vec<u8>,
+    upload: Vec<u8>,
+    upload_at: usize,
+}
+
+impl Conn {
+    fn uploaded(&mut self) {
+        let sum: u64 = self.upload.iter().map(|&b| u64::from(b)).sum();
+        self.out.extend_from_slice(format!("{sum}\n").as_bytes());
+        self.upload = Vec::new();
+        self.upload_at = 0;
+    }
+}
+
+impl Handler for Toy {
+    type Connection = Conn;
+
+    fn woke(&mut self, _now: Millis) {}
+
+    fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
+        let mut at = 0;
+        if !conn.upload.is_empty() && conn.upload_at == conn.upload.len() {
+            conn.uploaded();
+        }
+        while conn.upload.is_empty() {
+            if conn.out.len() as u64 >= REPLY_BYTES_MAX {
+                return Taken { bytes: at, next: Next::Again };
+            }
+            let Some(len) = input[at..].iter().position(|&b| b == b'\n') else { break };
+            let line = std::str::from_utf8(&input[at..at + len]).unwrap();
+            at += len + 1;
+            match line.as_bytes()[0] {
+                b'e' => conn.out.extend_from_slice(format!("{line}\n").as_bytes()),
+                b'x' => conn.out.resize(conn.out.len() + line[1..].parse::<usize>().unwrap(), b'x'),
+                b'u' => conn.upload = vec![0; line[1..].parse().unwrap()],
+                b'q' => return Taken { bytes: at, next: Next::Close },
+                other => panic!("not in the toy protocol: {other}"),
+            }
+            if !conn.upload.is_empty() {
+                let bytes = conn.upload.len().min(input.len() - at);
+                conn.upload[..bytes].copy_from_slice(&input[at..at + bytes]);
+                conn.upload_at = bytes;
+                at += bytes;
+                if conn.upload_at == conn.upload.len() {
+                    conn.uploaded();
+                }
+            }
+        }
+        Taken { bytes: at, next: Next::Receive }
+    }
+
+    fn destination<'d>(&'d mut self, conn: &'d mut Conn) -> Option<Place<'d>> {
+        let rest = &mut conn.upload[conn.upload_at..];
+        if rest.is_empty() {
+            return None;
+        }
+        // Pieces of 1000 bytes, as a store would give.
+        let bytes = rest.len().min(1000);
+        let last = bytes == rest.len();
+        Some(Place { bytes: &mut rest[..bytes], last })
+    }
+
+    fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Next {
+        conn.upload_at += bytes;
+        Next::Receive
+    }
+
+    fn send<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
+        if conn.out.is_empty() {
+            return Ok(Sent::default());
+        }
+        self.sends += 1;
+        let bytes = match stream.send(&conn.out) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        conn.out.drain(..bytes);
+        self.unsent_most = self.unsent_most.max(conn.out.len() as u64);
+        Ok(Sent { bytes: bytes as u64, unsent: conn.out.len() as u64 })
+    }
+
+    fn closed(&mut self, _id: Id, _conn: Conn, why: Closed) {
+        self.closed.push(why);
+    }
+}
+
+struct World {
+    events: EventLoop<Sim, Toy>,
+    toy: Toy,
+}
+
+impl World {
+    fn new(seed: u64, weather: Weather, limits: Limits) -> World {
+        World { events: EventLoop::new(Sim::new(seed, weather), limits), toy: Toy::default() }
+    }
+
+    fn connect(&mut self) -> Peer {
+        let (stream, peer) = self.events.backend().connect();
+        self.events.adopt(stream, Conn::default()).unwrap();
+        peer
+    }
+
+    /// Turns while something is due.
+    fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.events.backend().busy() {
+                // One more, for connections that are queued without an event.
+                self.turn();
+                if !self.events.backend().busy() {
+                    return;
+                }
+            }
+            self.turn();
+        }
+        panic!("the loop does not come to rest");
+    }
+
+    fn turn(&mut self) {
+        self.events.turn(&mut self.toy, Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let until = self.events.now() + ms;
+        while self.events.now() < until {
+            let left = std::time::Duration::from_millis(until - self.events.now());
+            self.events.turn(&mut self.toy, Some(left)).unwrap();
+        }
+    }
+
+    fn read_all(&mut self, peer: &Peer) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            let bytes = peer.read(usize::MAX);
+            if bytes.is_empty() {
+                return all;
+            }
+            all.extend(bytes);
+        }
+    }
+}
+
+fn request(n: u64) -> (Vec<u8>, Vec<u8>) {
+    match n % 4 {
+        0 => (format!("x{}\n", n % 977).into_bytes(), vec![b'x'; (n % 977) as usize]),
+        1 => {
+            let data: Vec<u8> = (0..1 + n * 37 % 5000).map(|i| (i % 251) as u8).collect();
+            let sum: u64 = data.iter().map(|&b| u64::from(b)).sum();
+            let mut bytes = format!("u{}\n", data.len()).into_bytes();
+            bytes.extend(data);
+            (bytes, format!("{sum}\n").into_bytes())
+        }
+        _ => {
+            let line = format!("e{n}\n").into_bytes();
+            (line.clone(), line)
+        }
+    }
+}
+
+#[test]
+fn replies_are_complete_and_in_order_in_any_weather() {
+    for seed in 0..60 {
+        let weather = match seed % 3 {
+            0 => Weather::FAIR,
+            1 => Weather::DRIP,
+            _ => Weather::STORM,
+        };
+        let mut world = World::new(seed, weather, LIMITS);
+        let peers: Vec<Peer> = (0..5).map(|_| world.connect()).collect();
+        let mut expected = vec![Vec::new(); 5];
+        let mut got = vec![Vec::new(); 5];
+        for round in 0..40u64 {
+            for (index, peer) in peers.iter().enumerate() {
+                let (ask, answer) = request(round * 5 + index as u64 + seed * 31);
+                peer.send(&ask);
+                expected[index].extend(answer);
+            }
+            world.turn();
+            got[(round % 5) as usize].extend(peers[(round % 5) as usize].read(700));
+        }
+        for (index, peer) in peers.iter().enumerate() {
+            got[index].extend(world.read_all(peer));
+            assert!(got[index] == expected[index], "seed {seed}, connection {index}");
+        }
+        assert!(world.toy.closed.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_whole_pipeline_is_answered_by_one_send() {
+    let mut world = World::new(1, Weather::FAIR, LIMITS);
+    let peer = world.connect();
+    peer.send(&b"ehello\n".repeat(200));
+    world.turn();
+    assert_eq!(peer.read(usize::MAX), b"ehello\n".repeat(200));
+    assert_eq!(world.toy.sends, 1);
+}
+
+#[test]
+fn a_slow_reader_is_read_no_further_and_then_goes_on() {
+    let mut world = World::new(2, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let peer = world.connect();
+    let asks = 100_000;
+    peer.send(&b"x100\n".repeat(asks));
+    world.settle();
+    // Held: the limit and one reply. Untaken: all but what was in a receive or two.
+    assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
+    assert!(peer.untaken() > 5 * asks - 3 * 65536);
+    assert_eq!(world.read_all(&peer).len(), 100 * asks);
+    assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100);
+    assert!(world.toy.closed.is_empty());
+}
+
+#[test]
+fn a_reader_without_progress_is_closed_at_the_stall_timeout_and_one_with_progress_is_not() {
+    let mut world = World::new(3, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let stuck = world.connect();
+    let slow = world.connect();
+    stuck.send(b"x9000\n");
+    slow.send(b"x9000\n");
+    world.settle();
+    world.pass(50_000);
+    assert!(world.toy.closed.is_empty());
+    slow.read(100);
+    world.pass(15_000);
+    assert_eq!(world.toy.closed, [Closed::Stalled]);
+    assert!(stuck.closed() && !slow.closed());
+    assert_eq!(world.read_all(&slow).len(), 8900);
+}
+
+#[test]
+fn an_idle_connection_is_closed_at_the_idle_timeout() {
+    let mut world = World::new(4, Weather::FAIR, Limits { idle_ms: 3000, ..LIMITS });
+    let idle = world.connect();
+    let active = world.connect();
+    for _ in 0..4 {
+        world.pass(1000);
+        active.send(b"ex\n");
+        world.settle();
+    }
+    world.pass(1000);
+    assert!(idle.closed() && !active.closed());
+    assert_eq!(world.toy.closed, [Closed::Idle]);
+}
+
+#[test]
+fn an_idle_loop_wakes_for_nothing() {
+    let mut world = World::new(5, Weather::FAIR, LIMITS);
+    let _peers: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
+    world.settle();
+    let before = world.events.backend().waits();
+    world.events.turn(&mut world.toy, Some(std::time::Duration::from_secs(3600))).unwrap();
+    assert_eq!(world.events.now(), 3_600_000);
+    assert_eq!(world.events.backend().waits(), before + 1);
+}
+
+#[test]
+fn a_half_closed_peer_gets_its_replies_first() {
+    for weather in [Weather::FAIR, Weather::DRIP, Weather::STORM] {
+        let mut world = World::new(6, weather, LIMITS);
+        let peer = world.connect();
+        peer.send(b"x50000\nelast\nepartial");
+        peer.end();
+        let got = world.read_all(&peer);
+        assert_eq!(got.len(), 50_006);
+        assert!(got.ends_with(b"elast\n"));
+        assert!(peer.closed());
+        assert_eq!(world.toy.closed, [Closed::Peer]);
+    }
+}
+
+#[test]
+fn a_reset_ends_the_connection_whatever_it_waits_for() {
+    let mut world = World::new(7, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let peers: Vec<Peer> = (0..4).map(|_| world.connect()).collect();
+    peers[1].send(b"epartial");
+    peers[2].send(b"u5000\nbegin");
+    peers[3].send(&b"x100\n".repeat(10_000));
+    world.settle();
+    for peer in &peers {
+        peer.reset();
+    }
+    world.settle();
+    assert_eq!(world.toy.closed, [Closed::Error; 4]);
+    assert!(world.events.is_empty());
+}
+
+#[test]
+fn close_sends_what_was_answered_and_drops_what_came_after() {
+    let mut world = World::new(8, Weather { window: 16, ..Weather::FAIR }, LIMITS);
+    let peer = world.connect();
+    peer.send(b"x1000\nq\nelate\n");
+    assert_eq!(world.read_all(&peer), vec![b'x'; 1000]);
+    assert!(peer.closed());
+    assert_eq!(world.toy.closed, [Closed::Handler]);
+}
+
+#[test]
+fn input_without_end_is_closed_at_the_receive_bytes() {
+    use larder_eventloop::RECEIVE_BYTES;
+    for (bytes, closed) in [(RECEIVE_BYTES - 1, false), (RECEIVE_BYTES, true), (RECEIVE_BYTES + 1, true)] {
+        let mut world = World::new(9, Weather::FAIR, LIMITS);
+        let peer = world.connect();
+        peer.send(&vec![b'e'; bytes]);
+        world.settle();
+        assert_eq!(peer.closed(), closed, "{bytes}");
+    }
+}
+
+#[test]
+fn drain_ends_idle_connections_at_once_and_others_when_they_have_read() {
+    let mut world = World::new(10, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let idle = world.connect();
+    let busy = world.connect();
+    busy.send(b"x9000\n");
+    world.settle();
+    world.events.drain(&mut world.toy);
+    assert!(idle.closed() && !busy.closed());
+    assert_eq!(world.read_all(&busy).len(), 9000);
+    assert!(busy.closed());
+    assert_eq!(world.toy.closed, [Closed::Drained, Closed::Drained]);
+}
+
+#[test]
+fn the_waker_is_reported() {
+    let mut world = World::new(11, Weather::FAIR, LIMITS);
+    world.events.backend().wake();
+    assert!(world.events.turn(&mut world.toy, None).unwrap().woken);
+}
