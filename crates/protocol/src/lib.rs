@@ -1,1 +1,24 @@
-//! larder-protocol
+//! Bytes ⇄ requests and replies of memcached's text protocols.
+//!
+//! Decoding borrows from the input, copies nothing, allocates nothing, and takes up again after any
+//! byte: what is not complete is presented again with more behind it. No I/O, no meaning: what a
+//! request does is the commands' business.
+//!
+//! - [`classic`]: the line and its dispatch, the classic commands
+//! - [`meta`]: `mg ms md ma mn me` and their flags
+//! - [`reply`]: replies that carry values
+//! - [`number`], [`scan`], [`Tokens`], [`base64`], [`escape`]: the pieces
+#![forbid(unsafe_code)]
+
+pub mod base64;
+pub mod classic;
+pub mod escape;
+mod fault;
+pub mod meta;
+pub mod number;
+pub mod reply;
+pub mod scan;
+mod tokens;
+
+pub use fault::Fault;
+pub use tokens::{Tokens, ends_in_noreply, last as last_token};

@@ -1,0 +1,621 @@
+//! Text requests: one line each, a data block after the lines that store.
+//!
+//! ```text
+//! get <key> <key> …\r\n                          a line of keys, read key by key: it has no end
+//! set <key> <flags> <exptime> <bytes>\r\n<data>\r\n
+//! mg <key> <flag> …\r\n                          see `meta`
+//! verbosity 1\r\n                                anything else: a whole line, for a table to look up
+//! ```
+//!
+//! [`decode`] reads one line at the start of the input and borrows from it. It looks at no data
+//! block, and for lines of keys not beyond their first key: [`next_key`] goes on. The two forms that
+//! make up nearly all traffic have a path of their own, which falls back to the general one whenever
+//! anything is unusual; both give the same answer (a property test holds them to it).
+
+use crate::fault::Fault;
+use crate::meta::{self, Meta};
+use crate::number::{parse_exptime, parse_flags, parse_i32, parse_u64};
+use crate::scan::{line, line_feed, token_end};
+use crate::tokens::{Tokens, ends_in_noreply};
+
+/// Most bytes of a key.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// A line of more bytes that has no end yet is not waited for (lines of keys excepted).
+pub const LINE_BYTES_MAX: usize = 2048;
+
+/// Most bytes that the length of a data block can say: 2^31 less the line end and one.
+pub const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
+
+/// Most spaces in front of `get ` that leave it exempt from [`LINE_BYTES_MAX`].
+const LEADING_SPACES_MAX: usize = 100;
+
+/// What a line of keys asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// gets, gats: replies carry CAS tokens.
+    pub cas: bool,
+    /// gat, gats: the new exptime.
+    pub touch: Option<i32>,
+}
+
+/// How a store treats what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreVerb {
+    /// set
+    Set,
+    /// add
+    Add,
+    /// replace
+    Replace,
+    /// append
+    Append,
+    /// prepend
+    Prepend,
+    /// cas
+    Cas,
+}
+
+/// set, add, replace, append, prepend, cas, as far as the line goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    /// Which.
+    pub verb: StoreVerb,
+    /// No reply wanted.
+    pub noreply: bool,
+    /// Client flags.
+    pub flags: u32,
+    /// As given: 0, relative, absolute or negative.
+    pub exptime: i32,
+    /// Bytes of the data block, its line end not counted.
+    pub value_bytes: u32,
+    /// cas: the token.
+    pub cas: u64,
+    /// The key.
+    pub key: &'a [u8],
+}
+
+/// A request, as far as its line goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// get, gets, gat, gats; [`next_key`] reads the keys.
+    Fetch(Fetch),
+    /// A store; its data block follows the line.
+    Store(Store<'a>),
+    /// delete
+    Delete {
+        /// The key.
+        key: &'a [u8],
+        /// No reply wanted.
+        noreply: bool,
+    },
+    /// incr, decr
+    Arithmetic {
+        /// The key.
+        key: &'a [u8],
+        /// By how much.
+        delta: u64,
+        /// decr
+        decrement: bool,
+        /// No reply wanted.
+        noreply: bool,
+    },
+    /// touch
+    Touch {
+        /// The key.
+        key: &'a [u8],
+        /// As given.
+        exptime: i32,
+        /// No reply wanted.
+        noreply: bool,
+    },
+    /// A meta command; for ms its data block follows the line.
+    Meta(Meta<'a>),
+    /// Another line, without its end: administrative or unknown.
+    Line(&'a [u8]),
+    /// A request that cannot be carried out.
+    Fault {
+        /// What is wrong.
+        fault: Fault,
+        /// Bytes after the line that belong to it and are to be thrown away, line end included.
+        swallow: u64,
+        /// No reply wanted.
+        noreply: bool,
+    },
+}
+
+/// What [`decode`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A request and the bytes it takes: its line, or a line of keys up to its first key.
+    Request(Request<'a>, usize),
+    /// The line has no end yet.
+    Incomplete,
+    /// The line has no end yet and is longer than is waited for.
+    TooLong,
+}
+
+/// What [`next_key`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyStep<'a> {
+    /// A key and the bytes up to its end, the line's end too if `last`.
+    Key {
+        /// The key, at most [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// Bytes read.
+        bytes: usize,
+        /// The line ends here.
+        last: bool,
+    },
+    /// The line ends after so many bytes without another key.
+    End(usize),
+    /// A key that is too long begins after so many bytes.
+    TooLong(usize),
+    /// So many bytes are spaces; what follows is no whole key yet.
+    Incomplete(usize),
+}
+
+/// Reads one request at the start of `input`, which is not empty.
+#[inline]
+pub fn decode(input: &[u8]) -> Decoded<'_> {
+    match input.first_chunk::<4>() {
+        Some(b"get ") => {
+            // A key at once: no need to look at the rest of the line yet.
+            if input.get(4).is_some_and(|&b| b > b' ') {
+                return Decoded::Request(Request::Fetch(Fetch { cas: false, touch: None }), 4);
+            }
+        }
+        Some(b"set ") => {
+            if let Some(found) = decode_set(input) {
+                return found;
+            }
+        }
+        Some([b'm', _, b' ', _]) => {
+            if let Some(found) = meta::decode_start(input) {
+                return found;
+            }
+        }
+        _ => {}
+    }
+    decode_line(input)
+}
+
+/// `set <key> <digits> <digits> <digits>\r\n` with single spaces; none if it is anything else.
+#[inline]
+fn decode_set(input: &[u8]) -> Option<Decoded<'_>> {
+    let rest = &input[4..];
+    let end = token_end(rest);
+    if end == 0 || end > KEY_BYTES_MAX || rest.get(end) != Some(&b' ') {
+        return None;
+    }
+    let key = &rest[..end];
+    let mut at = end + 1;
+    let flags = short_number(rest, &mut at)?;
+    if rest.get(at) != Some(&b' ') {
+        return None;
+    }
+    at += 1;
+    let exptime = short_number(rest, &mut at)?;
+    if rest.get(at) != Some(&b' ') {
+        return None;
+    }
+    at += 1;
+    let value_bytes = short_number(rest, &mut at)?;
+    if rest.get(at..at + 2) != Some(b"\r\n") {
+        return None;
+    }
+    let store = Store {
+        verb: StoreVerb::Set,
+        noreply: false,
+        flags,
+        exptime: exptime as i32,
+        value_bytes,
+        cas: 0,
+        key,
+    };
+    Some(Decoded::Request(Request::Store(store), 4 + at + 2))
+}
+
+/// One to nine digits at `at`, which moves behind them.
+#[inline]
+pub(crate) fn short_number(text: &[u8], at: &mut usize) -> Option<u32> {
+    let mut n = 0u32;
+    let start = *at;
+    while let Some(&byte) = text.get(*at) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if *at - start == 9 {
+            return None;
+        }
+        n = n * 10 + u32::from(digit);
+        *at += 1;
+    }
+    (*at > start).then_some(n)
+}
+
+/// Reads a whole line, whatever is in it.
+#[inline(never)]
+fn decode_line(input: &[u8]) -> Decoded<'_> {
+    let Some(feed) = line_feed(input) else { return without_end(input) };
+    let text = line(input, feed);
+    // memcached's rule: three bytes with the line end are no command, not even `mn\n`.
+    if feed < 3 {
+        return Decoded::Request(fault(Fault::BadLine, 0, false), feed + 1);
+    }
+    let mut tokens = Tokens::new(text);
+    let Some(name) = tokens.next() else { return Decoded::Request(Request::Line(text), feed + 1) };
+    let request = match name {
+        b"get" => return fetch(input, feed, tokens, Fetch { cas: false, touch: None }),
+        b"gets" => return fetch(input, feed, tokens, Fetch { cas: true, touch: None }),
+        b"gat" => return fetch_and_touch(input, feed, tokens, false),
+        b"gats" => return fetch_and_touch(input, feed, tokens, true),
+        b"set" => store(StoreVerb::Set, text, tokens),
+        b"add" => store(StoreVerb::Add, text, tokens),
+        b"replace" => store(StoreVerb::Replace, text, tokens),
+        b"append" => store(StoreVerb::Append, text, tokens),
+        b"prepend" => store(StoreVerb::Prepend, text, tokens),
+        b"cas" => store(StoreVerb::Cas, text, tokens),
+        b"delete" => delete(text, tokens),
+        b"incr" => arithmetic(false, text, tokens),
+        b"decr" => arithmetic(true, text, tokens),
+        b"touch" => touch(text, tokens),
+        _ => match meta::Verb::from_name(name) {
+            Some(verb) => meta::decode_tokens(verb, tokens),
+            None => Request::Line(text),
+        },
+    };
+    Decoded::Request(request, feed + 1)
+}
+
+/// A line without end: waited for, read key by key, or too long.
+fn without_end(input: &[u8]) -> Decoded<'_> {
+    if input.len() <= LINE_BYTES_MAX {
+        return Decoded::Incomplete;
+    }
+    let spaces = input.iter().take_while(|&&b| b == b' ').count();
+    if spaces > LEADING_SPACES_MAX {
+        return Decoded::TooLong;
+    }
+    let fetch =
+        |cas, name: usize| Decoded::Request(Request::Fetch(Fetch { cas, touch: None }), spaces + name);
+    match &input[spaces..] {
+        [b'g', b'e', b't', b' ', ..] => fetch(false, 4),
+        [b'g', b'e', b't', b's', b' ', ..] => fetch(true, 5),
+        _ => Decoded::TooLong,
+    }
+}
+
+fn fault(fault: Fault, swallow: u64, noreply: bool) -> Request<'static> {
+    Request::Fault { fault, swallow, noreply }
+}
+
+/// A line of keys whose end is in sight; the request takes it up to the first key.
+fn fetch<'a>(input: &'a [u8], feed: usize, mut tokens: Tokens<'a>, fetch: Fetch) -> Decoded<'a> {
+    let before = tokens.rest();
+    let Some(_) = tokens.next() else {
+        return Decoded::Request(fault(Fault::BadLine, 0, false), feed + 1);
+    };
+    let line_bytes = line(input, feed).len();
+    Decoded::Request(Request::Fetch(fetch), line_bytes - before.len())
+}
+
+fn fetch_and_touch<'a>(input: &'a [u8], feed: usize, mut tokens: Tokens<'a>, cas: bool) -> Decoded<'a> {
+    let bad = |why| Decoded::Request(fault(why, 0, false), feed + 1);
+    let Some(exptime) = tokens.next() else { return bad(Fault::BadLine) };
+    if tokens.clone().next().is_none() {
+        return bad(Fault::BadLine);
+    }
+    let Some(exptime) = parse_i32(exptime) else { return bad(Fault::BadExptime) };
+    fetch(input, feed, tokens, Fetch { cas, touch: Some(exptime) })
+}
+
+/// Reads the next key of a line of keys.
+#[inline]
+pub fn next_key(input: &[u8]) -> KeyStep<'_> {
+    let mut start = 0;
+    while input.get(start) == Some(&b' ') {
+        start += 1;
+    }
+    let mut end = start;
+    loop {
+        end += token_end(&input[end..]);
+        match input.get(end) {
+            None if end - start > KEY_BYTES_MAX => return KeyStep::TooLong(start),
+            None => return KeyStep::Incomplete(start),
+            Some(b' ') => return spaced_key(input, start, end),
+            Some(b'\r') if input.get(end + 1) == Some(&b'\n') => return last_key(input, start, end, 2),
+            Some(b'\r') if end + 1 == input.len() => return KeyStep::Incomplete(start),
+            Some(b'\n') => return last_key(input, start, end, 1),
+            Some(_) => end += 1,
+        }
+    }
+}
+
+#[inline]
+fn last_key(input: &[u8], start: usize, end: usize, line_end: usize) -> KeyStep<'_> {
+    if end == start {
+        KeyStep::End(end + line_end)
+    } else if end - start > KEY_BYTES_MAX {
+        KeyStep::TooLong(start)
+    } else {
+        KeyStep::Key { key: &input[start..end], bytes: end + line_end, last: true }
+    }
+}
+
+/// A key with a space behind it; looks whether only spaces follow.
+#[inline]
+fn spaced_key(input: &[u8], start: usize, end: usize) -> KeyStep<'_> {
+    if end - start > KEY_BYTES_MAX {
+        return KeyStep::TooLong(start);
+    }
+    let mut after = end + 1;
+    while input.get(after) == Some(&b' ') {
+        after += 1;
+    }
+    let line_end = match &input[after..] {
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        _ => return KeyStep::Key { key: &input[start..end], bytes: end, last: false },
+    };
+    KeyStep::Key { key: &input[start..end], bytes: after + line_end, last: true }
+}
+
+/// A key of legal length.
+#[inline]
+pub(crate) fn is_key(key: &[u8]) -> bool {
+    key.len() <= KEY_BYTES_MAX
+}
+
+fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    let noreply = ends_in_noreply(text);
+    let bad = |swallow| fault(Fault::BadLine, swallow, noreply);
+    let mut token = || tokens.next();
+    let (Some(key), Some(flags), Some(exptime), Some(bytes)) = (token(), token(), token(), token()) else {
+        return bad(0);
+    };
+    let Some(value_bytes) = parse_u64(bytes).filter(|&n| n <= VALUE_BYTES_MAX) else { return bad(0) };
+    let swallow = value_bytes + 2;
+    let cas = match verb {
+        StoreVerb::Cas => match token() {
+            None => return bad(0),
+            Some(cas) => match parse_u64(cas) {
+                None => return bad(swallow),
+                Some(cas) => cas,
+            },
+        },
+        StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => 0,
+    };
+    let (true, Some(flags), Some(exptime)) = (is_key(key), parse_flags(flags), parse_exptime(exptime)) else {
+        return bad(swallow);
+    };
+    Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
+}
+
+fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    let noreply = ends_in_noreply(text);
+    match tokens.next() {
+        Some(key) if is_key(key) => Request::Delete { key, noreply: noreply && tokens.next().is_some() },
+        _ => fault(Fault::BadLine, 0, noreply),
+    }
+}
+
+fn arithmetic<'a>(decrement: bool, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    let noreply = ends_in_noreply(text);
+    let (Some(key), Some(delta)) = (tokens.next(), tokens.next()) else {
+        return fault(Fault::BadLine, 0, noreply);
+    };
+    if !is_key(key) {
+        return fault(Fault::BadLine, 0, noreply);
+    }
+    match parse_u64(delta) {
+        Some(delta) => Request::Arithmetic { key, delta, decrement, noreply },
+        None => fault(Fault::BadDelta, 0, noreply),
+    }
+}
+
+fn touch<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    let noreply = ends_in_noreply(text);
+    let (Some(key), Some(exptime)) = (tokens.next(), tokens.next()) else {
+        return fault(Fault::BadLine, 0, noreply);
+    };
+    if !is_key(key) {
+        return fault(Fault::BadLine, 0, noreply);
+    }
+    match parse_i32(exptime) {
+        Some(exptime) => Request::Touch { key, exptime, noreply },
+        None => fault(Fault::BadExptime, 0, noreply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request(input: &[u8]) -> Request<'_> {
+        match decode(input) {
+            Decoded::Request(request, _) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn bad(swallow: u64, noreply: bool) -> Request<'static> {
+        fault(Fault::BadLine, swallow, noreply)
+    }
+
+    /// The keys of the line of keys at the start of `input`, and the bytes of the line.
+    fn keys(input: &[u8]) -> (Vec<&[u8]>, usize) {
+        let Decoded::Request(Request::Fetch(_), mut at) = decode(input) else { panic!("no keys") };
+        let mut keys = Vec::new();
+        loop {
+            match next_key(&input[at..]) {
+                KeyStep::Key { key, bytes, last } => {
+                    keys.push(key);
+                    at += bytes;
+                    if last {
+                        return (keys, at);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_keys_are_read_key_by_key() {
+        assert_eq!(keys(b"get a\r\nget b\r\n"), (vec![&b"a"[..]], 7));
+        assert_eq!(keys(b"get a  bb c  \r\nx").0, [&b"a"[..], b"bb", b"c"]);
+        assert_eq!(keys(b"  gets   a\tb c\n").0, [&b"a\tb"[..], b"c"]);
+        assert_eq!(keys(b"gat 10 a noreply\r\n").0, [&b"a"[..], b"noreply"]);
+        assert_eq!(keys(b"get a\0\x01 b\r\r\n").0, [&b"a\0\x01"[..], b"b\r"]);
+        assert_eq!(request(b"gats -1 k\r\n"), Request::Fetch(Fetch { cas: true, touch: Some(-1) }));
+    }
+
+    #[test]
+    fn keys_end_at_the_limit() {
+        let key = |bytes: usize| format!("get {}\r\n", "k".repeat(bytes));
+        let at_limit = key(KEY_BYTES_MAX);
+        assert_eq!(keys(at_limit.as_bytes()).0[0].len(), KEY_BYTES_MAX);
+        let above = key(KEY_BYTES_MAX + 1);
+        assert_eq!(next_key(&above.as_bytes()[4..]), KeyStep::TooLong(0));
+        assert_eq!(next_key(&above.as_bytes()[4..KEY_BYTES_MAX + 4]), KeyStep::Incomplete(0));
+        assert_eq!(next_key(&above.as_bytes()[4..KEY_BYTES_MAX + 5]), KeyStep::TooLong(0));
+    }
+
+    #[test]
+    fn an_unfinished_key_is_no_key() {
+        assert_eq!(next_key(b"  ab"), KeyStep::Incomplete(2));
+        assert_eq!(next_key(b"ab\r"), KeyStep::Incomplete(0));
+        assert_eq!(next_key(b"  "), KeyStep::Incomplete(2));
+        assert_eq!(next_key(b"  \r\nx"), KeyStep::End(4));
+        assert_eq!(next_key(b"ab "), KeyStep::Key { key: b"ab", bytes: 2, last: false });
+    }
+
+    #[test]
+    fn too_few_tokens_are_bad_lines() {
+        for line in ["get", "gets", "delete", "incr k", "touch k", "gat 10", "gat", "set k 0 0", "get  "] {
+            let text = format!("{line}\r\n");
+            assert_eq!(request(text.as_bytes()), bad(0, false), "{line}");
+        }
+        for short in ["\r\n", "\n", "a\r\n", " \r\n", "mn\n"] {
+            assert_eq!(decode(short.as_bytes()), Decoded::Request(bad(0, false), short.len()), "{short:?}");
+        }
+    }
+
+    #[test]
+    fn stores_say_what_to_swallow() {
+        assert_eq!(request(b"set k 0 0 -1\r\n"), bad(0, false));
+        assert_eq!(request(b"set k 0 0 abc\r\n"), bad(0, false));
+        assert_eq!(request(b"set k 0 0 2147483646\r\n"), bad(0, false));
+        assert!(matches!(request(b"set k 0 0 2147483645\r\n"), Request::Store(_)));
+        assert_eq!(request(b"set k 0 0 +1\r\n"), bad(0, false));
+        assert_eq!(request(b"set k x 0 5\r\n"), bad(7, false));
+        assert_eq!(request(b"set k 0 x 5 noreply\r\n"), bad(7, true));
+        let long = format!("set {} 0 0 5\r\n", "k".repeat(251));
+        assert_eq!(request(long.as_bytes()), bad(7, false));
+        assert_eq!(request(b"cas k 0 0 5\r\n"), bad(0, false));
+    }
+
+    #[test]
+    fn noreply_is_the_last_token_only() {
+        let noreply = |text: &'static str| match request(text.as_bytes()) {
+            Request::Store(store) => store.noreply,
+            Request::Delete { noreply, .. } => noreply,
+            other => panic!("{other:?}"),
+        };
+        assert!(noreply("set k 0 0 1 noreply\r\n"));
+        assert!(noreply("set k 0 0 1 x noreply\r\n"));
+        assert!(!noreply("set k 0 0 1 noreply x\r\n"));
+        assert!(noreply("delete k 0 noreply\r\n"));
+        assert!(!noreply("delete noreply\r\n"));
+        assert!(!noreply("delete k foo\r\n"));
+    }
+
+    #[test]
+    fn numbers_are_checked_per_field() {
+        assert_eq!(request(b"incr k -1\r\n"), fault(Fault::BadDelta, 0, false));
+        assert_eq!(request(b"incr k 18446744073709551616\r\n"), fault(Fault::BadDelta, 0, false));
+        assert_eq!(request(b"touch k 2147483648\r\n"), fault(Fault::BadExptime, 0, false));
+        assert_eq!(request(b"gat x k\r\n"), fault(Fault::BadExptime, 0, false));
+        let Request::Store(store) = request(b"set k 4294967296 2147483648 1\r\n") else { panic!() };
+        assert_eq!((store.flags, store.exptime), (0, i32::MIN));
+    }
+
+    #[test]
+    fn a_line_without_end_has_a_limit() {
+        let line =
+            |start: &str, bytes: usize| format!("{start}{}", "x".repeat(bytes - start.len())).into_bytes();
+        for start in ["set ", "mg ", "gat 1 ", "stats "] {
+            assert_eq!(decode(&line(start, LINE_BYTES_MAX - 1)), Decoded::Incomplete);
+            assert_eq!(decode(&line(start, LINE_BYTES_MAX)), Decoded::Incomplete);
+            assert_eq!(decode(&line(start, LINE_BYTES_MAX + 1)), Decoded::TooLong);
+        }
+        assert!(matches!(decode(&line("gets ", LINE_BYTES_MAX + 1)), Decoded::Request(Request::Fetch(_), 5)));
+        let spaces = |n: usize| line(&format!("{}get ", " ".repeat(n)), 3000);
+        assert!(matches!(decode(&spaces(100)), Decoded::Request(Request::Fetch(_), 104)));
+        assert_eq!(decode(&spaces(101)), Decoded::TooLong);
+    }
+
+    #[test]
+    fn other_lines_come_whole() {
+        assert_eq!(request(b"stats items\r\n"), Request::Line(b"stats items"));
+        assert_eq!(request(b"GET a\n"), Request::Line(b"GET a"));
+        assert_eq!(request(b"    \r\n"), Request::Line(b"    "));
+    }
+
+    /// Lines that look like requests, some of them broken.
+    fn lines() -> impl Strategy<Value = Vec<u8>> {
+        let name = prop::sample::select(vec![
+            "get", "gets", "gat", "set", "cas", "add", "incr", "delete", "mg", "ms", "ma", "mn", "me",
+            "stats", "x",
+        ]);
+        let token = prop_oneof![
+            "[a-z]{1,20}",
+            "[0-9]{1,12}",
+            Just("noreply".to_string()),
+            Just("v".to_string()),
+            "[bctTNqkO][0-9a-z]{0,3}",
+            "[ -~]{0,10}",
+        ];
+        let end = prop::sample::select(vec!["\r\n", "\n"]);
+        (name, prop::collection::vec(token, 0..8), prop::sample::select(vec![" ", "  "]), end).prop_map(
+            |(name, tokens, space, end)| format!("{name}{space}{}{end}", tokens.join(space)).into_bytes(),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_short_path_and_the_general_one_agree(text in lines()) {
+            let general = decode_line(&text);
+            match (decode(&text), general) {
+                // The short path leaves a line of keys at its first key, whatever follows.
+                (Decoded::Request(Request::Fetch(a), _), Decoded::Request(Request::Fetch(b), _)) => prop_assert_eq!(a, b),
+                (short, general) => prop_assert_eq!(short, general),
+            }
+        }
+
+        #[test]
+        fn no_byte_is_decided_before_it_is_there(text in lines()) {
+            let whole = decode(&text);
+            for at in 1..text.len() {
+                match decode(&text[..at]) {
+                    Decoded::Incomplete => {}
+                    Decoded::Request(Request::Fetch(fetch), bytes) => {
+                        prop_assert_eq!(Decoded::Request(Request::Fetch(fetch), bytes), whole);
+                    }
+                    early => prop_assert!(text[..at].contains(&b'\n'), "{:?} at {}", early, at),
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_decode_to_something(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            if let Decoded::Request(_, taken) = decode(&bytes) {
+                prop_assert!(taken <= bytes.len() && taken > 0);
+            }
+            let _ = next_key(&bytes);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Numbers in text, both ways.
+//!
+//! memcached reads numbers in two manners: most tokens are plain digits with an optional minus where
+//! the field is signed; `set`'s flags and exptime and a stored counter go through C's `strtoul`,
+//! which also takes blanks in front and a plus.
+
+/// Digits only, no sign; none if there are none, others, or more than 64 bits.
+#[inline]
+pub fn parse_u64(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    let mut n: u64 = 0;
+    if text.len() < 20 {
+        for &byte in text {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            n = n * 10 + u64::from(digit);
+        }
+        return Some(n);
+    }
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(n)
+}
+
+/// Digits with an optional minus, within 32 bits: exptime of touch, gat and meta commands.
+pub fn parse_i32(text: &[u8]) -> Option<i32> {
+    match text.split_first() {
+        Some((b'-', digits)) => i32::try_from(-i64::try_from(parse_u64(digits)?).ok()?).ok(),
+        _ => i32::try_from(parse_u64(text)?).ok(),
+    }
+}
+
+/// Blanks as C's `isspace` knows them.
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// As `strtoul`: blanks, a sign, digits, then the end or a blank. (negative, magnitude)
+fn parse_c(text: &[u8]) -> Option<(bool, u64)> {
+    let text = &text[text.iter().position(|&b| !is_blank(b))?..];
+    let (negative, digits) = match text[0] {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let end = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+    if digits.get(end).is_some_and(|&b| !is_blank(b)) {
+        return None;
+    }
+    let zeros = digits[..end].iter().take_while(|&&b| b == b'0').count();
+    let significant = &digits[zeros.min(end.saturating_sub(1))..end];
+    Some((negative, parse_u64(significant)?))
+}
+
+/// A 64-bit number without a sign other than plus, as C reads it: a stored counter.
+pub fn parse_c_u64(text: &[u8]) -> Option<u64> {
+    match parse_c(text)? {
+        (false, n) => Some(n),
+        (true, _) => None,
+    }
+}
+
+/// `set`'s flags: as C reads an unsigned long, cut to 32 bits.
+pub fn parse_flags(text: &[u8]) -> Option<u32> {
+    Some(parse_c_u64(text)? as u32)
+}
+
+/// `set`'s exptime: as C reads a long, cut to 32 bits (2^31 and above become negative).
+pub fn parse_exptime(text: &[u8]) -> Option<i32> {
+    let (negative, n) = parse_c(text)?;
+    let n = i64::try_from(n).ok()?;
+    Some(if negative { n.wrapping_neg() } else { n } as i32)
+}
+
+/// Most bytes of a 64-bit number.
+pub const U64_BYTES_MAX: usize = 20;
+
+/// "00" to "99".
+const PAIRS: &[u8; 200] = &{
+    let mut pairs = [0; 200];
+    let mut n = 0;
+    while n < 100 {
+        pairs[2 * n] = b'0' + (n / 10) as u8;
+        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        n += 1;
+    }
+    pairs
+};
+
+/// Decimal digits of `n`.
+#[inline]
+pub fn digits(n: u64) -> usize {
+    n.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Writes `n` at the start of `into` and returns its length.
+///
+/// # Panics
+/// When `into` is too short; [`U64_BYTES_MAX`] always suffices.
+#[inline]
+pub fn write_u64(into: &mut [u8], mut n: u64) -> usize {
+    if n < 10 {
+        into[0] = b'0' + n as u8;
+        return 1;
+    }
+    let len = digits(n);
+    let text = &mut into[..len];
+    let mut at = len;
+    while n >= 100 {
+        let pair = (n % 100) as usize * 2;
+        n /= 100;
+        text[at - 2..at].copy_from_slice(&PAIRS[pair..pair + 2]);
+        at -= 2;
+    }
+    if n >= 10 {
+        let pair = n as usize * 2;
+        text[..2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    } else {
+        text[0] = b'0' + n as u8;
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_numbers_take_digits_only() {
+        assert_eq!(parse_u64(b"0"), Some(0));
+        assert_eq!(parse_u64(b"01"), Some(1));
+        assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
+        for bad in ["18446744073709551616", "", "+1", "-1", "0x10", "1.5", "1 ", "99999999999999999999"] {
+            assert_eq!(parse_u64(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn signed_numbers_stay_within_32_bits() {
+        assert_eq!(parse_i32(b"-1"), Some(-1));
+        assert_eq!(parse_i32(b"2147483647"), Some(i32::MAX));
+        assert_eq!(parse_i32(b"-2147483648"), Some(i32::MIN));
+        for bad in ["2147483648", "-2147483649", "+1", "-", "", "--1"] {
+            assert_eq!(parse_i32(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn c_numbers_take_plus_and_blanks_and_wrap_at_32_bits() {
+        assert_eq!(parse_flags(b"+1"), Some(1));
+        assert_eq!(parse_flags(b"4294967296"), Some(0));
+        assert_eq!(parse_flags(b"-1"), None);
+        assert_eq!(parse_flags(b"1.5"), None);
+        assert_eq!(parse_flags(b"18446744073709551616"), None);
+        assert_eq!(parse_exptime(b"-1"), Some(-1));
+        assert_eq!(parse_exptime(b"2147483648"), Some(i32::MIN));
+        assert_eq!(parse_exptime(b"x"), None);
+        assert_eq!(parse_c_u64(b"1 2"), Some(1));
+        assert_eq!(parse_c_u64(b" 5"), Some(5));
+        assert_eq!(parse_c_u64(b"+5"), Some(5));
+        assert_eq!(parse_c_u64(b"9 "), Some(9));
+        assert_eq!(parse_c_u64(b"000000000000000000000000007"), Some(7));
+        for bad in ["-5", "", " ", "12abc", "18446744073709551616", "123456789012345678901"] {
+            assert_eq!(parse_c_u64(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn written_numbers_read_back() {
+        let mut cases = vec![0, 9, 10, 99, 100, 999, 1000, u64::MAX, u64::MAX - 1];
+        cases.extend((0..64).map(|bit| 1u64 << bit));
+        for n in cases {
+            let mut text = [0; U64_BYTES_MAX];
+            let len = write_u64(&mut text, n);
+            assert_eq!(&text[..len], n.to_string().as_bytes());
+            assert_eq!(len, digits(n));
+        }
+    }
+}

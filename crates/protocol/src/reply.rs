@@ -1,0 +1,135 @@
+//! Replies that carry values, written into a slice of sufficient length.
+//!
+//! Nearly every value has flags 0 and fewer than 1000 bytes: what follows the key is then one entry
+//! of a table, eight bytes copied whatever their number.
+
+use crate::number::{U64_BYTES_MAX, write_u64};
+
+/// Most bytes of a reply's line around its key: `VALUE `, flags, length, CAS, spaces, line end.
+pub const VALUE_LINE_BYTES_MAX: usize = 6 + 3 * (U64_BYTES_MAX + 1) + 2;
+
+/// Values of fewer bytes are in the table.
+const TABLE_VALUES: usize = 1000;
+
+/// ` 0 <length>\r\n` padded with zeros to eight bytes, and its length in the last.
+const TAILS: &[([u8; 8], u8); TABLE_VALUES] = &{
+    let mut tails = [([0; 8], 0); TABLE_VALUES];
+    let mut n = 0;
+    while n < TABLE_VALUES {
+        let digits = if n < 10 {
+            1
+        } else if n < 100 {
+            2
+        } else {
+            3
+        };
+        let mut text = [b' ', b'0', b' ', 0, 0, 0, 0, 0];
+        let mut left = n;
+        let mut at = 3 + digits;
+        while at > 3 {
+            at -= 1;
+            text[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        text[3 + digits] = b'\r';
+        text[4 + digits] = b'\n';
+        tails[n] = (text, 5 + digits as u8);
+        n += 1;
+    }
+    tails
+};
+
+/// Writes `VALUE <key> <flags> <bytes>[ <cas>]\r\n` and returns its length.
+///
+/// # Panics
+/// When `into` is shorter than the key and [`VALUE_LINE_BYTES_MAX`] together.
+#[inline]
+pub fn write_value_line(
+    into: &mut [u8],
+    key: &[u8],
+    flags: u32,
+    value_bytes: u64,
+    cas: Option<u64>,
+) -> usize {
+    into[..6].copy_from_slice(b"VALUE ");
+    let mut at = 6 + key.len();
+    copy(&mut into[6..at], key);
+    if flags == 0 && value_bytes < TABLE_VALUES as u64 && cas.is_none() {
+        let (tail, bytes) = &TAILS[value_bytes as usize];
+        into[at..at + 8].copy_from_slice(tail);
+        return at + usize::from(*bytes);
+    }
+    into[at] = b' ';
+    at += 1;
+    at += write_u64(&mut into[at..], u64::from(flags));
+    into[at] = b' ';
+    at += 1;
+    at += write_u64(&mut into[at..], value_bytes);
+    if let Some(cas) = cas {
+        into[at] = b' ';
+        at += 1;
+        at += write_u64(&mut into[at..], cas);
+    }
+    into[at..at + 2].copy_from_slice(b"\r\n");
+    at + 2
+}
+
+/// Copies `from` to `to`, which are equally long. Up to 64 bytes are moved as two or four
+/// overlapping blocks of fixed size, without a call.
+///
+/// # Panics
+/// When the lengths differ.
+#[inline]
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "equal lengths");
+    if let (Some(head), Some(tail)) = (from.first_chunk::<32>(), from.last_chunk::<32>())
+        && from.len() <= 64
+    {
+        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
+        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
+    } else if let (Some(head), Some(tail)) = (from.first_chunk::<16>(), from.last_chunk::<16>())
+        && from.len() <= 32
+    {
+        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
+        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
+    } else if let (Some(head), Some(tail)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
+        && from.len() <= 16
+    {
+        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
+        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
+    } else {
+        to.copy_from_slice(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_line(key: &[u8], flags: u32, bytes: u64, cas: Option<u64>) -> String {
+        let mut room = [0; 400];
+        let len = write_value_line(&mut room[..key.len() + VALUE_LINE_BYTES_MAX], key, flags, bytes, cas);
+        String::from_utf8(room[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn table_and_general_form_agree() {
+        for bytes in [0, 1, 9, 10, 99, 100, 999, 1000, 1001, 1 << 20] {
+            assert_eq!(value_line(b"k", 0, bytes, None), format!("VALUE k 0 {bytes}\r\n"));
+            assert_eq!(value_line(b"k", 7, bytes, None), format!("VALUE k 7 {bytes}\r\n"));
+            assert_eq!(value_line(b"k", 0, bytes, Some(5)), format!("VALUE k 0 {bytes} 5\r\n"));
+        }
+        let longest = value_line(&[b'k'; 250], u32::MAX, u64::MAX, Some(u64::MAX));
+        assert!(longest.len() <= 250 + VALUE_LINE_BYTES_MAX);
+    }
+
+    #[test]
+    fn copies_of_every_short_length_are_exact() {
+        let from: Vec<u8> = (0..100).collect();
+        for len in 0..100 {
+            let mut to = vec![0xff; len];
+            copy(&mut to, &from[..len]);
+            assert_eq!(to, from[..len]);
+        }
+    }
+}
