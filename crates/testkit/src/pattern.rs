@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! \r \n \t \0 \\ \$ \xNN    one byte
-//! \(text*250)               text, 250 times (text may hold escapes, no captures)
+//! \(text*250)               text, 250 times; it may hold escapes and repetitions, no captures;
+//!                           \# in it is the index of the round, from 0
 //! $name                     sent: the captured digits; expected: digits, captured at first sight
 //! $_                        expected only: one or more digits, not captured
 //! $~                        expected only: anything up to CR or LF, at least one byte
@@ -182,12 +183,18 @@ impl Pattern {
     }
 
     fn repetition<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], String> {
-        let end = text.iter().position(|byte| *byte == b')').ok_or("\\( without )")?;
+        let end = closing(text).ok_or("\\( without )")?;
         let inside = std::str::from_utf8(&text[..end]).map_err(|_| "\\(…) is not text")?;
         let (what, count) = inside.rsplit_once('*').ok_or("\\(…) without *")?;
         let count: usize = count.parse().map_err(|_| format!("{count:?} is not a count"))?;
-        let what = Pattern::parse(what)?.render(&Captures::new())?;
-        self.push(&what.repeat(count));
+        if what.contains("\\#") {
+            for index in 0..count {
+                let what = Pattern::parse(&what.replace("\\#", &index.to_string()))?;
+                self.push(&what.render(&Captures::new())?);
+            }
+        } else {
+            self.push(&Pattern::parse(what)?.render(&Captures::new())?.repeat(count));
+        }
         Ok(&text[end + 1..])
     }
 
@@ -209,6 +216,20 @@ impl Pattern {
         self.pieces.push(piece);
         Ok(&text[1..])
     }
+}
+
+/// Where the repetition ends that `text` is inside of.
+fn closing(text: &[u8]) -> Option<usize> {
+    let mut depth = 0;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'(' if at > 0 && text[at - 1] == b'\\' => depth += 1,
+            b')' if depth == 0 => return Some(at),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Bytes as a transcript would write them, shortened in the middle when long.
@@ -244,6 +265,8 @@ mod tests {
     fn escapes_and_repetitions_become_bytes() {
         let pattern = Pattern::parse("a\\x00\\(b\\r*3)\\$\\\\").expect("valid");
         assert_eq!(pattern.render(&Captures::new()).expect("bytes"), b"a\0b\rb\rb\r$\\");
+        let pattern = Pattern::parse("\\(k\\#=\\(v*2) *2).").expect("valid");
+        assert_eq!(pattern.render(&Captures::new()).expect("bytes"), b"k0=vv k1=vv .");
     }
 
     #[test]

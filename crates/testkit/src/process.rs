@@ -143,7 +143,8 @@ impl Server {
     pub fn rss_bytes(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|n| n.trim().parse::<u64>().ok());
+        let kilobytes =
+            line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|n| n.trim().parse::<u64>().ok());
         kilobytes.map(|n| n * 1024).ok_or_else(|| io::Error::other("no VmRSS line"))
     }
 
@@ -208,7 +209,8 @@ pub fn larder() -> &'static Path {
             return path.into();
         }
         let test = std::env::current_exe().expect("a running program has a path");
-        let profile = test.ancestors().find(|path| path.join("deps").is_dir()).expect("cargo runs tests in deps/");
+        let profile =
+            test.ancestors().find(|path| path.join("deps").is_dir()).expect("cargo runs tests in deps/");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "--package", "larder"]);
         if profile.ends_with("release") {

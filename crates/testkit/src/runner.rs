@@ -49,6 +49,11 @@ pub trait Wire {
     /// # Errors
     /// What the system said.
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
+    /// Like [`Wire::receive`], but only what is there already.
+    ///
+    /// # Errors
+    /// What the system said.
+    fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
     /// Closes the client's end.
     fn hangup(&mut self, name: &str);
     /// Lets time pass.
@@ -63,7 +68,8 @@ pub trait Wire {
 /// # Errors
 /// Names file and line, what was expected and what came.
 pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String> {
-    let mut run = Run { wire, split, captures: Captures::new(), buffers: BTreeMap::new(), ended: BTreeSet::new() };
+    let mut run =
+        Run { wire, split, captures: Captures::new(), buffers: BTreeMap::new(), ended: BTreeSet::new() };
     let mut steps = case.steps.iter().peekable();
     while let Some(step) = steps.next() {
         let mut bytes = Vec::new();
@@ -103,6 +109,14 @@ impl Run<'_> {
         match &step.action {
             Action::Send(_) => Ok(()),
             Action::Connect => self.open(name),
+            Action::Silent => {
+                self.open(name)?;
+                self.wire.peek(name, self.buffers.get_mut(name).expect("opened"))?;
+                match &self.buffers[name][..] {
+                    [] => Ok(()),
+                    extra => Err(format!("expected nothing, got {}", escaped(extra))),
+                }
+            }
             Action::Expect(pattern) => {
                 self.open(name)?;
                 loop {
@@ -203,7 +217,8 @@ impl Run<'_> {
 
     /// Asks for statistics on the connection, which must have no reply outstanding.
     fn stats(&mut self, name: &str, arguments: &str) -> Result<Vec<(String, String)>, String> {
-        let command = if arguments.is_empty() { "stats\r\n".into() } else { format!("stats {arguments}\r\n") };
+        let command =
+            if arguments.is_empty() { "stats\r\n".into() } else { format!("stats {arguments}\r\n") };
         self.open(name)?;
         self.wire.send(name, command.as_bytes())?;
         while !self.buffers[name].ends_with(b"END\r\n") {
@@ -211,7 +226,8 @@ impl Run<'_> {
                 return Err(format!("stats ended with {}", escaped(&self.buffers[name])));
             }
         }
-        let text = String::from_utf8_lossy(&std::mem::take(self.buffers.get_mut(name).expect("opened"))).into_owned();
+        let text = String::from_utf8_lossy(&std::mem::take(self.buffers.get_mut(name).expect("opened")))
+            .into_owned();
         let mut stats = Vec::new();
         for line in text.strip_suffix("END\r\n").expect("checked").split_terminator("\r\n") {
             let pair = line.strip_prefix("STAT ").ok_or(format!("not a statistic: {line:?}"))?;
@@ -222,7 +238,8 @@ impl Run<'_> {
     }
 
     fn probe(&mut self) -> Result<(), String> {
-        let open: Vec<String> = self.buffers.keys().filter(|name| !self.ended.contains(*name)).cloned().collect();
+        let open: Vec<String> =
+            self.buffers.keys().filter(|name| !self.ended.contains(*name)).cloned().collect();
         for name in open {
             self.wire.send(&name, b"mn\r\n")?;
             while self.buffers[&name].len() < 4 && self.receive(&name)? == Received::Bytes {}

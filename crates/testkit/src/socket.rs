@@ -70,6 +70,14 @@ impl Wire for Sockets {
         }
     }
 
+    fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
+        let blocking = |stream: &TcpStream, is| stream.set_nonblocking(is).map_err(|error| error.to_string());
+        blocking(self.stream(name)?, true)?;
+        let received = self.receive(name, buffer);
+        blocking(self.stream(name)?, false)?;
+        received
+    }
+
     fn hangup(&mut self, name: &str) {
         if let Some(stream) = self.streams.remove(name) {
             // A peer that is gone already needs no goodbye.

@@ -4,6 +4,7 @@
 //! is strict: an unknown line is an error that names file and line, never ignored.
 
 use crate::pattern::Pattern;
+use crate::runner::Split;
 use std::path::{Path, PathBuf};
 
 /// One claim about the server, run from an empty cache.
@@ -15,8 +16,8 @@ pub struct Case {
     pub line: usize,
     /// The claim.
     pub title: String,
-    /// Rows of the compatibility table it pins.
-    pub rows: Vec<u32>,
+    /// Rows (`17`) or sections (`2.5`) of the compatibility table it pins.
+    pub rows: Vec<String>,
     /// Options the server is started with.
     pub options: Vec<String>,
     /// Versions of memcached that are known to answer otherwise, and why.
@@ -25,6 +26,8 @@ pub struct Case {
     pub process_only: bool,
     /// The end of the case leaves a connection in the middle of a request: no final probe.
     pub unfinished: bool,
+    /// What is sent must come in one piece for the claim to hold.
+    pub whole_only: bool,
     /// The server must refuse to start with these options.
     pub refused_start: bool,
     /// What happens, in order.
@@ -49,6 +52,8 @@ pub enum Action {
     Send(Pattern),
     /// Exactly these bytes come next.
     Expect(Pattern),
+    /// Nothing has come that was not expected.
+    Silent,
     /// Open the connection now, not at its first use.
     Connect,
     /// The server closes, and sends nothing more before that.
@@ -94,7 +99,8 @@ pub enum StatTest {
 /// A file that cannot be read or parsed, with its name and line.
 pub fn load(directory: &Path) -> Result<Vec<Case>, String> {
     let mut files = Vec::new();
-    let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let entries =
+        std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     for entry in entries {
         let path = entry.map_err(|error| error.to_string())?.path();
         if path.extension().is_some_and(|extension| extension == "txt") {
@@ -154,6 +160,7 @@ impl Case {
             differs: Vec::new(),
             process_only: false,
             unfinished: false,
+            whole_only: false,
             refused_start: false,
             steps: Vec::new(),
         }
@@ -165,20 +172,29 @@ impl Case {
         format!("{file}:{} {}", self.line, self.title)
     }
 
+    /// The ways to hand over what is sent.
+    pub fn splits(&self) -> &'static [Split] {
+        if self.whole_only { &[Split::Whole] } else { &[Split::Whole, Split::Bytes] }
+    }
+
     /// Seconds of clock movement in the case.
     pub fn clock_seconds(&self) -> u64 {
         self.steps.iter().map(|step| if let Action::Clock(seconds) = step.action { seconds } else { 0 }).sum()
     }
 
     fn header(&mut self, line: &str) -> Result<bool, String> {
-        let Some((word, rest)) = line.split_once(':').filter(|(word, _)| !word.contains([' ', '>', '<'])) else {
+        let Some((word, rest)) = line.split_once(':').filter(|(word, _)| !word.contains([' ', '>', '<']))
+        else {
             return Ok(false);
         };
         let words = || rest.split_whitespace();
         match word {
             "rows" => {
                 for row in words() {
-                    self.rows.push(row.parse().map_err(|_| format!("{row:?} is not a row"))?);
+                    if !row.split('.').all(|part| part.parse::<u32>().is_ok()) {
+                        return Err(format!("{row:?} is not a row"));
+                    }
+                    self.rows.push(row.to_owned());
                 }
             }
             "options" => self.options.extend(words().map(str::to_owned)),
@@ -188,6 +204,7 @@ impl Case {
                 self.refused_start = true;
                 self.process_only = true;
             }
+            "split" if rest.trim() == "whole" => self.whole_only = true,
             "end" if rest.trim() == "unfinished" => self.unfinished = true,
             _ => return Err("unknown header".into()),
         }
@@ -217,6 +234,7 @@ impl Action {
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
         match words[..] {
             ["connect"] => Ok(Action::Connect),
+            ["silent"] => Ok(Action::Silent),
             ["closed"] => Ok(Action::Closed),
             ["hangup"] => Ok(Action::Hangup),
             ["clock", seconds] => {
@@ -256,10 +274,11 @@ mod tests {
 
     #[test]
     fn a_case_holds_its_headers_and_steps() {
-        let cases = parsed("# note\n== it works\nrows: 1 2\noptions: -m 64\n> mn\\r\\n\n2< MN\\r\\n\nclock +3\n")
-            .expect("valid");
+        let cases =
+            parsed("# note\n== it works\nrows: 1 2\noptions: -m 64\n> mn\\r\\n\n2< MN\\r\\n\nclock +3\n")
+                .expect("valid");
         assert_eq!(cases.len(), 1);
-        assert_eq!(cases[0].rows, [1, 2]);
+        assert_eq!(cases[0].rows, ["1", "2"]);
         assert_eq!(cases[0].options, ["-m", "64"]);
         assert_eq!(cases[0].steps.len(), 3);
         assert_eq!(cases[0].steps[1].connection, "2");
@@ -268,7 +287,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error_with_its_line() {
-        for text in ["== a\nrows: x\n> a", "== a\n> mn", "> mn", "== a\nrows: 1\nwhatever\n", "== a\nrows: 1\n"] {
+        for text in
+            ["== a\nrows: x\n> a", "== a\n> mn", "> mn", "== a\nrows: 1\nwhatever\n", "== a\nrows: 1\n"]
+        {
             let error = parsed(text).expect_err(text);
             assert!(error.starts_with("case.txt:"), "{error}");
         }

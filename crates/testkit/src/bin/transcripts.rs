@@ -63,7 +63,7 @@ fn check() -> Result<bool, String> {
             skipped += 1;
             continue;
         }
-        for split in [Split::Whole, Split::Bytes] {
+        for &split in case.splits() {
             match target.run(&case, split) {
                 Ok(()) => passed += 1,
                 Err(error) => {
@@ -96,7 +96,8 @@ impl Target {
         if self.is_larder() {
             return false;
         }
-        let differs = case.differs.iter().any(|why| why.split_once(' ').is_some_and(|(v, _)| version.contains(v)));
+        let differs =
+            case.differs.iter().any(|why| why.split_once(' ').is_some_and(|(v, _)| version.contains(v)));
         let running = matches!(self, Target::Running(_)) && (!case.options.is_empty() || case.process_only);
         differs || running || case.clock_seconds() > WAIT_SECONDS_MAX
     }
@@ -109,7 +110,11 @@ impl Target {
             }
             Target::Spawned(program) if case.refused_start => {
                 let (status, output) = Server::refused(program, &case.options)?;
-                if status.success() { Err(format!("{}: exits with success: {output}", case.name())) } else { Ok(()) }
+                if status.success() {
+                    Err(format!("{}: exits with success: {output}", case.name()))
+                } else {
+                    Ok(())
+                }
             }
             Target::Spawned(program) => {
                 let mut options = case.options.clone();

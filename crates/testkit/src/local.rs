@@ -1,0 +1,293 @@
+//! A server without sockets: sessions over one store, on the calling thread, with a clock that moves
+//! only when told.
+//!
+//! It does what a worker does around a session, so that transcripts, the model and the counting
+//! allocator see the same path as a client, only without the kernel in between.
+
+use crate::runner::{Received, Wire};
+use larder_commands::{
+    Connection, Context, Counter, Counters, Host, Next, Output, Process, Session, Settings, Shared, Sums,
+};
+use larder_store::{Config, Millis, Store, Worker};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// When the clock starts: after every absolute time that a test writes as past.
+pub const START: Millis = 1_800_000_000_000;
+/// Bytes handed to a session at once: a worker's receive buffer.
+const RECEIVE_BYTES: usize = 65536;
+/// Replies at which a session is asked to stop until they are taken.
+const REPLY_BYTES_MAX: u64 = 1 << 20;
+
+/// The server.
+#[derive(Debug)]
+pub struct Local {
+    worker: Worker,
+    shared: Shared,
+    host: LocalHost,
+    connections: HashMap<String, LocalConnection>,
+}
+
+/// One conversation.
+#[derive(Debug, Default)]
+pub struct LocalConnection {
+    session: Session,
+    /// Received and not consumed.
+    input: Vec<u8>,
+    output: Output,
+    /// Replies taken from the output.
+    sent: Vec<u8>,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct LocalHost {
+    counters: Counters,
+}
+
+impl Local {
+    /// A fresh server with memcached's option letters, as far as they mean something to a session.
+    ///
+    /// # Errors
+    /// Names an option that needs a process.
+    pub fn new(options: &[String]) -> Result<Local, String> {
+        let mut settings = Settings::default();
+        let mut config = Config {
+            memory_bytes: 64 << 20,
+            memory_bytes_max: 1 << 30,
+            workers_max: 2,
+            evict: true,
+            seed: 7,
+        };
+        let mut options = options.iter().map(String::as_str);
+        while let Some(option) = options.next() {
+            let mut value = || options.next().ok_or(format!("{option} wants a value"));
+            match option {
+                "-m" => config.memory_bytes = number(value()?)? << 20,
+                "-M" => config.evict = false,
+                "-I" => settings.item_bytes_max = size(value()?)?,
+                "-C" => settings.cas = false,
+                "-F" => settings.flush = false,
+                "-X" => settings.dump = false,
+                "-A" => settings.shutdown = true,
+                "-R" => settings.requests_per_event = Some(number(value()?)? as u32),
+                "-D" => {
+                    settings.prefix_delimiter = value()?.as_bytes()[0];
+                    settings.detail = true;
+                }
+                "-o" => extended(&mut settings, value()?)?,
+                other => return Err(format!("{other} needs a process")),
+            }
+        }
+        let store = Store::new(config).map_err(|error| format!("{error:?}"))?;
+        let worker = store.worker().map_err(|error| format!("{error:?}"))?;
+        Ok(Local {
+            worker,
+            shared: Shared::new(settings),
+            host: LocalHost::default(),
+            connections: HashMap::new(),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        self.worker.store()
+    }
+
+    /// A connection of its own, for [`Local::exchange`].
+    pub fn connection(&self) -> LocalConnection {
+        LocalConnection { output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
+    }
+
+    /// Hands `bytes` to the connection's session and collects its replies in [`LocalConnection::sent`].
+    pub fn exchange(&mut self, connection: &mut LocalConnection, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !connection.closed {
+            let mut cx = context(&mut self.worker, &self.shared, &self.host);
+            if connection.input.is_empty()
+                && let Some(space) = connection.session.upload_space(&mut cx)
+            {
+                let count = space.len().min(bytes.len());
+                space[..count].copy_from_slice(&bytes[..count]);
+                connection.session.upload_filled(count);
+                bytes = &bytes[count..];
+                // With nothing: the session looks whether the value is complete.
+                step(connection, &mut cx, &[]);
+                continue;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(RECEIVE_BYTES));
+            bytes = later;
+            if connection.input.is_empty() {
+                let consumed = step(connection, &mut cx, now);
+                connection.input.extend_from_slice(&now[consumed..]);
+            } else {
+                let mut input = std::mem::take(&mut connection.input);
+                input.extend_from_slice(now);
+                let consumed = step(connection, &mut cx, &input);
+                input.drain(..consumed);
+                connection.input = input;
+            }
+        }
+    }
+
+    /// Lets the store do its upkeep, a bounded number of steps.
+    pub fn maintain(&mut self, steps: usize) {
+        let now = self.shared.now(START);
+        let mut guard = self.worker.enter(now);
+        for _ in 0..steps {
+            if !guard.maintain() {
+                return;
+            }
+        }
+    }
+
+    /// Moves the clock.
+    pub fn shift(&mut self, delta_ms: i64) {
+        self.shared.clock.shift(delta_ms);
+    }
+
+    /// The server's time.
+    pub fn now(&self) -> Millis {
+        self.shared.now(START)
+    }
+}
+
+impl LocalConnection {
+    /// Replies since the last [`LocalConnection::forget`].
+    pub fn sent(&self) -> &[u8] {
+        &self.sent
+    }
+
+    /// Drops the replies, keeps their memory.
+    pub fn forget(&mut self) {
+        self.sent.clear();
+    }
+
+    /// The session has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+fn context<'c, 'w>(worker: &'w mut Worker, shared: &'c Shared, host: &'c LocalHost) -> Context<'c, 'w> {
+    let guard = worker.enter(shared.now(START));
+    Context { guard, counters: &host.counters, shared, host }
+}
+
+/// Runs the session over `input` until it wants more; how much of it is consumed.
+fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
+    cx.shared.flush_if_due(cx.guard.store(), cx.now());
+    let mut consumed = 0;
+    loop {
+        let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);
+        consumed += progress.consumed;
+        take_replies(connection);
+        match progress.next {
+            Next::Receive => return consumed,
+            Next::Flush | Next::Yield => {}
+            Next::Close => {
+                connection.closed = true;
+                return input.len();
+            }
+        }
+    }
+}
+
+fn take_replies(connection: &mut LocalConnection) {
+    let LocalConnection { output, sent, .. } = connection;
+    match output.contiguous() {
+        Some(bytes) => sent.extend_from_slice(bytes),
+        None => sent.extend_from_slice(&output.to_vec()),
+    }
+    output.advance(output.len());
+}
+
+impl Wire for Local {
+    fn connect(&mut self, name: &str) -> Result<(), String> {
+        let connection = self.connection();
+        self.connections.insert(name.to_owned(), connection);
+        Ok(())
+    }
+
+    fn send(&mut self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        let mut connection = self.connections.remove(name).ok_or("not connected")?;
+        self.exchange(&mut connection, bytes);
+        self.connections.insert(name.to_owned(), connection);
+        Ok(())
+    }
+
+    fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
+        let connection = self.connections.get_mut(name).ok_or("not connected")?;
+        if !connection.sent.is_empty() {
+            buffer.append(&mut connection.sent);
+            return Ok(Received::Bytes);
+        }
+        Ok(if connection.closed { Received::Closed } else { Received::Silence })
+    }
+
+    fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
+        self.receive(name, buffer)
+    }
+
+    fn hangup(&mut self, name: &str) {
+        self.connections.remove(name);
+    }
+
+    fn advance(&mut self, seconds: u64) -> Result<(), String> {
+        self.shift(i64::try_from(seconds).map_err(|_| "too far")? * 1000);
+        Ok(())
+    }
+}
+
+impl Host for LocalHost {
+    fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
+        visit(&self.counters);
+    }
+
+    fn process(&self) -> Process {
+        Process { pid: 1, uptime_s: 2, eventloop: "none", accepting: true, threads: 1, ..Process::default() }
+    }
+
+    fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
+
+    fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
+        None
+    }
+
+    fn shutdown(&self, _graceful: bool) {}
+
+    fn verbosity(&self, _level: u8) {}
+}
+
+impl Local {
+    /// What a counter stands at.
+    pub fn counted(&self, counter: Counter) -> u64 {
+        let mut sums = Sums::default();
+        sums.add(&self.host.counters);
+        sums.of(counter)
+    }
+}
+
+fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
+    for name in list.split(',') {
+        match name {
+            "relaxed_privileges" => settings.debugtime = true,
+            "no_lru_crawler" => settings.lru_crawler = false,
+            "no_lru_maintainer" => settings.lru_maintainer = false,
+            "track_sizes" => settings.track_sizes = true,
+            other => return Err(format!("-o {other} needs a process")),
+        }
+    }
+    Ok(())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match text.strip_suffix('m') {
+        Some(mebibytes) => Ok(number(mebibytes)? << 20),
+        None => number(text),
+    }
+}

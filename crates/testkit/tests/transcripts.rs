@@ -1,0 +1,87 @@
+//! Every transcript passes over the session alone and over sockets, byte by byte and in one piece.
+
+use larder_testkit::local::Local;
+use larder_testkit::process::{Program, Server};
+use larder_testkit::runner::{Split, run};
+use larder_testkit::socket::{Clock, Sockets};
+use larder_testkit::transcript::{Case, load};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Servers at once: most of a case is waiting.
+const SERVERS: usize = 4;
+
+fn cases() -> Vec<Case> {
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec")).expect("the transcripts parse")
+}
+
+/// `TRANSCRIPT=part of a name` runs only what contains it.
+fn chosen(case: &Case) -> bool {
+    std::env::var("TRANSCRIPT").map_or(true, |part| case.name().contains(&part))
+}
+
+fn report(failures: &[String], passed: usize) {
+    assert!(failures.is_empty(), "{passed} passed, {} failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(passed > 0, "nothing ran");
+}
+
+#[test]
+fn transcripts_pass_over_the_session_alone() {
+    let mut failures = Vec::new();
+    let mut passed = 0;
+    for case in cases().iter().filter(|case| !case.process_only && chosen(case)) {
+        for &split in case.splits() {
+            let result = Local::new(&case.options).and_then(|mut local| run(case, &mut local, split));
+            match result {
+                Ok(()) => passed += 1,
+                Err(error) => failures.push(format!("{split:?}: {error}")),
+            }
+        }
+    }
+    report(&failures, passed);
+}
+
+#[test]
+fn transcripts_pass_over_sockets() {
+    let cases = cases();
+    let runs: Vec<(&Case, Split)> = cases
+        .iter()
+        .filter(|case| chosen(case))
+        .flat_map(|case| case.splits().iter().map(move |split| (case, *split)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..SERVERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut failures = Vec::new();
+                    while let Some((case, split)) = runs.get(next.fetch_add(1, Relaxed)) {
+                        if let Err(error) = over_sockets(case, *split) {
+                            failures.push(format!("{split:?}: {error}"));
+                        }
+                    }
+                    failures
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
+    });
+    report(&failures, runs.len() - failures.len());
+}
+
+fn over_sockets(case: &Case, split: Split) -> Result<(), String> {
+    if case.refused_start {
+        let (status, output) = Server::refused(&Program::Larder, &case.options)?;
+        let lines = output.trim_end().lines().count();
+        return match (status.success(), lines) {
+            (false, 1) => Ok(()),
+            _ => Err(format!("{}: {status}, {lines} lines: {output}", case.name())),
+        };
+    }
+    let mut options = case.options.clone();
+    if case.clock_seconds() > 0 {
+        options.extend(["-o".into(), "relaxed_privileges".into()]);
+    }
+    let server = Server::start(&options).map_err(|error| format!("{}: {error}", case.name()))?;
+    run(case, &mut Sockets::new(server.address(), Clock::Debugtime), split)
+}
