@@ -1,1 +1,32 @@
-//! larder-lab
+//! The lab: measures caches, and says only what it can prove.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
+//! | [`workload`] | what is asked, as a table of facts and as bytes ready to send |
+//! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
+//! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
+//! | [`peers`], [`usage`] | starts, pins, inspects and stops servers; their CPU time and memory |
+//! | [`stats`], [`bench`] | interleaved rounds, ratios with intervals, figures with their targets |
+//! | [`cli`] | `larder lab …` |
+//!
+//! There is one generator. An experiment is a workload and a function over its tallies.
+
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod cli;
+pub mod connection;
+pub mod error;
+pub mod generator;
+pub mod keys;
+pub mod null;
+pub mod peers;
+pub mod stats;
+pub mod tally;
+pub mod usage;
+pub mod value;
+pub mod wire;
+pub mod workload;
+
+pub use cli::main;

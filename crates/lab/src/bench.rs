@@ -1,0 +1,387 @@
+//! The server's benchmark: every figure with its target, side by side with other servers.
+//!
+//! Servers of one data set run at the same time, pinned to one core with one thread each, the
+//! generator on another core; idle ones sleep. A round visits every pair of load and server once, in
+//! random order, with connections that stay open; Larder is visited twice, which shows the noise
+//! (A/A). CPU time is the server's own over the requests of the visit; ratios are taken within
+//! rounds. Before and after the rounds every value is verified; in the rounds replies are
+//! counted by their length and their end, so that the generator stays ahead of the fastest server.
+
+pub mod figures;
+pub mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use larder_eventloop::cpu;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::connection::Check;
+use crate::error::Error;
+use crate::generator::{self, Load, Stop};
+use crate::peers::{self, Kind, Server, Spec};
+use crate::stats::{Ratio, median};
+use crate::usage::{self, Usage};
+use crate::workload::{Script, Verb, Workload};
+use figures::{Data, FIGURES, Figure, MEMORY, MEMORY_BYTES_MAX, MILLION, Reference};
+use report::{Cell, Verdict};
+
+/// Options of `bench-server`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Shorter visits and fewer rounds
+    #[arg(long)]
+    quick: bool,
+    /// Rounds [default: 5, or 3 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Milliseconds of a visit [default: 1000, or 250 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
+    visit_ms: Option<u32>,
+    /// Only these: get, set, mg, ms, one, plain, multi, memory, 4k, 100k, 4k-get-1 …
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leave these servers out: larder, memcached, redis, null
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
+    /// Another larder binary than this one
+    #[arg(long)]
+    larder: Option<PathBuf>,
+    /// Core of the servers
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the generator [default: the last]
+    #[arg(long)]
+    generator_core: Option<usize>,
+    /// Seed of the order of visits
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What one visit gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The server's CPU time per request, or per key of requests with several.
+    pub cpu_us: f64,
+    /// Of it, in user mode (known in steps of 10 ms).
+    pub user_us: f64,
+    /// Requests a second.
+    pub rate: f64,
+    /// Median latency of a window.
+    pub p50_us: f64,
+    /// 99th percentile of it.
+    pub p99_us: f64,
+    /// Share of the time that the generator was running.
+    pub generator_load: f64,
+}
+
+/// Runs the benchmark and prints it.
+///
+/// # Errors
+/// When a server cannot be started, a reply was wrong, or a target was missed.
+pub fn server(options: &Options) -> Result<(), Error> {
+    let bench = Bench::new(options)?;
+    println!("{}", peers::machine());
+    println!(
+        "server on core {}, generator on core {}; {} rounds of {} ms visits, seed {}",
+        options.server_core,
+        bench.core,
+        bench.rounds,
+        bench.visit.as_millis(),
+        options.seed
+    );
+    let steal = usage::steal_ticks();
+    let (mut cells, mut verdicts) = (Vec::new(), Vec::new());
+    for data in bench.data() {
+        let chosen: Vec<Figure> =
+            bench.figures.iter().filter(|figure| figure.data == data).copied().collect();
+        bench.measure(data, &chosen, &mut cells, &mut verdicts)?;
+    }
+    if let (Some((stolen_before, all_before)), Some((stolen, all))) = (steal, usage::steal_ticks()) {
+        let share = (stolen - stolen_before) as f64 / (all - all_before).max(1) as f64;
+        println!("stolen by the hypervisor: {:.1} % of the machine's time", 100.0 * share);
+    }
+    println!("{}", report::measurements(&cells));
+    verdicts.extend(judge(&cells));
+    println!("{}", report::verdicts(&verdicts));
+    match verdicts.iter().filter(|verdict| verdict.pass == Some(false)).count() {
+        0 => Ok(()),
+        missed => Err(Error::Missed(missed)),
+    }
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    core: usize,
+    rounds: u32,
+    visit: Duration,
+    figures: Vec<Figure>,
+    memory: bool,
+    kinds: Vec<Kind>,
+}
+
+/// One load on one server, ready to run.
+struct Visit {
+    cell: usize,
+    load: Load,
+    pid: u32,
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a Options) -> Result<Bench<'a>, Error> {
+        let refuse = |why: String| Err(Error::NotValid(why));
+        for word in &options.only {
+            if word != MEMORY && !FIGURES.iter().any(|figure| figure.is_meant_by(word)) {
+                return refuse(format!("there is no figure {word:?}"));
+            }
+        }
+        let all = [Kind::Larder, Kind::Null, Kind::Memcached, Kind::Redis];
+        for word in &options.without {
+            if !all.iter().any(|kind| kind.name() == word) {
+                return refuse(format!("there is no server {word:?}"));
+            }
+        }
+        let meant = |figure: &Figure| {
+            options.only.is_empty() || options.only.iter().any(|word| figure.is_meant_by(word))
+        };
+        // A figure that another one is held against is measured along with it.
+        let referred = |id: &str| {
+            FIGURES
+                .iter()
+                .filter(|figure| meant(figure))
+                .flat_map(|figure| figure.bounds)
+                .any(|bound| matches!(bound.reference, Reference::Figure(other) if other == id))
+        };
+        let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
+        Ok(Bench {
+            options,
+            core: options.generator_core.or(cores.last().copied()).unwrap_or(0),
+            rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
+            visit: Duration::from_millis(
+                options.visit_ms.unwrap_or(if options.quick { 250 } else { 1000 }).into(),
+            ),
+            figures: FIGURES.iter().filter(|figure| meant(figure) || referred(figure.id)).copied().collect(),
+            memory: options.only.is_empty() || options.only.iter().any(|word| word == MEMORY),
+            kinds: all
+                .into_iter()
+                .filter(|kind| !options.without.iter().any(|word| word == kind.name()))
+                .collect(),
+        })
+    }
+
+    /// The data sets in use, each once.
+    fn data(&self) -> Vec<Data> {
+        let mut data: Vec<Data> = self.figures.iter().map(|figure| figure.data).collect();
+        data.dedup();
+        if self.memory && !data.contains(&MILLION) {
+            data.push(MILLION);
+        }
+        data
+    }
+
+    fn start(&self, kind: Kind, null: Option<Workload>) -> Result<Server, Error> {
+        let server = Server::start(&Spec {
+            kind,
+            program: if kind == Kind::Larder { self.options.larder.clone() } else { None },
+            memory_mb: 1024,
+            threads: 1,
+            core: Some(self.options.server_core),
+            null,
+        })?;
+        eprintln!("started {} {} ({})", kind.name(), server.version, server.command);
+        Ok(server)
+    }
+
+    /// Runs all rounds of the figures on one data set.
+    fn measure(
+        &self,
+        data: Data,
+        figures: &[Figure],
+        cells: &mut Vec<Cell>,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Error> {
+        let cores = [Some(self.core)];
+        let mut servers = Vec::new();
+        for &kind in self.kinds.iter().filter(|&&kind| kind != Kind::Null) {
+            let wanted = kind == Kind::Larder || figures.iter().any(|figure| figure.peers.contains(&kind));
+            if !wanted && !(self.memory && data == MILLION) {
+                continue;
+            }
+            let server = self.start(kind, None)?;
+            let settled = Duration::from_millis(500);
+            thread::sleep(settled);
+            let empty = usage::rss_bytes(server.pid())?;
+            let protocol = kind.protocol(crate::wire::Protocol::Classic);
+            generator::fill(&server.address, protocol, data.keyspace(), &cores)?;
+            thread::sleep(settled);
+            let full = usage::rss_bytes(server.pid())?;
+            if self.memory && data == MILLION {
+                verdicts.push(memory(kind, data, empty, full));
+            }
+            servers.push(server);
+        }
+
+        let first_cell = cells.len();
+        let mut visits = Vec::new();
+        let mut nulls = Vec::new();
+        for figure in figures {
+            let mut rendered: Vec<(Workload, Arc<Vec<Script>>)> = Vec::new();
+            for &kind in &self.kinds {
+                if kind != Kind::Larder && !figure.peers.contains(&kind) {
+                    continue;
+                }
+                let workload = figure.workload(kind);
+                let (address, pid) = if kind == Kind::Null {
+                    let server = self.start(kind, Some(workload))?;
+                    let place = (server.address.clone(), server.pid());
+                    nulls.push(server);
+                    place
+                } else {
+                    let server = servers.iter().find(|server| server.kind == kind).expect("started above");
+                    (server.address.clone(), server.pid())
+                };
+                let scripts = match rendered.iter().find(|(have, _)| *have == workload) {
+                    Some((_, scripts)) => scripts.clone(),
+                    None => {
+                        let scripts = workload.scripts(self.options.seed);
+                        rendered.push((workload, scripts.clone()));
+                        scripts
+                    }
+                };
+                let again: &[bool] = if kind == self.kinds[0] { &[false, true] } else { &[false] };
+                for &again in again {
+                    let load = Load::connect(&address, &workload, scripts.clone(), &cores)?;
+                    visits.push(Visit { cell: cells.len(), load, pid });
+                    cells.push(Cell { figure: *figure, kind, again, samples: Vec::new() });
+                }
+            }
+        }
+
+        verify(&mut visits, cells)?;
+        let mut rng = StdRng::seed_from_u64(self.options.seed);
+        for round in 1..=self.rounds {
+            visits.shuffle(&mut rng);
+            eprintln!("{} keys of {} B: round {round} of {}", data.keys, data.value_bytes, self.rounds);
+            for visit in &mut visits {
+                let sample = self.sample(visit)?;
+                cells[visit.cell].samples.push(sample);
+            }
+        }
+        verify(&mut visits, cells)?;
+        debug_assert!(cells[first_cell..].iter().all(|cell| cell.samples.len() == self.rounds as usize));
+        Ok(())
+    }
+
+    fn sample(&self, visit: &mut Visit) -> Result<Sample, Error> {
+        let before = Usage::of(visit.pid)?;
+        let tally = visit.load.run(Check::Length, Stop::After(self.visit))?;
+        let used = Usage::of(visit.pid)?.since(before);
+        let units = tally.keys.max(1) as f64;
+        Ok(Sample {
+            cpu_us: used.run.as_secs_f64() * 1e6 / units,
+            user_us: used.split.user.as_secs_f64() * 1e6 / units,
+            rate: tally.rate(),
+            p50_us: tally.latency_us(0.5),
+            p99_us: tally.latency_us(0.99),
+            generator_load: tally.generator_load(visit.load.threads()),
+        })
+    }
+}
+
+/// Sends for a moment with every value verified. A null server always answers the same, which is
+/// right for its own purpose only.
+fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
+    for visit in visits {
+        let cell = &cells[visit.cell];
+        let check = if cell.kind == Kind::Null { Check::Parse } else { Check::Verify };
+        let tally = visit.load.run(check, Stop::After(Duration::from_millis(100)))?;
+        if let Some(first) = tally.first_wrong {
+            let whom = format!("{} under {}", cell.kind.name(), cell.figure.id);
+            return Err(Error::NotValid(format!(
+                "{whom}: {} wrong replies, the first: {first}",
+                tally.wrong
+            )));
+        }
+        let answered = match cell.figure.verb {
+            Verb::Hit => tally.hits,
+            Verb::Miss => tally.misses,
+            Verb::Set => tally.stored,
+        };
+        if answered != tally.keys {
+            return Err(Error::NotValid(format!("{answered} replies for {} keys", tally.keys)));
+        }
+    }
+    Ok(())
+}
+
+fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
+    let key_and_value = data.keyspace().key_bytes + data.value_bytes;
+    let items = f64::from(data.keys);
+    let above = full.saturating_sub(empty) as f64 / items - key_and_value as f64;
+    let larder = kind == Kind::Larder;
+    Verdict {
+        id: MEMORY.to_owned(),
+        claim: format!("{}, RSS per item above key and value", kind.name()),
+        ratio: None,
+        measured: format!("{above:.1} B"),
+        target: if larder { format!("≤ {MEMORY_BYTES_MAX} B") } else { String::new() },
+        pass: larder.then_some(above <= MEMORY_BYTES_MAX),
+    }
+}
+
+/// Holds every figure against its targets, and the pairs on one server against each other.
+fn judge(cells: &[Cell]) -> Vec<Verdict> {
+    let cell = |id: &str, kind: Kind, again: bool| {
+        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && cell.again == again)
+    };
+    let mut verdicts = Vec::new();
+    for again in cells.iter().filter(|cell| cell.again) {
+        let id = again.figure.id;
+        let Some(first) = cell(id, again.kind, false) else { continue };
+        let ratio = Ratio::paired(&again.cpu_us(), &first.cpu_us());
+        verdicts.push(Verdict {
+            id: id.to_owned(),
+            claim: format!("A/A: {} / {}", again.kind.name(), again.kind.name()),
+            ratio: Some(ratio),
+            measured: report::ratio(ratio.median),
+            target: String::new(),
+            pass: None,
+        });
+        let Some(larder) = cell(id, Kind::Larder, false) else { continue };
+        for bound in again.figure.bounds {
+            let (other, name) = match bound.reference {
+                Reference::Server(kind) => (cell(id, kind, false), kind.name().to_owned()),
+                Reference::Figure(other) => (cell(other, Kind::Larder, false), format!("its {other}")),
+            };
+            let Some(other) = other else { continue };
+            let ratio = Ratio::paired(&larder.cpu_us(), &other.cpu_us());
+            verdicts.push(Verdict {
+                id: id.to_owned(),
+                claim: format!("larder / {name}"),
+                ratio: Some(ratio),
+                measured: report::ratio(ratio.median),
+                target: format!("≤ {}", report::ratio(bound.factor)),
+                pass: Some(ratio.median <= bound.factor),
+            });
+        }
+    }
+    // Other servers against memcached, for the picture.
+    for rival in cells.iter().filter(|cell| matches!(cell.kind, Kind::Redis) && !cell.again) {
+        let Some(memcached) = cell(rival.figure.id, Kind::Memcached, false) else { continue };
+        let ratio = Ratio::paired(&rival.cpu_us(), &memcached.cpu_us());
+        verdicts.push(Verdict {
+            id: rival.figure.id.to_owned(),
+            claim: "redis / memcached".to_owned(),
+            ratio: Some(ratio),
+            measured: report::ratio(median(&[ratio.median])),
+            target: String::new(),
+            pass: None,
+        });
+    }
+    verdicts
+}

@@ -1,0 +1,233 @@
+//! The server's figures: what is measured, on what data, and what it must not exceed.
+
+use crate::keys::{Choice, Keyspace};
+use crate::peers::Kind;
+use crate::wire::Protocol;
+use crate::workload::{Verb, Workload};
+
+/// What servers are filled with before a figure; figures on the same data share servers and rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Items.
+    pub keys: u32,
+    /// Bytes of each value; keys have 16.
+    pub value_bytes: usize,
+}
+
+impl Data {
+    /// Its keys.
+    pub fn keyspace(self) -> Keyspace {
+        Keyspace::new(self.keys, self.value_bytes)
+    }
+}
+
+/// What a figure is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The same load on another server.
+    Server(Kind),
+    /// Another figure of Larder.
+    Figure(&'static str),
+}
+
+/// Larder's CPU time is to be at most `factor` times the reference's.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// Against what.
+    pub reference: Reference,
+    /// At most this ratio.
+    pub factor: f64,
+}
+
+/// One load on several servers.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its name for `--only`; a part up to a hyphen names a group.
+    pub id: &'static str,
+    /// On what data.
+    pub data: Data,
+    /// What memcached servers are asked; Redis gets the like in its protocol.
+    pub protocol: Protocol,
+    /// What requests do.
+    pub verb: Verb,
+    /// On which keys.
+    pub choice: Choice,
+    /// Connections.
+    pub connections: usize,
+    /// Requests in a window.
+    pub pipeline: usize,
+    /// Keys in a request; CPU time is given per key.
+    pub keys_per_request: usize,
+    /// On which servers beside Larder.
+    pub peers: &'static [Kind],
+    /// Targets.
+    pub bounds: &'static [Bound],
+}
+
+impl Figure {
+    /// The load for one kind of server.
+    pub fn workload(&self, kind: Kind) -> Workload {
+        Workload {
+            protocol: kind.protocol(self.protocol),
+            verb: self.verb,
+            keyspace: self.data.keyspace(),
+            choice: self.choice,
+            connections: self.connections,
+            pipeline: self.pipeline,
+            keys_per_request: self.keys_per_request,
+        }
+    }
+
+    /// Whether `--only` with this word means it.
+    pub fn is_meant_by(&self, word: &str) -> bool {
+        self.id.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+
+    /// In words.
+    pub fn title(&self) -> String {
+        let what = match (self.protocol, self.verb) {
+            (Protocol::Classic | Protocol::Resp, Verb::Hit) => "get",
+            (Protocol::Classic | Protocol::Resp, Verb::Miss) => "get, miss",
+            (Protocol::Classic | Protocol::Resp, Verb::Set) => "set",
+            (Protocol::Meta, Verb::Hit) => "mg v",
+            (Protocol::Meta, Verb::Miss) => "mg v, miss",
+            (Protocol::Meta, Verb::Set) => "ms",
+        };
+        let keys = if self.choice == Choice::One { 1 } else { self.data.keys };
+        let several = match self.keys_per_request {
+            1 => String::new(),
+            n => format!(" of {n} keys"),
+        };
+        format!(
+            "{what}{several}, {} × {}, {keys} key(s), {} B",
+            self.connections, self.pipeline, self.data.value_bytes
+        )
+    }
+}
+
+/// 32 B values in a set of keys that is larger than the processor's own caches.
+const SMALL: Data = Data { keys: 100_000, value_bytes: 32 };
+/// 32 B values, a million of them: also the data of the memory figure.
+pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32 };
+const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10 };
+const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10 };
+
+const ALL: &[Kind] = &[Kind::Null, Kind::Memcached, Kind::Redis];
+const RIVALS: &[Kind] = &[Kind::Memcached, Kind::Redis];
+
+const fn against(kind: Kind, factor: f64) -> Bound {
+    Bound { reference: Reference::Server(kind), factor }
+}
+
+const fn large(id: &'static str, data: Data, verb: Verb, pipeline: usize) -> Figure {
+    const BOUNDS: &[Bound] = &[against(Kind::Memcached, 1.03)];
+    Figure { id, data, verb, pipeline, peers: RIVALS, bounds: BOUNDS, ..BASE }
+}
+
+const BASE: Figure = Figure {
+    id: "get",
+    data: SMALL,
+    protocol: Protocol::Classic,
+    verb: Verb::Hit,
+    choice: Choice::Uniform,
+    connections: 16,
+    pipeline: 200,
+    keys_per_request: 1,
+    peers: ALL,
+    bounds: &[against(Kind::Null, 2.5), against(Kind::Memcached, 1.0 / 60.0)],
+};
+
+/// Every figure, in the order of the report; figures on the same data stand together.
+pub const FIGURES: &[Figure] = &[
+    BASE,
+    Figure {
+        id: "set",
+        verb: Verb::Set,
+        bounds: &[against(Kind::Null, 3.0), against(Kind::Memcached, 1.0 / 48.0)],
+        ..BASE
+    },
+    Figure {
+        id: "mg",
+        protocol: Protocol::Meta,
+        peers: &[Kind::Memcached],
+        bounds: &[Bound { reference: Reference::Figure("get"), factor: 1.15 }],
+        ..BASE
+    },
+    Figure {
+        id: "ms",
+        protocol: Protocol::Meta,
+        verb: Verb::Set,
+        peers: &[Kind::Memcached],
+        bounds: &[Bound { reference: Reference::Figure("set"), factor: 1.15 }],
+        ..BASE
+    },
+    Figure { id: "one", choice: Choice::One, bounds: &[against(Kind::Null, 1.8)], ..BASE },
+    Figure {
+        id: "plain",
+        connections: 50,
+        pipeline: 1,
+        bounds: &[against(Kind::Null, 1.10), against(Kind::Memcached, 1.0)],
+        ..BASE
+    },
+    Figure {
+        id: "multi",
+        data: MILLION,
+        pipeline: 1,
+        keys_per_request: 100,
+        bounds: &[against(Kind::Memcached, 1.0 / 6.0)],
+        ..BASE
+    },
+    large("4k-get-1", KIB4, Verb::Hit, 1),
+    large("4k-get-16", KIB4, Verb::Hit, 16),
+    large("4k-set-1", KIB4, Verb::Set, 1),
+    large("4k-set-16", KIB4, Verb::Set, 16),
+    large("100k-get-1", KIB100, Verb::Hit, 1),
+    large("100k-get-16", KIB100, Verb::Hit, 16),
+    large("100k-set-1", KIB100, Verb::Set, 1),
+    large("100k-set-16", KIB100, Verb::Set, 16),
+];
+
+/// The name of the memory figure for `--only`.
+pub const MEMORY: &str = "memory";
+/// Bytes of resident memory per item above key and value that [`MEMORY`] allows.
+pub const MEMORY_BYTES_MAX: f64 = 20.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_on_the_same_data_stand_together() {
+        let mut seen: Vec<Data> = Vec::new();
+        for figure in FIGURES {
+            if seen.last() != Some(&figure.data) {
+                assert!(!seen.contains(&figure.data), "{}", figure.id);
+                seen.push(figure.data);
+            }
+        }
+    }
+
+    #[test]
+    fn references_exist() {
+        for figure in FIGURES {
+            for bound in figure.bounds {
+                match bound.reference {
+                    Reference::Server(kind) => assert!(figure.peers.contains(&kind), "{}", figure.id),
+                    Reference::Figure(id) => {
+                        let other = FIGURES.iter().find(|other| other.id == id).expect(id);
+                        assert_eq!(other.data, figure.data);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_means_a_figure_or_its_group() {
+        let meant = |word: &str| FIGURES.iter().filter(|figure| figure.is_meant_by(word)).count();
+        assert_eq!(
+            [meant("get"), meant("4k"), meant("100k-set"), meant("100k-set-1"), meant("g")],
+            [1, 4, 2, 1, 0]
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Figures as tables, in a form that can be pasted into a note.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::Sample;
+use super::figures::Figure;
+use crate::peers::Kind;
+use crate::stats::{Ratio, median, min};
+
+/// One load on one server, over all rounds.
+#[derive(Debug)]
+pub struct Cell {
+    /// The load.
+    pub figure: Figure,
+    /// The server.
+    pub kind: Kind,
+    /// It is the second of a pair on the same server.
+    pub again: bool,
+    /// What each round gave.
+    pub samples: Vec<Sample>,
+}
+
+impl Cell {
+    fn of(&self, field: impl Fn(&Sample) -> f64) -> Vec<f64> {
+        self.samples.iter().map(field).collect()
+    }
+
+    /// CPU time per unit, round by round.
+    pub fn cpu_us(&self) -> Vec<f64> {
+        self.of(|sample| sample.cpu_us)
+    }
+}
+
+/// A target and what came of it.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The figure's id.
+    pub id: String,
+    /// What over what.
+    pub claim: String,
+    /// What was measured; `None` for a target that is no ratio.
+    pub ratio: Option<Ratio>,
+    /// In words.
+    pub measured: String,
+    /// In words.
+    pub target: String,
+    /// Whether it holds; `None` for a row that only shows the noise.
+    pub pass: Option<bool>,
+}
+
+/// A ratio as people say it: 2.31, or 1/64.2.
+pub fn ratio(value: f64) -> String {
+    if value < 0.5 { format!("1/{:.1}", 1.0 / value) } else { format!("{value:.3}") }
+}
+
+fn table(header: &[&str], right: std::ops::Range<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header);
+    for column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// What each server used for each load.
+pub fn measurements(cells: &[Cell]) -> Table {
+    let header =
+        ["figure", "load", "server", "CPU µs", "min", "user", "per s", "p50 µs", "p99 µs", "generator"];
+    let mut table = table(&header, 3..10);
+    for cell in cells {
+        let unit = |values: Vec<f64>| median(&values);
+        let per = if cell.figure.keys_per_request > 1 { "/key" } else { "" };
+        table.add_row([
+            cell.figure.id.to_owned(),
+            cell.figure.title(),
+            format!("{}{}", cell.kind.name(), if cell.again { " again" } else { "" }),
+            format!("{:.4}{per}", unit(cell.cpu_us())),
+            format!("{:.4}", min(&cell.cpu_us())),
+            format!("{:.4}", unit(cell.of(|s| s.user_us))),
+            format!("{:.0}", unit(cell.of(|s| s.rate))),
+            format!("{:.0}", unit(cell.of(|s| s.p50_us))),
+            format!("{:.0}", unit(cell.of(|s| s.p99_us))),
+            format!("{:.0} %", 100.0 * unit(cell.of(|s| s.generator_load))),
+        ]);
+    }
+    table
+}
+
+/// Targets and verdicts.
+pub fn verdicts(verdicts: &[Verdict]) -> Table {
+    let mut table = table(&["figure", "claim", "measured", "95 %", "target", ""], 2..5);
+    for verdict in verdicts {
+        let interval =
+            verdict.ratio.map_or(String::new(), |r| format!("{} … {}", ratio(r.low), ratio(r.high)));
+        let word = match verdict.pass {
+            Some(true) => "pass",
+            Some(false) => "FAIL",
+            None => "noise",
+        };
+        table.add_row([
+            verdict.id.clone(),
+            verdict.claim.clone(),
+            verdict.measured.clone(),
+            interval,
+            verdict.target.clone(),
+            word.to_owned(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_ratios_are_said_as_fractions() {
+        assert_eq!(ratio(1.0 / 60.0), "1/60.0");
+        assert_eq!(ratio(1.034), "1.034");
+    }
+}

@@ -1,0 +1,60 @@
+//! What ends a run early.
+
+use std::fmt;
+use std::io;
+
+/// Why a run has no result.
+#[derive(Debug)]
+pub enum Error {
+    /// The server cannot be reached.
+    Connect(String, io::Error),
+    /// The server closed a connection in the middle of a run.
+    Closed,
+    /// Nothing came for [`crate::generator::STALL`]: how many bytes of a window were missing, over
+    /// all connections.
+    Stalled {
+        /// Bytes of replies that were expected and did not come.
+        missing_bytes: usize,
+    },
+    /// The server sent what is no reply to what was asked; the text shows it.
+    Reply(String),
+    /// A server program could not be started, or does not do what it should.
+    Peer(String),
+    /// A check of the run did not hold: what it printed is not a result.
+    NotValid(String),
+    /// The run is valid, and so many figures are not what they should be.
+    Missed(usize),
+    /// The system refused.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Connect(whom, error) => write!(f, "cannot connect to {whom}: {error}"),
+            Error::Closed => write!(f, "the server closed a connection in the middle of the run"),
+            Error::Stalled { missing_bytes } => {
+                write!(f, "no reply for {} s, {missing_bytes} bytes short", crate::generator::STALL.as_secs())
+            }
+            Error::Reply(what) => write!(f, "{what}"),
+            Error::Peer(what) => write!(f, "{what}"),
+            Error::NotValid(why) => write!(f, "result not valid: {why}"),
+            Error::Missed(count) => write!(f, "{count} target(s) missed"),
+            Error::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Connect(_, error) | Error::System(_, error) => Some(error),
+            Error::Closed
+            | Error::Stalled { .. }
+            | Error::Reply(_)
+            | Error::Peer(_)
+            | Error::NotValid(_)
+            | Error::Missed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A server that answers fixed bytes: the floor under every server, and the ceiling of the generator.
+//!
+//! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests
+//! have the same length, so counting bytes counts requests, and every reply is the same. What it
+//! costs is what the kernel costs, plus the wake-ups.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use larder_eventloop::poll::{Events, Interest, Poller};
+use larder_eventloop::socket::{Address, Listener, Socket};
+
+use crate::workload::Workload;
+
+const RECEIVE_BYTES: usize = 64 * 1024;
+/// Replies lie ready one after the other in a block of about this size, at least one of them.
+const BLOCK_BYTES: usize = 1 << 20;
+const LISTENER: u64 = u64::MAX;
+
+/// What it answers to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Canned {
+    /// Length of every request.
+    pub request_bytes: usize,
+    /// The reply to each.
+    pub reply: Vec<u8>,
+}
+
+impl Canned {
+    /// The replies that a real server would give to the workload's first key.
+    pub fn of(workload: &Workload) -> Canned {
+        let (request, reply) = workload.sample();
+        Canned { request_bytes: request.len(), reply }
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: Socket,
+    /// Bytes received of a request that is not complete.
+    partial: usize,
+    /// Bytes of replies that are still to be sent.
+    owed: usize,
+    /// Where in a reply the next byte to send is.
+    phase: usize,
+    waits_to_send: bool,
+}
+
+/// Serves until the process ends, after printing the address it listens on.
+///
+/// # Errors
+/// When it cannot listen or wait; a connection's error only ends that connection.
+pub fn serve(listen: &Address, canned: &Canned) -> io::Result<()> {
+    let listener = Listener::bind(listen, 1024)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", listener.local_address()?)?;
+    out.flush()?;
+    drop(out);
+
+    let poller = Poller::new()?;
+    poller.add(&listener, LISTENER, Interest::Read)?;
+    let mut events = Events::with_capacity(1024);
+    let mut connections: HashMap<u64, Connection> = HashMap::new();
+    let mut buffer = vec![0; RECEIVE_BYTES];
+    let block = canned.reply.repeat((BLOCK_BYTES / canned.reply.len()).max(1));
+    let mut next = 0;
+    loop {
+        poller.wait(&mut events, None)?;
+        for event in events.iter() {
+            if event.token == LISTENER {
+                if let Ok(socket) = listener.accept() {
+                    let _ = socket.set_nodelay(true);
+                    poller.add(&socket, next, Interest::Read)?;
+                    connections.insert(
+                        next,
+                        Connection { socket, partial: 0, owed: 0, phase: 0, waits_to_send: false },
+                    );
+                    next += 1;
+                }
+                continue;
+            }
+            let Some(connection) = connections.get_mut(&event.token) else { continue };
+            if step(connection, event.token, &poller, &mut buffer, canned, &block).is_err() {
+                connections.remove(&event.token);
+            }
+        }
+    }
+}
+
+fn step(
+    connection: &mut Connection,
+    token: u64,
+    poller: &Poller,
+    buffer: &mut [u8],
+    canned: &Canned,
+    block: &[u8],
+) -> io::Result<()> {
+    if connection.owed == 0 {
+        match connection.socket.recv(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(received) => {
+                connection.partial += received;
+                connection.owed = connection.partial / canned.request_bytes * canned.reply.len();
+                connection.partial %= canned.request_bytes;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    while connection.owed > 0 {
+        let end = block.len().min(connection.phase + connection.owed);
+        match connection.socket.send(&block[connection.phase..end]) {
+            Ok(sent) => {
+                connection.owed -= sent;
+                connection.phase = (connection.phase + sent) % canned.reply.len();
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let waits = connection.owed > 0;
+    if waits != connection.waits_to_send {
+        poller.modify(&connection.socket, token, if waits { Interest::Write } else { Interest::Read })?;
+        connection.waits_to_send = waits;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What came of a run: counts, wrong replies, time.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// The shortest latency told apart from shorter ones.
+const LATENCY_MIN_NS: u64 = 1_000;
+/// The longest latency that the histogram holds; longer ones are counted in [`Tally::over_range`].
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
+/// Counts of one run, over all its connections.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Requests answered.
+    pub requests: u64,
+    /// Keys asked for or written.
+    pub keys: u64,
+    /// Keys that had a value.
+    pub hits: u64,
+    /// Keys that had none.
+    pub misses: u64,
+    /// Writes that happened.
+    pub stored: u64,
+    /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
+    /// a hit, a refusal.
+    pub wrong: u64,
+    /// The first wrong reply, in words.
+    pub first_wrong: Option<String>,
+    /// From the first send to the last reply.
+    pub elapsed: Duration,
+    /// CPU time of the generator's threads in that time.
+    pub generator_cpu: Duration,
+    /// From the send of a window to its last reply, in nanoseconds, 3 digits. Closed loop: the
+    /// next window waits for it.
+    pub latency_ns: Histogram<u64>,
+    /// Windows slower than the histogram holds.
+    pub over_range: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            requests: 0,
+            keys: 0,
+            hits: 0,
+            misses: 0,
+            stored: 0,
+            wrong: 0,
+            first_wrong: None,
+            elapsed: Duration::ZERO,
+            generator_cpu: Duration::ZERO,
+            latency_ns: Histogram::new_with_bounds(LATENCY_MIN_NS, LATENCY_MAX_NS, 3)
+                .expect("bounds are in order"),
+            over_range: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// Counts a window's time.
+    pub fn record(&mut self, latency: Duration) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        if ns > LATENCY_MAX_NS || self.latency_ns.record(ns.max(LATENCY_MIN_NS)).is_err() {
+            self.over_range += 1;
+        }
+    }
+
+    /// Counts a wrong reply; `words` are made for the first only.
+    #[cold]
+    pub fn mistake(&mut self, words: impl FnOnce() -> String) {
+        self.wrong += 1;
+        self.first_wrong.get_or_insert_with(words);
+    }
+
+    /// Adds what another thread counted in the same time.
+    pub fn merge(&mut self, other: Tally) {
+        self.requests += other.requests;
+        self.keys += other.keys;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.stored += other.stored;
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.generator_cpu += other.generator_cpu;
+        self.latency_ns.add(&other.latency_ns).expect("histograms have the same bounds");
+        self.over_range += other.over_range;
+    }
+
+    /// Requests a second.
+    pub fn rate(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Share of the elapsed time that the generator's threads, `threads` of them, were running. Near 1
+    /// the generator is the limit.
+    pub fn generator_load(&self, threads: usize) -> f64 {
+        self.generator_cpu.as_secs_f64() / (self.elapsed.as_secs_f64().max(1e-9) * threads as f64)
+    }
+
+    /// Latency of a window at a quantile (0.99), in microseconds.
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_out_of_range_are_counted_not_clamped() {
+        let mut tally = Tally::default();
+        tally.record(Duration::from_secs(60));
+        tally.record(Duration::from_nanos(60_000_000_001));
+        tally.record(Duration::ZERO);
+        assert_eq!((tally.latency_ns.len(), tally.over_range), (2, 1));
+    }
+
+    #[test]
+    fn merging_adds_counts_and_keeps_the_longest_time() {
+        let mut a = Tally { requests: 1, elapsed: Duration::from_secs(2), ..Tally::default() };
+        let mut b = Tally { requests: 5, elapsed: Duration::from_secs(1), ..Tally::default() };
+        b.mistake(|| "torn".to_owned());
+        b.mistake(|| unreachable!("only the first is put in words"));
+        b.record(Duration::from_micros(10));
+        a.merge(b);
+        assert_eq!((a.requests, a.wrong, a.latency_ns.len()), (6, 2, 1));
+        assert_eq!(a.first_wrong.as_deref(), Some("torn"));
+        assert!((a.rate() - 3.0).abs() < 1e-9);
+    }
+}

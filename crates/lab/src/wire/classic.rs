@@ -1,0 +1,72 @@
+//! Replies of memcached's classic commands `get` and `set`.
+
+use super::{Event, Grammar, Malformed, Parsed, line, number, value};
+
+/// `VALUE <key> <flags> <bytes>\r\n<data>\r\n` … `END\r\n`, `STORED\r\n`.
+#[derive(Debug)]
+pub struct Classic;
+
+impl Grammar for Classic {
+    const END: bool = true;
+
+    #[inline]
+    fn event(bytes: &[u8]) -> Parsed<'_> {
+        let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
+        if let Some(header) = line.strip_prefix(b"VALUE ") {
+            let key_end = memchr::memchr(b' ', header).ok_or(Malformed)?;
+            let (key, numbers) = (&header[..key_end], &header[key_end + 1..]);
+            let flags_end = memchr::memchr(b' ', numbers).ok_or(Malformed)?;
+            number(&numbers[..flags_end])?;
+            let value_bytes = number(&numbers[flags_end + 1..])?;
+            let Some((value, used)) = value(bytes, header_bytes, value_bytes)? else { return Ok(None) };
+            return Ok(Some((Event::Value { key: Some(key), value }, used)));
+        }
+        let event = match line {
+            b"END" => Event::End,
+            b"STORED" => Event::Stored,
+            b"NOT_STORED" | b"EXISTS" | b"NOT_FOUND" | b"ERROR" => Event::Refused(line),
+            _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
+                Event::Refused(line)
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Some((event, header_bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::events;
+    use super::*;
+
+    #[test]
+    fn values_carry_their_key_and_any_bytes() {
+        let reply = b"VALUE k 4294967295 5\r\nEND\r\n\r\nVALUE l 0 0\r\n\r\nEND\r\nSTORED\r\n";
+        assert_eq!(
+            events::<Classic>(reply),
+            [
+                Event::Value { key: Some(b"k"), value: b"END\r\n" },
+                Event::Value { key: Some(b"l"), value: b"" },
+                Event::End,
+                Event::Stored,
+            ]
+        );
+    }
+
+    #[test]
+    fn refusals_are_told_from_nonsense() {
+        let line = b"SERVER_ERROR out of memory storing object\r\n";
+        assert_eq!(events::<Classic>(line), [Event::Refused(&line[..line.len() - 2])]);
+        for bad in [
+            b"VALUE k 0 5\r\nabcdefg".as_slice(),
+            b"VALUE k 0\r\n",
+            b"VALUE k 0 5 6\r\n",
+            b"VALUE k x 5\r\n",
+            b"STORED \r\n",
+            b"\r\n",
+            b"HD\r\n",
+        ] {
+            assert_eq!(Classic::event(bad), Err(Malformed), "{}", bad.escape_ascii());
+        }
+    }
+}
