@@ -1,34 +1,128 @@
 //! The store: key → item, in one bounded arena, shared by every worker thread.
 //!
 //! [`Store`] is the shared part, [`Worker`] the part of one thread, [`Guard`] a worker inside a
-//! batch: while a guard lives, no chunk that it may read is used again. Time is an argument:
-//! milliseconds since the Unix epoch, given once per batch.
+//! batch: while a guard lives, nothing that it can reach is used again. Time is an argument:
+//! milliseconds since the Unix epoch, given once a batch.
+//!
+//! ```text
+//! Store ─┬─ Arena     address space → spans of 64 KiB
+//!        ├─ Slabs     spans → chunks, by class            (docs/internals/slab.md)
+//!        ├─ Index     hash → bucket → slot → location     (docs/internals/index.md)
+//!        ├─ Epochs    when a freed chunk may be used again (docs/internals/threads.md)
+//!        └─ Ghosts    who was evicted too early
+//! Worker ─── Local    magazines of free chunks, chunks that wait for their epoch
+//! ```
+//!
+//! It knows no protocol, opens no socket, starts no thread, reads no clock.
+//!
+//! # As an embedded cache
+//!
+//! ```
+//! use larder_store::{Attributes, Config, Expect, Lookup, Store, Value};
+//!
+//! let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() })?;
+//! let mut worker = store.worker()?; // one a thread
+//! let now = 1_700_000_000_000;
+//!
+//! let mut guard = worker.enter(now); // one a batch
+//! let key = guard.key(b"greeting");
+//! let stored = guard.store_value(&key, b"hello", &Attributes::default(), Expect::Any).unwrap();
+//!
+//! let Lookup::Hit(item) = guard.get(&key) else { panic!("it was just stored") };
+//! let Value::Whole(value) = item.value() else { panic!("small values are in one piece") };
+//! assert_eq!((value, item.cas()), (&b"hello"[..], stored.cas));
+//!
+//! // A conditional write with an old token is refused.
+//! guard.store_value(&key, b"bonjour", &Attributes::default(), Expect::Any).unwrap();
+//! assert!(guard.store_value(&key, b"late", &Attributes::default(), Expect::Cas(stored.cas)).is_err());
+//! # Ok::<(), larder_store::Error>(())
+//! ```
 
-use std::sync::Arc;
+mod access;
+mod arena;
+mod bucket;
+mod check;
+mod class;
+mod counters;
+mod epoch;
+mod evict;
+mod ghost;
+mod index;
+mod item;
+mod large;
+mod maintain;
+#[cfg(loom)]
+mod models;
+mod pin;
+mod read;
+mod ring;
+mod slab;
+mod sync;
+mod upload;
+mod worker;
+mod write;
+
+pub use read::{Item, Lookup, Pieces, Pinned, Value};
+pub use upload::Upload;
+pub use worker::{Guard, Worker};
+
+use arena::{ARENA_BYTES_MAX, Arena};
+use class::{ClassId, SPAN_BYTES};
+use counters::WorkerCounters;
+use epoch::Epochs;
+use ghost::Ghosts;
+use index::Index;
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
+use slab::Slabs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Milliseconds since the Unix epoch; 0 as an expiry means "never".
 pub type Millis = u64;
 
+/// The least memory a store works in: the index, and a span for a few classes.
+pub const MEMORY_BYTES_MIN: u64 = 16 * SPAN_BYTES as u64;
+
 /// How a store is made.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes that items, index and bookkeeping may take together.
+    /// Bytes that items, index and bookkeeping may take together; at least [`MEMORY_BYTES_MIN`].
     pub memory_bytes: u64,
-    /// Address space to reserve, the most `set_memory_bytes` can grow to.
+    /// Address space to reserve, the most [`Store::set_memory_bytes`] can grow to; at most 256 GiB.
+    /// Less than `memory_bytes` means just that.
     pub memory_bytes_max: u64,
     /// Most workers that may exist at once.
     pub workers_max: usize,
-    /// False: a full store refuses writes instead of evicting (memcached's `-M`).
+    /// False: a full store refuses writes instead of evicting.
     pub evict: bool,
-    /// Seed of the key hash; random in production, fixed in tests.
+    /// Seed of the key hash: random where keys come from strangers, fixed in tests.
     pub seed: u64,
 }
 
-/// A key with its hash: computed once per request, used by every step of it.
+impl Default for Config {
+    /// 64 MiB, 64 workers, evicting, and a fixed seed.
+    fn default() -> Config {
+        Config { memory_bytes: 64 << 20, memory_bytes_max: 0, workers_max: 64, evict: true, seed: 0 }
+    }
+}
+
+/// A key with its hash: computed once a request, used by every step of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     bytes: &'a [u8],
     hash: u64,
+}
+
+impl<'k> Key<'k> {
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+    /// The hash; the same for the life of the store.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 /// What a write stores beside the value.
@@ -63,10 +157,13 @@ pub enum Expect {
     Unchanged(Seen),
 }
 
-/// Identity of one version of one item, for [`Expect::Unchanged`].
+/// Identity of one version of one item, for [`Expect::Unchanged`]. Good within the guard it was
+/// made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    version: u64,
+    location: u64,
+    version: u32,
+    token: u64,
 }
 
 /// Why a conditional write did not happen.
@@ -91,19 +188,6 @@ pub struct Stored {
     pub replaced: bool,
 }
 
-/// The answer to a read.
-#[derive(Debug)]
-pub enum Lookup<'g> {
-    /// The live item.
-    Hit(Item<'g>),
-    /// No item.
-    Miss,
-    /// There was an item, and its time had passed; it is gone now.
-    Expired,
-    /// There was an item, and a flush took it; it is gone now.
-    Flushed,
-}
-
 /// Which end [`Guard::concat`] adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -113,60 +197,10 @@ pub enum End {
     Front,
 }
 
-/// The shared part.
-#[derive(Debug)]
-pub struct Store {}
-
-/// The part of one thread: `Send`, not shared.
-#[derive(Debug)]
-pub struct Worker {}
-
-/// A worker inside a batch.
-#[derive(Debug)]
-pub struct Guard<'w> {
-    _w: &'w mut Worker,
-}
-
-/// A live item, borrowed from the arena for as long as the guard is not written through.
-#[derive(Clone, Copy, Debug)]
-pub struct Item<'g> {
-    _g: std::marker::PhantomData<&'g ()>,
-}
-
-/// An item's value.
-#[derive(Debug)]
-pub enum Value<'g> {
-    /// One run of bytes (values up to about 16 KiB).
-    Whole(&'g [u8]),
-    /// A larger value: pin it ([`Item::pin`]) to send it from its place, or walk its pieces.
-    Pieces(Pieces<'g>),
-}
-
-/// Iterator over the pieces of a large value, in order.
-#[derive(Debug)]
-pub struct Pieces<'g> {
-    _g: std::marker::PhantomData<&'g ()>,
-}
-impl<'g> Iterator for Pieces<'g> {
-    type Item = &'g [u8];
-    fn next(&mut self) -> Option<&'g [u8]> {
-        todo!()
-    }
-}
-
-/// A large value kept in place for as long as this lives, whatever happens to its key.
-#[derive(Debug)]
-pub struct Pinned {}
-
-/// A value on its way in, received straight into the memory of the item it will be. Dropping it
-/// gives the memory back.
-#[derive(Debug)]
-pub struct Upload {}
-
 /// Store-wide figures, summed over workers and classes when asked.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Live items (expired ones count until they are reclaimed).
+    /// Live items (expired and flushed ones count until they are taken out).
     pub items: u64,
     /// Items ever stored.
     pub items_stored: u64,
@@ -180,9 +214,9 @@ pub struct Totals {
     pub reclaimed: u64,
     /// Of these, never fetched.
     pub expired_unfetched: u64,
-    /// Of `reclaimed`, those found by maintenance and not by a request.
+    /// Of `reclaimed`, those found by upkeep and not by a request.
     pub maintain_reclaimed: u64,
-    /// Items that maintenance has looked at.
+    /// Items that upkeep has looked at.
     pub maintain_checked: u64,
     /// Writes refused for want of memory.
     pub out_of_memory: u64,
@@ -196,7 +230,7 @@ pub struct Totals {
     pub index_slots: u64,
     /// A segment of the index is being rebuilt now.
     pub index_growing: bool,
-    /// Spans no class owns.
+    /// Spans nobody owns.
     pub spans_free: u64,
     /// Items moved out of drained spans.
     pub rescues: u64,
@@ -235,14 +269,11 @@ pub struct ClassTotals {
     pub expired_unfetched: u64,
     /// As in [`Totals`].
     pub out_of_memory: u64,
-    /// Seconds since last access of the item under the eviction hand.
+    /// Seconds since last access of the item that would be evicted next, as far as known.
     pub age_s: u64,
 }
 
-/// Where a walk over all keys stands; 0 starts and ends it.
-pub type Cursor = u64;
-
-/// Why a store could not be made.
+/// Why a store or worker could not be made.
 #[derive(Debug)]
 pub enum Error {
     /// The configuration cannot work; the text says why.
@@ -253,260 +284,225 @@ pub enum Error {
     Workers,
 }
 
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Config(why) => f.write_str(why),
+            Error::System(error) => write!(f, "the system refused memory: {error}"),
+            Error::Workers => f.write_str("more workers than configured"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The shared part.
+#[derive(Debug)]
+pub struct Store {
+    arena: Arena,
+    index: Index,
+    slabs: Slabs,
+    epochs: Epochs,
+    ghosts: Ghosts,
+    secrets: RapidSecrets,
+    evicts: bool,
+    counters: Box<[WorkerCounters]>,
+    /// What happens without a worker: pins and uploads that are dropped.
+    loose: WorkerCounters,
+    /// How often everything was flushed; the low byte is what buckets carry.
+    stamp: AtomicU64,
+    /// The stamp up to which all buckets are known to be clean.
+    cleaned: AtomicU64,
+    /// Bytes held by uploads under way.
+    upload_bytes: AtomicU64,
+    upkeep: Mutex<maintain::Upkeep>,
+    workers_free: Mutex<Vec<usize>>,
+}
+
 impl Store {
     /// Reserves address space and makes an empty store.
-    pub fn new(_config: Config) -> Result<Arc<Store>, Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`Error::Config`] for limits that cannot work, [`Error::System`] if the system says no.
+    pub fn new(config: Config) -> Result<Arc<Store>, Error> {
+        let bytes_max = config.memory_bytes_max.max(config.memory_bytes);
+        if config.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::Config("the memory limit is too small"));
+        }
+        if bytes_max > ARENA_BYTES_MAX - SPAN_BYTES as u64 {
+            return Err(Error::Config("the memory limit is too large"));
+        }
+        if config.workers_max == 0 {
+            return Err(Error::Config("at least one worker is needed"));
+        }
+        let arena = Arena::new(config.memory_bytes, bytes_max).map_err(Error::System)?;
+        let index = Index::new(&arena).ok_or(Error::Config("the memory limit is too small"))?;
+        Ok(Arc::new(Store {
+            arena,
+            index,
+            slabs: Slabs::new(),
+            epochs: Epochs::new(config.workers_max),
+            ghosts: Ghosts::default(),
+            secrets: RapidSecrets::seed(config.seed),
+            evicts: config.evict,
+            counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
+            loose: WorkerCounters::default(),
+            stamp: AtomicU64::new(0),
+            cleaned: AtomicU64::new(0),
+            upload_bytes: AtomicU64::new(0),
+            upkeep: Mutex::default(),
+            workers_free: Mutex::new((0..config.workers_max).rev().collect()),
+        }))
     }
+
     /// A worker for one thread.
+    ///
+    /// # Errors
+    /// [`Error::Workers`] if `workers_max` exist.
     pub fn worker(self: &Arc<Self>) -> Result<Worker, Error> {
-        todo!()
+        let id = self.workers_free.lock().expect("no panic under the lock").pop().ok_or(Error::Workers)?;
+        Ok(Worker::new(Arc::clone(self), id))
     }
-    /// The hash of a key in database 0; any thread.
-    pub fn key<'a>(&self, _bytes: &'a [u8]) -> Key<'a> {
-        todo!()
+
+    fn leave_worker(&self, id: usize) {
+        self.workers_free.lock().expect("no panic under the lock").push(id);
     }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        rapidhash_v3_micro_inline::<true, false>(key, &self.secrets)
+    }
+
+    /// A key of database 0 with its hash; any thread.
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, hash: self.hash(bytes) }
+    }
+
+    /// The stamp that clean buckets carry.
+    #[inline]
+    fn stamp(&self) -> u8 {
+        self.stamp_count() as u8
+    }
+
+    #[inline]
+    fn stamp_count(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    fn raise_stamp(&self) {
+        self.stamp.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// So many flushes since all buckets were clean that stamps could soon be mistaken.
+    fn flush_lags(&self) -> bool {
+        self.stamp_count() - self.cleaned.load(Ordering::Relaxed) >= 128
+    }
+
+    /// The class that owns most spans.
+    fn richest_class(&self) -> Option<ClassId> {
+        ClassId::all()
+            .map(|id| (self.slabs.class(id).spans.len(), id))
+            .max_by_key(|&(spans, _)| spans)
+            .filter(|&(spans, _)| spans > 0)
+            .map(|(_, id)| id)
+    }
+
+    fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
+        self.counters.iter().chain(std::iter::once(&self.loose))
+    }
+
+    fn sum(&self, one: impl Fn(&WorkerCounters) -> u64) -> u64 {
+        self.all_counters().fold(0, |sum, counters| sum.wrapping_add(one(counters)))
+    }
+
+    /// Items now.
+    fn items(&self) -> u64 {
+        ClassId::all().fold(0u64, |sum, id| sum.wrapping_add(self.sum(|c| c.class(id).items.value())))
+    }
+
     /// Store-wide figures.
     pub fn totals(&self) -> Totals {
-        todo!()
+        let mut totals = Totals {
+            items: self.items(),
+            items_stored: self.sum(|c| c.items_stored.value()),
+            maintain_reclaimed: self.sum(|c| c.maintain_reclaimed.value()),
+            maintain_checked: self.sum(|c| c.maintain_checked.value()),
+            out_of_memory: self.sum(|c| c.out_of_memory.value()),
+            spans_moved: self.sum(|c| c.spans_moved.value()),
+            memory_bytes: self.arena.limit_bytes(),
+            used_bytes: self.arena.used_bytes(),
+            index_bytes: self.index.bytes(),
+            index_slots: self.index.slots(),
+            index_growing: self.index.growing(),
+            spans_free: self.arena.spans_free(),
+            ..Totals::default()
+        };
+        for id in ClassId::all() {
+            let counters = self.slabs.class(id).counters;
+            totals.item_bytes =
+                totals.item_bytes.wrapping_add(self.sum(|c| c.class(id).requested_bytes.value()));
+            totals.evictions += counters.evictions;
+            totals.evicted_unfetched += counters.evicted_unfetched;
+            totals.reclaimed += counters.reclaimed;
+            totals.expired_unfetched += counters.expired_unfetched;
+        }
+        totals
     }
-    /// Figures of classes that own a span, ascending.
+
+    /// Figures of the classes that own a span, ascending.
     pub fn classes(&self) -> Vec<ClassTotals> {
-        todo!()
+        let mut all = Vec::new();
+        for id in ClassId::all() {
+            let slab = self.slabs.class(id);
+            let (spans, counters) = (slab.spans.len() as u64, slab.counters);
+            drop(slab);
+            if spans == 0 {
+                continue;
+            }
+            let used_chunks = self.sum(|c| c.class(id).used_chunks.value());
+            all.push(ClassTotals {
+                id: id.0,
+                chunk_bytes: id.chunk_bytes() as u32,
+                spans,
+                used_chunks,
+                free_chunks: (spans * id.chunks_per_span() as u64).saturating_sub(used_chunks),
+                items: self.sum(|c| c.class(id).items.value()),
+                requested_bytes: self.sum(|c| c.class(id).requested_bytes.value()),
+                evictions: counters.evictions,
+                evicted_unfetched: counters.evicted_unfetched,
+                evicted_nonzero: counters.evicted_nonzero,
+                evicted_age_s: counters.evicted_age_s,
+                reclaimed: counters.reclaimed,
+                expired_unfetched: counters.expired_unfetched,
+                out_of_memory: counters.out_of_memory,
+                age_s: counters.evicted_age_s,
+            });
+        }
+        all
     }
-    /// Removes everything stored until now, at once.
-    pub fn flush(&self) {
-        todo!()
+
+    /// Sets the memory limit; false when above the reservation or below the least. A lower limit
+    /// takes effect as upkeep gives memory back.
+    pub fn set_memory_bytes(&self, bytes: u64) -> bool {
+        bytes >= MEMORY_BYTES_MIN && self.arena.set_limit_bytes(bytes)
     }
-    /// Sets the memory limit (`cache_memlimit`); false when above the reservation.
-    pub fn set_memory_bytes(&self, _bytes: u64) -> bool {
-        todo!()
-    }
-    /// Zeroes the counters that `stats reset` zeroes.
+
+    /// Zeroes what `stats reset` zeroes: counts of events, not of what is there.
     pub fn reset_counters(&self) {
-        todo!()
-    }
-}
-
-impl Worker {
-    /// Enters a batch at time `now`. Cheap (a store and a fence): once per receive, not per request.
-    pub fn enter(&mut self, _now: Millis) -> Guard<'_> {
-        todo!()
-    }
-    /// The store.
-    pub fn store(&self) -> &Arc<Store> {
-        todo!()
-    }
-}
-
-impl<'w> Guard<'w> {
-    /// The time of this batch.
-    pub fn now(&self) -> Millis {
-        todo!()
-    }
-    /// The store.
-    pub fn store(&self) -> &Store {
-        todo!()
-    }
-    /// Hashes a key of database 0.
-    #[inline]
-    pub fn key<'k>(&self, _bytes: &'k [u8]) -> Key<'k> {
-        todo!()
-    }
-    /// Starts loading the key's home bucket. Stage 1 of a batch.
-    #[inline]
-    pub fn prefetch_bucket(&self, _key: &Key<'_>) {
-        todo!()
-    }
-    /// Starts loading the item the bucket names. Stage 2, some 16–32 keys after stage 1.
-    #[inline]
-    pub fn prefetch_item(&self, _key: &Key<'_>) {
-        todo!()
-    }
-    /// Reads and counts as an access (frequency, last access, fetched).
-    #[inline]
-    pub fn get(&mut self, _key: &Key<'_>) -> Lookup<'_> {
-        todo!()
-    }
-    /// Reads without leaving a trace (meta flag `u`, `me`, checks before a write).
-    pub fn peek(&mut self, _key: &Key<'_>) -> Lookup<'_> {
-        todo!()
-    }
-    /// Stores `value`, one run of bytes, under `key` if `expect` holds. The condition is looked at
-    /// before anything is allocated or copied, and again under the bucket's lock.
-    pub fn store_value(
-        &mut self,
-        _key: &Key<'_>,
-        _value: &[u8],
-        _attributes: &Attributes,
-        _expect: Expect,
-    ) -> Result<Stored, Refusal> {
-        todo!()
-    }
-    /// Appends or prepends to the live item, keeping its flags and expiry (`expect`: `Present`, `Cas`
-    /// or `Unchanged`; `cas`: token to give instead of the next). `value_bytes_max` bounds the result.
-    pub fn concat(
-        &mut self,
-        _key: &Key<'_>,
-        _value: &[u8],
-        _end: End,
-        _cas: Option<u64>,
-        _expect: Expect,
-    ) -> Result<Stored, Refusal> {
-        todo!()
-    }
-    /// Starts a value of `value_bytes` that arrives in pieces.
-    pub fn upload(
-        &mut self,
-        _key: &Key<'_>,
-        _value_bytes: u64,
-        _attributes: &Attributes,
-    ) -> Result<Upload, Refusal> {
-        todo!()
-    }
-    /// Makes sure that [`Upload::space`] is not empty while bytes are missing.
-    pub fn upload_reserve(&mut self, _upload: &mut Upload) -> Result<(), Refusal> {
-        todo!()
-    }
-    /// Stores a complete upload if `expect` holds; its memory is given back if not.
-    pub fn publish(&mut self, _upload: Upload, _expect: Expect) -> Result<Stored, Refusal> {
-        todo!()
-    }
-    /// Removes the item. `expect`: `Present`, `Cas` or `Unchanged`.
-    pub fn delete(&mut self, _key: &Key<'_>, _expect: Expect) -> Result<(), Refusal> {
-        todo!()
-    }
-    /// Sets the expiry (0: never). CAS does not move.
-    pub fn touch(&mut self, _key: &Key<'_>, _expires_at: Millis) -> Result<(), Refusal> {
-        todo!()
-    }
-    /// Marks the item stale, clears its token-sent mark, gives it the next version (or `cas`) and,
-    /// if told, a new expiry (meta `md … I`).
-    pub fn invalidate(
-        &mut self,
-        _key: &Key<'_>,
-        _cas: Option<u64>,
-        _expires_at: Option<Millis>,
-        _expect: Expect,
-    ) -> Result<Stored, Refusal> {
-        todo!()
-    }
-    /// Sets the token-sent mark; true for the one caller that set it.
-    pub fn claim_token(&mut self, _key: &Key<'_>, _seen: Seen) -> bool {
-        todo!()
-    }
-    /// Visits live items from `cursor` on, about `items_max` of them; returns where to go on, 0 at
-    /// the end. Every key that was there throughout is visited.
-    pub fn walk(&mut self, _cursor: Cursor, _items_max: usize, _visit: &mut dyn FnMut(Item<'_>)) -> Cursor {
-        todo!()
-    }
-    /// Does a bounded piece of upkeep; true when there is more to do now.
-    pub fn maintain(&mut self) -> bool {
-        todo!()
-    }
-}
-
-impl<'k> Key<'k> {
-    /// The bytes.
-    pub fn bytes(&self) -> &'k [u8] {
-        self.bytes
-    }
-    /// The hash (stable for the life of the store).
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-impl<'g> Item<'g> {
-    /// The key's bytes.
-    pub fn key(&self) -> &'g [u8] {
-        todo!()
-    }
-    /// memcached's client flags.
-    pub fn flags(&self) -> u32 {
-        todo!()
-    }
-    /// The wire CAS token.
-    pub fn cas(&self) -> u64 {
-        todo!()
-    }
-    /// Absolute expiry, 0 for never.
-    pub fn expires_at(&self) -> Millis {
-        todo!()
-    }
-    /// Bytes of the value.
-    pub fn value_bytes(&self) -> u64 {
-        todo!()
-    }
-    /// The value.
-    #[inline]
-    pub fn value(&self) -> Value<'g> {
-        todo!()
-    }
-    /// Keeps a large value in place while it is being sent. Only for [`Value::Pieces`].
-    pub fn pin(&self) -> Pinned {
-        todo!()
-    }
-    /// Identity of this version.
-    pub fn seen(&self) -> Seen {
-        todo!()
-    }
-    /// Marked stale by [`Guard::invalidate`] or [`Attributes::stale`].
-    pub fn stale(&self) -> bool {
-        todo!()
-    }
-    /// A recache token is out.
-    pub fn token_sent(&self) -> bool {
-        todo!()
-    }
-    /// The key arrived base64-encoded.
-    pub fn key_binary(&self) -> bool {
-        todo!()
-    }
-    /// It was read before this access.
-    pub fn fetched(&self) -> bool {
-        todo!()
-    }
-    /// Seconds between the access before this one and now; coarse for old ones.
-    pub fn idle_s(&self) -> u64 {
-        todo!()
-    }
-    /// Slab class of the item's chunk.
-    pub fn class(&self) -> u8 {
-        todo!()
-    }
-    /// Bytes of header, key, value and what goes with them.
-    pub fn item_bytes(&self) -> u64 {
-        todo!()
-    }
-}
-
-impl Pinned {
-    /// Bytes of the value.
-    pub fn value_bytes(&self) -> u64 {
-        todo!()
-    }
-    /// The pieces from byte `offset` on, in order.
-    pub fn pieces(&self, _offset: u64) -> Pieces<'_> {
-        todo!()
-    }
-}
-
-impl Upload {
-    /// The key's bytes (copied into the item).
-    pub fn key(&self) -> &[u8] {
-        todo!()
-    }
-    /// Bytes still missing.
-    pub fn missing(&self) -> u64 {
-        todo!()
-    }
-    /// The next place to receive into; empty when [`Guard::upload_reserve`] has to be called.
-    pub fn space(&mut self) -> &mut [u8] {
-        todo!()
-    }
-    /// Says that `n` bytes of [`Upload::space`] were filled.
-    pub fn advance(&mut self, _n: usize) {
-        todo!()
+        for id in ClassId::all() {
+            self.slabs.class(id).counters = Default::default();
+        }
+        for counters in self.all_counters() {
+            for counter in [
+                &counters.items_stored,
+                &counters.out_of_memory,
+                &counters.maintain_reclaimed,
+                &counters.maintain_checked,
+                &counters.spans_moved,
+            ] {
+                counter.reset();
+            }
+        }
     }
 }

@@ -1,0 +1,93 @@
+//! Last access in nine bits of the slot.
+//!
+//! ```text
+//! 0 sssssss s    seconds modulo 256: exact for the first minutes
+//! 1 ccccccc c    units of 2048 seconds modulo 256: for the next six days
+//! ```
+//!
+//! A sweep ([`crate::maintain`]) turns fine values into coarse ones before they wrap, and stops
+//! coarse ones from wrapping: an item idle for longer than six days is reported as idle for six.
+
+const FINE_S: u64 = 256;
+const COARSE: u64 = 256;
+const COARSE_UNIT_S: u64 = 2048;
+/// A fine value older than this is turned into a coarse one.
+const FINE_AGE_MAX_S: u64 = 128;
+/// A coarse value older than this many units is held there.
+const COARSE_AGE_MAX: u64 = 250;
+/// A sweep has to pass every slot at least this often.
+pub(crate) const SWEEP_PERIOD_S: u64 = 100;
+/// An access is written down again only when it is this much newer than the last one, so that a
+/// hot item's slot stays clean.
+const RESOLUTION_S: u64 = 8;
+
+/// The code for an access at `now_s`.
+#[inline]
+pub(crate) fn encode(now_s: u64) -> u64 {
+    now_s % FINE_S
+}
+
+/// Seconds between the access and `now_s`.
+#[inline]
+pub(crate) fn idle_s(code: u64, now_s: u64) -> u64 {
+    if code < FINE_S {
+        return now_s.wrapping_sub(code) % FINE_S;
+    }
+    let units = (now_s / COARSE_UNIT_S).wrapping_sub(code - FINE_S) % COARSE;
+    // A coarse value is at least as old as what made it coarse.
+    (units * COARSE_UNIT_S).max(FINE_AGE_MAX_S)
+}
+
+/// True when an access at `now_s` is worth writing down.
+#[inline]
+pub(crate) fn stale(code: u64, now_s: u64) -> bool {
+    code >= FINE_S || now_s.wrapping_sub(code) % FINE_S >= RESOLUTION_S
+}
+
+/// What the sweep at `now_s` makes of a code.
+#[inline]
+pub(crate) fn aged(code: u64, now_s: u64) -> u64 {
+    let coarse_now = now_s / COARSE_UNIT_S;
+    if code < FINE_S {
+        let idle = idle_s(code, now_s);
+        if idle < FINE_AGE_MAX_S {
+            return code;
+        }
+        return FINE_S + (now_s - idle) / COARSE_UNIT_S % COARSE;
+    }
+    let units = coarse_now.wrapping_sub(code - FINE_S) % COARSE;
+    FINE_S + coarse_now.wrapping_sub(units.min(COARSE_AGE_MAX)) % COARSE
+}
+
+/// What becomes of a code when the clock is set while it showed `then_s`: all become coarse, since
+/// fine ones mean nothing to another clock.
+pub(crate) fn rebased(code: u64, then_s: u64) -> u64 {
+    if code < FINE_S { FINE_S + (then_s - idle_s(code, then_s)) / COARSE_UNIT_S % COARSE } else { code }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_exact_at_first_and_never_wraps_under_the_sweep() {
+        let start = 1_700_000_123;
+        let mut code = encode(start);
+        let mut last = 0;
+        for now in start..start + 9 * 24 * 3600 {
+            if (now - start) % SWEEP_PERIOD_S == 0 {
+                code = aged(code, now);
+            }
+            let idle = idle_s(code, now);
+            let true_idle = now - start;
+            if true_idle < FINE_AGE_MAX_S {
+                assert_eq!(idle, true_idle);
+            } else if true_idle < (COARSE_AGE_MAX - 1) * COARSE_UNIT_S {
+                assert!(idle + 2 * COARSE_UNIT_S >= true_idle && idle <= true_idle + COARSE_UNIT_S);
+            } else {
+                assert!(idle >= last.min((COARSE_AGE_MAX - 1) * COARSE_UNIT_S));
+            }
+            last = idle;
+        }
+    }
+}

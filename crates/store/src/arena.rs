@@ -1,0 +1,313 @@
+//! The arena: one reservation of address space, handed out in spans of 64 KiB.
+//!
+//! ```text
+//! base  ├ span 0 ┼ span 1 ┼ span 2 ┼ …                  reserved, touched only when handed out
+//!         unused   class 7  index    free
+//! ```
+//!
+//! Spans go out in address order, and freed ones first, so that what is resident stays together.
+//! A location is an offset from `base` in units of 8 bytes; span 0 is never used, so that 0 is
+//! "nothing". The arena knows nothing of chunks and items.
+
+use crate::bucket::LOCATION_BITS;
+use crate::class::SPAN_BYTES;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::collections::BinaryHeap;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// Most bytes an arena can span: what a slot's location reaches.
+pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
+/// Spans that only the index may take when items have used up theirs.
+const RESERVE_SPANS_MIN: u32 = 2;
+/// Bytes in one unit of a location.
+pub(crate) const UNIT: usize = 8;
+/// No chunk, in a span's free list.
+pub(crate) const NONE: u16 = u16::MAX;
+
+/// Owner of a span that nobody owns.
+pub(crate) const OWNER_FREE: u8 = 0;
+/// Owner of a span that holds pages of the index.
+pub(crate) const OWNER_INDEX: u8 = 255;
+
+/// What is known about one span. Fields but `owner` belong to the owning class's lock.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Span {
+    /// [`OWNER_FREE`], a class id, or [`OWNER_INDEX`].
+    pub(crate) owner: AtomicU8,
+    /// 1 while its items are being evicted so that it can go to another class.
+    pub(crate) draining: AtomicU8,
+    /// First free chunk, in units from the span's start, or [`NONE`].
+    pub(crate) free: AtomicU16,
+    /// Chunks in the free list.
+    pub(crate) free_count: AtomicU16,
+    /// Chunks ever handed out; those above have never been touched.
+    pub(crate) carved: AtomicU16,
+    /// Neighbours in the class's list of spans with room (0: none).
+    pub(crate) next: AtomicU32,
+    pub(crate) previous: AtomicU32,
+    /// Place in the class's list of all its spans.
+    pub(crate) place: AtomicU32,
+    /// Earliest and latest expiry of items stored here since the span was handed out; 0: none.
+    pub(crate) expiry_first: AtomicU64,
+    pub(crate) expiry_last: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    /// First span that was never handed out.
+    next: u32,
+    /// Spans given back; the lowest address goes out first.
+    back: BinaryHeap<std::cmp::Reverse<u32>>,
+    /// Spans handed out now.
+    used: u32,
+}
+
+/// The reservation and who owns what of it.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    bytes: usize,
+    spans: NonNull<Span>,
+    spans_max: u32,
+    /// Bytes the whole store may use.
+    limit_bytes: AtomicU64,
+    /// Bytes in use that are not spans: rings, ghosts, directory.
+    charged_bytes: AtomicU64,
+    /// Copy of `Free::used` for readers without the lock.
+    used: AtomicU32,
+    free: Mutex<Free>,
+}
+
+// SAFETY: 1. `base` and `spans` point to mappings that live as long as the arena. 2. `Span` is made
+// of atomics. 3. The arena itself never reads or writes the bytes it hands out.
+unsafe impl Send for Arena {}
+// SAFETY: as for Send; the remaining state is behind a mutex or atomic.
+unsafe impl Sync for Arena {}
+
+fn map(bytes: usize) -> std::io::Result<NonNull<u8>> {
+    // SAFETY: a new anonymous mapping at an address the kernel chooses overlaps nothing.
+    let address = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }?;
+    Ok(NonNull::new(address.cast()).expect("mmap does not map page 0"))
+}
+
+impl Arena {
+    /// Reserves room for `bytes_max`, of which `limit_bytes` may be used.
+    pub(crate) fn new(limit_bytes: u64, bytes_max: u64) -> std::io::Result<Arena> {
+        let spans_max = bytes_max.div_ceil(SPAN_BYTES as u64) as u32 + 1;
+        let bytes = spans_max as usize * SPAN_BYTES;
+        let base = map(bytes)?;
+        let spans = map(spans_max as usize * size_of::<Span>())?.cast();
+        Ok(Arena {
+            base,
+            bytes,
+            spans,
+            spans_max,
+            limit_bytes: AtomicU64::new(limit_bytes),
+            charged_bytes: AtomicU64::new(0),
+            used: AtomicU32::new(0),
+            free: Mutex::new(Free { next: 1, ..Free::default() }),
+        })
+    }
+
+    /// The address of a location.
+    #[inline]
+    pub(crate) fn at(&self, location: u64) -> NonNull<u8> {
+        debug_assert!((location as usize) < self.bytes / UNIT);
+        // SAFETY: locations come from `take_span` and are inside the mapping.
+        unsafe { self.base.add(location as usize * UNIT) }
+    }
+
+    /// The number of the span that holds a location.
+    #[inline]
+    pub(crate) fn span_of(location: u64) -> u32 {
+        (location / (SPAN_BYTES / UNIT) as u64) as u32
+    }
+
+    /// The location of a span's first byte.
+    #[inline]
+    pub(crate) fn location_of(span: u32) -> u64 {
+        u64::from(span) * (SPAN_BYTES / UNIT) as u64
+    }
+
+    /// What is known about span `number`.
+    #[inline]
+    pub(crate) fn span(&self, number: u32) -> &Span {
+        debug_assert!(number < self.spans_max);
+        // SAFETY: 1. `number` is below `spans_max`, the length of the mapping. 2. All zero, as the
+        // kernel gives it, is a valid `Span`. 3. It is only ever accessed as `&Span`.
+        unsafe { self.spans.add(number as usize).as_ref() }
+    }
+
+    /// Hands out a span; `None` when the limit is reached. `reserve` may take the last ones.
+    pub(crate) fn take_span(&self, owner: u8, reserve: bool) -> Option<u32> {
+        let mut free = self.free.lock().expect("no panic under the lock");
+        let allowed = self.spans_allowed();
+        let kept = if reserve { 0 } else { (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4) };
+        if free.used + kept >= allowed {
+            return None;
+        }
+        let number = match free.back.pop() {
+            Some(std::cmp::Reverse(number)) => number,
+            None if free.next < self.spans_max => {
+                free.next += 1;
+                free.next - 1
+            }
+            None => return None,
+        };
+        free.used += 1;
+        self.used.store(free.used, Ordering::Relaxed);
+        let span = self.span(number);
+        span.free.store(NONE, Ordering::Relaxed);
+        for counter in [&span.free_count, &span.carved] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        span.draining.store(0, Ordering::Relaxed);
+        span.expiry_first.store(0, Ordering::Relaxed);
+        span.expiry_last.store(0, Ordering::Relaxed);
+        span.owner.store(owner, Ordering::Release);
+        Some(number)
+    }
+
+    /// Takes a span back. Nobody may refer to its bytes any more.
+    pub(crate) fn give_span(&self, number: u32) {
+        self.span(number).owner.store(OWNER_FREE, Ordering::Release);
+        let mut free = self.free.lock().expect("no panic under the lock");
+        free.back.push(std::cmp::Reverse(number));
+        free.used -= 1;
+        self.used.store(free.used, Ordering::Relaxed);
+        if free.used > self.spans_allowed() {
+            drop(free);
+            let address = self.at(Self::location_of(number)).as_ptr();
+            unpoison(address, SPAN_BYTES);
+            // SAFETY: the span is inside the mapping and nobody refers to its bytes.
+            let given = unsafe { madvise(address.cast(), SPAN_BYTES, Advice::LinuxDontNeed) };
+            debug_assert!(given.is_ok());
+        }
+    }
+
+    fn spans_allowed(&self) -> u32 {
+        let limit = self.limit_bytes.load(Ordering::Relaxed);
+        let spans = limit.saturating_sub(self.charged_bytes.load(Ordering::Relaxed)) / SPAN_BYTES as u64;
+        spans.min(u64::from(self.spans_max) - 1) as u32
+    }
+
+    /// True when items use so much of the limit that eviction is near.
+    #[inline]
+    pub(crate) fn nearly_full(&self) -> bool {
+        let allowed = u64::from(self.spans_allowed());
+        u64::from(self.used.load(Ordering::Relaxed)) * 8 >= allowed * 7
+    }
+
+    /// More spans are used than the limit allows (after it was lowered).
+    pub(crate) fn over_limit(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.spans_allowed()
+    }
+
+    /// Counts bytes outside the spans as used (or, negative, as free again).
+    pub(crate) fn charge(&self, bytes: i64) {
+        self.charged_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit; false when above the reservation.
+    pub(crate) fn set_limit_bytes(&self, bytes: u64) -> bool {
+        let fits = bytes <= u64::from(self.spans_max - 1) * SPAN_BYTES as u64;
+        if fits {
+            self.limit_bytes.store(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        u64::from(self.used.load(Ordering::Relaxed)) * SPAN_BYTES as u64
+            + self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn spans_free(&self) -> u64 {
+        u64::from(self.spans_allowed().saturating_sub(self.used.load(Ordering::Relaxed)))
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unpoison(self.base.as_ptr(), self.bytes);
+        // SAFETY: both mappings were made by `map` with these lengths and nobody refers to them.
+        unsafe {
+            let _ = munmap(self.base.as_ptr().cast(), self.bytes);
+            let _ = munmap(self.spans.as_ptr().cast(), self.spans_max as usize * size_of::<Span>());
+        }
+    }
+}
+
+#[cfg(larder_asan)]
+mod asan {
+    use std::ffi::c_void;
+    unsafe extern "C" {
+        pub(super) fn __asan_poison_memory_region(address: *const c_void, bytes: usize);
+        pub(super) fn __asan_unpoison_memory_region(address: *const c_void, bytes: usize);
+    }
+}
+
+/// Under AddressSanitizer: touching these bytes is an error from now on.
+#[inline]
+pub(crate) fn poison(_address: *mut u8, _bytes: usize) {
+    #[cfg(larder_asan)]
+    // SAFETY: the call only marks shadow memory.
+    unsafe {
+        asan::__asan_poison_memory_region(_address.cast(), _bytes);
+    }
+}
+
+/// Under AddressSanitizer: these bytes may be touched again.
+#[inline]
+pub(crate) fn unpoison(_address: *mut u8, _bytes: usize) {
+    #[cfg(larder_asan)]
+    // SAFETY: the call only marks shadow memory.
+    unsafe {
+        asan::__asan_unpoison_memory_region(_address.cast(), _bytes);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_go_out_in_address_order_and_freed_ones_first() {
+        let arena = Arena::new(1 << 20, 1 << 20).unwrap();
+        let spans: Vec<u32> = (0..4).map(|_| arena.take_span(1, true).unwrap()).collect();
+        assert_eq!(spans, [1, 2, 3, 4]);
+        arena.give_span(3);
+        arena.give_span(2);
+        assert_eq!(arena.take_span(1, true), Some(2));
+    }
+
+    #[test]
+    fn limit_holds_and_the_reserve_is_the_indexs() {
+        let arena = Arena::new(16 * SPAN_BYTES as u64, 64 * SPAN_BYTES as u64).unwrap();
+        let mut taken = 0;
+        while arena.take_span(1, false).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 14);
+        assert!(arena.take_span(OWNER_INDEX, true).is_some());
+        assert!(arena.take_span(OWNER_INDEX, true).is_some());
+        assert!(arena.take_span(OWNER_INDEX, true).is_none());
+        assert!(arena.set_limit_bytes(17 * SPAN_BYTES as u64));
+        assert!(arena.take_span(OWNER_INDEX, true).is_some());
+        assert!(!arena.set_limit_bytes(65 * SPAN_BYTES as u64));
+    }
+}

@@ -1,0 +1,295 @@
+//! A bucket: one cache line of the index.
+//!
+//! ```text
+//! control  | 63 … 20 writes | 19 … 12 flush stamp | 11 … 3 away | 2 watched | 1 transaction | 0 lock |
+//! slot ×7  | 63 … 47 tag | 46 … 38 last access | 37 probation | 36 35 frequency | 34 … 0 location |
+//! ```
+//!
+//! - **writes** counts the writes to the keys at home here. It is the version that readers check
+//!   after a miss, and the source of CAS tokens: it never goes back.
+//! - **away** counts the items at home here that live in their other bucket (stuck at its maximum).
+//! - **flush stamp**: a bucket whose stamp is not the store's has to be cleaned before it is used.
+//! - **transaction**, **watched**: for commands that write several keys at once, and for WATCH.
+//! - **location** is in units of 8 bytes, 0 is an empty slot.
+//!
+//! Rules: an item's slot is moved, replaced or cleared only by the holder of its *home* bucket's
+//! lock; an empty slot anywhere is claimed by compare-and-swap; readers change frequency and last
+//! access by compare-and-swap too, so that a slot cleared meanwhile stays clear.
+
+use crate::sync::{AtomicU64, Backoff, Ordering};
+
+/// Slots of a bucket.
+pub(crate) const SLOTS: usize = 7;
+/// Bits of the tag, which is also the position inside the segment.
+pub(crate) const TAG_BITS: u32 = 17;
+/// Bits of the location.
+pub(crate) const LOCATION_BITS: u32 = 35;
+/// Bits of last access.
+pub(crate) const ACCESS_BITS: u32 = 9;
+/// The highest frequency.
+pub(crate) const FREQUENCY_MAX: u64 = 3;
+
+const FREQUENCY_SHIFT: u32 = LOCATION_BITS;
+const PROBATION: u64 = 1 << (LOCATION_BITS + 2);
+const ACCESS_SHIFT: u32 = LOCATION_BITS + 3;
+const TAG_SHIFT: u32 = ACCESS_SHIFT + ACCESS_BITS;
+const _: () = assert!(TAG_SHIFT + TAG_BITS == 64);
+
+/// One slot's bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u64);
+
+impl Slot {
+    pub(crate) const EMPTY: Slot = Slot(0);
+
+    #[inline]
+    pub(crate) fn new(tag: u64, location: u64, access: u64, probation: bool) -> Slot {
+        debug_assert!(tag < 1 << TAG_BITS && location < 1 << LOCATION_BITS && access < 1 << ACCESS_BITS);
+        Slot(tag << TAG_SHIFT | access << ACCESS_SHIFT | if probation { PROBATION } else { 0 } | location)
+    }
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    #[inline]
+    pub(crate) fn tag(self) -> u64 {
+        self.0 >> TAG_SHIFT
+    }
+    #[inline]
+    pub(crate) fn location(self) -> u64 {
+        self.0 & ((1 << LOCATION_BITS) - 1)
+    }
+    #[inline]
+    pub(crate) fn frequency(self) -> u64 {
+        self.0 >> FREQUENCY_SHIFT & 3
+    }
+    #[inline]
+    pub(crate) fn probation(self) -> bool {
+        self.0 & PROBATION != 0
+    }
+    #[inline]
+    pub(crate) fn access(self) -> u64 {
+        self.0 >> ACCESS_SHIFT & ((1 << ACCESS_BITS) - 1)
+    }
+    #[inline]
+    pub(crate) fn with_tag(self, tag: u64) -> Slot {
+        Slot(self.0 & ((1 << TAG_SHIFT) - 1) | tag << TAG_SHIFT)
+    }
+    #[inline]
+    pub(crate) fn with_location(self, location: u64) -> Slot {
+        Slot(self.0 & !((1 << LOCATION_BITS) - 1) | location)
+    }
+    #[inline]
+    pub(crate) fn with_frequency(self, frequency: u64) -> Slot {
+        debug_assert!(frequency <= FREQUENCY_MAX);
+        Slot(self.0 & !(3 << FREQUENCY_SHIFT) | frequency << FREQUENCY_SHIFT)
+    }
+    #[inline]
+    pub(crate) fn with_access(self, access: u64) -> Slot {
+        Slot(self.0 & !(((1 << ACCESS_BITS) - 1) << ACCESS_SHIFT) | access << ACCESS_SHIFT)
+    }
+    #[inline]
+    pub(crate) fn promoted(self) -> Slot {
+        Slot(self.0 & !PROBATION)
+    }
+}
+
+const LOCK: u64 = 1;
+const TRANSACTION: u64 = 1 << 1;
+const WATCHED: u64 = 1 << 2;
+const AWAY_SHIFT: u32 = 3;
+const AWAY_MAX: u64 = 511;
+const STAMP_SHIFT: u32 = 12;
+const WRITES_SHIFT: u32 = 20;
+
+/// A control word's bits. The holder of the lock keeps it by value and gives it back to unlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Control(pub(crate) u64);
+
+impl Control {
+    pub(crate) fn new(writes: u64, stamp: u8) -> Control {
+        Control(writes << WRITES_SHIFT | u64::from(stamp) << STAMP_SHIFT)
+    }
+    /// Locked or in a transaction: whatever a reader did not find may still be on its way.
+    #[inline]
+    pub(crate) fn busy(self) -> bool {
+        self.0 & (LOCK | TRANSACTION) != 0
+    }
+    #[inline]
+    pub(crate) fn watched(self) -> bool {
+        self.0 & WATCHED != 0
+    }
+    #[inline]
+    pub(crate) fn with_watched(self) -> Control {
+        Control(self.0 | WATCHED)
+    }
+    #[inline]
+    pub(crate) fn writes(self) -> u64 {
+        self.0 >> WRITES_SHIFT
+    }
+    #[inline]
+    pub(crate) fn written(self) -> Control {
+        Control(self.0 + (1 << WRITES_SHIFT))
+    }
+    #[inline]
+    pub(crate) fn stamp(self) -> u8 {
+        (self.0 >> STAMP_SHIFT) as u8
+    }
+    #[inline]
+    pub(crate) fn with_stamp(self, stamp: u8) -> Control {
+        Control(self.0 & !(0xff << STAMP_SHIFT) | u64::from(stamp) << STAMP_SHIFT)
+    }
+    /// Nothing at home here lives elsewhere.
+    pub(crate) fn without_away(self) -> Control {
+        Control(self.0 & !(AWAY_MAX << AWAY_SHIFT))
+    }
+    #[inline]
+    pub(crate) fn away(self) -> u64 {
+        self.0 >> AWAY_SHIFT & AWAY_MAX
+    }
+    #[inline]
+    pub(crate) fn away_more(self) -> Control {
+        if self.away() == AWAY_MAX { self } else { Control(self.0 + (1 << AWAY_SHIFT)) }
+    }
+    #[inline]
+    pub(crate) fn away_less(self) -> Control {
+        // Once stuck at the maximum the count is unknown; the next rebuild counts anew.
+        if self.away() == AWAY_MAX { self } else { Control(self.0 - (1 << AWAY_SHIFT)) }
+    }
+}
+
+/// One bucket. All zero is an empty bucket that was never written.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    control: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    #[cfg(any(test, loom))]
+    pub(crate) fn new() -> Bucket {
+        Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// The control word, as readers see it.
+    #[inline]
+    pub(crate) fn control(&self) -> Control {
+        // Acquire pairs with `unlock`: slots read later are at least as new as this word.
+        Control(self.control.load(Ordering::Acquire))
+    }
+
+    /// Takes the lock; waits for its holder, and for a transaction.
+    #[inline]
+    pub(crate) fn lock(&self) -> Control {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(control) = self.try_lock() {
+                return control;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Control> {
+        let control = self.control.load(Ordering::Relaxed);
+        if Control(control).busy() {
+            return None;
+        }
+        // Acquire pairs with `unlock`: the new holder sees what the last one wrote.
+        self.control
+            .compare_exchange(control, control | LOCK, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Control(control))
+    }
+
+    /// Gives the lock back with the control word as it now is.
+    #[inline]
+    pub(crate) fn unlock(&self, control: Control) {
+        debug_assert!(!control.busy());
+        self.control.store(control.0, Ordering::Release);
+    }
+
+    /// Slot `i`.
+    #[inline]
+    pub(crate) fn slot(&self, i: usize) -> Slot {
+        // Acquire pairs with the Release of whoever wrote it: the item is complete.
+        Slot(self.slots[i].load(Ordering::Acquire))
+    }
+
+    /// A bit per slot that carries `tag`.
+    #[inline]
+    pub(crate) fn matches(&self, tag: u64) -> u32 {
+        let mut mask = 0;
+        for (i, slot) in self.slots.iter().enumerate() {
+            mask |= u32::from(slot.load(Ordering::Acquire) >> TAG_SHIFT == tag) << i;
+        }
+        mask
+    }
+
+    /// Fills an empty slot; false if there is none. Whoever calls holds the item's home lock.
+    #[inline]
+    pub(crate) fn claim(&self, new: Slot) -> bool {
+        self.slots.iter().any(|slot| {
+            slot.load(Ordering::Relaxed) == 0
+                && slot.compare_exchange(0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Replaces slot `i`, whatever readers have done to its frequency. The caller holds the lock of
+    /// the home of the item that is there.
+    #[inline]
+    pub(crate) fn replace(&self, i: usize, new: Slot) {
+        self.slots[i].store(new.0, Ordering::Release);
+    }
+
+    /// A reader's change of frequency or last access: dropped if the slot changed meanwhile.
+    #[inline]
+    pub(crate) fn bump(&self, i: usize, old: Slot, new: Slot) -> bool {
+        self.slots[i].compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_slot_do_not_touch_each_other() {
+        let slot = Slot::new((1 << TAG_BITS) - 1, (1 << LOCATION_BITS) - 1, 5, true).with_frequency(3);
+        assert_eq!(slot.tag(), (1 << TAG_BITS) - 1);
+        assert_eq!(slot.location(), (1 << LOCATION_BITS) - 1);
+        assert_eq!((slot.access(), slot.frequency(), slot.probation()), (5, 3, true));
+        let slot = slot.promoted().with_access(511).with_frequency(0).with_location(1).with_tag(2);
+        assert_eq!((slot.tag(), slot.location(), slot.access()), (2, 1, 511));
+        assert_eq!((slot.frequency(), slot.probation()), (0, false));
+    }
+
+    #[test]
+    fn fields_of_a_control_word_do_not_touch_each_other() {
+        let mut control = Control::new((1 << 44) - 2, 255).written();
+        for _ in 0..600 {
+            control = control.away_more();
+        }
+        assert_eq!((control.writes(), control.stamp(), control.away()), ((1 << 44) - 1, 255, AWAY_MAX));
+        assert_eq!(control.away_less().away(), AWAY_MAX, "a stuck count stays stuck");
+        assert!(!control.busy() && control.with_watched().watched());
+        assert_eq!(control.with_stamp(3).stamp(), 3);
+    }
+
+    #[test]
+    fn bump_does_not_revive_a_cleared_slot() {
+        let bucket = Bucket::new();
+        let slot = Slot::new(1, 1, 0, false);
+        assert!(bucket.claim(slot));
+        let control = bucket.lock();
+        bucket.replace(0, Slot::EMPTY);
+        bucket.unlock(control.written());
+        assert!(!bucket.bump(0, slot, slot.with_frequency(1)));
+        assert!(bucket.slot(0).is_empty());
+    }
+}

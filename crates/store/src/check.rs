@@ -1,0 +1,82 @@
+//! A walk over everything that says whether the books are right. For tests; the store must be at
+//! rest, without workers.
+
+use crate::Store;
+use crate::arena::{Arena, UNIT};
+use crate::class::ClassId;
+use crate::item::{Kind, RawItem};
+use crate::large::Large;
+use crate::worker::chunk_facts;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
+    /// places, and that chunks and bytes add up.
+    ///
+    /// # Panics
+    /// If something does not add up, or a worker exists.
+    pub fn check(&self) {
+        assert_eq!(
+            self.workers_free.lock().expect("no panic under the lock").len(),
+            self.counters.len(),
+            "the store is at rest"
+        );
+        // 1. What the index reaches, piece by piece.
+        let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
+        let mut items = vec![0u64; 256];
+        let mut cursor = 0;
+        loop {
+            cursor = self.index.walk(&self.arena, cursor, 1000, &mut |slot| {
+                let location = slot.location();
+                // SAFETY: the store is at rest.
+                let raw = unsafe { RawItem::new(self.arena.at(location)) };
+                assert!(raw.header().is_item(), "a slot names something that is no item");
+                let facts = chunk_facts(&self.arena, location);
+                items[facts.0.0 as usize] += 1;
+                assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
+                let hash = self.hash_at(location);
+                assert_eq!(self.index.place(&self.arena, hash).tag, slot.tag(), "a slot in the wrong place");
+                if raw.header().kind() == Kind::Large {
+                    // SAFETY: a large item at rest.
+                    unsafe { Large::of(raw) }.chunks(&self.arena, &mut |chunk| {
+                        let facts = chunk_facts(&self.arena, chunk);
+                        assert!(reached.insert(chunk, facts).is_none(), "a piece is in two values");
+                    });
+                }
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        // 2. What the classes have free, and how it adds up with what is reached.
+        for class in ClassId::all() {
+            let slab = self.slabs.class(class);
+            let mut free = 0;
+            for &number in &slab.spans {
+                let span = self.arena.span(number);
+                assert_eq!(span.owner.load(Ordering::Relaxed), class.0);
+                let mut unit = span.free.load(Ordering::Relaxed);
+                while unit != crate::arena::NONE {
+                    let location = Arena::location_of(number) + u64::from(unit);
+                    assert!(!reached.contains_key(&location), "a chunk is free and in use");
+                    assert!(usize::from(unit) * UNIT % class.chunk_bytes() == 0);
+                    free += 1;
+                    // SAFETY: a free chunk has its header word.
+                    unit = unsafe { RawItem::new(self.arena.at(location)) }.header().free_next();
+                }
+                free += class.chunks_per_span() as u64 - u64::from(span.carved.load(Ordering::Relaxed));
+            }
+            assert_eq!(free, slab.free_chunks, "free chunks of class {}", class.0);
+            let total = (slab.spans.len() * class.chunks_per_span()) as u64;
+            let used = reached.values().filter(|(of, _)| *of == class).count() as u64;
+            assert_eq!(used + free, total, "class {} leaks chunks", class.0);
+            drop(slab);
+            let requested: usize = reached.values().filter(|(of, _)| *of == class).map(|(_, n)| n).sum();
+            assert_eq!(self.sum(|c| c.class(class).used_chunks.value()), used);
+            assert_eq!(self.sum(|c| c.class(class).requested_bytes.value()), requested as u64);
+            assert_eq!(self.sum(|c| c.class(class).items.value()), items[class.0 as usize]);
+        }
+        assert_eq!(self.upload_bytes.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! Counters: written by their worker alone, summed by whoever asks.
+
+use crate::class::{CLASSES, ClassId};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread changes and all may read. Sums of several wrap to the right value even
+/// when one of them is "negative": a chunk taken by one worker may be freed by another.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; only the owning thread.
+    #[inline]
+    pub(crate) fn add(&self, n: i64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n as u64), Ordering::Relaxed);
+    }
+    /// Adds `n`; any thread, for counters without an owner.
+    pub(crate) fn add_shared(&self, n: i64) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// Zeroes it; racing additions may be lost.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What a worker counts for one class.
+#[derive(Debug, Default)]
+pub(crate) struct ClassCount {
+    pub(crate) used_chunks: Counter,
+    pub(crate) requested_bytes: Counter,
+    pub(crate) items: Counter,
+}
+
+/// What a worker counts.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct WorkerCounters {
+    classes: [ClassCount; CLASSES + 1],
+    pub(crate) items_stored: Counter,
+    pub(crate) out_of_memory: Counter,
+    pub(crate) maintain_reclaimed: Counter,
+    pub(crate) maintain_checked: Counter,
+    pub(crate) spans_moved: Counter,
+}
+
+impl Default for WorkerCounters {
+    fn default() -> WorkerCounters {
+        WorkerCounters {
+            classes: std::array::from_fn(|_| ClassCount::default()),
+            items_stored: Counter::default(),
+            out_of_memory: Counter::default(),
+            maintain_reclaimed: Counter::default(),
+            maintain_checked: Counter::default(),
+            spans_moved: Counter::default(),
+        }
+    }
+}
+
+impl WorkerCounters {
+    #[inline]
+    pub(crate) fn class(&self, id: ClassId) -> &ClassCount {
+        &self.classes[id.0 as usize]
+    }
+}

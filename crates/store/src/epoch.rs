@@ -1,0 +1,108 @@
+//! Epochs: when may a freed chunk be used again?
+//!
+//! ```text
+//! global:   5
+//! worker 0: 5   inside a batch that began at 5
+//! worker 1: 0   outside: holds no reference
+//! worker 2: 4   inside since 4: the global epoch cannot pass 5 until it leaves
+//! ```
+//!
+//! 1. A worker announces the global epoch when it enters a batch and withdraws when it leaves.
+//! 2. What is unlinked is tagged with the global epoch read after the unlinking.
+//! 3. The global epoch moves from e to e + 1 only when every worker inside has announced e.
+//! 4. A tag t is safe when the global epoch is at least t + 2: whoever could have seen the chunk
+//!    had announced t or less, and has left.
+//!
+//! It does not say what is freed; [`crate::worker`] keeps the queues.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// The state "outside".
+const OUTSIDE: u64 = 0;
+
+/// One worker's announcement, alone on its cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Announcement(AtomicU64);
+
+/// The global epoch and all announcements.
+#[derive(Debug)]
+pub(crate) struct Epochs {
+    global: AtomicU64,
+    workers: Box<[Announcement]>,
+}
+
+impl Epochs {
+    pub(crate) fn new(workers: usize) -> Epochs {
+        Epochs {
+            global: AtomicU64::new(2),
+            workers: (0..workers).map(|_| Announcement(AtomicU64::new(OUTSIDE))).collect(),
+        }
+    }
+
+    /// Announces worker `id`.
+    #[inline]
+    pub(crate) fn enter(&self, id: usize) {
+        let now = self.global.load(Ordering::Relaxed);
+        self.workers[id].0.store(now, Ordering::Relaxed);
+        // Pairs with the fence in `advance`: either the advancing thread sees the announcement, or
+        // this worker's later loads see everything unlinked before the advance.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Withdraws worker `id`.
+    #[inline]
+    pub(crate) fn leave(&self, id: usize) {
+        // Release: what this worker read happened before anyone reuses it (Acquire in `advance`).
+        self.workers[id].0.store(OUTSIDE, Ordering::Release);
+    }
+
+    /// The tag for what has just been unlinked.
+    #[inline]
+    pub(crate) fn tag(&self) -> u64 {
+        // The unlinking store comes before the load of the epoch, for everyone.
+        fence(Ordering::SeqCst);
+        self.global.load(Ordering::Relaxed)
+    }
+
+    /// True when nothing tagged `tag` can be seen any more.
+    #[inline]
+    pub(crate) fn safe(&self, tag: u64) -> bool {
+        // Acquire pairs with the AcqRel of `advance`.
+        self.global.load(Ordering::Acquire) >= tag + 2
+    }
+
+    /// Moves the global epoch on if every worker inside has announced it.
+    pub(crate) fn advance(&self) -> bool {
+        let now = self.global.load(Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for worker in &self.workers {
+            let announced = worker.0.load(Ordering::Acquire);
+            if announced != OUTSIDE && announced != now {
+                return false;
+            }
+        }
+        self.global.compare_exchange(now, now + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_is_safe_only_after_everyone_inside_has_left() {
+        let epochs = Epochs::new(2);
+        epochs.enter(0);
+        epochs.enter(1);
+        let tag = epochs.tag();
+        assert!(epochs.advance());
+        assert!(!epochs.advance(), "worker 0 and 1 still announce the old epoch");
+        epochs.leave(1);
+        assert!(!epochs.advance());
+        assert!(!epochs.safe(tag));
+        epochs.leave(0);
+        assert!(epochs.advance());
+        assert!(epochs.safe(tag));
+    }
+}

@@ -1,0 +1,209 @@
+//! Large values: a head with a table of pieces, each in a chunk of the class that fits.
+//!
+//! ```text
+//! head chunk:  header … key | value bytes 8 | pins 8 | pieces 4, in this table 4 | next table 8 | piece locations 8 × n
+//! table chunk: header 8     | next table 8 | piece locations 8 × n
+//! piece chunk: header 8     | up to 16,376 bytes of the value
+//! ```
+//!
+//! Nothing needs to be contiguous, and only the last piece wastes anything. Values up to some 32 MB
+//! have their whole table in the head; larger ones chain tables.
+
+use crate::arena::Arena;
+use crate::class::CHUNK_BYTES_MAX;
+use crate::item::{RawItem, Shape};
+use crate::pin::Pins;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// Bytes of the value in a full piece.
+pub(crate) const PIECE_BYTES: usize = CHUNK_BYTES_MAX - 8;
+/// Entries of a table in a chunk of its own.
+const TABLE_ENTRIES: usize = (CHUNK_BYTES_MAX - 16) / 8;
+
+/// The fixed part of a head.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Head {
+    pub(crate) value_bytes: u64,
+    pub(crate) pins: Pins,
+    pub(crate) pieces: u32,
+    pub(crate) inline: u32,
+    next_table: u64,
+}
+const HEAD_BYTES: usize = size_of::<Head>();
+const _: () = assert!(HEAD_BYTES == 32);
+
+/// Pieces of a value.
+fn pieces_of(value_bytes: u64) -> usize {
+    value_bytes.div_ceil(PIECE_BYTES as u64) as usize
+}
+
+/// Entries of the table in the head.
+fn inline_of(shape: &Shape) -> usize {
+    pieces_of(shape.value_bytes()).min((CHUNK_BYTES_MAX - shape.head_offset() - HEAD_BYTES) / 8)
+}
+
+/// Bytes of the head chunk of a large value.
+pub(crate) fn head_chunk_bytes(shape: &Shape) -> usize {
+    shape.head_offset() + HEAD_BYTES + inline_of(shape) * 8
+}
+
+/// Bytes of the piece that starts at `offset` of the value.
+pub(crate) fn piece_bytes(value_bytes: u64, offset: u64) -> usize {
+    (value_bytes - offset).min(PIECE_BYTES as u64) as usize
+}
+
+/// A large item, seen through its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Large {
+    head: NonNull<Head>,
+    head_offset: usize,
+}
+
+impl Large {
+    /// # Safety
+    /// `item` is a large item, or a large draft whose head was initialised, and stays one while the
+    /// result is used.
+    pub(crate) unsafe fn of(item: RawItem) -> Large {
+        Large { head: item.large_head().cast(), head_offset: item.large_head_offset() }
+    }
+
+    /// Writes the head of a draft.
+    ///
+    /// # Safety
+    /// `item` is a draft that this thread owns, its header and key are written, and its chunk has
+    /// [`head_chunk_bytes`].
+    pub(crate) unsafe fn init(item: RawItem, shape: &Shape) -> Large {
+        // SAFETY: the chunk is this thread's and long enough; the head is aligned to 8.
+        unsafe {
+            let large = Large::of(item);
+            large.head.write(Head {
+                value_bytes: shape.value_bytes(),
+                pins: Pins::new(),
+                pieces: 0,
+                inline: inline_of(shape) as u32,
+                next_table: 0,
+            });
+            large
+        }
+    }
+
+    pub(crate) fn head<'a>(self) -> &'a Head {
+        // SAFETY: `of` and `init` say that the head is there; after publication it is only read, but
+        // for the pins, which are atomic.
+        unsafe { self.head.as_ref() }
+    }
+
+    fn entry(self, i: usize) -> NonNull<u64> {
+        debug_assert!(i < self.head().inline as usize);
+        // SAFETY: the head's table has `inline` entries behind the fixed part.
+        unsafe { self.head.add(1).cast::<u64>().add(i) }
+    }
+
+    /// Bytes of the head chunk that are in use.
+    pub(crate) fn head_bytes(self) -> usize {
+        self.head_offset + HEAD_BYTES + self.head().inline as usize * 8
+    }
+
+    /// True if the next [`Large::push`] needs a new table chunk.
+    pub(crate) fn needs_table(self) -> bool {
+        let (pieces, inline) = (self.head().pieces as usize, self.head().inline as usize);
+        pieces >= inline && (pieces - inline).is_multiple_of(TABLE_ENTRIES)
+    }
+
+    /// Adds a piece; `table` is a fresh chunk if [`Large::needs_table`].
+    ///
+    /// # Safety
+    /// The item is a draft that this thread owns; `piece` and `table` are chunks it owns too.
+    pub(crate) unsafe fn push(self, arena: &Arena, piece: u64, table: Option<u64>) {
+        let pieces = self.head().pieces as usize;
+        let inline = self.head().inline as usize;
+        // SAFETY: 1. The draft is this thread's, so nobody else reads head or tables. 2. Table
+        // chunks are of the largest class: two words and `TABLE_ENTRIES` entries.
+        unsafe {
+            if pieces < inline {
+                self.entry(pieces).write(piece);
+            } else {
+                let mut link = NonNull::from(&mut (*self.head.as_ptr()).next_table);
+                for _ in 0..(pieces - inline) / TABLE_ENTRIES {
+                    link = arena.at(link.read()).cast::<u64>().add(1);
+                }
+                if let Some(table) = table {
+                    link.write(table);
+                    arena.at(table).cast::<u64>().add(1).write(0);
+                }
+                let at = (pieces - inline) % TABLE_ENTRIES;
+                arena.at(link.read()).cast::<u64>().add(2 + at).write(piece);
+            }
+            (*self.head.as_ptr()).pieces += 1;
+        }
+    }
+
+    /// Locations of all pieces, and then of all tables.
+    pub(crate) fn chunks(self, arena: &Arena, each: &mut dyn FnMut(u64)) {
+        let mut cursor = PieceCursor::new(self);
+        while let Some(piece) = cursor.next(arena) {
+            each(piece);
+        }
+        let mut table = self.head().next_table;
+        while table != 0 {
+            // SAFETY: a table chunk's second word is the location of the next one.
+            let next = unsafe { arena.at(table).cast::<u64>().add(1).read() };
+            each(table);
+            table = next;
+        }
+    }
+}
+
+/// Walks a large value's pieces in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceCursor {
+    large: Large,
+    next: usize,
+    table: u64,
+}
+
+impl PieceCursor {
+    pub(crate) fn new(large: Large) -> PieceCursor {
+        PieceCursor { large, next: 0, table: large.head().next_table }
+    }
+
+    /// The location of the next piece.
+    pub(crate) fn next(&mut self, arena: &Arena) -> Option<u64> {
+        let head = self.large.head();
+        let i = self.next;
+        if i >= head.pieces as usize {
+            return None;
+        }
+        self.next += 1;
+        if i < head.inline as usize {
+            // SAFETY: entry `i` was written before `pieces` counted it.
+            return Some(unsafe { self.large.entry(i).read() });
+        }
+        let at = (i - head.inline as usize) % TABLE_ENTRIES;
+        // SAFETY: entry `at` of the current table was written before `pieces` counted it; the link
+        // to the next table is there when the table is used up.
+        unsafe {
+            let table = arena.at(self.table).cast::<u64>();
+            let piece = table.add(2 + at).read();
+            if at + 1 == TABLE_ENTRIES {
+                self.table = table.add(1).read();
+            }
+            Some(piece)
+        }
+    }
+}
+
+/// The bytes of the value in the piece at `location`.
+///
+/// # Safety
+/// The piece belongs to a value that the caller can reach, has pinned, or owns.
+pub(crate) unsafe fn piece_value<'a>(arena: &Arena, location: u64) -> &'a [u8] {
+    // SAFETY: the caller keeps the piece alive; its header says how many bytes are used.
+    unsafe {
+        let chunk = RawItem::new(arena.at(location));
+        let bytes = crate::item::Header(chunk.header_word().load(Ordering::Acquire)).piece_bytes();
+        std::slice::from_raw_parts(chunk.address().add(8), bytes)
+    }
+}

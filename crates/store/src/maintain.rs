@@ -1,0 +1,112 @@
+//! Upkeep in bounded steps, on worker ticks: no thread of its own.
+//!
+//! A step visits one segment of the index. It ages last-access codes, takes out what was flushed,
+//! and gives spans back after the limit was lowered. Steps are paced so that the whole index is
+//! passed within [`access::SWEEP_PERIOD_S`], or as fast as the caller calls while a flush is being
+//! cleaned up.
+
+use crate::access;
+use crate::bucket::SLOTS;
+use crate::worker::Guard;
+use std::sync::atomic::Ordering;
+
+/// A clock that moved this far between two steps was set, not passed.
+const CLOCK_JUMP_S: u64 = 64;
+
+/// Where upkeep stands; one worker at a time has it.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    /// The next segment, as a hash.
+    cursor: u64,
+    /// When this pass over the index began.
+    started_s: u64,
+    /// The stamp at that time.
+    stamp: u64,
+    /// When the last step was made.
+    last_s: u64,
+    running: bool,
+}
+
+impl Guard<'_> {
+    /// Does a bounded piece of upkeep (some 50 µs at most); true when there is more to do now.
+    pub fn maintain(&mut self) -> bool {
+        let store = self.store;
+        self.local.queue_fresh(store);
+        self.local.breathe(store);
+        let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
+        if store.arena.over_limit() && store.evicts {
+            if let Some(class) = store.richest_class() {
+                self.local.drain_span(store, class);
+                self.local.pass_epochs(store);
+            }
+            return true;
+        }
+        if self.local.limbo_chunks() > 0 {
+            self.local.pass_epochs(store);
+        }
+        let now_s = self.now_s;
+        if upkeep.last_s != 0 && now_s.abs_diff(upkeep.last_s) >= CLOCK_JUMP_S {
+            // Codes are relative to the old clock: all of them are aged by it, at once.
+            let then = upkeep.last_s;
+            let mut cursor = 0;
+            loop {
+                cursor = self.age_segment(cursor, |code| access::rebased(code, then));
+                if cursor == 0 {
+                    break;
+                }
+            }
+            upkeep.running = false;
+        }
+        upkeep.last_s = now_s;
+        let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
+        if !upkeep.running {
+            let due = now_s >= upkeep.started_s + access::SWEEP_PERIOD_S || now_s < upkeep.started_s;
+            if !due && !flushing {
+                return false;
+            }
+            *upkeep = crate::maintain::Upkeep {
+                cursor: 0,
+                started_s: now_s,
+                stamp: store.stamp_count(),
+                last_s: now_s,
+                running: true,
+            };
+        }
+        // In hash order a share of the time is a share of the cursor.
+        let passed = (now_s - upkeep.started_s + 1).min(access::SWEEP_PERIOD_S);
+        let target = u64::MAX / access::SWEEP_PERIOD_S * passed;
+        if !flushing && upkeep.cursor > target {
+            return false;
+        }
+        if flushing {
+            self.clean(upkeep.cursor);
+        }
+        upkeep.cursor = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
+        if upkeep.cursor == 0 {
+            upkeep.running = false;
+            store.cleaned.fetch_max(upkeep.stamp, Ordering::Relaxed);
+            return store.stamp_count() != upkeep.stamp;
+        }
+        flushing || upkeep.cursor <= target
+    }
+
+    /// Rewrites the access codes of one segment; returns the next one's cursor.
+    fn age_segment(&mut self, cursor: u64, new: impl Fn(u64) -> u64) -> u64 {
+        let mut checked = 0;
+        let next = self.store.index.sweep(&self.store.arena, cursor, &mut |bucket| {
+            for i in 0..SLOTS {
+                let slot = bucket.slot(i);
+                if slot.is_empty() {
+                    continue;
+                }
+                checked += 1;
+                let aged = new(slot.access());
+                if aged != slot.access() {
+                    bucket.bump(i, slot, slot.with_access(aged));
+                }
+            }
+        });
+        self.local.counters(self.store).maintain_checked.add(checked);
+        next
+    }
+}

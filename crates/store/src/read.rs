@@ -1,0 +1,459 @@
+//! Reads: find, judge, count as an access. No lock, and nothing written that threads share once an
+//! item is known to be hot.
+
+use crate::access;
+use crate::arena::Arena;
+use crate::bucket::{FREQUENCY_MAX, Slot};
+use crate::evict::Reason;
+use crate::index::Found;
+use crate::item::{FETCHED, Kind, RawItem, STALE, TOKEN_SENT};
+use crate::large::{Large, PieceCursor, piece_value};
+use crate::sync::Backoff;
+use crate::worker::{Guard, chunk_facts, free_alone};
+use crate::{Key, Millis, Seen, Store};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The answer to a read.
+#[derive(Debug)]
+pub enum Lookup<'g> {
+    /// The live item.
+    Hit(Item<'g>),
+    /// No item.
+    Miss,
+    /// There was an item, and its time had passed; it is gone now.
+    Expired,
+    /// There was an item, and a flush took it; it is gone now.
+    Flushed,
+}
+
+impl<'g> Lookup<'g> {
+    /// The live item, if there is one.
+    #[inline]
+    pub fn hit(self) -> Option<Item<'g>> {
+        match self {
+            Lookup::Hit(item) => Some(item),
+            Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
+        }
+    }
+}
+
+/// A live item, borrowed from the arena until the guard is written through.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'g> {
+    pub(crate) raw: RawItem,
+    pub(crate) slot: Slot,
+    hash: u64,
+    /// As it was before this access.
+    fetched: bool,
+    now_s: u64,
+    arc: &'g Arc<Store>,
+}
+
+/// What a search found.
+pub(crate) enum Find<'a> {
+    Item(Found<'a>, RawItem),
+    Nothing,
+    /// The segment has not been cleaned since the last flush.
+    Unclean,
+}
+
+#[inline]
+fn same_key(a: &[u8], b: &[u8]) -> bool {
+    // Short keys: two overlapping words beat a call.
+    let n = a.len();
+    if n != b.len() {
+        return false;
+    }
+    if (8..=16).contains(&n) {
+        let word = |s: &[u8], at: usize| u64::from_le_bytes(s[at..at + 8].try_into().expect("eight bytes"));
+        return word(a, 0) == word(b, 0) && word(a, n - 8) == word(b, n - 8);
+    }
+    a == b
+}
+
+impl Store {
+    /// Finds the item of a key, expired or not. The caller is inside an epoch.
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Find<'_> {
+        let mut backoff = Backoff::default();
+        loop {
+            let place = self.index.place(&self.arena, key.hash);
+            let control = place.home().control();
+            if control.stamp() != self.stamp() {
+                return Find::Unclean;
+            }
+            let found = self.index.scan(&place, control, |slot| self.is_at(slot, key.bytes));
+            if let Some(found) = found {
+                // SAFETY: reachable in this epoch.
+                return Find::Item(found, unsafe { RawItem::new(self.arena.at(found.slot.location())) });
+            }
+            if self.index.miss_holds(&place, control) {
+                return Find::Nothing;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// True if the slot's item has this key.
+    #[inline]
+    pub(crate) fn is_at(&self, slot: Slot, key: &[u8]) -> bool {
+        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
+        same_key(unsafe { RawItem::new(self.arena.at(slot.location())).key() }, key)
+    }
+
+    /// The hash of the key of the item at a location that is reachable in this epoch.
+    pub(crate) fn hash_at(&self, location: u64) -> u64 {
+        // SAFETY: the caller found it reachable in this epoch.
+        self.hash(unsafe { RawItem::new(self.arena.at(location)).key() })
+    }
+
+    pub(crate) fn prefetch_home(&self, hash: u64) {
+        prefetch(std::ptr::from_ref(self.index.place(&self.arena, hash).home()).cast());
+    }
+}
+
+#[inline]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint and faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+impl Guard<'_> {
+    /// The time of this batch.
+    #[inline]
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The store.
+    #[inline]
+    pub fn store(&self) -> &Arc<Store> {
+        self.arc
+    }
+
+    /// Hashes a key of database 0.
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        self.store.key(bytes)
+    }
+
+    /// Starts loading the key's home bucket: stage 1 of a batch.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+        self.store.prefetch_home(key.hash);
+    }
+
+    /// Starts loading the item the bucket names: stage 2, after stage 1 of some 16 to 32 keys.
+    #[inline]
+    pub fn prefetch_item(&self, key: &Key<'_>) {
+        let place = self.store.index.place(&self.store.arena, key.hash);
+        let home = place.home();
+        let mut matches = home.matches(place.tag);
+        if matches == 0 {
+            if home.control().away() > 0 {
+                prefetch(std::ptr::from_ref(place.other()).cast());
+            }
+            return;
+        }
+        while matches != 0 {
+            let slot = home.slot(matches.trailing_zeros() as usize);
+            matches &= matches - 1;
+            let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
+            prefetch(item);
+            // Most items are longer than what is left of their first line.
+            prefetch(item.wrapping_add(64));
+        }
+    }
+
+    /// Reads, and counts it as an access: frequency, last access, fetched.
+    #[inline]
+    pub fn get(&mut self, key: &Key<'_>) -> Lookup<'_> {
+        match self.store.find(key) {
+            Find::Item(found, raw) if !raw.expired(self.now) => {
+                let header = raw.header();
+                let slot = found.slot;
+                if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
+                    let bumped = slot
+                        .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
+                        .with_access(access::encode(self.now_s));
+                    // Lost when somebody else wrote the slot: the next access tries again.
+                    found.bucket.bump(found.i, slot, bumped);
+                }
+                let fetched = header.has(FETCHED);
+                if !fetched {
+                    raw.header_word().fetch_or(FETCHED, Ordering::Relaxed);
+                }
+                Lookup::Hit(Item { raw, slot, hash: key.hash, fetched, now_s: self.now_s, arc: self.arc })
+            }
+            Find::Nothing => Lookup::Miss,
+            Find::Item(..) | Find::Unclean => self.lookup_slow(key),
+        }
+    }
+
+    /// Reads without leaving a trace.
+    pub fn peek(&mut self, key: &Key<'_>) -> Lookup<'_> {
+        match self.store.find(key) {
+            Find::Item(found, raw) if !raw.expired(self.now) => {
+                let fetched = raw.header().has(FETCHED);
+                Lookup::Hit(Item {
+                    raw,
+                    slot: found.slot,
+                    hash: key.hash,
+                    fetched,
+                    now_s: self.now_s,
+                    arc: self.arc,
+                })
+            }
+            Find::Nothing => Lookup::Miss,
+            Find::Item(..) | Find::Unclean => self.lookup_slow(key),
+        }
+    }
+
+    /// The key's item has expired, or its segment is not clean after a flush.
+    #[cold]
+    fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
+        let store = self.store;
+        let mut answer = Lookup::Miss;
+        let mut locked = store.index.lock(&store.arena, key.hash);
+        if locked.control.stamp() != store.stamp() {
+            let had = store
+                .index
+                .scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes))
+                .is_some();
+            locked.home.unlock(locked.control);
+            self.clean(key.hash);
+            if had {
+                return Lookup::Flushed;
+            }
+            locked = store.index.lock(&store.arena, key.hash);
+        }
+        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+        if let Some(found) = found {
+            // SAFETY: reachable in this epoch.
+            let raw = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
+            if raw.expired(self.now) {
+                self.local.count_reason(store, raw, found.slot, self.now_s, Reason::Expired);
+                self.local.unlink(store, &mut locked, &found);
+                answer = Lookup::Expired;
+            } else {
+                // Stored anew meanwhile.
+                let fetched = raw.header().has(FETCHED);
+                let item =
+                    Item { raw, slot: found.slot, hash: key.hash, fetched, now_s: self.now_s, arc: self.arc };
+                answer = Lookup::Hit(item);
+            }
+        }
+        locked.home.unlock(locked.control);
+        answer
+    }
+
+    /// Visits live items from `cursor` on, about `items_max` of them; returns where to go on, 0 at
+    /// the end. Every key that was there throughout is visited; some may be visited twice.
+    pub fn walk(&mut self, cursor: u64, items_max: usize, visit: &mut dyn FnMut(Item<'_>)) -> u64 {
+        let store = self.store;
+        let mut unclean = false;
+        if store.index.place(&store.arena, cursor).home().control().stamp() != store.stamp() {
+            unclean = true;
+        }
+        if unclean {
+            self.clean(cursor);
+        }
+        store.index.walk(&store.arena, cursor, items_max, &mut |slot| {
+            // SAFETY: reachable in this epoch.
+            let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
+            if !raw.expired(self.now) {
+                // SAFETY: as above.
+                let hash = store.hash(unsafe { raw.key() });
+                let fetched = raw.header().has(FETCHED);
+                visit(Item { raw, slot, hash, fetched, now_s: self.now_s, arc: self.arc });
+            }
+        })
+    }
+}
+
+impl<'g> Item<'g> {
+    /// The key's bytes.
+    #[inline]
+    pub fn key(&self) -> &'g [u8] {
+        // SAFETY: `'g` ends before the guard can leave its epoch.
+        unsafe { self.raw.key() }
+    }
+    /// memcached's client flags.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        self.raw.flags()
+    }
+    /// The wire CAS token.
+    #[inline]
+    pub fn cas(&self) -> u64 {
+        self.raw.token(self.hash)
+    }
+    /// Absolute expiry, 0 for never.
+    pub fn expires_at(&self) -> Millis {
+        self.raw.expires_at()
+    }
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> u64 {
+        match self.value() {
+            Value::Whole(value) => value.len() as u64,
+            Value::Pieces(pieces) => pieces.left,
+        }
+    }
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> Value<'g> {
+        if self.raw.header().kind() == Kind::Whole {
+            // SAFETY: `'g` ends before the guard can leave its epoch.
+            return Value::Whole(unsafe { self.raw.whole_value() });
+        }
+        // SAFETY: as above; it is a large item.
+        let large = unsafe { Large::of(self.raw) };
+        Value::Pieces(Pieces::new(&self.arc.arena, large))
+    }
+    /// Keeps a large value in place while it is being sent.
+    ///
+    /// # Panics
+    /// If the value is not in pieces.
+    pub fn pin(&self) -> Pinned {
+        assert_eq!(self.raw.header().kind(), Kind::Large, "only large values are pinned");
+        // SAFETY: reachable in this epoch, and a large item.
+        unsafe { Large::of(self.raw) }.head().pins.add();
+        Pinned { store: Arc::clone(self.arc), location: self.slot.location() }
+    }
+    /// Identity of this version.
+    #[inline]
+    pub fn seen(&self) -> Seen {
+        seen(self.raw, self.slot.location(), self.hash)
+    }
+    /// Marked stale by [`Guard::invalidate`] or [`crate::Attributes::stale`].
+    #[inline]
+    pub fn stale(&self) -> bool {
+        self.raw.header().has(STALE)
+    }
+    /// A recache token is out.
+    #[inline]
+    pub fn token_sent(&self) -> bool {
+        self.raw.header().has(TOKEN_SENT)
+    }
+    /// The key arrived base64-encoded.
+    #[inline]
+    pub fn key_binary(&self) -> bool {
+        self.raw.header().has(crate::item::KEY_BINARY)
+    }
+    /// It was read before this access.
+    #[inline]
+    pub fn fetched(&self) -> bool {
+        self.fetched
+    }
+    /// Seconds between the access before this one and now: exact for the first two minutes, then in
+    /// steps of about half an hour up to six days. Accesses within 8 s of a noted one may count as
+    /// that one.
+    pub fn idle_s(&self) -> u64 {
+        access::idle_s(self.slot.access(), self.now_s)
+    }
+    /// Slab class of the item's chunk.
+    pub fn class(&self) -> u8 {
+        self.arc.arena.span(Arena::span_of(self.slot.location())).owner.load(Ordering::Relaxed)
+    }
+    /// Bytes of header, key, value and what goes with them.
+    pub fn item_bytes(&self) -> u64 {
+        let head = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64;
+        match self.value() {
+            Value::Whole(_) => head,
+            Value::Pieces(pieces) => head + pieces.left,
+        }
+    }
+}
+
+/// Identity of the version of an item that is reachable in this epoch.
+#[inline]
+pub(crate) fn seen(raw: RawItem, location: u64, hash: u64) -> Seen {
+    Seen { location, version: raw.header().version(), token: raw.token(hash) }
+}
+
+/// An item's value.
+#[derive(Debug)]
+pub enum Value<'g> {
+    /// One run of bytes (values up to about 16 KiB).
+    Whole(&'g [u8]),
+    /// A larger value: pin it ([`Item::pin`]) to send it from its place, or walk its pieces.
+    Pieces(Pieces<'g>),
+}
+
+/// Iterator over the pieces of a large value, in order.
+#[derive(Debug)]
+pub struct Pieces<'g> {
+    arena: &'g Arena,
+    cursor: PieceCursor,
+    /// Bytes of the first piece to leave out.
+    skip: usize,
+    left: u64,
+}
+
+impl<'g> Pieces<'g> {
+    fn new(arena: &'g Arena, large: Large) -> Pieces<'g> {
+        Pieces { arena, cursor: PieceCursor::new(large), skip: 0, left: large.head().value_bytes }
+    }
+
+    /// The same from byte `offset` on.
+    fn from(mut self, offset: u64) -> Pieces<'g> {
+        self.left -= offset.min(self.left);
+        let whole = offset / crate::large::PIECE_BYTES as u64;
+        for _ in 0..whole {
+            self.cursor.next(self.arena);
+        }
+        self.skip = (offset % crate::large::PIECE_BYTES as u64) as usize;
+        self
+    }
+}
+
+impl<'g> Iterator for Pieces<'g> {
+    type Item = &'g [u8];
+    fn next(&mut self) -> Option<&'g [u8]> {
+        let piece = self.cursor.next(self.arena)?;
+        // SAFETY: whoever made this iterator keeps the value alive for `'g`.
+        let bytes = unsafe { piece_value(self.arena, piece) };
+        let bytes = &bytes[std::mem::take(&mut self.skip)..];
+        self.left -= bytes.len() as u64;
+        Some(bytes)
+    }
+}
+
+/// A large value kept in place for as long as this lives, whatever happens to its key.
+#[derive(Debug)]
+pub struct Pinned {
+    store: Arc<Store>,
+    location: u64,
+}
+
+impl Pinned {
+    fn large(&self) -> Large {
+        // SAFETY: the pin keeps the item where it is.
+        unsafe { Large::of(RawItem::new(self.store.arena.at(self.location))) }
+    }
+
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> u64 {
+        self.large().head().value_bytes
+    }
+
+    /// The pieces from byte `offset` on, in order. Finding the first takes time in proportion to
+    /// the offset: a few nanoseconds a megabyte.
+    pub fn pieces(&self, offset: u64) -> Pieces<'_> {
+        Pieces::new(&self.store.arena, self.large()).from(offset)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.large().head().pins.remove() {
+            free_alone(&self.store, self.location);
+        }
+    }
+}

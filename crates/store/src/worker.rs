@@ -1,0 +1,310 @@
+//! A worker's own part: magazines, and the queue of chunks that wait for their epoch.
+//!
+//! ```text
+//! allocate: magazine → spans of the class → arena → what the epochs set free → evict → drain a span
+//! retire:   limbo (tag, chunk) … once its epoch has passed → magazine → spans
+//! ```
+//!
+//! Nothing here holds a bucket's lock while it allocates or evicts; eviction itself locks one
+//! bucket at a time.
+
+use crate::arena::Arena;
+use crate::class::{CLASSES, ClassId};
+use crate::counters::WorkerCounters;
+use crate::item::{Header, Kind, RawItem};
+use crate::large::Large;
+use crate::slab::{Magazine, poison_chunk, unpoison_chunk};
+use crate::{Millis, Store};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Chunks that may wait for their epoch before a write looks whether it has passed.
+const LIMBO_CHUNKS_SOFT: usize = 64;
+/// Rounds of evicting before an allocation fails: far more than it takes unless all is pinned.
+const ALLOCATE_ROUNDS_MAX: usize = 256;
+/// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
+const ALLOCATE_ROUNDS_BUSY: usize = 4;
+/// Rounds without success in the class itself before a span is taken from another.
+const ALLOCATE_ROUNDS_OWN: usize = 3;
+/// New keys that wait to be put on probation together.
+pub(crate) const FRESH_MAX: usize = 16;
+
+/// What only this worker's thread touches.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) id: usize,
+    magazines: Box<[Magazine]>,
+    limbo: VecDeque<(u64, u64)>,
+    /// Keys stored for the first time, to be queued on probation.
+    pub(crate) fresh: Vec<(ClassId, u64)>,
+}
+
+/// The part of one thread: `Send`, not shared.
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) store: Arc<Store>,
+    pub(crate) local: Local,
+}
+
+/// A worker inside a batch: nothing that it can reach is used again before it is dropped.
+#[derive(Debug)]
+pub struct Guard<'w> {
+    pub(crate) store: &'w Store,
+    pub(crate) arc: &'w Arc<Store>,
+    pub(crate) local: &'w mut Local,
+    pub(crate) now: Millis,
+    pub(crate) now_s: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(store: Arc<Store>, id: usize) -> Worker {
+        let local = Local {
+            id,
+            magazines: vec![Magazine::EMPTY; CLASSES + 1].into_boxed_slice(),
+            limbo: VecDeque::with_capacity(4 * LIMBO_CHUNKS_SOFT),
+            fresh: Vec::with_capacity(FRESH_MAX),
+        };
+        Worker { store, local }
+    }
+
+    /// Enters a batch at time `now`. Costs a store and a fence: once a receive, not once a request.
+    #[inline]
+    pub fn enter(&mut self, now: Millis) -> Guard<'_> {
+        self.store.epochs.enter(self.local.id);
+        let Worker { store, local } = self;
+        Guard { store, arc: store, local, now, now_s: now / 1000 }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.store.epochs.leave(self.local.id);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let Worker { store, local } = self;
+        local.queue_fresh(store);
+        // Other workers may still be inside a batch that sees these: wait for them, as they do not
+        // wait for us.
+        while !local.limbo.is_empty() {
+            local.pass_epochs(store);
+            if !local.limbo.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        store.epochs.leave(local.id);
+        for class in ClassId::all() {
+            local.empty_magazine(store, class);
+        }
+        store.leave_worker(local.id);
+    }
+}
+
+impl Local {
+    #[inline]
+    pub(crate) fn counters<'s>(&self, store: &'s Store) -> &'s WorkerCounters {
+        &store.counters[self.id]
+    }
+
+    /// A chunk of `class` for `requested` bytes; `None` when memory is out.
+    #[inline]
+    pub(crate) fn allocate(
+        &mut self,
+        store: &Store,
+        now_s: u64,
+        class: ClassId,
+        requested: usize,
+    ) -> Option<u64> {
+        let chunk = match self.magazines[class.0 as usize].pop() {
+            Some(chunk) => chunk,
+            None => self.allocate_slow(store, now_s, class)?,
+        };
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(1);
+        count.requested_bytes.add(requested as i64);
+        unpoison_chunk(&store.arena, class, chunk);
+        Some(chunk)
+    }
+
+    #[cold]
+    fn allocate_slow(&mut self, store: &Store, now_s: u64, class: ClassId) -> Option<u64> {
+        for round in 0..ALLOCATE_ROUNDS_MAX {
+            let magazine = &mut self.magazines[class.0 as usize];
+            if store.slabs.class(class).fill(&store.arena, magazine) {
+                return magazine.pop();
+            }
+            if !self.limbo.is_empty() {
+                self.pass_epochs(store);
+                if let Some(chunk) = self.magazines[class.0 as usize].pop() {
+                    return Some(chunk);
+                }
+            }
+            if !store.evicts {
+                break;
+            }
+            if round >= ALLOCATE_ROUNDS_BUSY {
+                std::thread::yield_now();
+            }
+            // A class without enough of its own takes a span of another.
+            let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, now_s, class) } else { 0 };
+            if own == 0 {
+                self.drain_for(store, class);
+            }
+        }
+        store.slabs.class(class).counters.out_of_memory += 1;
+        self.counters(store).out_of_memory.add(1);
+        None
+    }
+
+    /// Gives back a chunk that nobody else ever could see.
+    pub(crate) fn free_unseen(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: the chunk is this worker's.
+        let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        if is_large(item) {
+            // SAFETY: a large draft has its head.
+            let large = unsafe { Large::of(item) };
+            large.chunks(&store.arena, &mut |piece| self.recycle(store, piece));
+        }
+        self.recycle(store, chunk);
+    }
+
+    /// Takes an unlinked item's chunk; it is used again once no worker can see it.
+    #[inline]
+    pub(crate) fn retire(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        // A reader's FETCHED that this overwrites is of no use any more.
+        item.header_word().store(item.header().retired().0, Ordering::Release);
+        self.limbo.push_back((store.epochs.tag(), chunk));
+    }
+
+    /// Between two requests of a batch: lets go of the epoch if much waits for it.
+    #[inline]
+    pub(crate) fn breathe(&mut self, store: &Store) {
+        if self.limbo.len() >= LIMBO_CHUNKS_SOFT {
+            self.pass_epochs(store);
+        }
+    }
+
+    /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back
+    /// what they set free. The caller holds no reference into the arena.
+    pub(crate) fn pass_epochs(&mut self, store: &Store) {
+        for _ in 0..2 {
+            store.epochs.enter(self.id);
+            if !store.epochs.advance() {
+                break;
+            }
+        }
+        store.epochs.enter(self.id);
+        while let Some(&(tag, chunk)) = self.limbo.front() {
+            if !store.epochs.safe(tag) {
+                break;
+            }
+            self.limbo.pop_front();
+            // SAFETY: no worker can see the item any more.
+            let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+            if is_large(item) {
+                // SAFETY: a large item has its head.
+                if !unsafe { Large::of(item) }.head().pins.kill() {
+                    // Somebody is sending it, and frees it when done.
+                    continue;
+                }
+                self.free_unseen(store, chunk);
+            } else {
+                self.recycle(store, chunk);
+            }
+        }
+    }
+
+    /// Puts one chunk into its magazine.
+    #[inline]
+    fn recycle(&mut self, store: &Store, chunk: u64) {
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(-1);
+        count.requested_bytes.add(-(requested as i64));
+        // SAFETY: the chunk is free.
+        let header = unsafe { RawItem::new(store.arena.at(chunk)) };
+        header.header_word().store(Header::free(0).0, Ordering::Relaxed);
+        poison_chunk(&store.arena, class, chunk);
+        let draining = store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
+        if draining {
+            store.slabs.class(class).give(&store.arena, chunk);
+        } else if !self.magazines[class.0 as usize].push(class, chunk) {
+            self.give_older_half(store, class);
+            let pushed = self.magazines[class.0 as usize].push(class, chunk);
+            debug_assert!(pushed);
+        }
+    }
+
+    fn give_older_half(&mut self, store: &Store, class: ClassId) {
+        let (chunks, count) = self.magazines[class.0 as usize].older_half();
+        let mut slab = store.slabs.class(class);
+        for &chunk in &chunks[..count] {
+            slab.give(&store.arena, chunk);
+        }
+    }
+
+    /// Gives all free chunks of a class back to their spans.
+    pub(crate) fn empty_magazine(&mut self, store: &Store, class: ClassId) {
+        let mut slab = None;
+        while let Some(chunk) = self.magazines[class.0 as usize].pop() {
+            slab.get_or_insert_with(|| store.slabs.class(class)).give(&store.arena, chunk);
+        }
+    }
+
+    /// Chunks waiting for their epoch.
+    pub(crate) fn limbo_chunks(&self) -> usize {
+        self.limbo.len()
+    }
+}
+
+fn is_large(item: RawItem) -> bool {
+    let header = item.header();
+    // A draft of a large value says so by its kind in the mark that `large` drafts carry.
+    header.kind() == Kind::Large || header.kind() == Kind::Draft && header.has(crate::item::DRAFT_LARGE)
+}
+
+/// Class of a chunk and bytes in use in it, by its header.
+pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
+    let class = ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed));
+    // SAFETY: the caller owns the chunk.
+    let item = unsafe { RawItem::new(arena.at(chunk)) };
+    let header = item.header();
+    let requested = match header.kind() {
+        Kind::Piece => header.piece_bytes() + 8,
+        // SAFETY: a large item or draft has its head.
+        _ if is_large(item) => unsafe { Large::of(item) }.head_bytes(),
+        Kind::Free | Kind::Draft | Kind::Whole | Kind::Large => item.whole_bytes(),
+    };
+    (class, requested)
+}
+
+/// Frees a chunk without a worker, after its last pin or with an abandoned upload: straight to its
+/// span, under the class's lock.
+pub(crate) fn free_alone(store: &Store, chunk: u64) {
+    // SAFETY: nobody else can see the chunk.
+    let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+    let mut chunks = vec![chunk];
+    if is_large(item) {
+        // SAFETY: a large item or draft has its head.
+        unsafe { Large::of(item) }.chunks(&store.arena, &mut |piece| chunks.push(piece));
+    }
+    // The head last: it says where the pieces are.
+    for chunk in chunks.into_iter().rev() {
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        let count = store.loose.class(class);
+        count.used_chunks.add_shared(-1);
+        count.requested_bytes.add_shared(-(requested as i64));
+        poison_chunk(&store.arena, class, chunk);
+        store.slabs.class(class).give(&store.arena, chunk);
+    }
+}

@@ -1,0 +1,577 @@
+//! Writes: look, allocate, fill, publish.
+//!
+//! 1. The condition is looked at before anything is allocated or copied.
+//! 2. A chunk is allocated and filled; nobody can see it.
+//! 3. Under the home bucket's lock the condition is checked for good, the item gets the bucket's
+//!    next version, and one store to the slot publishes it.
+//! 4. The old item's chunk is retired.
+//!
+//! Only marks, version and expiry change in place; where an item lacks the word for one of these,
+//! it is first copied into a shape that has it.
+
+use crate::access;
+use crate::bucket::Slot;
+use crate::class::ClassId;
+use crate::evict::Reason;
+use crate::index::{Found, Full, Index, Items, Locked};
+use crate::item::{DRAFT_LARGE, EXPIRY, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, token};
+use crate::read::{Find, seen};
+use crate::upload::Upload;
+use crate::worker::{Guard, Local};
+use crate::{Attributes, End, Expect, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value};
+
+/// What a publication does to the token.
+#[derive(Clone, Copy)]
+pub(crate) enum Token {
+    /// The bucket's next version, or the one given.
+    Next(Option<u64>),
+    /// The item is a copy of the one it replaces: same version, same explicit token.
+    Keep { version: u32, explicit: u64 },
+}
+
+/// A draft about to be published.
+#[derive(Clone, Copy)]
+pub(crate) struct Draft {
+    pub(crate) chunk: u64,
+    pub(crate) large: bool,
+}
+
+/// Why a publication did not happen.
+pub(crate) enum Unpublished {
+    Refused(Refusal),
+    /// The bucket has been written to four billion times: tokens need the extension now.
+    NeedsExtension,
+}
+
+impl From<Refusal> for Unpublished {
+    fn from(refusal: Refusal) -> Unpublished {
+        Unpublished::Refused(refusal)
+    }
+}
+
+fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
+    match (expect, live) {
+        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
+        (Expect::Absent, Some(_)) => Err(Refusal::Present),
+        (Expect::Present | Expect::Cas(_) | Expect::Unchanged(_), None) => Err(Refusal::Absent),
+        (Expect::Cas(wire), Some((raw, _))) if raw.token(hash) == wire => Ok(()),
+        (Expect::Unchanged(was), Some((raw, at))) if seen(raw, at, hash) == was => Ok(()),
+        (Expect::Cas(_) | Expect::Unchanged(_), Some(_)) => Err(Refusal::Changed),
+    }
+}
+
+impl Attributes {
+    pub(crate) fn marks(&self) -> u64 {
+        let mark = |set, bit| if set { bit } else { 0 };
+        mark(self.key_binary, KEY_BINARY) | mark(self.stale, STALE) | mark(self.token_sent, TOKEN_SENT)
+    }
+
+    /// The shape of an item with these attributes. Large items always have expiry and extension:
+    /// copying one later to add them would cost more.
+    pub(crate) fn shape(&self, key: &[u8], value_bytes: u64, extension: bool) -> Shape {
+        let shape = Shape::new(
+            key.len(),
+            value_bytes,
+            self.flags,
+            self.expires_at != 0,
+            self.cas.is_some() || extension,
+        );
+        if shape.large() { Shape::new(key.len(), value_bytes, self.flags, true, true) } else { shape }
+    }
+}
+
+/// What the index asks of a worker while it rebuilds or cleans a segment.
+struct Rebuild<'a> {
+    store: &'a Store,
+    local: &'a mut Local,
+}
+
+impl Items for Rebuild<'_> {
+    fn hash(&self, location: u64) -> u64 {
+        self.store.hash_at(location)
+    }
+    fn discard(&mut self, location: u64) {
+        self.local.drop_item(self.store, location);
+    }
+}
+
+impl Guard<'_> {
+    /// Stores `value` under `key` if `expect` holds.
+    ///
+    /// # Errors
+    /// What was expected and was not so, or [`Refusal::NoMemory`].
+    #[inline]
+    pub fn store_value(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        attributes: &Attributes,
+        expect: Expect,
+    ) -> Result<Stored, Refusal> {
+        self.local.breathe(self.store);
+        self.check_first(key, expect)?;
+        let mut extension = false;
+        loop {
+            let shape = attributes.shape(key.bytes, value.len() as u64, extension);
+            let published = if shape.large() {
+                let mut upload = self.upload(key, value.len() as u64, attributes)?;
+                self.fill(&mut upload, value)?;
+                return self.publish(upload, expect);
+            } else {
+                let draft = self.draft_whole(key.bytes, &shape, attributes)?;
+                // SAFETY: the chunk is this worker's and holds the shape, value included.
+                unsafe {
+                    self.draft_value(draft, &shape).copy_from_nonoverlapping(value.as_ptr(), value.len())
+                };
+                self.publish_draft(key, draft, Token::Next(attributes.cas), expect)
+            };
+            match published {
+                Ok(stored) => return Ok(stored),
+                Err(Unpublished::Refused(refusal)) => return Err(refusal),
+                Err(Unpublished::NeedsExtension) => extension = true,
+            }
+        }
+    }
+
+    /// Appends or prepends to the live item, keeping its flags and expiry. `cas`: the token to give
+    /// instead of the next.
+    ///
+    /// # Errors
+    /// As for [`Guard::store_value`].
+    pub fn concat(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        end: End,
+        cas: Option<u64>,
+        expect: Expect,
+    ) -> Result<Stored, Refusal> {
+        self.local.breathe(self.store);
+        loop {
+            let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
+            check(expect, Some((item.raw, item.slot.location())), key.hash)?;
+            let was = item.seen();
+            let attributes = Attributes {
+                flags: item.flags(),
+                expires_at: item.expires_at(),
+                cas,
+                key_binary: item.key_binary(),
+                ..Attributes::default()
+            };
+            // The old value stays put while the new one is allocated: pinned, or copied if small.
+            let (pinned, copy);
+            let old: &mut dyn Iterator<Item = &[u8]> = match item.value() {
+                Value::Whole(old) => {
+                    copy = old.to_vec();
+                    &mut std::iter::once(copy.as_slice())
+                }
+                Value::Pieces(_) => {
+                    pinned = item.pin();
+                    &mut pinned.pieces(0)
+                }
+            };
+            let total = item.value_bytes() + value.len() as u64;
+            let mut upload = self.upload(key, total, &attributes)?;
+            if end == End::Front {
+                self.fill(&mut upload, value)?;
+            }
+            for piece in old {
+                self.fill(&mut upload, piece)?;
+            }
+            if end == End::Back {
+                self.fill(&mut upload, value)?;
+            }
+            match self.publish(upload, Expect::Unchanged(was)) {
+                Err(Refusal::Changed) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Removes the item. `expect`: `Present`, `Cas` or `Unchanged`.
+    ///
+    /// # Errors
+    /// What was expected and was not so.
+    pub fn delete(&mut self, key: &Key<'_>, expect: Expect) -> Result<(), Refusal> {
+        self.local.breathe(self.store);
+        self.with_live(key, |guard, locked, found, raw| {
+            check(expect, Some((raw, found.slot.location())), key.hash)?;
+            guard.local.unlink(guard.store, locked, found);
+            Ok(())
+        })
+    }
+
+    /// Sets the expiry (0: never). The token does not change.
+    ///
+    /// # Errors
+    /// [`Refusal::Absent`], [`Refusal::NoMemory`].
+    pub fn touch(&mut self, key: &Key<'_>, expires_at: Millis) -> Result<(), Refusal> {
+        loop {
+            let set = self.with_live(key, |_, locked, found, raw| {
+                if raw.header().has(EXPIRY) {
+                    raw.set_expires_at(expires_at);
+                } else if expires_at != 0 {
+                    return Ok(Err(seen(raw, found.slot.location(), key.hash)));
+                }
+                locked.control = locked.control.written();
+                Ok(Ok(()))
+            })?;
+            match set {
+                Ok(()) => return Ok(()),
+                Err(was) => self.reshape(key, was)?,
+            }
+        }
+    }
+
+    /// Marks the item stale, clears its token-sent mark, gives it the next version (or `cas`) and,
+    /// if told, a new expiry.
+    ///
+    /// # Errors
+    /// What was expected and was not so, or [`Refusal::NoMemory`].
+    pub fn invalidate(
+        &mut self,
+        key: &Key<'_>,
+        cas: Option<u64>,
+        expires_at: Option<Millis>,
+        expect: Expect,
+    ) -> Result<Stored, Refusal> {
+        loop {
+            let done = self.with_live(key, |_, locked, found, raw| {
+                let location = found.slot.location();
+                check(expect, Some((raw, location)), key.hash)?;
+                let writes = locked.control.writes() + 1;
+                let explicit = explicit_token(writes, cas, key.hash);
+                let lacks_expiry = expires_at.is_some_and(|at| at != 0) && !raw.header().has(EXPIRY);
+                if lacks_expiry || explicit.is_some() && !raw.has_extension() {
+                    return Ok(Err(seen(raw, location, key.hash)));
+                }
+                if let Some(at) = expires_at
+                    && raw.header().has(EXPIRY)
+                {
+                    raw.set_expires_at(at);
+                }
+                raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
+                locked.control = locked.control.written();
+                Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
+            })?;
+            match done {
+                Ok(stored) => return Ok(stored),
+                Err(was) => self.reshape(key, was)?,
+            }
+        }
+    }
+
+    /// Sets the token-sent mark; true for the one caller that set it.
+    pub fn claim_token(&mut self, key: &Key<'_>, was: Seen) -> bool {
+        self.with_live(key, |_, locked, found, raw| {
+            if raw.header().has(TOKEN_SENT) || seen(raw, found.slot.location(), key.hash) != was {
+                return Err(Refusal::Changed);
+            }
+            raw.mark(TOKEN_SENT);
+            locked.control = locked.control.written();
+            Ok(())
+        })
+        .is_ok()
+    }
+
+    /// Copies the item into a shape with expiry and extension, token unchanged. Whoever changed it
+    /// meanwhile did what was wanted or has to be looked at anew: that is no error.
+    fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
+        let Lookup::Hit(item) = self.peek(key) else { return Ok(()) };
+        let attributes =
+            Attributes { flags: item.flags(), expires_at: item.expires_at(), ..Attributes::default() };
+        let marks = item.raw.header().0 & (KEY_BINARY | STALE | TOKEN_SENT);
+        let bytes = item.value_bytes();
+        let shape = Shape::new(key.bytes.len(), bytes, attributes.flags, true, true);
+        if shape.large() {
+            // It has grown past a chunk only by its new words.
+            return self.reshape_large(key, was, &attributes);
+        }
+        let draft = self.draft_marked(key.bytes, &shape, &attributes, marks)?;
+        let Lookup::Hit(item) = self.peek(key) else {
+            self.local.free_unseen(self.store, draft.chunk);
+            return Ok(());
+        };
+        if item.seen() != was {
+            self.local.free_unseen(self.store, draft.chunk);
+            return Ok(());
+        }
+        let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
+        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
+        let (from, bytes) = (value.as_ptr(), value.len());
+        // SAFETY: the chunk is this worker's and holds the shape; the old item is another chunk, and
+        // stays while this epoch lasts.
+        unsafe { self.draft_value(draft, &shape).copy_from_nonoverlapping(from, bytes) };
+        match self.publish_draft(key, draft, keep, Expect::Unchanged(was)) {
+            Err(Unpublished::Refused(Refusal::NoMemory)) => Err(Refusal::NoMemory),
+            _ => Ok(()),
+        }
+    }
+
+    fn reshape_large(&mut self, key: &Key<'_>, was: Seen, attributes: &Attributes) -> Result<(), Refusal> {
+        let Lookup::Hit(item) = self.peek(key) else { return Ok(()) };
+        if item.seen() != was {
+            return Ok(());
+        }
+        let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
+        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
+        let copy = value.to_vec();
+        let attributes = Attributes {
+            key_binary: item.key_binary(),
+            stale: item.stale(),
+            token_sent: item.token_sent(),
+            ..*attributes
+        };
+        let mut upload = self.upload_large(key, copy.len() as u64, &attributes)?;
+        self.fill(&mut upload, &copy)?;
+        match self.publish_upload(upload, keep, Expect::Unchanged(was)) {
+            Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks at a condition before anything is spent on the write.
+    #[inline]
+    fn check_first(&mut self, key: &Key<'_>, expect: Expect) -> Result<(), Refusal> {
+        if expect == Expect::Any {
+            return Ok(());
+        }
+        let live = match self.store.find(key) {
+            Find::Item(found, raw) if !raw.expired(self.now) => Some((raw, found.slot.location())),
+            Find::Item(..) | Find::Nothing => None,
+            Find::Unclean => {
+                self.clean(key.hash);
+                None
+            }
+        };
+        check(expect, live, key.hash)
+    }
+
+    /// Runs `f` on the live item under its home's lock.
+    fn with_live<R>(
+        &mut self,
+        key: &Key<'_>,
+        f: impl FnOnce(&mut Self, &mut Locked<'_>, &Found<'_>, RawItem) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        let store = self.store;
+        let mut locked = self.lock_clean(key.hash);
+        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+        let done = match found {
+            None => Err(Refusal::Absent),
+            Some(found) => {
+                // SAFETY: reachable in this epoch.
+                let raw = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
+                if raw.expired(self.now) {
+                    self.local.count_reason(store, raw, found.slot, self.now_s, Reason::Expired);
+                    self.local.unlink(store, &mut locked, &found);
+                    Err(Refusal::Absent)
+                } else {
+                    f(self, &mut locked, &found, raw)
+                }
+            }
+        };
+        locked.home.unlock(locked.control);
+        done
+    }
+
+    /// Locks a home bucket that has nothing flushed in it.
+    fn lock_clean<'s>(&mut self, hash: u64) -> Locked<'s>
+    where
+        Self: 's,
+    {
+        // The store outlives the guard, which outlives what is locked through it.
+        let store: &'s Store = self.store;
+        loop {
+            let locked = store.index.lock(&store.arena, hash);
+            if locked.control.stamp() == store.stamp() {
+                return locked;
+            }
+            locked.home.unlock(locked.control);
+            self.clean(hash);
+        }
+    }
+
+    /// Takes what was flushed out of the segment of a hash.
+    #[cold]
+    pub(crate) fn clean(&mut self, hash: u64) {
+        let store = self.store;
+        store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local: self.local });
+        self.local.breathe(store);
+    }
+
+    /// A chunk with everything but the value.
+    #[inline]
+    fn draft_whole(&mut self, key: &[u8], shape: &Shape, attributes: &Attributes) -> Result<Draft, Refusal> {
+        self.draft_marked(key, shape, attributes, attributes.marks())
+    }
+
+    #[inline]
+    pub(crate) fn draft_marked(
+        &mut self,
+        key: &[u8],
+        shape: &Shape,
+        attributes: &Attributes,
+        marks: u64,
+    ) -> Result<Draft, Refusal> {
+        let large = shape.large();
+        let bytes = if large { crate::large::head_chunk_bytes(shape) } else { shape.whole_bytes() as usize };
+        let class = ClassId::of(bytes);
+        let Some(chunk) = self.local.allocate(self.store, self.now_s, class, bytes) else {
+            return Err(Refusal::NoMemory);
+        };
+        let marks = if large { marks | DRAFT_LARGE } else { marks };
+        // SAFETY: the chunk is this worker's and its class holds the shape.
+        unsafe {
+            let raw = RawItem::new(self.store.arena.at(chunk));
+            raw.write_draft(shape, key, marks, attributes.flags, attributes.expires_at);
+            if large {
+                crate::large::Large::init(raw, shape);
+            }
+        }
+        Ok(Draft { chunk, large })
+    }
+
+    #[inline]
+    fn draft_value(&self, draft: Draft, shape: &Shape) -> *mut u8 {
+        // SAFETY: the draft's chunk is this worker's.
+        unsafe { RawItem::new(self.store.arena.at(draft.chunk)) }.draft_value(shape)
+    }
+
+    /// Publishes a draft if `expect` holds; its memory is given back if not.
+    pub(crate) fn publish_draft(
+        &mut self,
+        key: &Key<'_>,
+        draft: Draft,
+        keep: Token,
+        expect: Expect,
+    ) -> Result<Stored, Unpublished> {
+        let store = self.store;
+        // SAFETY: the draft is this worker's.
+        let raw = unsafe { RawItem::new(store.arena.at(draft.chunk)) };
+        let class = ClassId(
+            store
+                .arena
+                .span(crate::arena::Arena::span_of(draft.chunk))
+                .owner
+                .load(std::sync::atomic::Ordering::Relaxed),
+        );
+        let mut probation = None;
+        loop {
+            let mut locked = self.lock_clean(key.hash);
+            let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+            let old = found.map(|found| {
+                // SAFETY: reachable in this epoch.
+                (found, unsafe { RawItem::new(store.arena.at(found.slot.location())) })
+            });
+            let live = old.filter(|(_, raw)| !raw.expired(self.now));
+            if let Err(refusal) = check(expect, live.map(|(f, raw)| (raw, f.slot.location())), key.hash) {
+                locked.home.unlock(locked.control);
+                self.local.free_unseen(store, draft.chunk);
+                return Err(refusal.into());
+            }
+            let writes = locked.control.writes() + 1;
+            let (version, explicit) = match keep {
+                Token::Keep { version, explicit } => {
+                    (u64::from(version), (explicit != 0).then_some(explicit))
+                }
+                Token::Next(cas) => (writes, explicit_token(writes, cas, key.hash)),
+            };
+            if explicit.is_some() && !raw.has_extension() {
+                locked.home.unlock(locked.control);
+                self.local.free_unseen(store, draft.chunk);
+                return Err(Unpublished::NeedsExtension);
+            }
+            raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole });
+            let code = access::encode(self.now_s);
+            match &old {
+                Some((found, old_raw)) => {
+                    let was = found.slot;
+                    if live.is_none() {
+                        self.local.count_reason(store, *old_raw, was, self.now_s, Reason::Expired);
+                    }
+                    found.bucket.replace(found.i, was.with_location(draft.chunk).with_access(code));
+                    self.local.drop_item(store, was.location());
+                }
+                None => {
+                    let new = *probation
+                        .get_or_insert_with(|| self.local.starts_on_probation(store, class, key.hash));
+                    let slot = Slot::new(locked.place.tag, draft.chunk, code, new);
+                    if !store.index.insert(&mut locked, slot) {
+                        let meta = Index::meta(&locked);
+                        locked.home.unlock(locked.control);
+                        if !self.make_room(key.hash, meta) {
+                            self.local.free_unseen(store, draft.chunk);
+                            return Err(Refusal::NoMemory.into());
+                        }
+                        continue;
+                    }
+                }
+            }
+            locked.home.unlock(locked.control.written());
+            let counters = self.local.counters(store);
+            counters.class(class).items.add(1);
+            counters.items_stored.add(1);
+            self.local.queue_fresh_if_many(store);
+            return Ok(Stored {
+                cas: explicit.unwrap_or_else(|| token(version, key.hash)),
+                replaced: live.is_some(),
+            });
+        }
+    }
+
+    /// The index has no room for a key: grows it, or evicts a neighbour.
+    #[cold]
+    fn make_room(&mut self, hash: u64, meta: u64) -> bool {
+        let store = self.store;
+        let grown = store.index.grow(
+            &store.arena,
+            &store.epochs,
+            hash,
+            meta,
+            store.stamp(),
+            &mut Rebuild { store, local: self.local },
+        );
+        match grown {
+            Ok(()) => true,
+            Err(Full) if store.evicts => {
+                self.local.evict_neighbour(store, self.now_s, hash);
+                true
+            }
+            Err(Full) => false,
+        }
+    }
+
+    /// Copies bytes into an upload that has room for them.
+    pub(crate) fn fill(&mut self, upload: &mut Upload, mut bytes: &[u8]) -> Result<(), Refusal> {
+        while !bytes.is_empty() {
+            self.upload_reserve(upload)?;
+            let space = upload.space();
+            let n = space.len().min(bytes.len());
+            space[..n].copy_from_slice(&bytes[..n]);
+            upload.advance(n);
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+
+    /// Removes everything stored until now, at once: what it held comes free bit by bit.
+    pub fn flush(&mut self) {
+        if self.store.flush_lags() {
+            // Stamps are about to wrap: what an old flush left is cleaned first.
+            let mut cursor = 0;
+            loop {
+                self.clean(cursor);
+                cursor = self.store.index.sweep(&self.store.arena, cursor, &mut |_| {});
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        self.store.raise_stamp();
+    }
+}
+
+/// The token to write down in the extension, if the header's version does not say it all.
+fn explicit_token(writes: u64, cas: Option<u64>, hash: u64) -> Option<u64> {
+    cas.or_else(|| (writes > u64::from(u32::MAX)).then(|| token(writes, hash)))
+}

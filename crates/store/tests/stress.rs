@@ -1,0 +1,188 @@
+//! Threads against one store: what is counted at the end is what was acknowledged, and nobody ever
+//! sees a torn value, another key's value, or memory that was used again.
+
+use larder_store::{Attributes, Config, Expect, Lookup, Refusal, Store, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// A small generator, so that runs are the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// A value that names its key and version and repeats them to its end.
+fn value(key: u64, version: u64, bytes: usize) -> Vec<u8> {
+    let word = [key.to_le_bytes(), version.to_le_bytes()].concat();
+    word.iter().copied().cycle().take(bytes.max(16)).collect()
+}
+
+fn check(key: u64, bytes: &[u8]) {
+    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    assert!(bytes == value(key, version, bytes.len()), "torn or foreign value under key {key}");
+}
+
+fn collect(value: Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Whole(bytes) => bytes.to_vec(),
+        Value::Pieces(pieces) => pieces.flatten().copied().collect(),
+    }
+}
+
+fn threads(store: &Arc<Store>, count: u64, run: impl Fn(u64, larder_store::Worker) + Sync) {
+    std::thread::scope(|scope| {
+        for id in 0..count {
+            let (store, run) = (store, &run);
+            scope.spawn(move || run(id, store.worker().unwrap()));
+        }
+    });
+}
+
+#[test]
+fn increments_by_token_are_counted_exactly() {
+    let store = Store::new(Config::default()).unwrap();
+    let won = AtomicU64::new(0);
+    const KEYS: u64 = 8;
+    threads(&store, 4, |id, mut worker| {
+        let mut random = Random(id + 1);
+        for _ in 0..100_000 {
+            let mut guard = worker.enter(NOW);
+            let name = format!("counter{}", random.below(KEYS));
+            let key = guard.key(name.as_bytes());
+            let (count, expect) = match guard.get(&key) {
+                Lookup::Hit(item) => {
+                    let Value::Whole(bytes) = item.value() else { unreachable!() };
+                    (u64::from_le_bytes(bytes.try_into().unwrap()), Expect::Cas(item.cas()))
+                }
+                _ => (0, Expect::Absent),
+            };
+            match guard.store_value(&key, &(count + 1).to_le_bytes(), &Attributes::default(), expect) {
+                Ok(_) => {
+                    won.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(refusal) => assert_ne!(refusal, Refusal::NoMemory),
+            }
+        }
+    });
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let mut sum = 0;
+    for i in 0..KEYS {
+        let name = format!("counter{i}");
+        let key = guard.key(name.as_bytes());
+        let item = guard.get(&key).hit().expect("nothing is evicted here");
+        let Value::Whole(bytes) = item.value() else { unreachable!() };
+        sum += u64::from_le_bytes(bytes.try_into().unwrap());
+    }
+    assert_eq!(sum, won.load(Ordering::Relaxed));
+}
+
+#[test]
+fn growing_index_loses_no_key_under_readers() {
+    let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
+    const EACH: u64 = 150_000;
+    threads(&store, 3, |id, mut worker| {
+        let mut random = Random(id + 77);
+        for i in 0..EACH {
+            let mut guard = worker.enter(NOW);
+            let own = id << 32 | i;
+            let name = own.to_le_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &value(own, i, 16), &Attributes::default(), Expect::Absent).unwrap();
+            // A key this thread has stored must be found, whatever moves meanwhile.
+            let old = id << 32 | random.below(i + 1);
+            let name = old.to_le_bytes();
+            let key = guard.key(&name);
+            let item = guard.get(&key).hit().expect("stored and never deleted");
+            check(old, &collect(item.value()));
+        }
+    });
+    assert_eq!(store.totals().items, 3 * EACH);
+}
+
+#[test]
+fn mixed_operations_in_a_full_store_show_no_torn_or_foreign_value() {
+    let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+    threads(&store, 4, |id, mut worker| {
+        let mut random = Random(id + 5);
+        for step in 0..60_000u64 {
+            let now = NOW + step / 16;
+            let mut guard = worker.enter(now);
+            let number = random.below(20_000) * random.below(20_000) / 20_000;
+            let name = format!("key-{number}");
+            let key = guard.key(name.as_bytes());
+            match random.below(16) {
+                0..7 => {
+                    if let Lookup::Hit(item) = guard.get(&key) {
+                        check(number, &collect(item.value()));
+                    }
+                }
+                7..12 => {
+                    let bytes = match random.below(200) {
+                        0 => 40_000,
+                        1..10 => 3_000,
+                        _ => 16 + random.below(400) as usize,
+                    };
+                    let expires_at = if random.below(4) == 0 { now + random.below(500) } else { 0 };
+                    let attributes = Attributes { expires_at, ..Attributes::default() };
+                    let stored =
+                        guard.store_value(&key, &value(number, step, bytes), &attributes, Expect::Any);
+                    assert!(stored.is_ok(), "{stored:?}");
+                }
+                12 => {
+                    let _ = guard.delete(&key, Expect::Present);
+                }
+                13 => {
+                    let _ = guard.touch(&key, now + random.below(1000));
+                }
+                14 => {
+                    let _ = guard.invalidate(&key, None, None, Expect::Present);
+                }
+                _ => {
+                    guard.maintain();
+                }
+            }
+            if step % 20_000 == 19_999 && id == 0 {
+                guard.flush();
+            }
+        }
+    });
+    store.check();
+}
+
+#[test]
+fn pins_outlive_overwrites_by_others() {
+    let store = Store::new(Config { memory_bytes: 32 << 20, ..Config::default() }).unwrap();
+    threads(&store, 3, |id, mut worker| {
+        let mut random = Random(id + 31);
+        for step in 0..2_000u64 {
+            let mut guard = worker.enter(NOW);
+            let number = random.below(4);
+            let name = number.to_le_bytes();
+            let key = guard.key(&name);
+            if random.below(2) == 0 {
+                let bytes = 20_000 + random.below(100_000) as usize;
+                guard
+                    .store_value(&key, &value(number, step, bytes), &Attributes::default(), Expect::Any)
+                    .unwrap();
+            } else if let Lookup::Hit(item) = guard.get(&key) {
+                let pinned = item.pin();
+                drop(guard);
+                std::thread::yield_now();
+                check(number, &pinned.pieces(0).flatten().copied().collect::<Vec<_>>());
+            }
+        }
+    });
+    store.check();
+}
