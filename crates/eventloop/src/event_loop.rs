@@ -269,7 +269,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
                 Next::Receive if bytes < room => return self.settle(handler, id, None),
                 Next::Receive => {}
-                Next::Again => {
+                Next::Again | Next::Yield => {
                     keep(&mut connection.kept, &self.buffer[..bytes.saturating_sub(room)]);
                     connection.again = true;
                     return self.settle(handler, id, None);
@@ -312,7 +312,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 self.settle(handler, id, Some(Closed::Input));
             }
             Next::Receive => self.settle(handler, id, None),
-            Next::Again => {
+            Next::Again | Next::Yield => {
                 connection.again = true;
                 self.settle(handler, id, None);
             }
@@ -372,8 +372,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             (true, true) => Interest::Both,
             (false, false) => Interest::None,
         };
-        // Half of the limit: one that stopped at it makes room for more than a few replies first.
-        let room = connection.unsent <= self.limits.reply_bytes_max / 2;
+        // One that stopped for want of room goes on while less than the limit waits, so that a
+        // client that writes everything before it reads has all of it read.
+        let room = connection.unsent < self.limits.reply_bytes_max;
         if connection.again && connection.closing.is_none() && room && !connection.queued {
             connection.queued = true;
             self.queue.push_back(id);

@@ -9,9 +9,10 @@ use crate::{Id, Millis, Stream};
 pub enum Next {
     /// More bytes.
     Receive,
-    /// Its turn: there are bytes it could take, but its replies have to go out first, or others
-    /// are to have their share.
+    /// Room for replies: there are bytes it could take once those it has left are out.
     Again,
+    /// Its next turn: others are to have their share first.
+    Yield,
     /// The end: send the replies, then close.
     Close,
 }

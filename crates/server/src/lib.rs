@@ -1,1 +1,223 @@
-//! larder-server
+//! `larder serve`: options, listeners, workers, limits, figures.
+//!
+//! ```text
+//! main thread                          worker threads (-t)
+//! ───────────                          ───────────────────
+//! options ─► listeners ─► store        event loop ─► session ─► store
+//! accept ──► mailbox of the worker ──► adopt
+//!            with the fewest           … requests never leave their worker …
+//! signal ──► Stop to every mailbox ──► drain, end
+//! ```
+//!
+//! Nothing here knows a command or a byte of a protocol: that is `larder-commands`; nothing here
+//! touches a socket's bytes: that is `larder-eventloop`.
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod command_line;
+mod config;
+mod extended;
+mod hub;
+mod listen;
+mod log;
+mod mailbox;
+mod options;
+mod process;
+mod settings;
+mod table;
+mod worker;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use larder_store::Store;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+
+pub use command_line::{Request, parse};
+pub use config::{Config, Protocol, Reported};
+pub use extended::{EXTENDED, Extended};
+pub use listen::Place;
+pub use options::{Effect, OPTIONS, Row, markdown};
+
+use crate::hub::{Hub, Message};
+use crate::listen::Bound;
+use crate::log::Log;
+
+/// The exit code for a command line that cannot be understood (EX_USAGE, as memcached).
+const USAGE: u8 = 64;
+
+/// A worker's stack: its calls are shallow and hold no large values.
+const STACK_BYTES: usize = 512 << 10;
+
+/// `larder serve` with the arguments behind `serve`.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let config = match parse(arguments) {
+        Ok(Request::Serve(config)) => *config,
+        Ok(Request::Print(text)) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(reason) => {
+            complain(&reason);
+            return ExitCode::from(USAGE);
+        }
+    };
+    if config.daemon && !process::is_detached() {
+        return process::start_detached();
+    }
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            complain(&reason);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line to whoever started us: from the background, through the process in the foreground.
+fn complain(reason: &str) {
+    if process::is_detached() {
+        let _ = writeln!(std::io::stdout(), "larder: {reason}");
+    } else {
+        eprintln!("larder: {reason}");
+    }
+}
+
+/// Runs a server until it is stopped.
+///
+/// # Errors
+/// One line that says why it could not start.
+pub fn serve(config: Config) -> Result<(), String> {
+    let log = Log::start(config.verbosity);
+    let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    process::allow_descriptors(config.connections_max, config.threads)?;
+    if config.core_dumps {
+        process::allow_core_dumps()?;
+    }
+    let bound = listen::open(&config).map_err(|error| error.to_string())?;
+    if process::is_detached() {
+        process::leave_session();
+    }
+    if let Some(user) = &config.user {
+        process::become_user(user)?;
+    }
+    if config.lock_memory {
+        process::lock_memory()?;
+    }
+    let store =
+        Store::new(store_config(&config)).map_err(|error| format!("cannot make the store: {error:?}"))?;
+    let pid_file = config.pid_file.as_deref().map(process::PidFile::write).transpose()?;
+    if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
+        let written = listen::write_port_file(path.as_ref(), &bound);
+        written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
+    }
+    let listening = bound.iter().map(|bound| bound.address.clone()).collect();
+    let hub = Hub::new(config, store, listening, log).map_err(|error| format!("cannot start: {error}"))?;
+    let hub = Arc::new(hub);
+    let workers = start_workers(&hub)?;
+    if process::is_detached() {
+        process::say_ready();
+    } else {
+        let _ = writeln!(std::io::stdout(), "{}", greeting(&hub));
+    }
+    let accepted = acceptor::run(&hub, &bound, &signals.pipe);
+    stop(&hub, bound);
+    for worker in workers {
+        let _ = worker.join();
+    }
+    drop(pid_file);
+    accepted.map_err(|error| format!("cannot accept connections: {error}"))
+}
+
+/// Ends the server: no more connections, then each worker.
+fn stop(hub: &Hub, bound: Vec<Bound>) {
+    drop(bound);
+    if let Some(path) = &hub.config.unix_socket {
+        let _ = std::fs::remove_file(path);
+    }
+    for desk in &hub.desks {
+        // Full of connections to take over: the worker reads it soon.
+        while desk.mailbox.send(Message::Stop).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+fn start_workers(hub: &Arc<Hub>) -> Result<Vec<std::thread::JoinHandle<()>>, String> {
+    (0..hub.desks.len())
+        .map(|index| {
+            let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
+            let hub = Arc::clone(hub);
+            std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .stack_size(STACK_BYTES)
+                .spawn(move || {
+                    if let Err(error) = worker::run(hub, index, store) {
+                        // Its connections would hang: better none than some.
+                        complain(&format!("worker {index} cannot run: {error}"));
+                        std::process::exit(1);
+                    }
+                })
+                .map_err(|error| format!("-t: cannot start thread {index}: {error}"))
+        })
+        .collect()
+}
+
+fn store_config(config: &Config) -> larder_store::Config {
+    use std::hash::{BuildHasher, Hasher};
+    // `cache_memlimit` may raise the limit to all memory there is; only address space is reserved.
+    let physical = physical_memory_bytes();
+    larder_store::Config {
+        memory_bytes: config.memory_bytes,
+        memory_bytes_max: config.memory_bytes.max(physical),
+        workers_max: config.threads,
+        evict: config.evict,
+        seed: std::hash::RandomState::new().build_hasher().finish(),
+    }
+}
+
+fn physical_memory_bytes() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = total.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}
+
+fn greeting(hub: &Hub) -> String {
+    let places: Vec<String> = hub.listening.iter().map(|address| address.to_string()).collect();
+    let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
+    let threads = hub.desks.len();
+    format!(
+        "larder {} listens on {places}, {} MB of memory, {threads} thread{}",
+        env!("CARGO_PKG_VERSION"),
+        hub.config.memory_bytes >> 20,
+        if threads == 1 { "" } else { "s" },
+    )
+}
+
+/// Signals turned into bytes of a pipe. The second one ends the process at once.
+#[derive(Debug)]
+struct Signals {
+    pipe: std::os::unix::net::UnixStream,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Signals> {
+        let (pipe, write) = std::os::unix::net::UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGUSR1] {
+            // Registered first, so that it sees the flag as the signal before left it.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopping))?;
+            signal_hook::flag::register(signal, Arc::clone(&stopping))?;
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        // Nothing is read anew here, but a terminal that goes away must not take the server along.
+        signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false)))?;
+        Ok(Signals { pipe })
+    }
+}

@@ -1,0 +1,237 @@
+//! What a server is started with, parsed and checked.
+//!
+//! Filled by the rows of the option table ([`crate::options`]), then checked as a whole by
+//! [`Config::check`]: what depends on two options belongs there, what depends on one in its row.
+
+use std::path::PathBuf;
+
+use crate::listen::Place;
+
+/// Which protocols a listener answers (`-B`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The first byte of a connection decides.
+    Auto,
+    /// Text only.
+    Ascii,
+}
+
+/// Everything that can be set at start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `-p`: none is off, 0 any free port.
+    pub port: Option<u16>,
+    /// `-l`, in order; empty means the default address.
+    pub listen: Vec<Place>,
+    /// `-s`.
+    pub unix_socket: Option<PathBuf>,
+    /// `-a`.
+    pub unix_mode: u32,
+    /// `-m`.
+    pub memory_bytes: u64,
+    /// `-c`.
+    pub connections_max: usize,
+    /// `-t`.
+    pub threads: usize,
+    /// `-u`.
+    pub user: Option<String>,
+    /// `-d`.
+    pub daemon: bool,
+    /// `-P`.
+    pub pid_file: Option<PathBuf>,
+    /// `-v`, counted.
+    pub verbosity: u8,
+    /// `-I`, if given.
+    pub item_bytes_max: Option<u64>,
+    /// Not `-M`.
+    pub evict: bool,
+    /// `-f`, as given.
+    pub growth_factor: f64,
+    /// `-n`.
+    pub chunk_bytes_min: u32,
+    /// `-B`.
+    pub protocol: Protocol,
+    /// Not `-C`.
+    pub cas: bool,
+    /// `-b`.
+    pub backlog: u16,
+    /// `-R`, if given.
+    pub requests_per_event: Option<u32>,
+    /// `-D`, if given.
+    pub prefix_delimiter: Option<u8>,
+    /// `-k`.
+    pub lock_memory: bool,
+    /// `-r`.
+    pub core_dumps: bool,
+    /// `-A`.
+    pub shutdown: bool,
+    /// Not `-F`.
+    pub flush: bool,
+    /// Not `-X`.
+    pub dump: bool,
+    /// `--reply-bytes-max`, if given.
+    pub reply_bytes_max: Option<u64>,
+    /// `-o idle_timeout`, seconds; 0 never.
+    pub idle_timeout_s: u64,
+    /// `-o maxconns_fast`.
+    pub refuse_fast: bool,
+    /// `-o relaxed_privileges`.
+    pub relaxed_privileges: bool,
+    /// `-o track_sizes`.
+    pub track_sizes: bool,
+    /// `-o lru_crawler`.
+    pub lru_crawler: bool,
+    /// `-o lru_maintainer`.
+    pub lru_maintainer: bool,
+    /// What memcached's tools read back from `stats settings` and Larder has no use for.
+    pub reported: Reported,
+}
+
+/// Settings that are accepted, reported and otherwise without effect.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// `hashpower`.
+    pub hash_power: u32,
+    /// `hash_algorithm`.
+    pub hash_algorithm: String,
+    /// `tail_repair_time`.
+    pub tail_repair_s: u32,
+    /// `slab_reassign`.
+    pub slab_reassign: bool,
+    /// `slab_automove`.
+    pub slab_automove: u8,
+    /// `slab_automove_ratio`.
+    pub slab_automove_ratio: f64,
+    /// `slab_automove_window`.
+    pub slab_automove_window: u32,
+    /// `slab_automove_freeratio`.
+    pub slab_automove_freeratio: f64,
+    /// `slab_chunk_max`, bytes.
+    pub slab_chunk_bytes_max: u32,
+    /// `lru_crawler_sleep`, microseconds.
+    pub lru_crawler_sleep_us: u32,
+    /// `lru_crawler_tocrawl`.
+    pub lru_crawler_tocrawl: u32,
+    /// `hot_lru_pct`.
+    pub hot_lru_pct: u32,
+    /// `warm_lru_pct`.
+    pub warm_lru_pct: u32,
+    /// `hot_max_factor`.
+    pub hot_max_factor: f64,
+    /// `warm_max_factor`.
+    pub warm_max_factor: f64,
+    /// `temporary_ttl`, seconds, if given.
+    pub temporary_ttl_s: Option<u32>,
+    /// `watcher_logbuf_size`, bytes.
+    pub watcher_logbuf_bytes: u32,
+    /// `worker_logbuf_size`, bytes.
+    pub worker_logbuf_bytes: u32,
+    /// `read_buf_mem_limit`, MB.
+    pub read_buf_mem_limit_mb: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            port: Some(11211),
+            listen: Vec::new(),
+            unix_socket: None,
+            unix_mode: 0o700,
+            memory_bytes: 64 << 20,
+            connections_max: 1024,
+            threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            user: None,
+            daemon: false,
+            pid_file: None,
+            verbosity: 0,
+            item_bytes_max: None,
+            evict: true,
+            growth_factor: 1.25,
+            chunk_bytes_min: 48,
+            protocol: Protocol::Auto,
+            cas: true,
+            backlog: 1024,
+            requests_per_event: None,
+            prefix_delimiter: None,
+            lock_memory: false,
+            core_dumps: false,
+            shutdown: false,
+            flush: true,
+            dump: true,
+            reply_bytes_max: None,
+            idle_timeout_s: 0,
+            refuse_fast: true,
+            relaxed_privileges: false,
+            track_sizes: false,
+            lru_crawler: true,
+            lru_maintainer: true,
+            reported: Reported::default(),
+        }
+    }
+}
+
+impl Default for Reported {
+    fn default() -> Reported {
+        Reported {
+            hash_power: 0,
+            hash_algorithm: "murmur3".into(),
+            tail_repair_s: 0,
+            slab_reassign: true,
+            slab_automove: 1,
+            slab_automove_ratio: 0.8,
+            slab_automove_window: 10,
+            slab_automove_freeratio: 0.01,
+            slab_chunk_bytes_max: 512 << 10,
+            lru_crawler_sleep_us: 100,
+            lru_crawler_tocrawl: 0,
+            hot_lru_pct: 20,
+            warm_lru_pct: 40,
+            hot_max_factor: 0.2,
+            warm_max_factor: 2.0,
+            temporary_ttl_s: None,
+            watcher_logbuf_bytes: 256 << 10,
+            worker_logbuf_bytes: 64 << 10,
+            read_buf_mem_limit_mb: 0,
+        }
+    }
+}
+
+/// Largest item when `-I` is not given.
+const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;
+
+/// Least replies that a connection may have waiting by default, so that a client that writes
+/// everything before it reads does not hang.
+const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
+
+impl Config {
+    /// Bytes of the largest item: `-I`, or 1 MiB as far as memory allows.
+    pub fn item_bytes_max(&self) -> u64 {
+        self.item_bytes_max.unwrap_or(ITEM_BYTES_MAX_DEFAULT.min(self.memory_bytes / 2))
+    }
+
+    /// Unsent reply bytes above which a connection is read no further: 1/16 of the memory, at least
+    /// 1 MiB, unless given.
+    pub fn reply_bytes_max(&self) -> u64 {
+        self.reply_bytes_max.unwrap_or((self.memory_bytes / 16).max(REPLY_BYTES_MAX_LEAST))
+    }
+
+    /// Checks what depends on several options.
+    ///
+    /// # Errors
+    /// One line that names the options.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(bytes) = self.item_bytes_max
+            && bytes > self.memory_bytes / 2
+        {
+            let (item, memory) = (bytes, self.memory_bytes >> 20);
+            return Err(format!(
+                "-I {item}: an item may take half of the memory at most, and -m is {memory} MB"
+            ));
+        }
+        let Reported { hot_lru_pct, warm_lru_pct, .. } = self.reported;
+        if hot_lru_pct + warm_lru_pct > 80 {
+            return Err("-o hot_lru_pct,warm_lru_pct: together 80 at most".into());
+        }
+        Ok(())
+    }
+}

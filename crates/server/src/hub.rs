@@ -1,0 +1,263 @@
+//! What all threads of a server share, and the sessions' view of it.
+
+use std::fmt::{self, Display};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use larder_commands::{Connection, Counters, Host, Process, Settings, Shared};
+use larder_eventloop::poll::Waker;
+use larder_eventloop::socket::{Address, Socket};
+use larder_eventloop::{Millis, RECEIVE_BYTES};
+use larder_store::Store;
+
+use crate::config::{Config, Protocol};
+use crate::log::Log;
+use crate::mailbox::Mailbox;
+use crate::table::Table;
+
+/// What the acceptor tells a worker.
+#[derive(Debug)]
+pub enum Message {
+    /// Take over this connection; counted already.
+    Connection {
+        /// Its socket.
+        socket: Socket,
+        /// Index of the listener it came through.
+        listener: usize,
+    },
+    /// Finish.
+    Stop,
+}
+
+/// A worker as the others see it.
+#[derive(Debug)]
+pub struct Desk {
+    /// Its mailbox.
+    pub mailbox: Mailbox<Message>,
+    /// Its counters.
+    pub counters: Counters,
+    /// Its connections, those on their way to it included.
+    pub connections: AtomicUsize,
+}
+
+/// What the connections of a server came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Taken over since start.
+    pub accepted: AtomicU64,
+    /// Refused for want of room.
+    pub rejected: AtomicU64,
+    /// Times that accepting paused.
+    pub pauses: AtomicU64,
+    /// Time for which it paused, microseconds.
+    pub paused_us: AtomicU64,
+    /// It pauses now.
+    pub paused: AtomicBool,
+}
+
+/// What all threads of a server share.
+#[derive(Debug)]
+pub struct Hub {
+    /// What it was started with.
+    pub config: Config,
+    /// The store.
+    pub store: Arc<Store>,
+    /// What sessions share.
+    pub shared: Shared,
+    /// One per worker.
+    pub desks: Box<[Desk]>,
+    /// Live connections.
+    pub table: Table,
+    /// Counts of connections.
+    pub tally: Tally,
+    /// Addresses of the listeners.
+    pub listening: Vec<Address>,
+    /// Wakes the acceptor.
+    pub waker: Waker,
+    /// A client asked the server to stop.
+    pub stop: AtomicBool,
+    /// The log's level.
+    pub log: Log,
+    /// When the server was started: zero of the loops' clocks.
+    pub started: Instant,
+}
+
+impl Hub {
+    /// A hub for a configuration.
+    ///
+    /// # Errors
+    /// When wakers cannot be had (too many open files).
+    pub fn new(config: Config, store: Arc<Store>, listening: Vec<Address>, log: Log) -> std::io::Result<Hub> {
+        let desk = |_| {
+            let mailbox = Mailbox::new()?;
+            Ok(Desk { mailbox, counters: Counters::default(), connections: AtomicUsize::new(0) })
+        };
+        let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
+        Ok(Hub {
+            shared: Shared::new(settings(&config)),
+            table: Table::new(config.threads),
+            desks,
+            tally: Tally::default(),
+            listening,
+            waker: Waker::new()?,
+            stop: AtomicBool::new(false),
+            started: Instant::now(),
+            config,
+            store,
+            log,
+        })
+    }
+
+    /// Connections open now, those on their way to a worker included.
+    pub fn connections(&self) -> usize {
+        self.desks.iter().map(|desk| desk.connections.load(Relaxed)).sum()
+    }
+
+    /// A connection of `worker` has ended.
+    pub fn ended(&self, worker: usize) {
+        self.desks[worker].connections.fetch_sub(1, SeqCst);
+        // Pairs with the acceptor, which first says that it pauses and then counts again.
+        if self.tally.paused.load(SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// The system's time, milliseconds since the Unix epoch.
+    pub fn system_time() -> Millis {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
+    }
+}
+
+/// What sessions need to know of a configuration.
+fn settings(config: &Config) -> Settings {
+    Settings {
+        item_bytes_max: config.item_bytes_max(),
+        cas: config.cas,
+        flush: config.flush,
+        dump: config.dump,
+        shutdown: config.shutdown,
+        debugtime: config.relaxed_privileges,
+        requests_per_event: config.requests_per_event,
+        prefix_delimiter: config.prefix_delimiter.unwrap_or(b':'),
+        detail: config.prefix_delimiter.is_some(),
+        lru_crawler: config.lru_crawler,
+        lru_maintainer: config.lru_maintainer,
+        track_sizes: config.track_sizes,
+        ..Settings::default()
+    }
+}
+
+/// `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`, `unix:/path`, as `stats conns` shows them.
+fn shown(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) if address.is_ipv6() => format!("tcp6:{address}"),
+        Address::Tcp(address) => format!("tcp:{address}"),
+        Address::Unix(_) => address.to_string(),
+    }
+}
+
+/// Places of `Host::connections` from here on are connections; below are listeners.
+const FIRST_CONNECTION: u64 = 1 << 16;
+
+impl Host for Hub {
+    fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
+        self.desks.iter().for_each(|desk| visit(&desk.counters));
+    }
+
+    fn process(&self) -> Process {
+        let cpu = larder_eventloop::cpu::process_time(std::process::id()).unwrap_or_default();
+        let connections = self.connections() as u64;
+        let threads = self.config.threads as u64;
+        Process {
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs() + UPTIME_AT_START_S,
+            eventloop: concat!("epoll-larder-", env!("CARGO_PKG_VERSION")),
+            user_us: cpu.user.as_micros() as u64,
+            system_us: cpu.system.as_micros() as u64,
+            connections_max: self.config.connections_max as u64,
+            connections,
+            connections_total: self.tally.accepted.load(Relaxed),
+            connections_rejected: self.tally.rejected.load(Relaxed),
+            connection_structures: connections,
+            reserved_fds: (3 * self.config.threads + self.listening.len()) as u64,
+            receive_buffers: threads,
+            receive_buffer_bytes: threads * RECEIVE_BYTES as u64,
+            receive_buffer_bytes_free: threads * RECEIVE_BYTES as u64,
+            accepting: !self.tally.paused.load(Relaxed),
+            accept_pauses: self.tally.pauses.load(Relaxed),
+            accept_paused_us: self.tally.paused_us.load(Relaxed),
+            threads,
+            log_lines: self.log.lines(),
+        }
+    }
+
+    fn settings(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
+        crate::settings::visit(self, visit);
+    }
+
+    fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
+        let mut visited = 0;
+        for (index, address) in self.listening.iter().enumerate().skip(from.min(FIRST_CONNECTION) as usize) {
+            if visited == max {
+                return Some(index as u64);
+            }
+            visit(&Connection {
+                id: index as u64 + 1,
+                address: shown(address),
+                listen_address: None,
+                state: "conn_listening",
+                idle_s: 0,
+            });
+            visited += 1;
+        }
+        let now = self.started.elapsed().as_millis() as Millis;
+        let start = from.saturating_sub(FIRST_CONNECTION);
+        let next = self.table.visit(start, max - visited, &mut |place, facts| {
+            visit(&Connection {
+                // Unlike a descriptor, free of what the system hands out; unique all the same.
+                id: self.listening.len() as u64
+                    + 1
+                    + (place & u64::from(u32::MAX)) * self.desks.len() as u64
+                    + (place >> 32),
+                address: shown(&facts.peer),
+                listen_address: Some(shown(&self.listening[facts.listener])),
+                state: facts.state(),
+                idle_s: now.saturating_sub(facts.received_at()) / 1000,
+            });
+        });
+        next.map(|place| place + FIRST_CONNECTION)
+    }
+
+    fn shutdown(&self, graceful: bool) {
+        tracing::info!(graceful, "a client asked the server to stop");
+        self.stop.store(true, SeqCst);
+        self.waker.wake();
+    }
+
+    fn verbosity(&self, level: u8) {
+        self.log.set(level);
+    }
+}
+
+/// memcached's clock starts there, so that an item of its first second is not from before the start.
+const UPTIME_AT_START_S: u64 = 2;
+
+/// Text of a switch in `stats settings`.
+pub(crate) struct YesNo(pub bool);
+
+impl Display for YesNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 { "yes" } else { "no" })
+    }
+}
+
+/// Text of the protocols.
+impl Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Auto => "auto-negotiate",
+            Protocol::Ascii => "ascii",
+        })
+    }
+}

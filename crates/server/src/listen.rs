@@ -1,0 +1,241 @@
+//! Where the server listens: reading `-l`, binding, and telling which ports were taken.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use larder_eventloop::socket::{Address, Listener};
+
+use crate::config::Config;
+
+/// One part of `-l`: an address or host name, and perhaps a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Its own port, in place of `-p`.
+    pub port: Option<u16>,
+}
+
+impl Place {
+    /// Reads `host`, `host:port`, `[v6]:port`, with memcached's prefixes `notls:`, `proto[ascii]:`,
+    /// `tag[NAME]:` and `tag_NAME_:`, which change nothing here.
+    ///
+    /// # Errors
+    /// What cannot be served (TLS, other protocols), or cannot be a place.
+    pub fn parse(text: &str) -> Result<Place, String> {
+        let mut rest = text;
+        loop {
+            if let Some(after) = rest.strip_prefix("notls:") {
+                rest = after;
+            } else if rest.starts_with("btls:") || rest.starts_with("mtls:") {
+                return Err(format!("{text}: TLS is not spoken"));
+            } else if let Some(after) = rest.strip_prefix("proto[") {
+                let (name, after) = after.split_once("]:").ok_or_else(|| unreadable(text))?;
+                if !matches!(name, "ascii" | "negotiating") {
+                    return Err(format!("{text}: the protocol {name} is not spoken"));
+                }
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix("tag[") {
+                rest = after.split_once("]:").ok_or_else(|| unreadable(text))?.1;
+            } else if let Some(after) = rest.strip_prefix("tag_") {
+                rest = after.split_once("_:").ok_or_else(|| unreadable(text))?.1;
+            } else {
+                break;
+            }
+        }
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(bracketed) => {
+                let (host, after) = bracketed.split_once(']').ok_or_else(|| unreadable(text))?;
+                match after.strip_prefix(':') {
+                    Some(port) => (host, Some(port)),
+                    None if after.is_empty() => (host, None),
+                    None => return Err(unreadable(text)),
+                }
+            }
+            // More than one colon is an IPv6 address without a port.
+            None => match rest.split_once(':') {
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (rest, None),
+            },
+        };
+        let port = match port {
+            None => None,
+            Some(port) => Some(port.parse().map_err(|_| format!("{text}: {port} is not a port"))?),
+        };
+        if host.is_empty() {
+            return Err(unreadable(text));
+        }
+        Ok(Place { host: host.to_owned(), port })
+    }
+}
+
+fn unreadable(text: &str) -> String {
+    format!("{text} is not an address, a host name, or one of them with a port")
+}
+
+/// Why the server cannot listen.
+#[derive(Debug)]
+pub struct ListenError {
+    place: String,
+    error: io::Error,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ListenError { place, error } = self;
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return write!(
+                f,
+                "cannot listen on {place}: the address is in use; choose another with -p or -l"
+            );
+        }
+        write!(f, "cannot listen on {place}: {error}")
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// A listener and the address it got.
+#[derive(Debug)]
+pub struct Bound {
+    /// The listener.
+    pub listener: Listener,
+    /// The address, with the real port.
+    pub address: Address,
+}
+
+/// Opens all listeners of a configuration.
+///
+/// # Errors
+/// The first that cannot be opened; none stays open then.
+pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
+    if let Some(path) = &config.unix_socket {
+        return Ok(vec![open_unix(path, config)?]);
+    }
+    let mut bound = Vec::new();
+    for address in tcp_addresses(config)? {
+        bound.push(bind(&Address::Tcp(address), config)?);
+    }
+    Ok(bound)
+}
+
+fn tcp_addresses(config: &Config) -> Result<Vec<SocketAddr>, ListenError> {
+    if config.listen.is_empty() {
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        return Ok(config.port.map(|port| SocketAddr::new(local, port)).into_iter().collect());
+    }
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for place in &config.listen {
+        let Some(port) = place.port.or(config.port) else { continue };
+        let found = (place.host.as_str(), port).to_socket_addrs();
+        let found = found.map_err(|error| ListenError { place: place.host.clone(), error })?;
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+fn bind(address: &Address, config: &Config) -> Result<Bound, ListenError> {
+    let wrap = |error| ListenError { place: address.to_string(), error };
+    let listener = Listener::bind(address, i32::from(config.backlog)).map_err(wrap)?;
+    let address = listener.local_address().map_err(wrap)?;
+    Ok(Bound { listener, address })
+}
+
+fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
+    // A socket that a server left behind is in the way; anything else is not ours to remove.
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        let _ = std::fs::remove_file(path);
+    }
+    // The mode holds from the first moment: no window in which others could connect.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(!config.unix_mode & 0o777));
+    let bound = bind(&Address::Unix(path.to_owned()), config);
+    rustix::process::umask(before);
+    bound
+}
+
+/// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
+/// started us with `-p -1` can find them. Complete when it appears.
+///
+/// # Errors
+/// What writing the file says.
+pub fn write_port_file(path: &Path, bound: &[Bound]) -> io::Result<()> {
+    let mut text = String::new();
+    for Bound { address, .. } in bound {
+        if let Address::Tcp(address) = address {
+            let family = if address.is_ipv4() { "INET" } else { "INET6" };
+            text.push_str(&format!("TCP {family}: {}\n", address.port()));
+        }
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".lck");
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str, port: Option<u16>) -> Result<Place, String> {
+        Ok(Place { host: host.into(), port })
+    }
+
+    #[test]
+    fn places_are_read_with_ports_brackets_and_prefixes() {
+        assert_eq!(Place::parse("10.0.0.1"), place("10.0.0.1", None));
+        assert_eq!(Place::parse("localhost:80"), place("localhost", Some(80)));
+        assert_eq!(Place::parse("::1"), place("::1", None));
+        assert_eq!(Place::parse("[::1]"), place("::1", None));
+        assert_eq!(Place::parse("[::1]:80"), place("::1", Some(80)));
+        assert_eq!(Place::parse("notls:proto[ascii]:tag[abc]:h:1"), place("h", Some(1)));
+        assert_eq!(Place::parse("tag_abc_:h"), place("h", None));
+        for bad in ["", ":80", "h:port", "h:65536", "[::1", "[::1]80", "mtls:h", "proto[binary]:h", "tag[x:h"]
+        {
+            assert!(Place::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_place_named_twice_is_opened_once_and_a_free_port_is_found() {
+        let listen = vec![place("127.0.0.1", None).unwrap(), place("127.0.0.1", None).unwrap()];
+        let config = Config { port: Some(0), listen, ..Config::default() };
+        let bound = open(&config).unwrap();
+        assert_eq!(bound.len(), 1);
+        let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
+        assert_ne!(address.port(), 0);
+        let taken = Config { port: Some(address.port()), listen: Vec::new(), ..config };
+        assert!(open(&taken).unwrap_err().to_string().contains("in use"));
+    }
+
+    #[test]
+    fn port_off_listens_on_nothing_but_places_with_their_own() {
+        let config = Config { port: None, ..Config::default() };
+        assert!(open(&config).unwrap().is_empty());
+        let listen = vec![place("127.0.0.1", Some(0)).unwrap(), place("127.0.0.1", None).unwrap()];
+        assert_eq!(open(&Config { listen, ..config }).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_unix_socket_gets_its_mode_and_replaces_a_stale_one_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("larder-listen-{}", std::process::id()));
+        let config = Config { unix_socket: Some(path.clone()), unix_mode: 0o750, ..Config::default() };
+        for _ in 0..2 {
+            let bound = open(&config).unwrap();
+            assert_eq!(bound.len(), 1);
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(open(&config).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+    }
+}

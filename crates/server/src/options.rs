@@ -1,0 +1,517 @@
+//! The option table: one row an option, from which parsing, `--help` and the documentation come.
+//!
+//! A row says how an option is written, what it takes, what it does and why one would use it, and
+//! holds the function that applies it to a [`Config`]. memcached's letters and long names mean
+//! what they mean there. An option that memcached has and Larder cannot honour is refused by name
+//! with the reason; one that has nothing to act on here is accepted and says so.
+
+use crate::config::{Config, Protocol};
+use crate::extended;
+use crate::listen::Place;
+
+/// What an option does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What it says.
+    Works,
+    /// Nothing; the text is the reason.
+    Accepted(&'static str),
+    /// The server does not start with it; the text is the reason.
+    Refused(&'static str),
+}
+
+/// One option.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Its letter, if it has one.
+    pub letter: Option<char>,
+    /// Its long name.
+    pub name: &'static str,
+    /// What it takes, with the unit; none: it takes nothing.
+    pub value: Option<&'static str>,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it can be.
+    pub range: &'static str,
+    /// What it does, and why one would use it.
+    pub help: &'static str,
+    /// What it does here.
+    pub effect: Effect,
+    /// Applies one occurrence with its value (empty if it takes none). The error is a reason
+    /// without the option's name.
+    pub apply: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The default of an option that is off or unset.
+const OFF: &str = "off";
+
+/// A flag or option with what most rows share.
+const fn row(letter: char, name: &'static str, help: &'static str) -> Row {
+    Row {
+        letter: Some(letter),
+        name,
+        value: None,
+        default: OFF,
+        range: "",
+        help,
+        effect: Effect::Works,
+        apply: |_, _| Ok(()),
+    }
+}
+
+/// Every option, in the order of the help.
+pub const OPTIONS: &[Row] = &[
+    Row {
+        value: Some("PORT"),
+        default: "11211",
+        range: "-1 to 65535",
+        apply: |config, value| {
+            config.port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row('p', "port", "TCP port; 0 listens on none, -1 on a free one (see MEMCACHED_PORT_FILENAME)")
+    },
+    Row {
+        value: Some("ADDRESS[:PORT]"),
+        default: "127.0.0.1",
+        range: "addresses or host names, separated by commas",
+        apply: |config, value| {
+            for part in value.split(',').filter(|part| !part.is_empty()) {
+                config.listen.push(Place::parse(part)?);
+            }
+            Ok(())
+        },
+        ..row('l', "listen", "where to listen; repeat it or use commas for several; 0.0.0.0 is every address")
+    },
+    Row {
+        value: Some("PATH"),
+        apply: |config, value| {
+            config.unix_socket = Some(value.into());
+            Ok(())
+        },
+        ..row('s', "unix-socket", "listens on a Unix socket and on no TCP port")
+    },
+    Row {
+        value: Some("MODE"),
+        default: "700",
+        range: "octal, 0 to 777",
+        apply: |config, value| {
+            config.unix_mode = u32::from_str_radix(value, 8)
+                .ok()
+                .filter(|&mode| mode <= 0o777)
+                .ok_or("the mode is octal, 0 to 777")?;
+            Ok(())
+        },
+        ..row('a', "unix-mask", "who may use the Unix socket")
+    },
+    Row {
+        value: Some("MB"),
+        default: "64",
+        range: "1 to 16777216",
+        apply: |config, value| {
+            config.memory_bytes = number::<u64>(value, 1, 16 << 20)? << 20;
+            Ok(())
+        },
+        ..row('m', "memory-limit", "memory for items and their index, in megabytes")
+    },
+    Row {
+        value: Some("N"),
+        default: "1024",
+        range: "1 to 1000000",
+        apply: |config, value| {
+            config.connections_max = number(value, 1, 1_000_000)?;
+            Ok(())
+        },
+        ..row('c', "conn-limit", "connections at once; one more hears `ERROR Too many open connections`")
+    },
+    Row {
+        value: Some("N"),
+        default: "as many as cores",
+        range: "1 to 1024",
+        apply: |config, value| {
+            config.threads = number(value, 1, THREADS_MAX)?;
+            Ok(())
+        },
+        ..row('t', "threads", "worker threads; more than there are cores help nothing")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "1m",
+        range: "1k to 1g, at most half of -m; suffixes k, m, g",
+        apply: |config, value| {
+            config.item_bytes_max = Some(bytes(value, 1 << 10, 1 << 30)?);
+            Ok(())
+        },
+        ..row('I', "max-item-size", "the largest item, its key and header included")
+    },
+    Row {
+        apply: |config, _| {
+            config.evict = false;
+            Ok(())
+        },
+        ..row('M', "disable-evictions", "a full cache refuses writes and drops nothing")
+    },
+    Row {
+        value: Some("N"),
+        default: "as many as a receive brings",
+        range: "1 to 2147483647",
+        apply: |config, value| {
+            config.requests_per_event = Some(number(value, 1, i32::MAX as u32)?);
+            Ok(())
+        },
+        ..row('R', "max-reqs-per-event", "requests of one connection before others have their turn")
+    },
+    Row {
+        value: Some("N"),
+        default: "1024",
+        range: "1 to 65535",
+        apply: |config, value| {
+            config.backlog = number(value, 1, u16::MAX)?;
+            Ok(())
+        },
+        ..row('b', "listen-backlog", "connections that wait to be accepted")
+    },
+    Row {
+        value: Some("NAME"),
+        default: "auto",
+        range: "auto, ascii",
+        apply: |config, value| {
+            config.protocol = match value {
+                "auto" | "auto-negotiate" => Protocol::Auto,
+                "ascii" => Protocol::Ascii,
+                "binary" => return Err("the binary protocol is not spoken".into()),
+                _ => return Err("the protocol is auto or ascii".into()),
+            };
+            Ok(())
+        },
+        ..row('B', "protocol", "protocols that are answered")
+    },
+    Row {
+        apply: |config, _| {
+            config.cas = false;
+            Ok(())
+        },
+        ..row(
+            'C',
+            "disable-cas",
+            "`gets` shows 0 and every `cas` fails; saves nothing here, a token takes no memory",
+        )
+    },
+    Row {
+        value: Some("CHAR"),
+        default: ":",
+        range: "one byte",
+        apply: |config, value| match value.as_bytes() {
+            &[byte] => {
+                config.prefix_delimiter = Some(byte);
+                Ok(())
+            }
+            _ => Err("the delimiter is one byte".into()),
+        },
+        ..row('D', "prefix-delimiter", "what ends a key's prefix in `stats detail`, which this turns on")
+    },
+    Row {
+        apply: |config, _| {
+            config.shutdown = true;
+            Ok(())
+        },
+        ..row('A', "enable-shutdown", "clients may stop the server (`shutdown`)")
+    },
+    Row {
+        apply: |config, _| {
+            config.flush = false;
+            Ok(())
+        },
+        ..row('F', "disable-flush-all", "clients may not flush_all")
+    },
+    Row {
+        apply: |config, _| {
+            config.dump = false;
+            Ok(())
+        },
+        ..row('X', "disable-dumping", "clients may not list keys (cachedump, metadump)")
+    },
+    Row {
+        effect: Effect::Accepted("there is no watch command to switch off"),
+        ..row('W', "disable-watch", "clients may not watch")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "1/16 of -m, at least 1m",
+        range: "64k to 1g; suffixes k, m, g",
+        letter: None,
+        apply: |config, value| {
+            config.reply_bytes_max = Some(bytes(value, 64 << 10, 1 << 30)?);
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "reply-bytes-max",
+            "unread replies of a connection above which no more of its requests are read",
+        )
+    },
+    Row {
+        value: Some("USER"),
+        default: "who starts it",
+        range: "a user of this system",
+        apply: |config, value| {
+            config.user = Some(value.into());
+            Ok(())
+        },
+        ..row('u', "user", "becomes this user after listening; only root can")
+    },
+    Row {
+        apply: |config, _| {
+            config.daemon = true;
+            Ok(())
+        },
+        ..row('d', "daemon", "goes to the background once it listens")
+    },
+    Row {
+        value: Some("PATH"),
+        apply: |config, value| {
+            config.pid_file = Some(value.into());
+            Ok(())
+        },
+        ..row('P', "pidfile", "writes the process id there, and removes it at the end")
+    },
+    Row {
+        apply: |config, _| {
+            config.verbosity = config.verbosity.saturating_add(1);
+            Ok(())
+        },
+        ..row('v', "verbose", "logs connections that fail (-v), also those that come and go (-vv)")
+    },
+    Row {
+        apply: |config, _| {
+            config.core_dumps = true;
+            Ok(())
+        },
+        ..row('r', "enable-coredumps", "lifts the limit on core files")
+    },
+    Row {
+        apply: |config, _| {
+            config.lock_memory = true;
+            Ok(())
+        },
+        ..row('k', "lock-memory", "locks all memory in RAM; needs the right to (ulimit -l)")
+    },
+    Row {
+        effect: Effect::Accepted("memory is in 2 MB pages wherever that helps"),
+        ..row('L', "enable-largepages", "large memory pages")
+    },
+    Row {
+        value: Some("FACTOR"),
+        default: "1.25",
+        range: "above 1",
+        effect: Effect::Accepted("classes are finer than any factor in use; reported by `stats settings`"),
+        apply: |config, value| {
+            config.growth_factor = value.parse().ok().filter(|&f| f > 1.0).ok_or("the factor is above 1")?;
+            Ok(())
+        },
+        ..row('f', "slab-growth-factor", "ratio of the sizes of slab classes")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "48",
+        range: "1 to 1048576",
+        effect: Effect::Accepted("small items take what they need; reported by `stats settings`"),
+        apply: |config, value| {
+            config.chunk_bytes_min = number(value, 1, 1 << 20)?;
+            Ok(())
+        },
+        ..row('n', "slab-min-size", "room for key, value and flags in the smallest class")
+    },
+    Row {
+        value: Some("PORT"),
+        default: "0",
+        range: "0",
+        apply: |_, value| match value {
+            "0" => Ok(()),
+            _ => Err("UDP is not served; only 0 is accepted".into()),
+        },
+        ..row('U', "udp-port", "UDP is not served")
+    },
+    Row {
+        value: Some("NAME[=VALUE],…"),
+        range: "see below",
+        default: "",
+        apply: extended::apply,
+        ..row('o', "extended", "further options, separated by commas; may be repeated")
+    },
+    Row {
+        effect: Effect::Refused("TLS is not spoken; put a TLS proxy in front"),
+        ..row('Z', "enable-ssl", "TLS")
+    },
+    Row {
+        effect: Effect::Refused("SASL belongs to the binary protocol, which is not spoken"),
+        ..row('S', "enable-sasl", "SASL authentication")
+    },
+    Row {
+        value: Some("PATH"),
+        effect: Effect::Refused("there is no authentication by file"),
+        ..row('Y', "auth-file", "authentication of text clients")
+    },
+    Row {
+        value: Some("PATH"),
+        effect: Effect::Refused("items do not outlive the process"),
+        ..row('e', "memory-file", "a file that keeps items over a restart")
+    },
+    Row {
+        value: Some("N"),
+        effect: Effect::Refused("connections go to the worker that has the fewest"),
+        ..row('N', "napi-ids", "threads chosen by network queue")
+    },
+];
+
+/// Most worker threads.
+pub const THREADS_MAX: usize = 1024;
+
+/// Reads a whole number in a range.
+pub(crate) fn number<T>(text: &str, least: T, most: T) -> Result<T, String>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    match text.parse::<T>() {
+        Ok(value) if value >= least && value <= most => Ok(value),
+        _ => Err(format!("a whole number from {least} to {most}")),
+    }
+}
+
+/// Reads bytes with an optional suffix k, m or g.
+pub(crate) fn bytes(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let value = digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift));
+    match value {
+        Some(value) if value >= least && value <= most => Ok(value),
+        _ => Err(format!("bytes from {} to {}", short(least), short(most))),
+    }
+}
+
+fn short(bytes: u64) -> String {
+    for (shift, suffix) in [(30, 'g'), (20, 'm'), (10, 'k')] {
+        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
+            return format!("{}{suffix}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// The option table as a page of Markdown.
+pub fn markdown() -> String {
+    use std::fmt::Write;
+    let mut page = String::from("| option | default | values | what it does |\n|---|---|---|---|\n");
+    for row in OPTIONS {
+        let letter = row.letter.map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
+        let value = row.value.map(|value| format!("={value}")).unwrap_or_default();
+        let help = described(row.help, row.effect);
+        let _ =
+            writeln!(page, "| {letter}`--{}{value}` | {} | {} | {help} |", row.name, row.default, row.range);
+    }
+    page.push_str("\n| `-o` option | default | values | what it does |\n|---|---|---|---|\n");
+    for row in extended::EXTENDED {
+        let value = row.value.map(|value| format!("={value}")).unwrap_or_default();
+        let help = described(row.help, row.effect);
+        let _ = writeln!(page, "| `{}{value}` | {} | {} | {help} |", row.name, row.default, row.range);
+    }
+    page
+}
+
+/// Help text with what the option does here.
+pub(crate) fn described(help: &str, effect: Effect) -> String {
+    match effect {
+        Effect::Works => help.to_owned(),
+        Effect::Accepted(why) => format!("{help}. Accepted without effect: {why}"),
+        Effect::Refused(why) => format!("{help}. Refused: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> Result<Config, String> {
+        let row = OPTIONS.iter().find(|row| row.name == name).unwrap();
+        let mut config = Config::default();
+        (row.apply)(&mut config, value).map(|()| config)
+    }
+
+    #[test]
+    fn names_and_letters_are_unique() {
+        for (index, row) in OPTIONS.iter().enumerate() {
+            for other in &OPTIONS[..index] {
+                assert_ne!(row.name, other.name);
+                assert!(row.letter.is_none() || row.letter != other.letter, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_hold_at_their_limits() {
+        for (name, least, most) in
+            [("conn-limit", 1u64, 1_000_000u64), ("threads", 1, 1024), ("listen-backlog", 1, 65535)]
+        {
+            assert!(set(name, &(least - 1).to_string()).is_err());
+            assert!(set(name, &least.to_string()).is_ok());
+            assert!(set(name, &most.to_string()).is_ok());
+            assert!(set(name, &(most + 1).to_string()).is_err());
+            assert!(set(name, "x").is_err());
+            assert!(set(name, "-1").is_err());
+        }
+    }
+
+    #[test]
+    fn item_size_takes_suffixes_and_holds_at_its_limits() {
+        let item = |value: &str| set("max-item-size", value).map(|config| config.item_bytes_max());
+        assert_eq!(item("1k"), Ok(1024));
+        assert_eq!(item("1024"), Ok(1024));
+        assert!(item("1023").is_err());
+        assert!(item("1000").is_err());
+        assert_eq!(item("2m"), Ok(2 << 20));
+        assert_eq!(item("1g"), Ok(1 << 30));
+        assert!(item("1073741825").is_err());
+        assert!(item("18446744073709551615g").is_err());
+        assert!(item("k").is_err());
+    }
+
+    #[test]
+    fn an_item_takes_half_of_the_memory_at_most() {
+        let mut config = set("max-item-size", "32m").unwrap();
+        assert!(config.check().is_ok());
+        config.item_bytes_max = Some((32 << 20) + 1);
+        assert!(config.check().is_err());
+    }
+
+    #[test]
+    fn port_zero_is_off_and_minus_one_any() {
+        assert_eq!(set("port", "0").unwrap().port, None);
+        assert_eq!(set("port", "-1").unwrap().port, Some(0));
+        assert_eq!(set("port", "65535").unwrap().port, Some(65535));
+        assert!(set("port", "65536").is_err());
+        assert!(set("port", "-2").is_err());
+    }
+
+    #[test]
+    fn small_memory_lowers_the_default_item_and_keeps_a_mebibyte_of_replies() {
+        let config = set("memory-limit", "1").unwrap();
+        assert_eq!(config.item_bytes_max(), 512 << 10);
+        assert_eq!(config.reply_bytes_max(), 1 << 20);
+        assert!(config.check().is_ok());
+        assert_eq!(set("memory-limit", "1024").unwrap().reply_bytes_max(), 64 << 20);
+    }
+}

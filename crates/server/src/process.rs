@@ -1,0 +1,190 @@
+//! The process around the server: background, user, limits, pid file.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Set for the process that runs in the background on behalf of the one that was started.
+const DETACHED: &str = "LARDER_DETACHED";
+
+/// What the background process says when it listens.
+const READY: &str = "ready";
+
+/// Descriptors besides connections: listeners, wakers, epoll sets, standard streams, /proc.
+const DESCRIPTORS_OWN: u64 = 64;
+
+/// This process is the one in the background.
+pub fn is_detached() -> bool {
+    std::env::var_os(DETACHED).is_some()
+}
+
+/// Starts the same command line again in a session of its own, waits until it listens or fails, and
+/// gives the exit code for this process. A second start in place of fork(2): a fork of a process
+/// that runs threads, and any fork made from Rust, needs code that cannot be proven safe.
+pub fn start_detached() -> ExitCode {
+    let start = || -> io::Result<String> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .env(DETACHED, "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let stdout = child.stdout.take().expect("it was asked for");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        Ok(line)
+    };
+    match start() {
+        Ok(line) if line.trim_end() == READY => ExitCode::SUCCESS,
+        Ok(line) if line.is_empty() => {
+            eprintln!("larder: the server in the background has ended before it listened");
+            ExitCode::FAILURE
+        }
+        Ok(line) => {
+            eprint!("{line}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("larder: cannot start in the background: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Leaves the session of whoever started us; for the process in the background.
+pub fn leave_session() {
+    // It fails for a process that leads a session already, which is as well.
+    let _ = rustix::process::setsid();
+}
+
+/// Tells the process in the foreground that we listen.
+pub fn say_ready() {
+    use std::io::Write;
+    let _ = writeln!(io::stdout(), "{READY}");
+}
+
+/// Sees to it that `connections` can be open at once.
+///
+/// # Errors
+/// When the hard limit is lower and cannot be raised.
+pub fn allow_descriptors(connections: usize, threads: usize) -> Result<(), String> {
+    let needed = connections as u64 + 3 * threads as u64 + DESCRIPTORS_OWN;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let maximum = limit.maximum.map(|maximum| maximum.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
+        .map_err(|error| format!("-c {connections}: cannot open so many files ({error}); see ulimit -n"))
+}
+
+/// Lifts the limit on core files.
+///
+/// # Errors
+/// When the hard limit is 0 and cannot be raised.
+pub fn allow_core_dumps() -> Result<(), String> {
+    let unlimited = Rlimit { current: None, maximum: None };
+    let maximum = getrlimit(Resource::Core).maximum;
+    if maximum == Some(0) || maximum.is_none() {
+        return setrlimit(Resource::Core, unlimited).map_err(|error| format!("-r: {error}"));
+    }
+    setrlimit(Resource::Core, unlimited)
+        .or_else(|_| setrlimit(Resource::Core, Rlimit { current: maximum, maximum }))
+        .map_err(|error| format!("-r: {error}"))
+}
+
+/// Locks what is and will be mapped.
+///
+/// # Errors
+/// When the right to do so is missing.
+pub fn lock_memory() -> Result<(), String> {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    // On fault: the arena reserves more than it uses.
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
+        .map_err(|error| format!("-k: cannot lock memory: {error}"))
+}
+
+/// Becomes `user`, by name or number. Before any other thread exists: each thread has a user of its
+/// own as far as the system is concerned, and threads started later inherit it.
+///
+/// # Errors
+/// When there is no such user, or we may not become it. Not being root is no error, as in memcached.
+pub fn become_user(user: &str) -> Result<(), String> {
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("-u {user}: {error}"))?;
+    let (uid, gid) = find_user(&passwd, user).ok_or_else(|| format!("-u {user}: there is no such user"))?;
+    let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
+    set_thread_groups(&[gid])
+        .and_then(|()| set_thread_gid(gid))
+        .and_then(|()| set_thread_uid(uid))
+        .map_err(|error| format!("-u {user}: {error}"))
+}
+
+/// User and group id of a line of passwd(5).
+fn find_user(passwd: &str, user: &str) -> Option<(u32, u32)> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, uid, gid) = (fields.next()?, fields.nth(1)?, fields.next()?);
+        if name != user && uid != user {
+            return None;
+        }
+        Some((uid.parse().ok()?, gid.parse().ok()?))
+    })
+}
+
+/// A file with the process id, removed when this is dropped.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+}
+
+impl PidFile {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn write(path: &Path) -> Result<PidFile, String> {
+        let write = || {
+            let mut unfinished = path.as_os_str().to_owned();
+            unfinished.push(".tmp");
+            std::fs::write(&unfinished, format!("{}\n", std::process::id()))?;
+            std::fs::rename(&unfinished, path)
+        };
+        write().map_err(|error| format!("-P {}: {error}", path.display()))?;
+        Ok(PidFile { path: path.to_owned() })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65533:n:/:/bin/false\nbroken\n";
+        assert_eq!(find_user(passwd, "nobody"), Some((65534, 65533)));
+        assert_eq!(find_user(passwd, "0"), Some((0, 0)));
+        assert_eq!(find_user(passwd, "nobod"), None);
+    }
+
+    #[test]
+    fn the_pid_file_lives_as_long_as_the_server() {
+        let path = std::env::temp_dir().join(format!("larder-pid-{}", std::process::id()));
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        drop(file);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,122 @@
+//! The live connections of all workers, for `stats conns`.
+//!
+//! A worker enters a connection when it takes it over and strikes it out when it ends; on the data
+//! path it stores one word, the time of the last receive, in memory that only it writes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use larder_eventloop::Millis;
+use larder_eventloop::socket::Address;
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub struct Facts {
+    /// The other end.
+    pub peer: Address,
+    /// Index of the listener it came through.
+    pub listener: usize,
+    /// When something was last received, on the loop's clock.
+    received_at: AtomicU64,
+    /// A request has come in part.
+    partial: AtomicBool,
+}
+
+impl Facts {
+    /// Facts of a new connection.
+    pub fn new(peer: Address, listener: usize, now: Millis) -> Facts {
+        Facts { peer, listener, received_at: AtomicU64::new(now), partial: AtomicBool::new(false) }
+    }
+
+    /// Something was received.
+    #[inline]
+    pub fn received(&self, now: Millis, partial: bool) {
+        self.received_at.store(now, Relaxed);
+        self.partial.store(partial, Relaxed);
+    }
+
+    /// When something was last received.
+    pub fn received_at(&self) -> Millis {
+        self.received_at.load(Relaxed)
+    }
+
+    /// memcached's name of the state.
+    pub fn state(&self) -> &'static str {
+        if self.partial.load(Relaxed) { "conn_nread" } else { "conn_read" }
+    }
+}
+
+type Rows = Vec<Option<Arc<Facts>>>;
+
+/// All connections: a list per worker, by the index of the connection in its loop.
+#[derive(Debug)]
+pub struct Table {
+    workers: Box<[Mutex<Rows>]>,
+}
+
+impl Table {
+    /// An empty table for so many workers.
+    pub fn new(workers: usize) -> Table {
+        Table { workers: (0..workers).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Enters a connection.
+    pub fn enter(&self, worker: usize, index: usize, facts: Arc<Facts>) {
+        let mut rows = self.rows(worker);
+        if rows.len() <= index {
+            rows.resize(index + 1, None);
+        }
+        rows[index] = Some(facts);
+    }
+
+    /// Strikes a connection out.
+    pub fn strike(&self, worker: usize, index: usize) {
+        self.rows(worker)[index] = None;
+    }
+
+    /// Visits up to `max` connections from place `from` on; the place to go on from, none at the end.
+    pub fn visit(&self, from: u64, max: usize, visit: &mut dyn FnMut(u64, &Facts)) -> Option<u64> {
+        let mut visited = 0;
+        let (first, mut start) = ((from >> 32) as usize, (from & u64::from(u32::MAX)) as usize);
+        for worker in first..self.workers.len() {
+            let rows = self.rows(worker);
+            for index in start..rows.len() {
+                let place = (worker as u64) << 32 | index as u64;
+                if visited == max {
+                    return Some(place);
+                }
+                if let Some(facts) = &rows[index] {
+                    visit(place, facts);
+                    visited += 1;
+                }
+            }
+            start = 0;
+        }
+        None
+    }
+
+    fn rows(&self, worker: usize) -> std::sync::MutexGuard<'_, Rows> {
+        self.workers[worker].lock().expect("no holder panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_in_pieces_sees_every_connection_once() {
+        let table = Table::new(3);
+        let facts = || Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
+        for (worker, index) in [(0, 0), (0, 1), (2, 0), (2, 5)] {
+            table.enter(worker, index, facts());
+        }
+        table.strike(0, 1);
+        let mut seen = Vec::new();
+        let mut from = 0;
+        while let Some(next) = table.visit(from, 1, &mut |place, _| seen.push(place)) {
+            from = next;
+        }
+        assert_eq!(seen, [0, 2 << 32, 2 << 32 | 5]);
+    }
+}

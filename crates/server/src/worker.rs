@@ -1,0 +1,322 @@
+//! A worker: one thread, one loop, one view of the store.
+//!
+//! [`Service`] is the loop's handler: it gives received bytes to the connection's session and sends
+//! what the session leaves. Replies are written into one output for all connections; only what a
+//! socket does not take moves to its connection.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use larder_commands::{Context, Counter, Counters, Next as Wish, Output, Session};
+use larder_eventloop::{
+    Closed, Epoll, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken,
+};
+use larder_store::Millis as WallMillis;
+
+use crate::hub::{Hub, Message};
+use crate::table::Facts;
+
+/// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
+/// once, and what a processor's second cache holds.
+const SEND_AT_BYTES: u64 = 256 << 10;
+
+/// Output memory that a worker keeps between bursts.
+const OUTPUT_KEPT_BYTES: usize = 64 << 10;
+
+/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
+const SLICES: usize = 64;
+
+/// A connection whose replies wait without progress is closed after this.
+const STALL_MS: Millis = 60_000;
+
+/// How long connections have to take their replies when the server stops.
+const DRAIN_MS: Millis = 5_000;
+
+/// Upkeep is looked at this often while requests come.
+const TICK_BUSY_MS: Millis = 100;
+/// The first worker looks this often when nothing happens, the others not at all.
+const TICK_IDLE_MS: Millis = 250;
+/// The pause between two rounds of upkeep that had more to do.
+const TICK_MORE_MS: Millis = 2;
+/// Steps of upkeep in one round, each bounded by the store.
+const STEPS_MAX: usize = 16;
+/// The wall clock is read anew this often; in between it moves with the loop's clock.
+const CLOCK_MS: Millis = 1000;
+
+/// What a worker keeps of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    session: Session,
+    /// Replies that the socket did not take.
+    rest: Option<Box<Output>>,
+    facts: Arc<Facts>,
+}
+
+/// The handler of a worker's loop.
+#[derive(Debug)]
+pub struct Service {
+    hub: Arc<Hub>,
+    index: usize,
+    store: larder_store::Worker,
+    out: Output,
+    /// The loop's time.
+    now: Millis,
+    /// The wall clock's time less the loop's.
+    wall_base: WallMillis,
+    wall_read_at: Millis,
+    /// The server's time: the wall clock's unless it was moved.
+    wall: WallMillis,
+}
+
+impl Service {
+    /// The handler of worker `index`.
+    pub fn new(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> Service {
+        let mut service = Service {
+            hub,
+            index,
+            store,
+            out: Output::new(SEND_AT_BYTES),
+            now: 0,
+            wall_base: 0,
+            wall_read_at: 0,
+            wall: 0,
+        };
+        service.read_wall_clock(0);
+        service
+    }
+
+    fn read_wall_clock(&mut self, now: Millis) {
+        self.wall_base = Hub::system_time().saturating_sub(now);
+        self.wall_read_at = now;
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.hub.desks[self.index].counters
+    }
+
+    /// A round of upkeep; true when there is more to do.
+    fn upkeep(&mut self) -> bool {
+        self.hub.shared.flush_if_due(&self.hub.store, self.wall);
+        self.out.shrink(OUTPUT_KEPT_BYTES);
+        let mut guard = self.store.enter(self.wall);
+        (0..STEPS_MAX).all(|_| guard.maintain())
+    }
+
+    /// Takes over a connection.
+    fn adopt(
+        &mut self,
+        events: &mut EventLoop<Epoll, Service>,
+        socket: larder_eventloop::socket::Socket,
+        listener: usize,
+    ) {
+        let peer = match socket.peer_address() {
+            Ok(peer) => peer,
+            Err(_) => return self.hub.ended(self.index),
+        };
+        tracing::debug!(peer = %peer, worker = self.index, "connection opened");
+        let facts = Arc::new(Facts::new(peer, listener, events.now()));
+        let connection = Connection { session: Session::new(), rest: None, facts: Arc::clone(&facts) };
+        match events.adopt(socket, connection) {
+            Ok(id) => self.hub.table.enter(self.index, id.index(), facts),
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch a connection");
+                self.hub.ended(self.index);
+            }
+        }
+    }
+}
+
+impl Handler for Service {
+    type Connection = Connection;
+
+    #[inline]
+    fn woke(&mut self, now: Millis) {
+        self.now = now;
+        if now >= self.wall_read_at + CLOCK_MS {
+            self.read_wall_clock(now);
+        }
+        self.wall = self.hub.shared.now(self.wall_base + now);
+    }
+
+    fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
+        let hub = &*self.hub;
+        hub.shared.flush_if_due(&hub.store, self.wall);
+        let counters = &hub.desks[self.index].counters;
+        let out = match &mut connection.rest {
+            Some(rest) => rest,
+            None => &mut self.out,
+        };
+        let guard = self.store.enter(self.wall);
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
+        let progress = connection.session.receive(&mut context, input, out);
+        counters.add(Counter::BytesRead, progress.consumed as u64);
+        let partial = progress.consumed < input.len() || !connection.session.is_idle();
+        connection.facts.received(self.now, partial);
+        let next = match progress.next {
+            Wish::Receive => Next::Receive,
+            Wish::Flush => Next::Again,
+            Wish::Yield => Next::Yield,
+            Wish::Close => Next::Close,
+        };
+        Taken { bytes: progress.consumed, next }
+    }
+
+    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Place<'d>> {
+        if connection.session.is_idle() {
+            return None;
+        }
+        let hub = &*self.hub;
+        let counters = &hub.desks[self.index].counters;
+        let guard = self.store.enter(self.wall);
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
+        let bytes = connection.session.upload_space(&mut context)?;
+        Some(Place { bytes, last: false })
+    }
+
+    fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {
+        connection.session.upload_filled(bytes);
+        connection.facts.received(self.now, true);
+        self.counters().add(Counter::BytesRead, bytes as u64);
+        Next::Receive
+    }
+
+    fn send<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
+        let out = match &mut connection.rest {
+            Some(rest) => rest,
+            None => &mut self.out,
+        };
+        if out.is_empty() {
+            return Ok(Sent::default());
+        }
+        let bytes = send_all(out, stream).inspect_err(|_| self.out.clear())?;
+        self.hub.desks[self.index].counters.add(Counter::BytesWritten, bytes);
+        match &mut connection.rest {
+            Some(rest) if rest.is_empty() => connection.rest = None,
+            Some(_) => {}
+            None if self.out.is_empty() => {}
+            None => {
+                let mut rest = self.out.take_rest();
+                rest.set_limit(self.hub.config.reply_bytes_max());
+                connection.rest = Some(Box::new(rest));
+            }
+        }
+        Ok(Sent { bytes, unsent: connection.rest.as_ref().map_or(0, |rest| rest.len()) })
+    }
+
+    fn closed(&mut self, id: Id, connection: Connection, why: Closed) {
+        // What a session had left and no send took belongs to nobody else.
+        self.out.clear();
+        self.hub.table.strike(self.index, id.index());
+        match why {
+            Closed::Idle => self.counters().add(Counter::IdleKicks, 1),
+            Closed::Stalled | Closed::Input => {
+                tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
+            }
+            Closed::Handler | Closed::Peer | Closed::Error | Closed::Drained => {}
+        }
+        tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
+        drop(connection);
+        self.hub.ended(self.index);
+    }
+}
+
+/// Sends what the stream takes now of all replies; how many bytes that was.
+#[inline]
+fn send_all<S: Stream>(out: &mut Output, stream: &mut S) -> io::Result<u64> {
+    if let Some(bytes) = out.contiguous() {
+        let sent = or_none(stream.send(bytes))?;
+        out.advance(sent as u64);
+        return Ok(sent as u64);
+    }
+    let mut total = 0;
+    while !out.is_empty() {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let used = out.slices(&mut slices);
+        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
+        let sent = or_none(stream.send_vectored(&slices[..used]))?;
+        out.advance(sent as u64);
+        total += sent as u64;
+        if sent < offered {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+#[inline]
+fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    }
+}
+
+/// Runs a worker until it is told to stop and its connections are served.
+///
+/// # Errors
+/// When the system gives it no loop.
+pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Result<()> {
+    let desk = &hub.desks[index];
+    let limits = Limits {
+        reply_bytes_max: hub.config.reply_bytes_max(),
+        idle_ms: hub.config.idle_timeout_s.saturating_mul(1000),
+        stall_ms: STALL_MS,
+    };
+    let mut events = EventLoop::new(Epoll::new(desk.mailbox.waker(), hub.started)?, limits);
+    let mut service = Service::new(Arc::clone(&hub), index, store);
+    let mut tick_at: Option<Millis> = (index == 0).then_some(0);
+    let mut busy = false;
+    loop {
+        let wait = tick_at.map(|at| Duration::from_millis(at.saturating_sub(events.now())));
+        let turn = events.turn(&mut service, wait)?;
+        if turn.woken && !take_mail(&mut events, &mut service) {
+            return drain(events, service);
+        }
+        busy |= turn.events > 0;
+        if tick_at.is_some_and(|at| turn.now >= at) {
+            let more = service.upkeep();
+            tick_at = match (more, busy, index) {
+                (true, _, _) => Some(turn.now + TICK_MORE_MS),
+                (false, true, _) => Some(turn.now + TICK_BUSY_MS),
+                (false, false, 0) => Some(turn.now + TICK_IDLE_MS),
+                (false, false, _) => None,
+            };
+            busy = false;
+        } else if tick_at.is_none() && busy {
+            tick_at = Some(turn.now + TICK_BUSY_MS);
+        }
+    }
+}
+
+/// Reads the mail; false when the worker is to stop.
+fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> bool {
+    let hub = Arc::clone(&service.hub);
+    let mut go_on = true;
+    for message in hub.desks[service.index].mailbox.take() {
+        match message {
+            Message::Connection { socket, listener } => service.adopt(events, socket, listener),
+            Message::Stop => go_on = false,
+        }
+    }
+    go_on
+}
+
+/// Answers what has come, sends what waits, and ends all connections.
+fn drain(mut events: EventLoop<Epoll, Service>, mut service: Service) -> io::Result<()> {
+    events.turn(&mut service, Some(Duration::ZERO))?;
+    events.drain(&mut service);
+    let until = events.now() + DRAIN_MS;
+    while !events.is_empty() && events.now() < until {
+        events.turn(&mut service, Some(Duration::from_millis(until - events.now())))?;
+    }
+    tracing::debug!(worker = service.index, left = events.len(), "worker stopped");
+    Ok(())
+}
+
+/// The worker with the fewest connections.
+pub fn fewest(hub: &Hub) -> usize {
+    let load = |index: &usize| hub.desks[*index].connections.load(Relaxed);
+    (0..hub.desks.len()).min_by_key(load).expect("a server has a worker")
+}
