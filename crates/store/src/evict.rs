@@ -301,6 +301,8 @@ impl Local {
                 self.counters(store).spans_moved.add(1);
                 return;
             }
+            // What is missing is in other workers' hands.
+            self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
         }
     }
 

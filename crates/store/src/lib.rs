@@ -315,6 +315,8 @@ pub struct Store {
     cleaned: AtomicU64,
     /// Bytes held by uploads under way.
     upload_bytes: AtomicU64,
+    /// How often workers were asked to give back what they hold of draining spans.
+    recall: AtomicU64,
     upkeep: Mutex<maintain::Upkeep>,
     workers_free: Mutex<Vec<usize>>,
 }
@@ -350,6 +352,7 @@ impl Store {
             stamp: AtomicU64::new(0),
             cleaned: AtomicU64::new(0),
             upload_bytes: AtomicU64::new(0),
+            recall: AtomicU64::new(0),
             upkeep: Mutex::default(),
             workers_free: Mutex::new((0..config.workers_max).rev().collect()),
         }))

@@ -118,10 +118,10 @@ impl Slabs {
 }
 
 impl Class {
-    /// Moves free chunks into `magazine` until it is half full; takes a new span from the arena if
-    /// none of the class's has room. False if there was nothing.
-    pub(crate) fn fill(&mut self, arena: &Arena, magazine: &mut Magazine) -> bool {
-        let wanted = Magazine::capacity(self.id).div_ceil(2);
+    /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
+    /// takes a new span from the arena if none of the class's has a chunk. Returns how many.
+    pub(crate) fn fill(&mut self, arena: &Arena, magazine: &mut Magazine, room: usize) -> usize {
+        let wanted = Magazine::capacity(self.id).div_ceil(2).min(room.max(1));
         while usize::from(magazine.count) < wanted {
             if self.partial == 0 {
                 // What is there is enough to go on; a span is taken only for an empty magazine.
@@ -140,7 +140,7 @@ impl Class {
                 self.unlink_partial(arena, number);
             }
         }
-        magazine.count > 0
+        usize::from(magazine.count)
     }
 
     fn take_from(&mut self, arena: &Arena, span: &Span, number: u32) -> u64 {
@@ -278,7 +278,7 @@ mod tests {
         let mut magazine = Magazine::EMPTY;
         let mut chunks = Vec::new();
         while chunks.len() < 3 * id.chunks_per_span() {
-            assert!(class.fill(&arena, &mut magazine));
+            assert!(class.fill(&arena, &mut magazine, 32) > 0);
             chunks.extend(std::iter::from_fn(|| magazine.pop()));
         }
         assert_eq!((class.spans.len(), class.free_chunks), (3, 0));
@@ -300,11 +300,11 @@ mod tests {
         let slabs = Slabs::new();
         let mut class = slabs.class(ClassId::of(16384));
         let mut magazine = Magazine::EMPTY;
-        assert!(class.fill(&arena, &mut magazine));
+        assert!(class.fill(&arena, &mut magazine, 32) > 0);
         let chunk = magazine.pop().unwrap();
         let span = Arena::span_of(chunk);
         class.start_draining(&arena, span);
-        assert!(class.fill(&arena, &mut magazine));
+        assert!(class.fill(&arena, &mut magazine, 32) > 0);
         let other = magazine.pop().unwrap();
         assert_ne!(Arena::span_of(other), span);
         class.give(&arena, chunk);

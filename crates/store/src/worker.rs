@@ -27,6 +27,8 @@ const ALLOCATE_ROUNDS_MAX: usize = 256;
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
+/// All magazines together hold at most one part in this many of the memory limit.
+const MAGAZINE_SHARE: u64 = 64;
 /// New keys that wait to be put on probation together.
 pub(crate) const FRESH_MAX: usize = 16;
 
@@ -35,6 +37,11 @@ pub(crate) const FRESH_MAX: usize = 16;
 pub(crate) struct Local {
     pub(crate) id: usize,
     magazines: Box<[Magazine]>,
+    /// Bytes in all magazines, and the most they may be.
+    magazine_bytes: usize,
+    magazine_bytes_max: usize,
+    /// The last recall that was answered.
+    pub(crate) recalled: u64,
     limbo: VecDeque<(u64, u64)>,
     /// Keys stored for the first time, to be queued on probation.
     pub(crate) fresh: Vec<(ClassId, u64)>,
@@ -59,9 +66,13 @@ pub struct Guard<'w> {
 
 impl Worker {
     pub(crate) fn new(store: Arc<Store>, id: usize) -> Worker {
+        let share = store.arena.limit_bytes() / MAGAZINE_SHARE / store.counters.len() as u64;
         let local = Local {
             id,
             magazines: vec![Magazine::EMPTY; CLASSES + 1].into_boxed_slice(),
+            magazine_bytes: 0,
+            magazine_bytes_max: share as usize,
+            recalled: 0,
             limbo: VecDeque::with_capacity(4 * LIMBO_CHUNKS_SOFT),
             fresh: Vec::with_capacity(FRESH_MAX),
         };
@@ -73,6 +84,9 @@ impl Worker {
     pub fn enter(&mut self, now: Millis) -> Guard<'_> {
         self.store.epochs.enter(self.local.id);
         let Worker { store, local } = self;
+        if local.recalled != store.recall.load(Ordering::Relaxed) {
+            local.answer_recall(store);
+        }
         Guard { store, arc: store, local, now, now_s: now / 1000 }
     }
 
@@ -124,7 +138,10 @@ impl Local {
         requested: usize,
     ) -> Option<u64> {
         let chunk = match self.magazines[class.0 as usize].pop() {
-            Some(chunk) => chunk,
+            Some(chunk) => {
+                self.magazine_bytes -= class.chunk_bytes();
+                chunk
+            }
             None => self.allocate_slow(store, now_s, class)?,
         };
         let count = self.counters(store).class(class);
@@ -138,14 +155,18 @@ impl Local {
     fn allocate_slow(&mut self, store: &Store, now_s: u64, class: ClassId) -> Option<u64> {
         for round in 0..ALLOCATE_ROUNDS_MAX {
             let magazine = &mut self.magazines[class.0 as usize];
-            if store.slabs.class(class).fill(&store.arena, magazine) {
-                return magazine.pop();
-            }
-            if !self.limbo.is_empty() {
+            let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes);
+            let taken = store.slabs.class(class).fill(&store.arena, magazine, room / class.chunk_bytes());
+            self.magazine_bytes += taken * class.chunk_bytes();
+            if taken == 0 && !self.limbo.is_empty() {
                 self.pass_epochs(store);
-                if let Some(chunk) = self.magazines[class.0 as usize].pop() {
-                    return Some(chunk);
-                }
+            }
+            if let Some(chunk) = self.magazines[class.0 as usize].pop() {
+                self.magazine_bytes -= class.chunk_bytes();
+                return Some(chunk);
+            }
+            if self.recalled != store.recall.load(Ordering::Relaxed) {
+                self.answer_recall(store);
             }
             if !store.evicts {
                 break;
@@ -236,17 +257,21 @@ impl Local {
         header.header_word().store(Header::free(0).0, Ordering::Relaxed);
         poison_chunk(&store.arena, class, chunk);
         let draining = store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
-        if draining {
+        if draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max {
             store.slabs.class(class).give(&store.arena, chunk);
-        } else if !self.magazines[class.0 as usize].push(class, chunk) {
+            return;
+        }
+        if !self.magazines[class.0 as usize].push(class, chunk) {
             self.give_older_half(store, class);
             let pushed = self.magazines[class.0 as usize].push(class, chunk);
             debug_assert!(pushed);
         }
+        self.magazine_bytes += class.chunk_bytes();
     }
 
     fn give_older_half(&mut self, store: &Store, class: ClassId) {
         let (chunks, count) = self.magazines[class.0 as usize].older_half();
+        self.magazine_bytes -= count * class.chunk_bytes();
         let mut slab = store.slabs.class(class);
         for &chunk in &chunks[..count] {
             slab.give(&store.arena, chunk);
@@ -257,7 +282,19 @@ impl Local {
     pub(crate) fn empty_magazine(&mut self, store: &Store, class: ClassId) {
         let mut slab = None;
         while let Some(chunk) = self.magazines[class.0 as usize].pop() {
+            self.magazine_bytes -= class.chunk_bytes();
             slab.get_or_insert_with(|| store.slabs.class(class)).give(&store.arena, chunk);
+        }
+    }
+
+    /// Another worker drains spans and this one may hold chunks of them: gives back all it can.
+    /// The caller holds no reference into the arena.
+    #[cold]
+    pub(crate) fn answer_recall(&mut self, store: &Store) {
+        self.recalled = store.recall.load(Ordering::Relaxed);
+        self.pass_epochs(store);
+        for class in ClassId::all() {
+            self.empty_magazine(store, class);
         }
     }
 
