@@ -53,6 +53,9 @@ pub struct Mark {
 /// Room that a fresh buffer takes when the first byte is written.
 const ROOM_MIN: usize = 4096;
 
+/// Bytes already sent that may stay in front of the rest, if they are no more than the rest.
+const SENT_BYTES_MAX: usize = 16 << 10;
+
 impl Output {
     /// An empty output that asks for a send once it holds `limit_bytes`. Takes no memory yet.
     pub fn new(limit_bytes: u64) -> Output {
@@ -216,7 +219,21 @@ impl Output {
         if self.is_empty() {
             self.start = 0;
             self.end = 0;
+        } else if self.start >= SENT_BYTES_MAX && self.start >= self.end - self.start {
+            self.close_up();
         }
+    }
+
+    /// Moves what is not sent to the front: a reader that always leaves something would otherwise
+    /// have the buffer grow for ever.
+    #[cold]
+    fn close_up(&mut self) {
+        self.buf.copy_within(self.start..self.end, 0);
+        for splice in &mut self.splices {
+            splice.at -= self.start;
+        }
+        self.end -= self.start;
+        self.start = 0;
     }
 
     /// Moves what is not sent into an output of its own, in a buffer of just its size; this one is
@@ -304,6 +321,21 @@ mod tests {
         let mut one = [IoSlice::new(b"")];
         assert_eq!(out.slices(&mut one), 1);
         assert_eq!(&*one[0], b"abc");
+    }
+
+    #[test]
+    fn a_reader_that_never_takes_everything_does_not_grow_the_buffer() {
+        let mut out = Output::new(10);
+        out.put(&[b'x'; 10_000]);
+        let mut expected = vec![b'x'; 10_000];
+        for n in 0..1000u32 {
+            out.put(&[n as u8; 10_000]);
+            expected.extend([n as u8; 10_000]);
+            out.advance(10_000);
+            expected.drain(..10_000);
+        }
+        assert_eq!(out.to_vec(), expected);
+        assert!(out.capacity_bytes() <= 64 << 10, "{}", out.capacity_bytes());
     }
 
     #[test]
