@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     match command.to_str() {
         Some("serve") => larder_server::main(arguments),
-        Some("lab") => larder_lab::main(arguments),
+        Some("lab") => larder_lab::main(arguments.collect()),
         Some("-h" | "--help" | "help") => {
             print!("{USAGE}");
             ExitCode::SUCCESS
