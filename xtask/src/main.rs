@@ -1,1 +1,47 @@
-fn main() {}
+//! The project's only scripts: `cargo xtask <task>`.
+//!
+//! | task | what it does |
+//! |---|---|
+//! | `test` | everything below but `bench`, in order, with the time of each stage |
+//! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
+//! | `conformance [suite…]` | the tests of other people's clients and tools |
+//! | `fuzz [seconds]` | replays each fuzzer's corpus, then runs it |
+//! | `models` | explores thread interleavings of the store |
+//! | `sanitize` | store and session tests under AddressSanitizer, the stress under ThreadSanitizer |
+
+#![forbid(unsafe_code)]
+
+mod conformance;
+mod fuzz;
+mod install;
+mod models;
+mod run;
+mod sanitize;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match arguments.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", &[][..]),
+    };
+    let result = match task {
+        "test" => test::test(),
+        "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
+        "conformance" => conformance::conformance(rest),
+        "fuzz" => fuzz::fuzz(rest),
+        "models" => models::models(),
+        "sanitize" => sanitize::sanitize(),
+        _ => Err("usage: cargo xtask test | tidy | conformance | fuzz | models | sanitize".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

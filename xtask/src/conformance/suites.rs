@@ -1,0 +1,185 @@
+//! The suites: what each needs, how it is run, how its output is counted.
+
+use super::namespace::Namespace;
+use super::{Counts, Program};
+use crate::install::{debian, python, python_source};
+use crate::run::{Outcome, capture, run, target};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs one suite inside a namespace.
+pub type Suite = fn(&Namespace, &Program) -> Outcome<Counts>;
+
+/// All suites, in the order they run.
+pub const SUITES: &[(&str, Suite)] = &[
+    ("memccapable", memccapable),
+    ("pymemcache", pymemcache),
+    ("python-memcached", python_memcached),
+    ("cas-loop", cas_loop),
+    ("gomemcache", gomemcache),
+    ("memcached-tool", memcached_tool),
+];
+
+const PYTEST: &str = "pytest==8.3.4";
+const PYMEMCACHE: &str = "4.0.0";
+const PYTHON_MEMCACHED: &str = "1.62";
+const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
+const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
+
+/// libmemcached's checks of a server: the text protocol's.
+fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("memccapable", "libmemcached-tools")])?;
+    let _server = namespace.serve(program, &[])?;
+    let mut command = namespace.command("memccapable");
+    command.args(["-h", "localhost", "-p", "11211", "-a"]);
+    let output = succeeded(command)?;
+    let count = |mark: &str| output.lines().filter(|line| line.trim_end().ends_with(mark)).count() as u32;
+    match (count("[FAIL]"), output.contains("All tests passed")) {
+        (0, true) => Ok(Counts { passed: count("[pass]"), skipped: count("[skip]") }),
+        _ => Err(output),
+    }
+}
+
+/// pymemcache's integration tests.
+fn pymemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let python = python(&[PYTEST, &format!("pymemcache=={PYMEMCACHE}")])?;
+    let source = python_source(&python, "pymemcache", PYMEMCACHE)?;
+    write(&source.join("larder.ini"), "[pytest]\nmarkers =\n    unit\n    integration\n    benchmark\n")?;
+    let _server = namespace.serve(program, &[])?;
+    let mut command = pytest(namespace, &python);
+    command.args(["-c", "larder.ini", "pymemcache/test/test_integration.py"]);
+    command.args(["--server", "localhost", "--port", "11211"]).current_dir(&source);
+    pytest_counts(command)
+}
+
+/// python-memcached's own tests.
+fn python_memcached(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let python = python(&[PYTEST, &format!("python-memcached=={PYTHON_MEMCACHED}")])?;
+    let source = python_source(&python, "python-memcached", PYTHON_MEMCACHED)?;
+    // The distribution leaves out a module that its tests import.
+    write(&source.join("tests/__init__.py"), "")?;
+    write(&source.join("tests/utils.py"), include_str!("captured_stderr.py"))?;
+    let _server = namespace.serve(program, &[])?;
+    let mut command = pytest(namespace, &python);
+    command.arg("tests").current_dir(&source);
+    pytest_counts(command)
+}
+
+/// Threads that count down by gets and cas, as an old write-up did, with the count checked.
+fn cas_loop(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let python = python(&[&format!("python-memcached=={PYTHON_MEMCACHED}")])?;
+    let script = target().join("conformance/cas_loop.py");
+    write(&script, include_str!("cas_loop.py"))?;
+    let _server = namespace.serve(program, &[])?;
+    let mut command = namespace.command(&python);
+    command.arg(&script);
+    let output = succeeded(command)?;
+    println!("{}", output.trim_end());
+    Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
+}
+
+/// gomemcache's own tests. Its Unix socket test starts a program `memcached`: ours, under that name.
+fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("go", "golang-go")])?;
+    let home = target().join("conformance/go");
+    let names = home.join("bin");
+    fs::create_dir_all(&names).map_err(|error| error.to_string())?;
+    let shim = names.join("memcached");
+    write(&shim, &format!("#!/bin/sh\nexec {} \"$@\"\n", program.words.join(" ")))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&shim, mode).map_err(|error| error.to_string())?;
+    let go = |arguments: &[&str]| {
+        let mut command = Command::new("go");
+        command.args(arguments).current_dir(&home).env("GOFLAGS", "-mod=mod");
+        command
+    };
+    if !home.join("go.mod").is_file() {
+        run(go(&["mod", "init", "conformance"]))?;
+    }
+    run(go(&["get", GOMEMCACHE]))?;
+    let tests = home.join("gomemcache.test");
+    run(go(&["test", "-c", "-o", &tests.to_string_lossy(), "github.com/bradfitz/gomemcache/memcache"]))?;
+    let _server = namespace.serve(program, &[])?;
+    let mut command = namespace.command(&tests);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(names).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(paths).map_err(|error| error.to_string())?);
+    command.arg("-test.v").current_dir(&home);
+    let output = succeeded(command)?;
+    let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
+    Ok(Counts { passed: count("--- PASS"), skipped: count("--- SKIP") })
+}
+
+/// A session of memcached-tool: what operators look at.
+fn memcached_tool(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[(MEMCACHED_TOOL, "memcached")])?;
+    let _server = namespace.serve(program, &[])?;
+    let fill = "use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;\
+        for my $i (0..99) { print $s \"set key:$i $i 0 \".length(\"value $i\").\"\\r\\nvalue $i\\r\\n\"; \
+        my $line = <$s>; die $line unless $line eq \"STORED\\r\\n\" }";
+    let mut command = namespace.command("perl");
+    command.args(["-e", fill]);
+    succeeded(command)?;
+    let tool = |mode: &str| {
+        let mut command = namespace.command("perl");
+        command.args([MEMCACHED_TOOL, "localhost:11211", mode]);
+        succeeded(command)
+    };
+    let display = tool("display")?;
+    let items: u64 =
+        display.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4)?.parse::<u64>().ok()).sum();
+    check("display", display.contains("Item_Size") && items == 100, &display)?;
+    let stats = tool("stats")?;
+    let value = |name: &str| {
+        let line = stats.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or_default().to_owned()
+    };
+    check("stats", value("curr_items") == "100" && value("cmd_set") == "100", &stats)?;
+    let settings = tool("settings")?;
+    check("settings", settings.contains("maxbytes") && settings.contains("67108864"), &settings)?;
+    let dump = tool("dump")?;
+    let whole = (0..100).all(|i| {
+        let value = format!("value {i}");
+        dump.contains(&format!("add key:{i} {i} 0 {}\r\n{value}\r\n", value.len()))
+    });
+    check("dump", whole && dump.matches("add key:").count() == 100, &dump)?;
+    Ok(Counts { passed: 4, skipped: 0 })
+}
+
+fn check(what: &str, holds: bool, output: &str) -> Outcome {
+    if holds { Ok(()) } else { Err(format!("{what} is not as it should be:\n{output}")) }
+}
+
+fn pytest(namespace: &Namespace, python: &PathBuf) -> Command {
+    let mut command = namespace.command(python);
+    command.args(["-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]);
+    command
+}
+
+/// Reads `100 passed, 3 skipped in 1.97s`.
+fn pytest_counts(command: Command) -> Outcome<Counts> {
+    let output = succeeded(command)?;
+    let last = output.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
+    let words: Vec<&str> = last.split_whitespace().collect();
+    let count = |what: &str| {
+        let at = words.iter().position(|word| word.trim_end_matches(',') == what)?;
+        words[at.checked_sub(1)?].parse().ok()
+    };
+    Ok(Counts { passed: count("passed").unwrap_or(0), skipped: count("skipped").unwrap_or(0) })
+}
+
+/// Runs it; what it printed, or as the error if it failed.
+fn succeeded(command: Command) -> Outcome<String> {
+    match capture(command)? {
+        (true, output) => Ok(output),
+        (false, output) => Err(output),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}

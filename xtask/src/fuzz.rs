@@ -1,0 +1,59 @@
+//! `cargo xtask fuzz [seconds]`: each fuzzer replays its committed corpus, then looks for more.
+
+use crate::install::{cargo_fuzz, has_nightly};
+use crate::run::{Outcome, capture, cargo_front, root, run, target};
+use std::path::Path;
+use std::process::Command;
+
+/// Without an argument a minute each.
+const SECONDS: u64 = 60;
+
+/// Runs all fuzzers one after another.
+pub fn fuzz(arguments: &[String]) -> Outcome {
+    let seconds = match arguments.first() {
+        Some(text) => text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?,
+        None => SECONDS,
+    };
+    let tools = cargo_fuzz()?;
+    let (works, list) = capture(fuzzer(&tools, &["list"]))?;
+    if !works {
+        return Err(format!("cargo fuzz list: {list}"));
+    }
+    let names: Vec<&str> = list.split_whitespace().collect();
+    if names.is_empty() {
+        return Err("there is no fuzzer".into());
+    }
+    run(fuzzer(&tools, &["build"]))?;
+    for name in &names {
+        let seeds = root().join("fuzz/seeds").join(name);
+        let found = target().join("fuzz-corpus").join(name);
+        std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+        let inputs = std::fs::read_dir(&seeds).map_or(0, Iterator::count);
+        if inputs == 0 {
+            return Err(format!("{name} has no committed corpus in {}", seeds.display()));
+        }
+        let (seeds, found) = (seeds.to_string_lossy().into_owned(), found.to_string_lossy().into_owned());
+        run(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
+        let time = format!("-max_total_time={seconds}");
+        run(fuzzer(
+            &tools,
+            &["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"],
+        ))?;
+    }
+    println!("{} passed, 0 failed", names.len());
+    Ok(())
+}
+
+fn fuzzer(tools: &Path, arguments: &[&str]) -> Command {
+    let nightly = has_nightly();
+    let toolchain: &[&str] = if nightly { &["+nightly"] } else { &[] };
+    let mut command = cargo_front(&[toolchain, &["fuzz"], arguments].concat());
+    if !nightly {
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(tools.to_owned()).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(paths).expect("a directory below target has no colon"));
+    command.env("CARGO_TARGET_DIR", target().join("fuzz"));
+    command
+}

@@ -1,0 +1,94 @@
+//! What tasks need, installed by name: Debian packages, a Python environment, cargo tools.
+//!
+//! Only what is missing is installed. Debian packages need root: without it the line to run is the
+//! error. Python packages and cargo tools go below the target directory.
+
+use crate::run::{Outcome, capture, cargo_front, command, root, run, target, which};
+use std::path::PathBuf;
+
+/// Installs Debian packages whose program (or file, if it begins with `/`) is missing.
+pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
+    let is_there =
+        |file: &str| if file.starts_with('/') { PathBuf::from(file).exists() } else { which(file).is_some() };
+    let missing: Vec<&str> =
+        wanted.iter().filter(|(file, _)| !is_there(file)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let line = format!("apt-get install -y {}", missing.join(" "));
+    if !is_root()? {
+        return Err(format!("missing Debian packages; run as root: {line}"));
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = command("apt-get", arguments);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        // Services of installed packages would take the ports that tests want.
+        command.env("RUNLEVEL", "1");
+        command
+    };
+    run(apt(&["update", "-q"]))?;
+    run(apt(&[&["install", "-y", "-q", "--no-install-recommends"][..], &missing[..]].concat()))
+}
+
+/// We may create network namespaces and install packages.
+pub fn is_root() -> Outcome<bool> {
+    Ok(capture(command("id", &["-u"]))?.1.trim() == "0")
+}
+
+/// A Python environment below the target directory with these packages; its interpreter.
+pub fn python(packages: &[&str]) -> Outcome<PathBuf> {
+    let home = target().join("conformance/python");
+    let python = home.join("bin/python");
+    if !python.exists() {
+        if capture(command("python3", &["-c", "import venv, ensurepip"])).is_ok_and(|(works, _)| works) {
+            run(command("python3", &["-m", "venv", &home.to_string_lossy()]))?;
+        } else {
+            debian(&[("/usr/share/doc/python3-venv", "python3-venv")])?;
+            run(command("/usr/bin/python3", &["-m", "venv", &home.to_string_lossy()]))?;
+        }
+    }
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(command(&python, &[&pip[..], packages].concat()))?;
+    Ok(python)
+}
+
+/// The source distribution of a Python package, unpacked below the target directory.
+pub fn python_source(python: &PathBuf, name: &str, version: &str) -> Outcome<PathBuf> {
+    let home = target().join("conformance/sources");
+    let unpacked = home.join(format!("{name}-{version}"));
+    if !unpacked.is_dir() {
+        let into = home.to_string_lossy().into_owned();
+        let package = format!("{name}=={version}");
+        let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
+        let rest = ["--no-binary", ":all:", "--dest", &into, &package];
+        run(command(python, &[&pip[..], &rest[..]].concat()))?;
+        let archive = home.join(format!("{name}-{version}.tar.gz"));
+        run(command("tar", &["-xzf", &archive.to_string_lossy(), "-C", &into]))?;
+    }
+    Ok(unpacked)
+}
+
+/// cargo-fuzz, installed once below the target directory; the directory to put on the path.
+pub fn cargo_fuzz() -> Outcome<PathBuf> {
+    const VERSION: &str = "0.13.2";
+    let home = root().join(target()).join("tools");
+    if !home.join("bin/cargo-fuzz").is_file() {
+        let into = home.to_string_lossy().into_owned();
+        run(cargo_front(&[
+            "install",
+            "--locked",
+            "--quiet",
+            "cargo-fuzz",
+            "--version",
+            VERSION,
+            "--root",
+            &into,
+        ]))?;
+    }
+    Ok(home.join("bin"))
+}
+
+/// The nightly toolchain is installed.
+pub fn has_nightly() -> bool {
+    capture(cargo_front(&["+nightly", "--version"])).is_ok_and(|(works, _)| works)
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask test`: all stages, each with its time; goes on after a failure, fails at the end.
+
+use crate::run::{Outcome, cargo, run};
+use crate::{conformance, fuzz, models, sanitize, tidy};
+use std::time::{Duration, Instant};
+
+/// Seconds each fuzzer runs beyond its corpus.
+const FUZZ_SECONDS: &str = "15";
+
+type Stage = (&'static str, fn() -> Outcome);
+
+const STAGES: &[Stage] = &[
+    ("format", || run(cargo(&["fmt", "--all", "--", "--check"]))),
+    ("tidy", || tidy::tidy(false)),
+    ("clippy", || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+    ("documentation", || {
+        let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        run(command)
+    }),
+    ("tests", || run(cargo(&["test", "--workspace", "--no-fail-fast"]))),
+    ("models", models::models),
+    ("conformance", || conformance::conformance(&[])),
+    ("sanitize", sanitize::sanitize),
+    ("fuzz", || fuzz::fuzz(&[FUZZ_SECONDS.to_owned()])),
+];
+
+/// Runs all stages.
+pub fn test() -> Outcome {
+    let mut results: Vec<(&str, Duration, Outcome)> = Vec::new();
+    for (name, stage) in STAGES {
+        println!("\n== {name}");
+        let started = Instant::now();
+        let outcome = stage();
+        if let Err(error) = &outcome {
+            println!("{name} failed: {error}");
+        }
+        results.push((name, started.elapsed(), outcome));
+    }
+    println!("\n== stages");
+    for (name, took, outcome) in &results {
+        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("{name:<14} {:>7.1} s  {verdict}", took.as_secs_f64());
+    }
+    let failed: Vec<&str> = results.iter().filter(|(_, _, o)| o.is_err()).map(|(name, _, _)| *name).collect();
+    println!("stages: {} passed, {} failed", results.len() - failed.len(), failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
