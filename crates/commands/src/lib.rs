@@ -11,13 +11,25 @@
 //! [`Shared`], and the [`Host`] around it. No I/O, no clock of its own, no allocation per request.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod batch;
+mod classic;
 mod context;
 mod counters;
+mod dump;
+mod flow;
 mod host;
+mod meta;
 mod output;
 mod prefix;
 mod session;
 mod shared;
+pub mod stats;
+pub mod table;
+mod tally;
+mod text;
+mod time;
+mod upload;
 
 pub use context::Context;
 pub use counters::{Counter, Counters, Sums};

@@ -1,7 +1,45 @@
 //! One connection's conversation, without I/O: bytes in, replies out.
+//!
+//! ```text
+//!           ┌────────────────────────── Ready ◄──────────────────────────┐
+//!           │ batch of requests    │  │  │  │                            │
+//!           ▼                      │  │  │  └─► Dump      long reply, piece by piece
+//!   Keys: inside an endless line   │  │  └────► Upload    value received into its item
+//!   Skip: the rest of a bad one    │  └───────► Gather    value to be added to another
+//!                                  └──────────► Swallow   block of a store that failed
+//! ```
+//!
+//! Work per call is bounded by the input and by the output's limit. Nothing here blocks, and a call
+//! that made no reply costs no more than reading its input once.
 
+use larder_protocol::Tokens;
+use larder_protocol::base64;
+use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
+use larder_protocol::meta::{Meta, Verb};
+use larder_protocol::scan::line_feed;
+use larder_protocol::{Fault, ends_in_noreply, last_token};
+use larder_store::{Attributes, Expect, Key, Upload};
+
+use crate::admin::Line;
+use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
+use crate::classic;
 use crate::context::Context;
-use crate::output::Output;
+use crate::counters::Counter;
+use crate::dump::{Dump, Step};
+use crate::flow::Flow;
+use crate::meta;
+use crate::output::{Mark, Output};
+use crate::table::line_command;
+use crate::tally::Tally;
+use crate::text::{END, ERROR, NO_MEMORY, NO_MEMORY_DURING_READ};
+use crate::time::expires_at;
+use crate::upload::{Gathering, Purpose, publish, refused_early};
+
+/// First byte of the binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
+
+/// Fewer missing bytes than this are received with what follows them, not on their own.
+const UPLOAD_SPACE_MIN: u64 = 2048;
 
 /// What a call of [`Session::receive`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +67,43 @@ pub enum Next {
 
 /// One connection's conversation.
 #[derive(Debug, Default)]
-pub struct Session {}
+pub struct Session {
+    state: State,
+}
+
+/// What the next bytes are.
+#[derive(Debug, Default)]
+enum State {
+    /// The first of the connection.
+    #[default]
+    New,
+    /// A request.
+    Ready,
+    /// Keys of a line that was begun.
+    Keys(Keys),
+    /// The rest of a line that failed.
+    Skip,
+    /// A block that nobody wants, and what is said after it.
+    Swallow { left: u64, reply: Option<&'static [u8]> },
+    /// A value for its item, of which so many bytes were announced.
+    Upload { upload: Upload, value_bytes: u64, purpose: Purpose },
+    /// A value to be added to another.
+    Gather(Gathering),
+    /// A request, after a long reply.
+    Dump(Dump),
+    /// Nothing more.
+    Closed,
+}
+
+/// One call of [`Session::receive`].
+struct Call<'x, 'a, 'c, 'w> {
+    cx: &'x mut Context<'c, 'w>,
+    out: &'x mut Output,
+    reader: Reader<'a>,
+    tally: Tally,
+    /// Where the replies to the current line of keys begin, if they all are still there.
+    line_mark: Option<Mark>,
+}
 
 impl Session {
     /// A conversation that has not begun.
@@ -38,28 +112,474 @@ impl Session {
     }
 
     /// Answers the requests in `input`, as far as they are complete.
-    pub fn receive(&mut self, _cx: &mut Context<'_, '_>, _input: &[u8], _out: &mut Output) -> Progress {
-        Progress { consumed: 0, next: Next::Close }
+    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        cx.shared.flush_if_due(&mut cx.guard);
+        let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let reader = Reader { input, at: 0, keys: None, turn };
+        let mut call = Call { cx, out, reader, tally: Tally::default(), line_mark: None };
+        let next = loop {
+            if let Some(next) = self.step(&mut call) {
+                break next;
+            }
+        };
+        call.tally.settle(call.cx.counters);
+        Progress { consumed: call.reader.at, next }
     }
 
     /// Where to receive the rest of a large value, straight into its item; none when the next bytes
-    /// belong in a buffer for [`Session::receive`]. Also none while a rest of input is kept: that
-    /// comes first.
-    pub fn upload_space(&mut self, _cx: &mut Context<'_, '_>) -> Option<&mut [u8]> {
-        None
+    /// belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input is kept:
+    /// that comes first.
+    pub fn upload_space(&mut self, cx: &mut Context<'_, '_>) -> Option<&mut [u8]> {
+        let State::Upload { upload, .. } = &mut self.state else { return None };
+        if upload.missing() < UPLOAD_SPACE_MIN {
+            return None;
+        }
+        if upload.space().is_empty() && cx.guard.upload_reserve(upload).is_err() {
+            self.fail_upload(cx);
+            return None;
+        }
+        match &mut self.state {
+            State::Upload { upload, .. } => Some(upload.space()),
+            _ => None,
+        }
     }
 
     /// Says that `bytes` of [`Session::upload_space`] were filled. Call [`Session::receive`] (with
     /// nothing, or with what follows) once the space is gone.
-    pub fn upload_filled(&mut self, _bytes: usize) {}
+    pub fn upload_filled(&mut self, bytes: usize) {
+        if let State::Upload { upload, .. } = &mut self.state {
+            upload.advance(bytes);
+        }
+    }
 
     /// Between two requests: nothing is half done (the input that is kept aside).
     pub fn is_idle(&self) -> bool {
-        true
+        matches!(self.state, State::New | State::Ready)
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
     pub fn state_name(&self) -> &'static str {
-        "conn_new_cmd"
+        match self.state {
+            State::New => "conn_new_cmd",
+            State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
+            State::Swallow { .. } => "conn_swallow",
+            State::Upload { .. } | State::Gather(_) => "conn_nread",
+            State::Dump(_) => "conn_mwrite",
+            State::Closed => "conn_closing",
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        match &mut self.state {
+            State::Ready => self.batch(call, None),
+            State::Keys(keys) => {
+                let keys = *keys;
+                self.batch(call, Some(keys))
+            }
+            State::New => match call.reader.input.first() {
+                None => Some(Next::Receive),
+                Some(&BINARY_MAGIC) => self.close(),
+                Some(_) => {
+                    self.state = State::Ready;
+                    None
+                }
+            },
+            State::Skip => {
+                let rest = &call.reader.input[call.reader.at..];
+                match line_feed(rest) {
+                    Some(feed) => {
+                        call.reader.at += feed + 1;
+                        self.state = State::Ready;
+                        None
+                    }
+                    None => {
+                        call.reader.at += rest.len();
+                        Some(Next::Receive)
+                    }
+                }
+            }
+            State::Swallow { left, reply } => {
+                let there = (call.reader.input.len() - call.reader.at) as u64;
+                let taken = there.min(*left);
+                call.reader.at += taken as usize;
+                *left -= taken;
+                if *left > 0 {
+                    return Some(Next::Receive);
+                }
+                call.out.put(reply.unwrap_or_default());
+                self.state = State::Ready;
+                None
+            }
+            State::Upload { .. } => self.upload(call),
+            State::Gather(_) => self.gather(call),
+            State::Dump(dump) => match dump.step(call.cx, call.out) {
+                Step::Done => {
+                    self.state = State::Ready;
+                    None
+                }
+                Step::Full => Some(Next::Flush),
+                Step::More => Some(Next::Yield),
+            },
+            State::Closed => Some(Next::Close),
+        }
+    }
+
+    fn close(&mut self) -> Option<Next> {
+        self.state = State::Closed;
+        Some(Next::Close)
+    }
+
+    /// Reads a batch ahead, executes it, and does what ended it.
+    #[inline]
+    fn batch(&mut self, call: &mut Call<'_, '_, '_, '_>, keys: Option<Keys>) -> Option<Next> {
+        if call.out.is_full() {
+            return Some(Next::Flush);
+        }
+        let mut batch = Batch::new();
+        call.reader.keys = keys;
+        let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
+        prefetch_items(&call.cx.guard, &batch);
+        for slot in &batch {
+            if call.out.is_full() {
+                self.state = leave_at(slot);
+                call.reader.at = slot.at;
+                return Some(Next::Flush);
+            }
+            call.execute(slot);
+        }
+        self.state = call.reader.keys.map_or(State::Ready, State::Keys);
+        match stop {
+            Stop::Full if call.reader.turn == 0 && call.reader.keys.is_none() => {
+                call.cx.counters.add(Counter::ConnYields, 1);
+                Some(Next::Yield)
+            }
+            Stop::Full => None,
+            Stop::NeedMore => Some(Next::Receive),
+            Stop::Event(event) => self.event(call, event),
+        }
+    }
+
+    #[inline(never)]
+    fn event(&mut self, call: &mut Call<'_, '_, '_, '_>, event: Event<'_>) -> Option<Next> {
+        match event {
+            Event::Line(text) => return self.line(call, text),
+            Event::Fault { fault, swallow, noreply } => {
+                if !noreply {
+                    call.out.put(fault.reply());
+                }
+                if swallow > 0 {
+                    self.state = State::Swallow { left: swallow, reply: None };
+                }
+            }
+            Event::EndOfKeys => call.out.put(END),
+            Event::LongKey => {
+                // Replies to the keys before it are taken back if they are still there.
+                if let Some(mark) = call.line_mark.take() {
+                    call.out.rewind(mark);
+                }
+                call.out.put(Fault::BadLine.reply());
+                self.state = State::Skip;
+            }
+            Event::LongLine => return self.close(),
+            Event::Store(store, block) => {
+                let key = call.cx.guard.key(store.key);
+                let flags = store.flags;
+                let purpose = Purpose::Classic(Store { key: &[], ..store });
+                call.cx.shared.prefixes.count(store.key, |count| count.sets += 1);
+                self.block(call, &key, flags, store.value_bytes, purpose, block);
+            }
+            Event::Meta(meta, block) => self.meta(call, &meta, block),
+        }
+        None
+    }
+
+    /// A line that names no item.
+    fn line(&mut self, call: &mut Call<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
+        let mut tokens = Tokens::new(text);
+        let Some(name) = tokens.next() else {
+            call.out.put(Fault::BadLine.reply());
+            return None;
+        };
+        let noreply = ends_in_noreply(text);
+        let Some(command) = line_command(name) else {
+            if last_token(text).is_some_and(|token| token.starts_with(b"HTTP/")) {
+                return self.close();
+            }
+            if !noreply {
+                call.out.put(ERROR);
+            }
+            return None;
+        };
+        let mark = call.out.mark();
+        let flow = command.run(&mut Line::new(call.cx, call.out, tokens, noreply));
+        if noreply && !matches!(flow, Flow::Dump(_)) {
+            call.out.rewind(mark);
+        }
+        match flow {
+            Flow::Next => None,
+            Flow::Dump(dump) => {
+                self.state = State::Dump(dump);
+                None
+            }
+            Flow::Yield => Some(Next::Yield),
+            Flow::Close => self.close(),
+        }
+    }
+
+    /// A meta command with an encoded key, a block that is not simply there, or mn.
+    fn meta(&mut self, call: &mut Call<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
+        if meta.verb == Verb::Noop {
+            return call.out.put(b"MN\r\n");
+        }
+        let block_bytes = if meta.verb == Verb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
+        let mut room = [0; KEY_BYTES_MAX];
+        let key = if meta.flags.has(b'b') {
+            match base64::decode(meta.key, &mut room) {
+                Ok(bytes) => &room[..bytes],
+                Err(_) => return self.fail(call, Fault::BadBase64Key, block_bytes),
+            }
+        } else {
+            meta.key
+        };
+        let key = call.cx.guard.key(key);
+        if meta.verb != Verb::Set {
+            return call.meta(&key, meta, &[]);
+        }
+        match meta::plan_set(call.cx, &meta.flags) {
+            Ok(mut plan) => {
+                if block == Block::Long {
+                    plan.settle_stale(call.cx, &key);
+                }
+                let flags = plan.attributes.flags;
+                self.block(call, &key, flags, meta.value_bytes, Purpose::Meta(plan), block);
+            }
+            Err(fault) => self.fail(call, fault, block_bytes),
+        }
+    }
+
+    /// Says what is wrong and throws the block away.
+    fn fail(&mut self, call: &mut Call<'_, '_, '_, '_>, fault: Fault, block_bytes: u64) {
+        call.out.put(fault.reply());
+        self.state = State::Swallow { left: block_bytes, reply: None };
+    }
+
+    /// A store whose block is too large, broken, not all there, or there for an encoded key.
+    fn block(
+        &mut self,
+        call: &mut Call<'_, '_, '_, '_>,
+        key: &Key<'_>,
+        flags: u32,
+        value_bytes: u32,
+        purpose: Purpose,
+        block: Block<'_>,
+    ) {
+        let left = u64::from(value_bytes) + 2;
+        if !classic::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
+            let reply = classic::too_large(call.cx, key, purpose.overwrites());
+            self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(reply) };
+            return;
+        }
+        match block {
+            Block::Whole(value) => {
+                call.reader.at += left as usize;
+                match &purpose {
+                    Purpose::Classic(store) => {
+                        classic::store(call.cx, call.out, &mut call.tally, key, store, value);
+                    }
+                    Purpose::Meta(plan) => meta::set(call.cx, call.out, &mut call.tally, key, plan, value),
+                }
+            }
+            Block::Bad => {
+                call.reader.at += left as usize;
+                if !purpose.is_silent() {
+                    call.out.put(Fault::BadChunk.reply());
+                }
+            }
+            Block::Long => self.begin(call, key, value_bytes, purpose),
+        }
+    }
+
+    /// Begins to receive a long value.
+    fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
+        let left = u64::from(value_bytes) + 2;
+        if purpose.concats() {
+            self.state = State::Gather(Gathering::new(call.cx.shared, key.bytes(), value_bytes, purpose));
+            return;
+        }
+        let attributes = match &purpose {
+            Purpose::Classic(store) => {
+                if let Some(outcome) = refused_early(call.cx, key, store) {
+                    let compared =
+                        matches!(classic::classic_expect(store, &call.cx.shared.settings), Expect::Cas(_));
+                    classic::account(call.cx, &mut call.tally, key, outcome, compared, false);
+                    let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
+                    self.state = State::Swallow { left, reply };
+                    return;
+                }
+                Attributes {
+                    flags: store.flags,
+                    expires_at: expires_at(store.exptime, call.cx.now()),
+                    ..Attributes::default()
+                }
+            }
+            Purpose::Meta(plan) => plan.attributes,
+        };
+        self.state = match call.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
+            Ok(upload) => State::Upload { upload, value_bytes: u64::from(value_bytes), purpose },
+            Err(_) => {
+                no_memory(call.cx, key, &purpose);
+                State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
+            }
+        };
+    }
+
+    /// Goes on with a value for its item.
+    fn upload(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Upload { upload, .. } = &mut self.state else { return None };
+        while upload.missing() > 0 {
+            let rest = &call.reader.input[call.reader.at..];
+            if rest.is_empty() {
+                return Some(Next::Receive);
+            }
+            if upload.space().is_empty() && call.cx.guard.upload_reserve(upload).is_err() {
+                self.fail_upload(call.cx);
+                return None;
+            }
+            let space = upload.space();
+            let taken = space.len().min(rest.len());
+            space[..taken].copy_from_slice(&rest[..taken]);
+            upload.advance(taken);
+            call.reader.at += taken;
+        }
+        match self.end_block(call) {
+            Err(next) => return next,
+            Ok(State::Upload { upload, value_bytes, purpose }) => {
+                publish(call.cx, call.out, &mut call.tally, upload, value_bytes, &purpose);
+            }
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Memory ran out in the middle of a value.
+    fn fail_upload(&mut self, cx: &mut Context<'_, '_>) {
+        if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
+            no_memory(cx, &cx.guard.key(upload.key()), &purpose);
+            let reply = (!purpose.is_silent()).then_some(NO_MEMORY_DURING_READ);
+            self.state = State::Swallow { left: upload.missing() + 2, reply };
+        }
+    }
+
+    /// Goes on with a value to be added to another.
+    fn gather(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        let rest = &call.reader.input[call.reader.at..];
+        match gathering.take(call.cx.shared, rest) {
+            Some(taken) => call.reader.at += taken,
+            None => {
+                call.cx.counters.add(Counter::StoreNoMemory, 1);
+                let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
+                self.state = State::Swallow { left: gathering.missing() as u64 + 2, reply };
+                return None;
+            }
+        }
+        if gathering.missing() > 0 {
+            return Some(Next::Receive);
+        }
+        match self.end_block(call) {
+            Err(next) => return next,
+            Ok(State::Gather(gathering)) => gathering.finish(call.cx, call.out, &mut call.tally),
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Takes the line end behind a value that is all there, and the state that held the value.
+    ///
+    /// # Errors
+    /// What to do instead: wait for the line end, or go on after a block that did not have it.
+    fn end_block(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
+        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + 2) else {
+            return Err(Some(Next::Receive));
+        };
+        call.reader.at += 2;
+        let state = std::mem::replace(&mut self.state, State::Ready);
+        if end == b"\r\n" {
+            return Ok(state);
+        }
+        let silent = match &state {
+            State::Upload { purpose, .. } => purpose.is_silent(),
+            State::Gather(gathering) => gathering.purpose.is_silent(),
+            _ => false,
+        };
+        if !silent {
+            call.out.put(Fault::BadChunk.reply());
+        }
+        Err(None)
+    }
+}
+
+/// Without memory for a value, the one that it was to overwrite goes too.
+fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
+    cx.counters.add(Counter::StoreNoMemory, 1);
+    if purpose.overwrites() {
+        // It may not be there: that is as good.
+        let _ = cx.guard.delete(key, Expect::Present);
+    }
+}
+
+/// Where a session goes on that left a batch at this slot.
+fn leave_at(slot: &Slot<'_>) -> State {
+    match slot.request {
+        Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false }),
+        _ => State::Ready,
+    }
+}
+
+impl Call<'_, '_, '_, '_> {
+    /// One key of a batch.
+    #[inline]
+    fn execute(&mut self, slot: &Slot<'_>) {
+        let Call { cx, out, tally, .. } = self;
+        let key = &slot.key;
+        match &slot.request {
+            Request::Fetch(fetch) => {
+                if slot.first {
+                    self.line_mark = Some(out.mark());
+                }
+                match fetch.touch {
+                    None => classic::fetch(cx, out, tally, key, fetch.cas, slot.last),
+                    Some(exptime) => {
+                        classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
+                    }
+                }
+            }
+            Request::Store(store) => classic::store(cx, out, tally, key, store, slot.value),
+            Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
+            Request::Arithmetic { delta, decrement, noreply, .. } => {
+                classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
+            }
+            Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
+            Request::Meta(meta) => self.meta(key, meta, slot.value),
+            Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
+        }
+    }
+
+    /// A meta command with its key decoded and its value at hand.
+    #[inline]
+    fn meta(&mut self, key: &Key<'_>, meta: &Meta<'_>, value: &[u8]) {
+        let Call { cx, out, tally, .. } = self;
+        match meta.verb {
+            Verb::Get => meta::get(cx, out, tally, key, &meta.flags),
+            Verb::Set => match meta::plan_set(cx, &meta.flags) {
+                Ok(plan) => meta::set(cx, out, tally, key, &plan, value),
+                Err(fault) => out.put(fault.reply()),
+            },
+            Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),
+            Verb::Arithmetic => meta::arithmetic(cx, out, tally, key, &meta.flags),
+            Verb::Debug => meta::debug(cx, out, tally, key, &meta.flags),
+            Verb::Noop => out.put(b"MN\r\n"),
+        }
     }
 }

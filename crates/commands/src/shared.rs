@@ -3,10 +3,10 @@
 //! Read on the data path (settings, one atomic each for flush and prefix statistics), written by
 //! administrative commands only.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
-use larder_store::{Millis, Store};
+use larder_store::{Guard, Millis};
 
 use crate::counters::Sums;
 use crate::prefix::Prefixes;
@@ -129,7 +129,7 @@ pub struct Shared {
     /// What the counters were at the last `stats reset`.
     pub(crate) reset: Mutex<Sums>,
     /// Bytes held by appends on their way in.
-    pub(crate) append_bytes: AtomicU64,
+    pub(crate) append_bytes: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -142,7 +142,7 @@ impl Shared {
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
             reset: Mutex::default(),
-            append_bytes: AtomicU64::new(0),
+            append_bytes: Arc::default(),
             settings,
         }
     }
@@ -156,18 +156,24 @@ impl Shared {
     /// Flushes the store if a delayed flush_all is due. Once per receive; workers that receive
     /// nothing call it on their tick, so that a flush happens in time without traffic.
     #[inline]
-    pub fn flush_if_due(&self, store: &Store, now: Millis) {
+    pub fn flush_if_due(&self, guard: &mut Guard<'_>) {
         let due = self.flush_at.load(Relaxed);
-        if now >= due {
-            self.flush_due(store, due);
+        if guard.now() >= due {
+            self.flush_due(guard, due);
         }
     }
 
     #[cold]
-    fn flush_due(&self, store: &Store, due: Millis) {
+    fn flush_due(&self, guard: &mut Guard<'_>, due: Millis) {
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() {
-            store.flush();
+            guard.flush();
         }
+    }
+
+    /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached.
+    pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) {
+        self.flush_at.store(NEVER, Relaxed);
+        guard.flush();
     }
 
     /// Sets when the next flush is due; replaces an earlier one.

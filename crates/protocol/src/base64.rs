@@ -65,9 +65,9 @@ pub fn encode(bytes: &[u8], into: &mut [u8]) -> usize {
         for n in 0..3 {
             bits = bits << 8 | u32::from(chunk.get(n).copied().unwrap_or(0));
         }
-        for n in 0..4 {
+        for (n, byte) in quad.iter_mut().enumerate() {
             let value = bits >> (18 - 6 * n) & 63;
-            quad[n] = if n <= chunk.len() { ALPHABET[value as usize] } else { b'=' };
+            *byte = if n <= chunk.len() { ALPHABET[value as usize] } else { b'=' };
         }
     }
     assert!(encoded_bytes(bytes.len()) <= into.len(), "room for the encoded key");

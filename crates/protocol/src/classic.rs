@@ -159,11 +159,9 @@ pub enum KeyStep<'a> {
 #[inline]
 pub fn decode(input: &[u8]) -> Decoded<'_> {
     match input.first_chunk::<4>() {
-        Some(b"get ") => {
-            // A key at once: no need to look at the rest of the line yet.
-            if input.get(4).is_some_and(|&b| b > b' ') {
-                return Decoded::Request(Request::Fetch(Fetch { cas: false, touch: None }), 4);
-            }
+        // A key at once: no need to look at the rest of the line yet.
+        Some(b"get ") if input.get(4).is_some_and(|&b| b > b' ') => {
+            return Decoded::Request(Request::Fetch(Fetch { cas: false, touch: None }), 4);
         }
         Some(b"set ") => {
             if let Some(found) = decode_set(input) {

@@ -9,7 +9,7 @@ pub enum Fault {
     BadDelta,
     /// touch, gat, flush_all: the exptime is not a number of 32 bits.
     BadExptime,
-    /// The data block does not end where the length says, or a meta length is not a number.
+    /// The data block does not end where the length says.
     BadChunk,
     /// Meta: a flag that no meta command has.
     UnknownFlag,

@@ -288,7 +288,7 @@ pub(crate) fn decode_tokens<'a>(verb: Verb, mut tokens: Tokens<'a>) -> Request<'
                 value_bytes = bytes as u32;
                 swallow = bytes + 2;
             }
-            None => return fault(Fault::BadChunk, 0),
+            None => return fault(Fault::BadLine, 0),
         }
     }
     if !is_key(key) {
@@ -385,8 +385,8 @@ mod tests {
     #[test]
     fn stores_swallow_their_data_when_the_length_is_known() {
         assert_eq!(fault("ms k 2 !\r\n"), (Fault::UnknownFlag, 4));
-        assert_eq!(fault("ms k S1\r\n"), (Fault::BadChunk, 0));
-        assert_eq!(fault("ms k -1\r\n"), (Fault::BadChunk, 0));
+        assert_eq!(fault("ms k S1\r\n"), (Fault::BadLine, 0));
+        assert_eq!(fault("ms k -1\r\n"), (Fault::BadLine, 0));
         assert_eq!(fault("ms k\r\n"), (Fault::BadLine, 0));
         let long = format!("ms {} 2\r\n", "k".repeat(251));
         assert_eq!(fault(&long), (Fault::BadLine, 4));

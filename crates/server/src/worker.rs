@@ -98,9 +98,9 @@ impl Service {
 
     /// A round of upkeep; true when there is more to do.
     fn upkeep(&mut self) -> bool {
-        self.hub.shared.flush_if_due(&self.hub.store, self.wall);
         self.out.shrink(OUTPUT_KEPT_BYTES);
         let mut guard = self.store.enter(self.wall);
+        self.hub.shared.flush_if_due(&mut guard);
         (0..STEPS_MAX).all(|_| guard.maintain())
     }
 
@@ -142,7 +142,6 @@ impl Handler for Service {
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
         let hub = &*self.hub;
-        hub.shared.flush_if_due(&hub.store, self.wall);
         let counters = &hub.desks[self.index].counters;
         let out = match &mut connection.rest {
             Some(rest) => rest,

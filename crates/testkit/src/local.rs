@@ -176,7 +176,7 @@ fn context<'c, 'w>(worker: &'w mut Worker, shared: &'c Shared, host: &'c LocalHo
 
 /// Runs the session over `input` until it wants more; how much of it is consumed.
 fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
-    cx.shared.flush_if_due(cx.guard.store(), cx.now());
+    cx.shared.flush_if_due(&mut cx.guard);
     let mut consumed = 0;
     loop {
         let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);

@@ -1,0 +1,177 @@
+//! stats and its sub-commands.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::PoisonError;
+
+use larder_protocol::Fault;
+use larder_protocol::number::parse_u64;
+use larder_store::ClassTotals;
+
+use super::Line;
+use crate::counters::Sums;
+use crate::dump::Dump;
+use crate::flow::Flow;
+use crate::output::Output;
+use crate::stats::{Figures, KEYS, SPANS_PER_PAGE};
+use crate::text::{END, ERROR, OK};
+
+/// Bytes of memcached's page, the unit of `stats slabs`.
+const PAGE_BYTES: u64 = 1 << 20;
+/// Class numbers end below this.
+const CLASSES: u64 = 64;
+
+/// stats [settings | items | slabs | sizes | conns | reset | detail | cachedump]
+pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    match line.tokens.first().copied() {
+        None => general(line),
+        Some(b"settings") => {
+            let out = &mut *line.out;
+            line.cx.host.settings(&mut |name, value| put_stat(out, &name, value));
+        }
+        Some(b"items") => items(line),
+        Some(b"slabs") => slabs(line),
+        Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
+        Some(b"conns") => return Flow::Dump(Dump::connections()),
+        Some(b"reset") => {
+            reset(line);
+            return Flow::Next;
+        }
+        Some(b"detail") => return detail(line),
+        Some(b"cachedump") => return cachedump(line),
+        Some(_) => {
+            line.out.put(ERROR);
+            return Flow::Next;
+        }
+    }
+    line.out.put(END);
+    Flow::Next
+}
+
+fn put_stat(out: &mut Output, name: &dyn Display, value: &dyn Display) {
+    write!(out, "STAT {name} {value}\r\n").expect("an output takes everything");
+}
+
+fn general(line: &mut Line<'_, '_, '_, '_>) {
+    let figures = Figures::gather(line.cx);
+    for key in KEYS.iter().filter(|key| key.is_shown(&line.cx.shared.settings)) {
+        put_stat(line.out, &key.name, &key.value(&figures));
+    }
+}
+
+fn items(line: &mut Line<'_, '_, '_, '_>) {
+    let maintainer = line.cx.shared.settings.lru_maintainer;
+    for class in line.cx.guard.store().classes().iter().filter(|class| class.items > 0) {
+        let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("items:{}:{name}", class.id), &n);
+        put("number", class.items);
+        if maintainer {
+            put("number_hot", 0);
+            put("number_warm", 0);
+            put("number_cold", class.items);
+            put("age_hot", 0);
+            put("age_warm", 0);
+        }
+        put("age", class.age_s);
+        put("mem_requested", class.requested_bytes);
+        put("evicted", class.evictions);
+        put("evicted_nonzero", class.evicted_nonzero);
+        put("evicted_time", class.evicted_age_s);
+        put("outofmemory", class.out_of_memory);
+        put("tailrepairs", 0);
+        put("reclaimed", class.reclaimed);
+        put("expired_unfetched", class.expired_unfetched);
+        put("evicted_unfetched", class.evicted_unfetched);
+        if maintainer {
+            put("evicted_active", 0);
+        }
+        put("crawler_reclaimed", 0);
+        put("crawler_items_checked", 0);
+        put("lrutail_reflocked", 0);
+        if maintainer {
+            for name in ["moves_to_cold", "moves_to_warm", "moves_within_lru", "direct_reclaims"] {
+                put(name, 0);
+            }
+            for name in ["hits_to_hot", "hits_to_warm", "hits_to_cold", "hits_to_temp"] {
+                put(name, 0);
+            }
+        }
+    }
+}
+
+/// memcached counts pages of 1 MiB; a class with any span has at least one.
+fn pages(class: &ClassTotals) -> u64 {
+    class.spans.div_ceil(SPANS_PER_PAGE)
+}
+
+fn slabs(line: &mut Line<'_, '_, '_, '_>) {
+    let classes = line.cx.guard.store().classes();
+    for class in &classes {
+        let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("{}:{name}", class.id), &n);
+        put("chunk_size", u64::from(class.chunk_bytes));
+        put("chunks_per_page", PAGE_BYTES / u64::from(class.chunk_bytes.max(1)));
+        put("total_pages", pages(class));
+        put("total_chunks", class.used_chunks + class.free_chunks);
+        put("used_chunks", class.used_chunks);
+        put("free_chunks", class.free_chunks);
+        put("free_chunks_end", 0);
+        for name in [
+            "get_hits",
+            "cmd_set",
+            "delete_hits",
+            "incr_hits",
+            "decr_hits",
+            "cas_hits",
+            "cas_badval",
+            "touch_hits",
+        ] {
+            put(name, 0);
+        }
+    }
+    let malloced: u64 = classes.iter().map(|class| class.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
+    put_stat(line.out, &"active_slabs", &classes.len());
+    put_stat(line.out, &"total_malloced", &malloced);
+}
+
+/// stats reset: workers own their counters, so what they are now is remembered and taken away.
+fn reset(line: &mut Line<'_, '_, '_, '_>) {
+    let mut sums = Sums::default();
+    line.cx.host.counters(&mut |counters| sums.add(counters));
+    *line.cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
+    line.cx.guard.store().reset_counters();
+    line.cx.shared.prefixes.clear();
+    line.out.put(b"RESET\r\n");
+}
+
+fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let reply: &[u8] = match line.tokens[1..] {
+        _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats detail not allowed\r\n",
+        [b"on"] => {
+            line.cx.shared.prefixes.turn(true);
+            OK
+        }
+        [b"off"] => {
+            line.cx.shared.prefixes.turn(false);
+            OK
+        }
+        [b"dump"] => return Flow::Dump(Dump::prefixes()),
+        _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+    };
+    line.out.put(reply);
+    Flow::Next
+}
+
+fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let reply: &[u8] = match line.tokens[1..] {
+        _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+        [class, items, ..] => match (parse_u64(class), parse_u64(items)) {
+            (Some(class), Some(items)) if class < CLASSES => {
+                return Flow::Dump(Dump::cache(class as u8, items));
+            }
+            (Some(_), Some(_)) => b"CLIENT_ERROR Illegal slab id\r\n",
+            _ => Fault::BadLine.reply(),
+        },
+        _ => b"CLIENT_ERROR bad command line\r\n",
+    };
+    line.out.put(reply);
+    Flow::Next
+}

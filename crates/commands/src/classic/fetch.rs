@@ -1,0 +1,87 @@
+//! get, gets, gat, gats.
+
+use larder_store::{Key, Lookup};
+
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::output::Output;
+use crate::tally::Tally;
+use crate::text::{END, put_value};
+use crate::time::expires_at;
+
+/// get, gets: one key of the line.
+#[inline]
+pub fn fetch(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    cas: bool,
+    last: bool,
+) {
+    tally.gets += 1;
+    let settings = &cx.shared.settings;
+    match cx.guard.get(key) {
+        Lookup::Hit(item) => {
+            tally.get_hits += 1;
+            let token = cas.then(|| if settings.cas { item.cas() } else { 0 });
+            put_value(out, key.bytes(), &item, token, last);
+            cx.shared.prefixes.count(key.bytes(), |count| {
+                count.gets += 1;
+                count.hits += 1;
+            });
+        }
+        Lookup::Miss => missed(cx, out, key, None, last),
+        Lookup::Expired => missed(cx, out, key, Some(Counter::GetExpired), last),
+        Lookup::Flushed => missed(cx, out, key, Some(Counter::GetFlushed), last),
+    }
+}
+
+fn missed(cx: &Context<'_, '_>, out: &mut Output, key: &Key<'_>, why: Option<Counter>, last: bool) {
+    cx.counters.add(Counter::GetMisses, 1);
+    if let Some(why) = why {
+        cx.counters.add(why, 1);
+    }
+    cx.shared.prefixes.count(key.bytes(), |count| count.gets += 1);
+    if last {
+        out.put(END);
+    }
+}
+
+/// gat, gats: one key of the line. Counts as a touch, not as a get.
+pub fn fetch_and_touch(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    key: &Key<'_>,
+    cas: bool,
+    exptime: i32,
+    last: bool,
+) {
+    cx.counters.add(Counter::CmdTouch, 1);
+    let now = cx.now();
+    let settings = &cx.shared.settings;
+    let hit = match cx.guard.get(key) {
+        Lookup::Hit(item) => {
+            let token = cas.then(|| if settings.cas { item.cas() } else { 0 });
+            put_value(out, key.bytes(), &item, token, last);
+            true
+        }
+        Lookup::Miss | Lookup::Expired | Lookup::Flushed => {
+            if last {
+                out.put(END);
+            }
+            false
+        }
+    };
+    cx.shared.prefixes.count(key.bytes(), |count| {
+        count.gets += 1;
+        count.hits += u64::from(hit);
+    });
+    if hit {
+        // An item that another worker removed since was still read before: the reply holds.
+        let _ = cx.guard.touch(key, expires_at(exptime, now));
+        cx.counters.add(Counter::TouchHits, 1);
+    } else {
+        cx.counters.add(Counter::TouchMisses, 1);
+    }
+}

@@ -1,0 +1,14 @@
+//! The classic commands on items, one function each.
+
+mod arithmetic;
+mod fetch;
+mod remove;
+mod store;
+
+pub(crate) use arithmetic::{Change, Changed, arithmetic, change};
+pub(crate) use fetch::{fetch, fetch_and_touch};
+pub(crate) use remove::{delete, touch};
+pub(crate) use store::{
+    Outcome, account, classic_expect, classic_outcome, concat, fits, put_stored, refuse, store, stored_reply,
+    too_large,
+};

@@ -1,0 +1,217 @@
+//! set, add, replace, append, prepend, cas.
+//!
+//! A value that is whole in the receive buffer is stored from there ([`store`]); a longer one comes
+//! through the session's upload and ends in the same words ([`put_stored`]).
+
+use larder_protocol::classic::{Store, StoreVerb};
+use larder_store::{Attributes, End, Expect, Key, Lookup, Refusal};
+
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::output::Output;
+use crate::shared::Settings;
+use crate::tally::Tally;
+use crate::text::{NO_MEMORY, TOO_LARGE};
+use crate::time::expires_at;
+
+/// What memcached adds to key and value: header, the key's NUL, the value's line end.
+const HEADER_BYTES: u64 = 48 + 1 + 2;
+
+/// Whether an item of this size may be stored: memcached's arithmetic, so that its limits hold.
+#[inline]
+pub fn fits(settings: &Settings, key_bytes: usize, flags: u32, value_bytes: u64) -> bool {
+    let cas = if settings.cas { 8 } else { 0 };
+    let flags = if flags == 0 { 0 } else { 4 };
+    HEADER_BYTES + cas + flags + key_bytes as u64 + value_bytes <= settings.item_bytes_max
+}
+
+/// How a store ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It happened; the item's token and the bytes of its whole value.
+    Stored { cas: u64, value_bytes: u64 },
+    /// Its condition did not hold.
+    NotStored,
+    /// The token is another.
+    Exists,
+    /// No item to compare with.
+    NotFound,
+    /// No memory.
+    NoMemory,
+}
+
+/// The condition of a classic verb.
+pub fn classic_expect(store: &Store<'_>, settings: &Settings) -> Expect {
+    match store.verb {
+        StoreVerb::Set => Expect::Any,
+        StoreVerb::Add => Expect::Absent,
+        StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => Expect::Present,
+        // Without tokens nothing matches; no item has the token 0.
+        StoreVerb::Cas => Expect::Cas(if settings.cas { store.cas } else { 0 }),
+    }
+}
+
+/// A refusal in the words of the verb.
+pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
+    match refusal {
+        Refusal::Absent if cas => Outcome::NotFound,
+        Refusal::Absent | Refusal::Present => Outcome::NotStored,
+        Refusal::Changed => Outcome::Exists,
+        Refusal::NoMemory => Outcome::NoMemory,
+    }
+}
+
+/// A classic verb's outcome.
+pub fn classic_outcome(
+    result: Result<larder_store::Stored, Refusal>,
+    store: &Store<'_>,
+    value_bytes: u64,
+) -> Outcome {
+    match result {
+        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
+        Err(refusal) => refuse(refusal, matches!(store.verb, StoreVerb::Cas)),
+    }
+}
+
+/// Counts a store, `compared` if it was a compare-and-swap. Without memory a value that was to be
+/// overwritten goes too, lest it be read as the new one (`overwrites`).
+#[inline]
+pub fn account(
+    cx: &mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    outcome: Outcome,
+    compared: bool,
+    overwrites: bool,
+) {
+    if matches!(outcome, Outcome::NoMemory) {
+        cx.counters.add(Counter::StoreNoMemory, 1);
+        if overwrites {
+            let _ = cx.guard.delete(key, Expect::Present);
+        }
+        return;
+    }
+    tally.sets += 1;
+    if compared {
+        match outcome {
+            Outcome::Stored { .. } => cx.counters.add(Counter::CasHits, 1),
+            Outcome::Exists => cx.counters.add(Counter::CasBadval, 1),
+            Outcome::NotFound => cx.counters.add(Counter::CasMisses, 1),
+            Outcome::NotStored | Outcome::NoMemory => {}
+        }
+    }
+}
+
+/// set, add, replace, append, prepend, cas with the whole value at hand.
+#[inline]
+pub fn store(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+) {
+    cx.shared.prefixes.count(key.bytes(), |count| count.sets += 1);
+    let outcome = match store.verb {
+        StoreVerb::Append | StoreVerb::Prepend => append(cx, key, store, value),
+        StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
+            let attributes = Attributes {
+                flags: store.flags,
+                expires_at: expires_at(store.exptime, cx.now()),
+                ..Attributes::default()
+            };
+            let expect = classic_expect(store, &cx.shared.settings);
+            let result = cx.guard.store_value(key, value, &attributes, expect);
+            if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
+                // memcached counts a refused add as an access of the item that is there.
+                let _ = cx.guard.get(key);
+            }
+            classic_outcome(result, store, value.len() as u64)
+        }
+    };
+    let overwrites = matches!(store.verb, StoreVerb::Set);
+    account(cx, tally, key, outcome, matches!(store.verb, StoreVerb::Cas), overwrites);
+    put_stored(out, outcome, store.noreply);
+}
+
+/// append, prepend with the whole value at hand.
+pub fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>, value: &[u8]) -> Outcome {
+    let end = if matches!(store.verb, StoreVerb::Prepend) { End::Front } else { End::Back };
+    match concat(cx, key, value, end, None, None) {
+        Outcome::NotFound => Outcome::NotStored,
+        other => other,
+    }
+}
+
+/// Adds to a value as one step. A result above the item limit is not stored. `expect_cas`: only if the
+/// item has this token; `cas`: the token to give instead of the next.
+pub fn concat(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    value: &[u8],
+    end: End,
+    cas: Option<u64>,
+    expect_cas: Option<u64>,
+) -> Outcome {
+    loop {
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Outcome::NotFound };
+        if expect_cas.is_some_and(|cas| cas != item.cas()) {
+            return Outcome::Exists;
+        }
+        let value_bytes = item.value_bytes() + value.len() as u64;
+        if !fits(&cx.shared.settings, key.bytes().len(), item.flags(), value_bytes) {
+            return Outcome::NotStored;
+        }
+        let unchanged = Expect::Unchanged(item.seen());
+        match cx.guard.concat(key, value, end, cas, unchanged) {
+            Ok(stored) => return Outcome::Stored { cas: stored.cas, value_bytes },
+            Err(Refusal::NoMemory) => return Outcome::NoMemory,
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+/// Writes the classic reply of a store.
+#[inline]
+pub fn put_stored(out: &mut Output, outcome: Outcome, noreply: bool) {
+    if !noreply {
+        out.put(stored_reply(outcome));
+    }
+}
+
+/// The classic reply of a store.
+#[inline]
+pub fn stored_reply(outcome: Outcome) -> &'static [u8] {
+    match outcome {
+        Outcome::Stored { .. } => b"STORED\r\n",
+        Outcome::NotStored => b"NOT_STORED\r\n",
+        Outcome::Exists => b"EXISTS\r\n",
+        Outcome::NotFound => b"NOT_FOUND\r\n",
+        Outcome::NoMemory => NO_MEMORY,
+    }
+}
+
+/// A value above the limit: counted, and what it was to overwrite is gone (`overwrites`).
+pub fn too_large(cx: &mut Context<'_, '_>, key: &Key<'_>, overwrites: bool) -> &'static [u8] {
+    cx.counters.add(Counter::StoreTooLarge, 1);
+    if overwrites {
+        let _ = cx.guard.delete(key, Expect::Present);
+    }
+    TOO_LARGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_value_is_memcacheds() {
+        let settings = Settings::default();
+        assert!(fits(&settings, 1, 0, 1_048_515));
+        assert!(fits(&settings, 1, 0, 1_048_516));
+        assert!(!fits(&settings, 1, 0, 1_048_517));
+        assert!(!fits(&settings, 1, 1, 1_048_516), "flags take four bytes");
+        assert!(fits(&Settings { cas: false, ..settings }, 1, 0, 1_048_524));
+    }
+}

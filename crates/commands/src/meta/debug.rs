@@ -1,0 +1,43 @@
+//! me
+
+use larder_protocol::meta::Flags;
+use larder_store::{Key, Lookup};
+
+use crate::context::Context;
+use crate::output::Output;
+use crate::tally::Tally;
+use crate::text::{put_base64, put_number};
+use crate::time::seconds_left;
+
+/// me: an item's internals, without leaving a trace.
+pub fn debug(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    flags: &Flags<'_>,
+) {
+    tally.metas += 1;
+    let now = cx.now();
+    let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(b"EN\r\n") };
+    out.put(b"ME ");
+    if flags.has(b'b') {
+        put_base64(out, key.bytes());
+    } else {
+        out.put(key.bytes());
+    }
+    out.put(b" exp=");
+    match item.expires_at() {
+        0 => out.put(b"-1"),
+        expires => put_number(out, seconds_left(expires, now)),
+    }
+    out.put(b" la=");
+    put_number(out, item.idle_s());
+    out.put(b" cas=");
+    put_number(out, item.cas());
+    out.put(if item.fetched() { b" fetch=yes cls=" } else { b" fetch=no cls=" });
+    put_number(out, u64::from(item.class()));
+    out.put(b" size=");
+    put_number(out, item.item_bytes());
+    out.put(b"\r\n");
+}

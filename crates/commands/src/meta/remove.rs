@@ -1,0 +1,100 @@
+//! md
+
+use larder_protocol::Fault;
+use larder_protocol::meta::Flags;
+use larder_store::{Attributes, Expect, Key, Lookup, Refusal};
+
+use super::reply::{ReplyKey, put_status};
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::output::Output;
+use crate::tally::Tally;
+use crate::text::NO_MEMORY;
+use crate::time::expires_at;
+
+/// md
+pub fn delete(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    flags: &Flags<'_>,
+) {
+    tally.metas += 1;
+    let result = match Given::parse(cx, flags) {
+        Ok(given) => remove(cx, key, flags, &given),
+        Err(fault) => return out.put(fault.reply()),
+    };
+    let status = match result {
+        Ok(()) => {
+            cx.counters.add(Counter::DeleteHits, 1);
+            if flags.has(b'q') {
+                return;
+            }
+            b"HD"
+        }
+        Err(Refusal::NoMemory) => return out.put(NO_MEMORY),
+        Err(Refusal::Absent) => {
+            cx.counters.add(Counter::DeleteMisses, 1);
+            b"NF"
+        }
+        Err(Refusal::Changed | Refusal::Present) => {
+            cx.counters.add(Counter::DeleteMisses, 1);
+            b"EX"
+        }
+    };
+    put_status(out, status, flags, ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') });
+}
+
+/// The numbers an md was given.
+struct Given {
+    compare: Option<u64>,
+    cas: Option<u64>,
+    /// T, which counts only with I.
+    expires_at: Option<u64>,
+}
+
+impl Given {
+    fn parse(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Given, Fault> {
+        flags.opaque()?;
+        let compare = flags.number(b'C')?.map(|cas| if cx.shared.settings.cas { cas } else { 0 });
+        let touch = flags.exptime(b'T')?.map(|exptime| expires_at(exptime, cx.now()));
+        Ok(Given { compare, cas: flags.number(b'E')?, expires_at: touch.filter(|_| flags.has(b'I')) })
+    }
+}
+
+/// Deletes, or with I marks stale, or with x empties.
+fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<(), Refusal> {
+    let expect = given.compare.map_or(Expect::Present, Expect::Cas);
+    if flags.has(b'x') {
+        return empty(cx, key, flags, given);
+    }
+    if flags.has(b'I') {
+        return cx.guard.invalidate(key, given.cas, given.expires_at, expect).map(|_| ());
+    }
+    cx.guard.delete(key, expect)
+}
+
+/// Replaces the item by one without value and flags that keeps its expiry, stale if I is there.
+fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<(), Refusal> {
+    loop {
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Err(Refusal::Absent) };
+        if given.compare.is_some_and(|cas| cas != item.cas()) {
+            return Err(Refusal::Changed);
+        }
+        let attributes = Attributes {
+            flags: 0,
+            expires_at: given.expires_at.unwrap_or(item.expires_at()),
+            cas: given.cas,
+            key_binary: item.key_binary(),
+            stale: flags.has(b'I'),
+            token_sent: false,
+        };
+        let unchanged = Expect::Unchanged(item.seen());
+        match cx.guard.store_value(key, b"", &attributes, unchanged) {
+            Ok(_) => return Ok(()),
+            Err(Refusal::NoMemory) => return Err(Refusal::NoMemory),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the hot commands of one batch counted, added to the worker's counters once.
+
+use crate::counters::{Counter, Counters};
+
+/// Counts of one batch.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub gets: u32,
+    pub get_hits: u32,
+    pub sets: u32,
+    pub metas: u32,
+}
+
+impl Tally {
+    /// Adds everything to the worker's counters.
+    #[inline]
+    pub fn settle(&mut self, counters: &Counters) {
+        for (counter, n) in [
+            (Counter::CmdGet, self.gets),
+            (Counter::GetHits, self.get_hits),
+            (Counter::CmdSet, self.sets),
+            (Counter::CmdMeta, self.metas),
+        ] {
+            if n != 0 {
+                counters.add(counter, u64::from(n));
+            }
+        }
+        *self = Tally::default();
+    }
+}

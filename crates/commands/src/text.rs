@@ -1,0 +1,81 @@
+//! Replies in memcached's text, written into [`Output`].
+
+use larder_protocol::base64;
+use larder_protocol::number::{U64_BYTES_MAX, write_u64};
+use larder_protocol::reply::{VALUE_LINE_BYTES_MAX, copy, write_value_line};
+use larder_store::{Item, Value};
+
+use crate::output::Output;
+
+/// End of a get.
+pub const END: &[u8] = b"END\r\n";
+/// Not a command, or not in this form.
+pub const ERROR: &[u8] = b"ERROR\r\n";
+/// Done.
+pub const OK: &[u8] = b"OK\r\n";
+/// The value is above `-I`.
+pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// No memory at the start of a value.
+pub const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+/// No memory in the middle of a value.
+pub const NO_MEMORY_DURING_READ: &[u8] = b"SERVER_ERROR Out of memory during read\r\n";
+/// The counter is no number.
+pub const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+/// Appends a number.
+pub fn put_number(out: &mut Output, n: u64) {
+    let bytes = write_u64(out.room(U64_BYTES_MAX), n);
+    out.filled(bytes);
+}
+
+/// Appends `VALUE <key> <flags> <bytes>[ <cas>]`, the value, and `END` if this is the last.
+#[inline]
+pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) {
+    match item.value() {
+        Value::Whole(value) => {
+            let room = out.room(key.len() + VALUE_LINE_BYTES_MAX + value.len() + 2 + END.len());
+            let head = write_value_line(room, key, item.flags(), value.len() as u64, cas);
+            let end = head + value.len();
+            copy(&mut room[head..end], value);
+            let bytes = if last {
+                room[end..end + 7].copy_from_slice(b"\r\nEND\r\n");
+                end + 7
+            } else {
+                room[end..end + 2].copy_from_slice(b"\r\n");
+                end + 2
+            };
+            out.filled(bytes);
+        }
+        Value::Pieces(_) => {
+            let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
+            let head = write_value_line(room, key, item.flags(), item.value_bytes(), cas);
+            out.filled(head);
+            out.splice(item.pin());
+            out.put(if last { b"\r\nEND\r\n" } else { b"\r\n" });
+        }
+    }
+}
+
+/// Appends a value and its line end, copied or from its place.
+#[inline]
+pub fn put_data(out: &mut Output, item: &Item<'_>) {
+    match item.value() {
+        Value::Whole(value) => {
+            let room = out.room(value.len() + 2);
+            let (data, end) = room.split_at_mut(value.len());
+            copy(data, value);
+            end.copy_from_slice(b"\r\n");
+            out.filled(value.len() + 2);
+        }
+        Value::Pieces(_) => {
+            out.splice(item.pin());
+            out.put(b"\r\n");
+        }
+    }
+}
+
+/// Appends a key in base64.
+pub fn put_base64(out: &mut Output, key: &[u8]) {
+    let bytes = base64::encode(key, out.room(base64::encoded_bytes(key.len())));
+    out.filled(bytes);
+}

@@ -1,0 +1,62 @@
+//! What an exptime means.
+
+use larder_store::Millis;
+
+/// Above this many seconds an exptime is a point in time, not a distance: 30 days.
+const RELATIVE_MAX_S: i32 = 60 * 60 * 24 * 30;
+
+/// A point in time that has always passed: what negative exptimes become.
+const LONG_AGO: Millis = 1;
+
+/// When an item with this exptime, given at `now`, ceases to be; 0 for never.
+#[inline]
+pub fn expires_at(exptime: i32, now: Millis) -> Millis {
+    if exptime == 0 {
+        0
+    } else if exptime < 0 {
+        LONG_AGO
+    } else if exptime <= RELATIVE_MAX_S {
+        now + exptime as u64 * 1000
+    } else {
+        exptime as u64 * 1000
+    }
+}
+
+/// Whole seconds that are left, the begun one counted, so that a TTL reads back as it was given.
+#[inline]
+pub fn seconds_left(expires_at: Millis, now: Millis) -> u64 {
+    expires_at.saturating_sub(now).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = 1_700_000_000_123;
+
+    #[test]
+    fn exptimes_are_relative_up_to_30_days() {
+        assert_eq!(expires_at(0, NOW), 0);
+        assert_eq!(expires_at(1, NOW), NOW + 1000);
+        assert_eq!(expires_at(2_591_999, NOW), NOW + 2_591_999_000);
+        assert_eq!(expires_at(2_592_000, NOW), NOW + 2_592_000_000);
+        assert_eq!(expires_at(2_592_001, NOW), 2_592_001_000);
+        assert_eq!(expires_at(1_800_000_000, NOW), 1_800_000_000_000);
+    }
+
+    #[test]
+    fn negative_exptimes_have_passed_and_are_not_never() {
+        for exptime in [-1, -100, i32::MIN] {
+            let at = expires_at(exptime, NOW);
+            assert!(at != 0 && at < NOW);
+        }
+    }
+
+    #[test]
+    fn a_ttl_reads_back_as_given() {
+        assert_eq!(seconds_left(expires_at(30, NOW), NOW), 30);
+        assert_eq!(seconds_left(expires_at(30, NOW), NOW + 1), 30);
+        assert_eq!(seconds_left(expires_at(30, NOW), NOW + 1000), 29);
+        assert_eq!(seconds_left(5, NOW), 0);
+    }
+}

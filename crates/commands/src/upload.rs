@@ -1,0 +1,189 @@
+//! Values on their way in that are longer than is waited for: received into their item, or, when they
+//! are to be added to one, gathered until they are whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_protocol::classic::{Store, StoreVerb};
+use larder_store::{Expect, Key, Lookup, Upload};
+
+use crate::classic::{Outcome, account, classic_expect, classic_outcome, put_stored, store as store_at_once};
+use crate::context::Context;
+use crate::meta::{Plan, finish_set, set as set_at_once};
+use crate::output::Output;
+use crate::shared::Shared;
+use crate::tally::Tally;
+
+/// What a value is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// A classic store; its key is kept elsewhere.
+    Classic(Store<'static>),
+    /// ms
+    Meta(Plan),
+}
+
+impl Purpose {
+    /// A failure goes unsaid.
+    pub fn is_silent(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => store.noreply,
+            Purpose::Meta(_) => false,
+        }
+    }
+
+    /// What is there is to be overwritten whatever it is, so that a failure must remove it.
+    pub fn overwrites(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => store.verb == StoreVerb::Set,
+            Purpose::Meta(_) => true,
+        }
+    }
+
+    /// Append or prepend.
+    pub fn concats(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),
+            Purpose::Meta(plan) => plan.concats(),
+        }
+    }
+}
+
+/// A classic store whose condition does not hold already, before anything is allocated.
+pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>) -> Option<Outcome> {
+    let expect = classic_expect(store, &cx.shared.settings);
+    match (expect, cx.guard.peek(key)) {
+        (Expect::Any, _) => None,
+        (Expect::Absent, Lookup::Hit(_)) => Some(Outcome::NotStored),
+        (Expect::Cas(cas), Lookup::Hit(item)) if cas != item.cas() => Some(Outcome::Exists),
+        (_, Lookup::Hit(_)) | (Expect::Absent, _) => None,
+        (Expect::Cas(_), _) => Some(Outcome::NotFound),
+        (Expect::Present | Expect::Unchanged(_), _) => Some(Outcome::NotStored),
+    }
+}
+
+/// Stores an upload whose bytes are all there, and replies.
+pub(crate) fn publish(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    upload: Upload,
+    value_bytes: u64,
+    purpose: &Purpose,
+) {
+    let mut room = [0; larder_protocol::classic::KEY_BYTES_MAX];
+    let bytes = upload.key().len();
+    room[..bytes].copy_from_slice(upload.key());
+    let key = cx.guard.key(&room[..bytes]);
+    match purpose {
+        Purpose::Classic(store) => {
+            let expect = classic_expect(store, &cx.shared.settings);
+            let outcome = classic_outcome(cx.guard.publish(upload, expect), store, value_bytes);
+            let compared = store.verb == StoreVerb::Cas;
+            account(cx, tally, &key, outcome, compared, purpose.overwrites());
+            put_stored(out, outcome, store.noreply);
+        }
+        Purpose::Meta(plan) => {
+            finish_set(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
+                cx.guard.publish(upload, expect)
+            });
+        }
+    }
+}
+
+/// Bytes to be added to a value, gathered while they arrive. They take memory as they come, not as
+/// they are announced, out of what all such values may take together.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    pub key: Box<[u8]>,
+    pub purpose: Purpose,
+    value: Vec<u8>,
+    value_bytes: usize,
+    held: Held,
+}
+
+impl Gathering {
+    pub fn new(shared: &Shared, key: &[u8], value_bytes: u32, purpose: Purpose) -> Gathering {
+        Gathering {
+            key: key.into(),
+            purpose,
+            value: Vec::new(),
+            value_bytes: value_bytes as usize,
+            held: Held { all: Arc::clone(&shared.append_bytes), bytes: 0 },
+        }
+    }
+
+    /// Bytes still to come.
+    pub fn missing(&self) -> usize {
+        self.value_bytes - self.value.len()
+    }
+
+    /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
+    pub fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
+        let taken = bytes.len().min(self.missing());
+        let room = (self.value.len() + taken).next_power_of_two().min(self.value_bytes);
+        if room > self.value.capacity() {
+            if !self.held.raise(room as u64, shared.settings.append_bytes_max) {
+                return None;
+            }
+            self.value.reserve_exact(room - self.value.len());
+        }
+        self.value.extend_from_slice(&bytes[..taken]);
+        Some(taken)
+    }
+
+    /// Adds the whole value, and replies.
+    pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
+        let key = cx.guard.key(&self.key);
+        match &self.purpose {
+            Purpose::Classic(store) => store_at_once(cx, out, tally, &key, store, &self.value),
+            Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, plan, &self.value),
+        }
+    }
+}
+
+/// A share of the bytes that may be gathered, given back when dropped.
+#[derive(Debug)]
+struct Held {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Holds `bytes` in all; false if that would be more than `max` together with all others.
+    fn raise(&mut self, bytes: u64, max: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if self.all.fetch_add(more, Relaxed) + more > max {
+            self.all.fetch_sub(more, Relaxed);
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathered_bytes_are_limited_together_and_given_back() {
+        let all = Arc::new(AtomicU64::new(0));
+        let held = || Held { all: Arc::clone(&all), bytes: 0 };
+        let (mut one, mut two) = (held(), held());
+        assert!(one.raise(60, 100));
+        assert!(!two.raise(41, 100));
+        assert!(two.raise(40, 100));
+        assert!(!one.raise(61, 100));
+        drop(two);
+        assert!(one.raise(100, 100));
+        drop(one);
+        assert_eq!(all.load(Relaxed), 0);
+    }
+}
