@@ -244,7 +244,12 @@ impl Bucket {
     /// the home of the item that is there.
     #[inline]
     pub(crate) fn replace(&self, i: usize, new: Slot) {
+        #[cfg(not(loom))]
         self.slots[i].store(new.0, Ordering::Release);
+        // The checker does not know that a store cannot come before a compare-and-swap that read
+        // what was there earlier; a swap says it.
+        #[cfg(loom)]
+        self.slots[i].swap(new.0, Ordering::AcqRel);
     }
 
     /// A reader's change of frequency or last access: dropped if the slot changed meanwhile.

@@ -151,7 +151,7 @@ fn reader_during_eviction_never_reads_used_memory_and_its_bump_revives_nothing()
         }
         world.epochs.leave(0);
         evictor.join().unwrap();
-        assert!(world.home.slot(0).is_empty());
+        assert!(world.home.slot(0).is_empty(), "the slot is back");
     });
 }
 
@@ -160,7 +160,7 @@ fn of_two_cas_with_one_token_exactly_one_wins() {
     loom::model(|| {
         let world = World::new();
         let token = world.publish(1);
-        let cas = |world: &World, location: u64| {
+        let cas = move |world: &World, location: u64| {
             let control = world.home.lock();
             let (_, i, slot) = world.scan().expect("it is never deleted");
             let won = world.read(slot) == token;

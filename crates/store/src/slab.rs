@@ -9,7 +9,7 @@
 //! its class's only one.
 
 use crate::arena::{Arena, NONE, Span, UNIT, poison, unpoison};
-use crate::class::{CLASSES, ClassId};
+use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
 use std::sync::atomic::Ordering;
@@ -151,6 +151,10 @@ impl Class {
             let carved = span.carved.load(Ordering::Relaxed);
             span.carved.store(carved + 1, Ordering::Relaxed);
             let location = start + u64::from(carved) * (self.id.chunk_bytes() / UNIT) as u64;
+            // What the span held before must not look like an item to a sweep.
+            // SAFETY: the chunk is free and under this class's lock.
+            let chunk = unsafe { RawItem::new(arena.at(location)) };
+            chunk.header_word().store(Header::free(0).0, Ordering::Relaxed);
             poison_chunk(arena, self.id, location);
             return location;
         }
@@ -201,6 +205,7 @@ impl Class {
 
     fn add_span(&mut self, arena: &Arena, number: u32) {
         arena.span(number).place.store(self.spans.len() as u32, Ordering::Relaxed);
+        unpoison(arena.at(Arena::location_of(number)).as_ptr(), SPAN_BYTES);
         self.spans.push(number);
         self.free_chunks += self.id.chunks_per_span() as u64;
         self.link_partial(arena, number);
@@ -267,7 +272,6 @@ pub(crate) fn unpoison_chunk(arena: &Arena, class: ClassId, location: u64) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::class::SPAN_BYTES;
 
     #[test]
     fn span_goes_back_when_its_last_chunk_is_free() {

@@ -22,9 +22,13 @@ use std::sync::atomic::Ordering;
 /// Chunks that may wait for their epoch before a write looks whether it has passed.
 const LIMBO_CHUNKS_SOFT: usize = 64;
 /// Rounds of evicting before an allocation fails: far more than it takes unless all is pinned.
-const ALLOCATE_ROUNDS_MAX: usize = 256;
+const ALLOCATE_ROUNDS_MAX: usize = 1024;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
+/// Rounds after which it sleeps: that worker does not run, and may not for some milliseconds.
+const ALLOCATE_ROUNDS_SLEEP: usize = 64;
+/// How long it sleeps.
+const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// All magazines together hold at most one part in this many of the memory limit.
@@ -172,7 +176,14 @@ impl Local {
                 break;
             }
             if round >= ALLOCATE_ROUNDS_BUSY {
-                std::thread::yield_now();
+                // Outside meanwhile, so as not to hold back another that waits like this.
+                store.epochs.leave(self.id);
+                if round >= ALLOCATE_ROUNDS_SLEEP {
+                    std::thread::sleep(ALLOCATE_SLEEP);
+                } else {
+                    std::thread::yield_now();
+                }
+                store.epochs.enter(self.id);
             }
             // A class without enough of its own takes a span of another.
             let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, now_s, class) } else { 0 };
