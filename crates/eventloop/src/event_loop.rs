@@ -55,7 +55,7 @@ pub struct Limits {
 pub struct Turn {
     /// The waker has fired.
     pub woken: bool,
-    /// Events handled.
+    /// Events of connections.
     pub events: usize,
     /// The time at the start of the turn's work.
     pub now: Millis,
@@ -146,13 +146,15 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let events = self.backend.wait(timeout)?;
         let now = self.backend.now();
         handler.woke(now);
-        let mut turn = Turn { woken: false, events, now };
+        let mut turn = Turn { woken: false, events: 0, now };
         for index in 0..events {
             let event = self.backend.event(index);
-            if event.token == WAKER_TOKEN {
-                turn.woken = true;
-            } else {
-                self.ready(handler, Id::from_token(event.token), event);
+            match event.token {
+                WAKER_TOKEN => turn.woken = true,
+                token => {
+                    turn.events += 1;
+                    self.ready(handler, Id::from_token(token), event);
+                }
             }
         }
         // Only those queued before this turn: one that asks again waits for the next.
