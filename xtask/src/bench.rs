@@ -1,31 +1,26 @@
-//! `cargo xtask bench …`: benchmarks whose figures the project promises, built for release.
+//! `bench`: the figures that the project promises, measured by programs built for release.
 
-use std::env;
-use std::process::Command;
+use crate::run::{self, Outcome};
 
 const USAGE: &str = "\
 usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…]   the server beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads";
 
-/// Runs the benchmark that `args` (the words behind `bench`) name. What it prints goes to the
+/// Runs the benchmark that `args` (the words behind `bench`) name; what it prints goes to the
 /// terminal.
 ///
 /// # Errors
 /// When there is no such benchmark, it cannot be built, or a figure misses its target.
-pub fn bench(args: &[String]) -> Result<(), String> {
+pub fn bench(args: &[String]) -> Outcome {
     let (name, rest) = args.split_first().ok_or(USAGE)?;
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    match name.as_str() {
+    let mut command = run::cargo(match name.as_str() {
         // The generator is part of the larder binary, which starts itself as the server too.
-        "server" => {
-            command.args(["run", "--release", "--quiet", "--package", "larder", "--", "lab", "bench-server"])
-        }
-        "store" => command.args(["bench", "--package", "larder-store", "--bench", "scaling", "--"]),
+        "server" => &["run", "--release", "--package", "larder", "--", "lab", "bench-server"],
+        "store" => &["bench", "--package", "larder-store", "--bench", "scaling", "--"],
         _ => return Err(format!("there is no benchmark {name:?}\n{USAGE}")),
-    };
-    let status = command.args(rest).status().map_err(|error| format!("cargo: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("bench {name}: {status}")) }
+    });
+    command.args(rest);
+    run::run(command)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! | `test` | everything below but `bench`, in order, with the time of each stage |
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
+//! | `bench server\|store` | the figures that the project promises |
 //! | `fuzz [seconds]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
 //! | `sanitize` | store and session tests under AddressSanitizer, the stress under ThreadSanitizer |
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod conformance;
 mod fuzz;
 mod install;
@@ -33,9 +35,10 @@ fn main() -> ExitCode {
         "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
         "conformance" => conformance::conformance(rest),
         "fuzz" => fuzz::fuzz(rest),
+        "bench" => bench::bench(rest),
         "models" => models::models(),
         "sanitize" => sanitize::sanitize(),
-        _ => Err("usage: cargo xtask test | tidy | conformance | fuzz | models | sanitize".into()),
+        _ => Err("usage: cargo xtask test | tidy | conformance | bench | fuzz | models | sanitize".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

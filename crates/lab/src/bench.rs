@@ -25,11 +25,11 @@ use crate::connection::Check;
 use crate::error::Error;
 use crate::generator::{self, Load, Stop};
 use crate::peers::{self, Kind, Server, Spec};
-use crate::stats::{Ratio, median};
 use crate::usage::{self, Usage};
+use crate::wire::Protocol;
 use crate::workload::{Script, Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MEMORY_BYTES_MAX, MILLION, Reference};
-use report::{Cell, Verdict};
+use report::{Cell, Outcome, Verdict};
 
 /// Options of `bench-server`.
 #[derive(Clone, Debug, Args)]
@@ -109,7 +109,7 @@ pub fn server(options: &Options) -> Result<(), Error> {
     println!("{}", report::measurements(&cells));
     verdicts.extend(judge(&cells));
     println!("{}", report::verdicts(&verdicts));
-    match verdicts.iter().filter(|verdict| verdict.pass == Some(false)).count() {
+    match verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Miss).count() {
         0 => Ok(()),
         missed => Err(Error::Missed(missed)),
     }
@@ -205,63 +205,25 @@ impl<'a> Bench<'a> {
         cells: &mut Vec<Cell>,
         verdicts: &mut Vec<Verdict>,
     ) -> Result<(), Error> {
-        let cores = [Some(self.core)];
+        let memory = self.memory && data == MILLION;
         let mut servers = Vec::new();
         for &kind in self.kinds.iter().filter(|&&kind| kind != Kind::Null) {
-            let wanted = kind == Kind::Larder || figures.iter().any(|figure| figure.peers.contains(&kind));
-            if !wanted && !(self.memory && data == MILLION) {
-                continue;
+            let peer = figures.iter().any(|figure| figure.peers.contains(&kind));
+            if memory || peer || (kind == Kind::Larder && !figures.is_empty()) {
+                let (server, used) = self.start_filled(kind, data)?;
+                if memory {
+                    verdicts.push(used);
+                }
+                servers.push(server);
             }
-            let server = self.start(kind, None)?;
-            let settled = Duration::from_millis(500);
-            thread::sleep(settled);
-            let empty = usage::rss_bytes(server.pid())?;
-            let protocol = kind.protocol(crate::wire::Protocol::Classic);
-            generator::fill(&server.address, protocol, data.keyspace(), &cores)?;
-            thread::sleep(settled);
-            let full = usage::rss_bytes(server.pid())?;
-            if self.memory && data == MILLION {
-                verdicts.push(memory(kind, data, empty, full));
-            }
-            servers.push(server);
         }
-
-        let first_cell = cells.len();
+        if figures.is_empty() {
+            return Ok(());
+        }
         let mut visits = Vec::new();
-        let mut nulls = Vec::new();
         for figure in figures {
-            let mut rendered: Vec<(Workload, Arc<Vec<Script>>)> = Vec::new();
-            for &kind in &self.kinds {
-                if kind != Kind::Larder && !figure.peers.contains(&kind) {
-                    continue;
-                }
-                let workload = figure.workload(kind);
-                let (address, pid) = if kind == Kind::Null {
-                    let server = self.start(kind, Some(workload))?;
-                    let place = (server.address.clone(), server.pid());
-                    nulls.push(server);
-                    place
-                } else {
-                    let server = servers.iter().find(|server| server.kind == kind).expect("started above");
-                    (server.address.clone(), server.pid())
-                };
-                let scripts = match rendered.iter().find(|(have, _)| *have == workload) {
-                    Some((_, scripts)) => scripts.clone(),
-                    None => {
-                        let scripts = workload.scripts(self.options.seed);
-                        rendered.push((workload, scripts.clone()));
-                        scripts
-                    }
-                };
-                let again: &[bool] = if kind == self.kinds[0] { &[false, true] } else { &[false] };
-                for &again in again {
-                    let load = Load::connect(&address, &workload, scripts.clone(), &cores)?;
-                    visits.push(Visit { cell: cells.len(), load, pid });
-                    cells.push(Cell { figure: *figure, kind, again, samples: Vec::new() });
-                }
-            }
+            self.prepare(figure, &mut servers, &mut visits, cells)?;
         }
-
         verify(&mut visits, cells)?;
         let mut rng = StdRng::seed_from_u64(self.options.seed);
         for round in 1..=self.rounds {
@@ -272,8 +234,57 @@ impl<'a> Bench<'a> {
                 cells[visit.cell].samples.push(sample);
             }
         }
-        verify(&mut visits, cells)?;
-        debug_assert!(cells[first_cell..].iter().all(|cell| cell.samples.len() == self.rounds as usize));
+        verify(&mut visits, cells)
+    }
+
+    /// Starts a server and stores the data; what that took of memory.
+    fn start_filled(&self, kind: Kind, data: Data) -> Result<(Server, Verdict), Error> {
+        let settled = Duration::from_millis(500);
+        let server = self.start(kind, None)?;
+        thread::sleep(settled);
+        let empty = usage::rss_bytes(server.pid())?;
+        let protocol = kind.protocol(Protocol::Classic);
+        generator::fill(&server.address, protocol, data.keyspace(), &[Some(self.core)])?;
+        thread::sleep(settled);
+        let full = usage::rss_bytes(server.pid())?;
+        Ok((server, memory(kind, data, empty, full)))
+    }
+
+    /// Connects to every server of a figure; starts its null server.
+    fn prepare(
+        &self,
+        figure: &Figure,
+        servers: &mut Vec<Server>,
+        visits: &mut Vec<Visit>,
+        cells: &mut Vec<Cell>,
+    ) -> Result<(), Error> {
+        let mut rendered: Vec<(Workload, Arc<Vec<Script>>)> = Vec::new();
+        for &kind in &self.kinds {
+            if kind != Kind::Larder && !figure.peers.contains(&kind) {
+                continue;
+            }
+            let workload = figure.workload(kind);
+            if kind == Kind::Null {
+                servers.push(self.start(kind, Some(workload))?);
+            }
+            // The null server of this figure is the last one.
+            let server = servers.iter().rfind(|server| server.kind == kind).expect("it was started");
+            let scripts = match rendered.iter().find(|(have, _)| *have == workload) {
+                Some((_, scripts)) => scripts.clone(),
+                None => {
+                    let scripts = workload.scripts(self.options.seed);
+                    rendered.push((workload, scripts.clone()));
+                    scripts
+                }
+            };
+            // The first server is visited twice a round.
+            let again: &[bool] = if kind == self.kinds[0] { &[false, true] } else { &[false] };
+            for &again in again {
+                let load = Load::connect(&server.address, &workload, scripts.clone(), &[Some(self.core)])?;
+                visits.push(Visit { cell: cells.len(), load, pid: server.pid() });
+                cells.push(Cell { figure: *figure, kind, again, samples: Vec::new() });
+            }
+        }
         Ok(())
     }
 
@@ -330,58 +341,42 @@ fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
         ratio: None,
         measured: format!("{above:.1} B"),
         target: if larder { format!("≤ {MEMORY_BYTES_MAX} B") } else { String::new() },
-        pass: larder.then_some(above <= MEMORY_BYTES_MAX),
+        outcome: if larder { Outcome::of(above <= MEMORY_BYTES_MAX) } else { Outcome::Shown },
     }
 }
 
 /// Holds every figure against its targets, and the pairs on one server against each other.
 fn judge(cells: &[Cell]) -> Vec<Verdict> {
-    let cell = |id: &str, kind: Kind, again: bool| {
-        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && cell.again == again)
+    let cell = |id: &str, kind: Kind| {
+        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && !cell.again)
     };
     let mut verdicts = Vec::new();
     for again in cells.iter().filter(|cell| cell.again) {
-        let id = again.figure.id;
-        let Some(first) = cell(id, again.kind, false) else { continue };
-        let ratio = Ratio::paired(&again.cpu_us(), &first.cpu_us());
-        verdicts.push(Verdict {
-            id: id.to_owned(),
-            claim: format!("A/A: {} / {}", again.kind.name(), again.kind.name()),
-            ratio: Some(ratio),
-            measured: report::ratio(ratio.median),
-            target: String::new(),
-            pass: None,
-        });
-        let Some(larder) = cell(id, Kind::Larder, false) else { continue };
-        for bound in again.figure.bounds {
+        let Figure { id, peers, bounds, .. } = again.figure;
+        let name = again.kind.name();
+        let Some(first) = cell(id, again.kind) else { continue };
+        let claim = format!("A/A: {name} / {name}");
+        verdicts.push(Verdict::on_ratio(id, claim, again, first, |_| Outcome::Noise));
+        let Some(larder) = cell(id, Kind::Larder) else { continue };
+        for bound in bounds {
             let (other, name) = match bound.reference {
-                Reference::Server(kind) => (cell(id, kind, false), kind.name().to_owned()),
-                Reference::Figure(other) => (cell(other, Kind::Larder, false), format!("its {other}")),
+                Reference::Server(kind) => (cell(id, kind), kind.name()),
+                Reference::Figure(other) => (cell(other, Kind::Larder), other),
             };
             let Some(other) = other else { continue };
-            let ratio = Ratio::paired(&larder.cpu_us(), &other.cpu_us());
+            let claim = format!("larder / {name}");
+            let judge = |ratio| Outcome::of(ratio <= bound.factor);
             verdicts.push(Verdict {
-                id: id.to_owned(),
-                claim: format!("larder / {name}"),
-                ratio: Some(ratio),
-                measured: report::ratio(ratio.median),
                 target: format!("≤ {}", report::ratio(bound.factor)),
-                pass: Some(ratio.median <= bound.factor),
+                ..Verdict::on_ratio(id, claim, larder, other, judge)
             });
         }
-    }
-    // Other servers against memcached, for the picture.
-    for rival in cells.iter().filter(|cell| matches!(cell.kind, Kind::Redis) && !cell.again) {
-        let Some(memcached) = cell(rival.figure.id, Kind::Memcached, false) else { continue };
-        let ratio = Ratio::paired(&rival.cpu_us(), &memcached.cpu_us());
-        verdicts.push(Verdict {
-            id: rival.figure.id.to_owned(),
-            claim: "redis / memcached".to_owned(),
-            ratio: Some(ratio),
-            measured: report::ratio(median(&[ratio.median])),
-            target: String::new(),
-            pass: None,
-        });
+        let bounded = |kind: Kind| bounds.iter().any(|bound| bound.reference == Reference::Server(kind));
+        for &kind in peers.iter().filter(|&&kind| !bounded(kind)) {
+            let Some(other) = cell(id, kind) else { continue };
+            let claim = format!("larder / {}", kind.name());
+            verdicts.push(Verdict::on_ratio(id, claim, larder, other, |_| Outcome::Shown));
+        }
     }
     verdicts
 }

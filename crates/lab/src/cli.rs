@@ -1,6 +1,7 @@
 //! `larder lab …`.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::connection::Check;
 use crate::error::Error;
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
-use crate::null::{self, Canned};
+use crate::null::{Canned, Null};
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
@@ -238,8 +239,16 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn serve_null(args: &NullArgs) -> Result<(), Error> {
     let workload = args.request.workload(args.protocol.into(), 1)?;
-    null::serve(&Address::Tcp(args.listen), &Canned::of(&workload))
-        .map_err(|error| Error::System("the null server", error))
+    let address = Address::Tcp(args.listen);
+    let run = || -> io::Result<()> {
+        let null = Null::bind(&address, Canned::of(&workload))?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", null.address()?)?;
+        out.flush()?;
+        drop(out);
+        match null.serve()? {}
+    };
+    run().map_err(|error| Error::System("the null server", error))
 }
 
 fn load(args: &LoadArgs) -> Result<(), Error> {

@@ -5,7 +5,8 @@
 //! costs is what the kernel costs, plus the wake-ups.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::convert::Infallible;
+use std::io;
 
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Listener, Socket};
@@ -46,47 +47,71 @@ struct Connection {
     waits_to_send: bool,
 }
 
-/// Serves until the process ends, after printing the address it listens on.
-///
-/// # Errors
-/// When it cannot listen or wait; a connection's error only ends that connection.
-pub fn serve(listen: &Address, canned: &Canned) -> io::Result<()> {
-    let listener = Listener::bind(listen, 1024)?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", listener.local_address()?)?;
-    out.flush()?;
-    drop(out);
+/// A null server that listens.
+#[derive(Debug)]
+pub struct Null {
+    listener: Listener,
+    canned: Canned,
+}
 
-    let poller = Poller::new()?;
-    poller.add(&listener, LISTENER, Interest::Read)?;
-    let mut events = Events::with_capacity(1024);
-    let mut connections: HashMap<u64, Connection> = HashMap::new();
-    let mut buffer = vec![0; RECEIVE_BYTES];
-    let block = canned.reply.repeat((BLOCK_BYTES / canned.reply.len()).max(1));
-    let mut next = 0;
-    loop {
-        poller.wait(&mut events, None)?;
-        for event in events.iter() {
-            if event.token == LISTENER {
-                if let Ok(socket) = listener.accept() {
-                    let _ = socket.set_nodelay(true);
-                    poller.add(&socket, next, Interest::Read)?;
-                    connections.insert(
-                        next,
-                        Connection { socket, partial: 0, owed: 0, phase: 0, waits_to_send: false },
-                    );
-                    next += 1;
+impl Null {
+    /// Listens on `address`; clients can connect from now on.
+    ///
+    /// # Errors
+    /// When it cannot listen there.
+    pub fn bind(address: &Address, canned: Canned) -> io::Result<Null> {
+        Ok(Null { listener: Listener::bind(address, 1024)?, canned })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What getsockname(2) says; none in correct use.
+    pub fn address(&self) -> io::Result<Address> {
+        self.listener.local_address()
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// When it cannot wait; a connection's error only ends that connection.
+    pub fn serve(self) -> io::Result<Infallible> {
+        let Null { listener, canned } = self;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
+        let mut events = Events::with_capacity(1024);
+        let mut connections: HashMap<u64, Connection> = HashMap::new();
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        let block = canned.reply.repeat((BLOCK_BYTES / canned.reply.len()).max(1));
+        let mut next = 0;
+        loop {
+            poller.wait(&mut events, None)?;
+            for event in events.iter() {
+                if event.token == LISTENER {
+                    if let Ok(socket) = listener.accept() {
+                        let _ = socket.set_nodelay(true);
+                        poller.add(&socket, next, Interest::Read)?;
+                        connections.insert(next, Connection::new(socket));
+                        next += 1;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let Some(connection) = connections.get_mut(&event.token) else { continue };
-            if step(connection, event.token, &poller, &mut buffer, canned, &block).is_err() {
-                connections.remove(&event.token);
+                let Some(connection) = connections.get_mut(&event.token) else { continue };
+                if step(connection, event.token, &poller, &mut buffer, &canned, &block).is_err() {
+                    connections.remove(&event.token);
+                }
             }
         }
     }
 }
 
+impl Connection {
+    fn new(socket: Socket) -> Connection {
+        Connection { socket, partial: 0, owed: 0, phase: 0, waits_to_send: false }
+    }
+}
+
+/// Takes what has come, and sends what is owed.
 fn step(
     connection: &mut Connection,
     token: u64,

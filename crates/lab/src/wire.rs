@@ -207,6 +207,14 @@ fn number(digits: &[u8]) -> Result<usize, Malformed> {
     Ok(n)
 }
 
+/// The number that `line` ends with, and what stands before the space in front of it.
+#[inline]
+fn last_number(line: &[u8]) -> Result<(usize, &[u8]), Malformed> {
+    // Numbers are shorter than keys: from the end, the space is near.
+    let space = line.iter().rposition(|&byte| byte == b' ').ok_or(Malformed)?;
+    Ok((number(&line[space + 1..])?, &line[..space]))
+}
+
 /// The `value_bytes` behind a header of `header_bytes`, with their line end.
 #[inline]
 fn value(bytes: &[u8], header_bytes: usize, value_bytes: usize) -> Result<Option<(&[u8], usize)>, Malformed> {

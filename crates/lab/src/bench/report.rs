@@ -44,8 +44,58 @@ pub struct Verdict {
     pub measured: String,
     /// In words.
     pub target: String,
-    /// Whether it holds; `None` for a row that only shows the noise.
-    pub pass: Option<bool>,
+    /// Whether it holds.
+    pub outcome: Outcome,
+}
+
+/// What a row of the verdicts says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The target is met.
+    Pass,
+    /// The target is missed.
+    Miss,
+    /// No target: the same server twice.
+    Noise,
+    /// No target: shown for comparison.
+    Shown,
+}
+
+impl Outcome {
+    /// Whether a target is met.
+    pub fn of(met: bool) -> Outcome {
+        if met { Outcome::Pass } else { Outcome::Miss }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Miss => "FAIL",
+            Outcome::Noise => "noise",
+            Outcome::Shown => "",
+        }
+    }
+}
+
+impl Verdict {
+    /// A verdict on the ratio of two cells.
+    pub fn on_ratio(
+        id: &str,
+        claim: String,
+        a: &Cell,
+        b: &Cell,
+        judge: impl FnOnce(f64) -> Outcome,
+    ) -> Verdict {
+        let ratio = Ratio::paired(&a.cpu_us(), &b.cpu_us());
+        Verdict {
+            id: id.to_owned(),
+            claim,
+            ratio: Some(ratio),
+            measured: self::ratio(ratio.median),
+            target: String::new(),
+            outcome: judge(ratio.median),
+        }
+    }
 }
 
 /// A ratio as people say it: 2.31, or 1/64.2.
@@ -94,18 +144,13 @@ pub fn verdicts(verdicts: &[Verdict]) -> Table {
     for verdict in verdicts {
         let interval =
             verdict.ratio.map_or(String::new(), |r| format!("{} … {}", ratio(r.low), ratio(r.high)));
-        let word = match verdict.pass {
-            Some(true) => "pass",
-            Some(false) => "FAIL",
-            None => "noise",
-        };
         table.add_row([
             verdict.id.clone(),
             verdict.claim.clone(),
             verdict.measured.clone(),
             interval,
             verdict.target.clone(),
-            word.to_owned(),
+            verdict.outcome.word().to_owned(),
         ]);
     }
     table

@@ -1,6 +1,6 @@
 //! Replies of memcached's classic commands `get` and `set`.
 
-use super::{Event, Grammar, Malformed, Parsed, line, number, value};
+use super::{Event, Grammar, Malformed, Parsed, last_number, line, value};
 
 /// `VALUE <key> <flags> <bytes>\r\n<data>\r\n` … `END\r\n`, `STORED\r\n`.
 #[derive(Debug)]
@@ -11,18 +11,20 @@ impl Grammar for Classic {
 
     #[inline]
     fn event(bytes: &[u8]) -> Parsed<'_> {
+        if bytes.starts_with(b"END\r\n") {
+            return Ok(Some((Event::End, 5)));
+        }
         let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
         if let Some(header) = line.strip_prefix(b"VALUE ") {
-            let key_end = memchr::memchr(b' ', header).ok_or(Malformed)?;
-            let (key, numbers) = (&header[..key_end], &header[key_end + 1..]);
-            let flags_end = memchr::memchr(b' ', numbers).ok_or(Malformed)?;
-            number(&numbers[..flags_end])?;
-            let value_bytes = number(&numbers[flags_end + 1..])?;
+            let (value_bytes, key_and_flags) = last_number(header)?;
+            let (_flags, key) = last_number(key_and_flags)?;
+            if key.is_empty() || key.contains(&b' ') {
+                return Err(Malformed);
+            }
             let Some((value, used)) = value(bytes, header_bytes, value_bytes)? else { return Ok(None) };
             return Ok(Some((Event::Value { key: Some(key), value }, used)));
         }
         let event = match line {
-            b"END" => Event::End,
             b"STORED" => Event::Stored,
             b"NOT_STORED" | b"EXISTS" | b"NOT_FOUND" | b"ERROR" => Event::Refused(line),
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {

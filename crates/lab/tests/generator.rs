@@ -1,0 +1,235 @@
+//! The generator against servers whose every reply is known: its counts are exact, and whatever is
+//! wrong with a reply is found.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use larder_eventloop::socket::Address;
+use larder_lab::connection::Check;
+use larder_lab::error::Error;
+use larder_lab::generator::{Load, Stop};
+use larder_lab::keys::{Choice, Keyspace, Prefix};
+use larder_lab::null::{Canned, Null};
+use larder_lab::tally::Tally;
+use larder_lab::value;
+use larder_lab::wire::Protocol;
+use larder_lab::workload::{Verb, Workload};
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Classic, Protocol::Meta, Protocol::Resp];
+
+fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
+    Workload {
+        protocol,
+        verb,
+        keyspace: Keyspace::new(2, value_bytes),
+        choice: Choice::Sequential,
+        connections: 1,
+        pipeline: 2,
+        keys_per_request: 1,
+    }
+}
+
+/// A null server for one key, serving until the test process ends.
+fn null(workload: &Workload) -> Address {
+    let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
+    let null = Null::bind(&any, Canned::of(workload)).unwrap();
+    let address = null.address().unwrap();
+    thread::spawn(move || null.serve());
+    address
+}
+
+/// A server that takes one connection, reads the whole script and sends `reply`.
+fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
+    let request_bytes: usize = workload.scripts(0).iter().map(|script| script.bytes.len()).sum();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut vec![0; request_bytes]).unwrap();
+        stream.write_all(&reply).unwrap();
+        if !close {
+            let _ = stream.read(&mut [0]);
+        }
+    });
+    address
+}
+
+fn run_once(address: &Address, workload: &Workload, check: Check) -> Result<Tally, Error> {
+    Load::connect(address, workload, workload.scripts(0), &[None])?.run(check, Stop::Once)
+}
+
+/// The two hits of the sequential workload, with the values of `ids`.
+fn hits(workload: &Workload, ids: [u32; 2]) -> Vec<u8> {
+    let mut reply = Vec::new();
+    for (key, id) in ids.into_iter().enumerate() {
+        let (mut name, mut bytes) = (Vec::new(), Vec::new());
+        workload.keyspace.write(&mut name, Prefix::Present, key as u32);
+        value::write(&mut bytes, id, 9, workload.keyspace.value_bytes);
+        workload.protocol.reply_hits(&mut reply, &[(name, bytes)]);
+    }
+    reply
+}
+
+#[test]
+fn counts_are_exact_for_every_protocol_verb_and_check() {
+    for protocol in PROTOCOLS {
+        for verb in [Verb::Hit, Verb::Miss, Verb::Set] {
+            for keys_per_request in if verb == Verb::Set || protocol == Protocol::Meta { 1..2 } else { 1..4 }
+            {
+                let workload = Workload {
+                    choice: Choice::One,
+                    connections: 5,
+                    pipeline: 7,
+                    keys_per_request,
+                    ..workload(protocol, verb, 32)
+                };
+                let address = null(&workload);
+                let scripts = workload.scripts(3);
+                let keys: usize = scripts.iter().map(|script| script.keys.len()).sum();
+                let mut load = Load::connect(&address, &workload, scripts, &[None, None]).unwrap();
+                for check in [Check::Length, Check::Parse, Check::Verify] {
+                    let tally = load.run(check, Stop::Once).unwrap();
+                    let seen = (tally.hits, tally.misses, tally.stored, tally.wrong);
+                    let keys = keys as u64;
+                    let expected = match verb {
+                        Verb::Hit => (keys, 0, 0, 0),
+                        Verb::Miss => (0, keys, 0, 0),
+                        Verb::Set => (0, 0, keys, 0),
+                    };
+                    assert_eq!(seen, expected, "{workload:?} {check:?} {:?}", tally.first_wrong);
+                    assert_eq!(tally.requests, keys / keys_per_request as u64);
+                    assert_eq!(tally.latency_ns.len(), tally.requests.div_ceil(7));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_larger_than_any_buffer_arrive_whole() {
+    for protocol in PROTOCOLS {
+        for verb in [Verb::Hit, Verb::Set] {
+            let workload = Workload {
+                choice: Choice::One,
+                connections: 3,
+                pipeline: 16,
+                ..workload(protocol, verb, 300 << 10)
+            };
+            let address = null(&workload);
+            let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
+            for check in [Check::Length, Check::Parse, Check::Verify] {
+                let tally = load.run(check, Stop::After(Duration::from_millis(20))).unwrap();
+                assert_eq!((tally.wrong, tally.keys), (0, tally.hits + tally.stored), "{workload:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_for_a_time_ends_with_every_reply_taken_and_can_be_repeated() {
+    let workload =
+        Workload { choice: Choice::One, connections: 4, ..workload(Protocol::Classic, Verb::Hit, 32) };
+    let mut load = Load::connect(&null(&workload), &workload, workload.scripts(0), &[None, None]).unwrap();
+    for _ in 0..3 {
+        let tally = load.run(Check::Verify, Stop::After(Duration::from_millis(20))).unwrap();
+        assert!(tally.requests >= 8, "each connection sends at least one window");
+        assert_eq!((tally.hits, tally.wrong), (tally.requests, 0));
+    }
+}
+
+#[test]
+fn another_keys_value_is_wrong_and_only_verifying_sees_it() {
+    for protocol in PROTOCOLS {
+        let workload = workload(protocol, Verb::Hit, 32);
+        let swapped = hits(&workload, [1, 0]);
+        for (check, wrong) in [(Check::Length, 0), (Check::Parse, 0), (Check::Verify, 2)] {
+            let tally = run_once(&replying(&workload, swapped.clone(), false), &workload, check).unwrap();
+            assert_eq!(tally.wrong, wrong, "{protocol:?} {check:?}");
+        }
+    }
+}
+
+#[test]
+fn a_torn_value_is_wrong() {
+    let workload = workload(Protocol::Classic, Verb::Hit, 32);
+    let mut reply = hits(&workload, [0, 1]);
+    let middle = reply.len() - 15;
+    reply[middle] ^= 0x10;
+    let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
+    assert_eq!((tally.hits, tally.wrong), (2, 1));
+    assert!(tally.first_wrong.unwrap().contains("key 1 has a broken value"));
+}
+
+#[test]
+fn a_miss_in_place_of_a_hit_is_wrong() {
+    for protocol in PROTOCOLS {
+        let workload = workload(protocol, Verb::Hit, 32);
+        let mut reply = Vec::new();
+        workload.protocol.reply_misses(&mut reply, 1);
+        reply.extend_from_slice(&hits(&workload, [0, 1])[hits(&workload, [0, 1]).len() / 2..]);
+        let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
+        assert_eq!((tally.hits, tally.misses, tally.wrong), (1, 1, 1), "{protocol:?}");
+    }
+}
+
+#[test]
+fn keys_left_out_of_a_multi_get_are_misses_at_their_place() {
+    let workload = Workload {
+        keyspace: Keyspace::new(4, 32),
+        pipeline: 1,
+        keys_per_request: 4,
+        ..workload(Protocol::Classic, Verb::Hit, 32)
+    };
+    let pair = |id| {
+        let (mut name, mut bytes) = (Vec::new(), Vec::new());
+        workload.keyspace.write(&mut name, Prefix::Present, id);
+        value::write(&mut bytes, id, 1, 32);
+        (name, bytes)
+    };
+    let mut reply = Vec::new();
+    workload.protocol.reply_hits(&mut reply, &[pair(1), pair(3)]);
+    let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
+    // Both misses are wrong, as the workload expects hits; both hits are right.
+    assert_eq!((tally.hits, tally.misses, tally.wrong), (2, 2, 2), "{:?}", tally.first_wrong);
+}
+
+#[test]
+fn a_refused_write_is_wrong() {
+    let workload = workload(Protocol::Classic, Verb::Set, 32);
+    let reply = b"STORED\r\nSERVER_ERROR out of memory storing object\r\n".to_vec();
+    let tally = run_once(&replying(&workload, reply, false), &workload, Check::Parse).unwrap();
+    assert_eq!((tally.stored, tally.wrong), (1, 1));
+    assert!(tally.first_wrong.unwrap().contains("out of memory"));
+}
+
+#[test]
+fn surplus_duplicated_and_foreign_bytes_end_the_run() {
+    for check in [Check::Length, Check::Parse, Check::Verify] {
+        let workload = workload(Protocol::Classic, Verb::Set, 32);
+        let surplus = b"STORED\r\nSTORED\r\nSTORED\r\n".to_vec();
+        let error = run_once(&replying(&workload, surplus, false), &workload, check).unwrap_err();
+        assert!(matches!(error, Error::Reply(_)), "{check:?}: {error}");
+        let foreign = b"STORED\r\nSTORAD\r\n".to_vec();
+        let error = run_once(&replying(&workload, foreign, false), &workload, check).unwrap_err();
+        assert!(matches!(error, Error::Reply(_)), "{check:?}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_closes_ends_the_run() {
+    let workload = workload(Protocol::Classic, Verb::Set, 32);
+    for check in [Check::Length, Check::Parse] {
+        let error = run_once(&replying(&workload, b"STORED\r\nSTO".to_vec(), true), &workload, check);
+        assert!(matches!(error, Err(Error::Closed)), "{check:?}");
+    }
+}
+
+#[test]
+fn nobody_listening_is_an_error_that_names_the_address() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let workload = workload(Protocol::Classic, Verb::Set, 32);
+    let error = run_once(&Address::Tcp(port), &workload, Check::Parse).unwrap_err();
+    assert!(error.to_string().contains(&port.to_string()), "{error}");
+}

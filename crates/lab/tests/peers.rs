@@ -1,0 +1,89 @@
+//! The generator against real servers: what it counts is what they count.
+//!
+//! These need the servers that Debian's packages memcached and redis-server carry, and are run where
+//! those are installed: `cargo test -p larder-lab --test peers -- --ignored`.
+
+use larder_lab::connection::Check;
+use larder_lab::generator::{Load, Stop, fill};
+use larder_lab::keys::{Choice, Keyspace};
+use larder_lab::peers::{Kind, Server, Spec};
+use larder_lab::usage::{self, Usage};
+use larder_lab::wire::Protocol;
+use larder_lab::workload::{Verb, Workload};
+
+fn start(kind: Kind) -> Server {
+    let spec = Spec { kind, program: None, memory_mb: 128, threads: 1, core: Some(0), null: None };
+    Server::start(&spec).unwrap()
+}
+
+fn run(server: &Server, workload: &Workload) -> u64 {
+    let mut load = Load::connect(&server.address, workload, workload.scripts(1), &[None, None]).unwrap();
+    let tally = load.run(Check::Verify, Stop::Once).unwrap();
+    assert_eq!((tally.wrong, tally.first_wrong), (0, None), "{workload:?}");
+    tally.keys
+}
+
+fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
+    Workload {
+        protocol,
+        verb,
+        keyspace: Keyspace::new(500, value_bytes),
+        choice: Choice::Zipf(0.9),
+        connections: 7,
+        pipeline: 11,
+        keys_per_request: 1,
+    }
+}
+
+#[test]
+#[ignore = "needs memcached"]
+fn counts_equal_memcacheds_own() {
+    let server = start(Kind::Memcached);
+    assert!(server.version.starts_with("1."), "{}", server.version);
+    assert!(server.settings.iter().any(|(name, value)| name == "num_threads" && value == "1"));
+    for value_bytes in [32, 4 << 10] {
+        let keyspace = workload(Protocol::Classic, Verb::Set, value_bytes).keyspace;
+        let mut sets = fill(&server.address, Protocol::Classic, keyspace, &[None]).unwrap().stored;
+        assert_eq!(server.counter("curr_items"), Some(500));
+        let (mut hits, mut misses) = (0, 0);
+        let before = |name| server.counter(name).unwrap();
+        let (sets_before, hits_before) = (before("cmd_set") - sets, before("get_hits"));
+        let misses_before = before("get_misses");
+        for protocol in [Protocol::Classic, Protocol::Meta] {
+            sets += run(&server, &workload(protocol, Verb::Set, value_bytes));
+            hits += run(&server, &workload(protocol, Verb::Hit, value_bytes));
+            misses += run(&server, &workload(protocol, Verb::Miss, value_bytes));
+        }
+        let multi = Workload { keys_per_request: 13, ..workload(Protocol::Classic, Verb::Hit, value_bytes) };
+        hits += run(&server, &multi);
+        let after = (before("cmd_set"), before("get_hits"), before("get_misses"));
+        assert_eq!(after, (sets_before + sets, hits_before + hits, misses_before + misses));
+    }
+    assert!(usage::rss_bytes(server.pid()).unwrap() > 1 << 20);
+    assert!(!Usage::of(server.pid()).unwrap().run.is_zero());
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn counts_equal_rediss_own() {
+    let server = start(Kind::Redis);
+    assert!(server.settings.iter().any(|(name, value)| name == "appendonly" && value == "no"));
+    let keyspace = workload(Protocol::Resp, Verb::Set, 32).keyspace;
+    fill(&server.address, Protocol::Resp, keyspace, &[None]).unwrap();
+    let before = (server.counter("keyspace_hits").unwrap(), server.counter("keyspace_misses").unwrap());
+    run(&server, &workload(Protocol::Resp, Verb::Set, 32));
+    let mut hits = run(&server, &workload(Protocol::Resp, Verb::Hit, 32));
+    hits += run(&server, &Workload { keys_per_request: 13, ..workload(Protocol::Resp, Verb::Hit, 32) });
+    let misses = run(&server, &workload(Protocol::Resp, Verb::Miss, 32));
+    let after = (server.counter("keyspace_hits").unwrap(), server.counter("keyspace_misses").unwrap());
+    assert_eq!(after, (before.0 + hits, before.1 + misses));
+}
+
+#[test]
+#[ignore = "needs memcached"]
+fn a_dropped_server_is_gone() {
+    let server = start(Kind::Memcached);
+    let pid = server.pid();
+    drop(server);
+    assert!(Usage::of(pid).is_err());
+}
