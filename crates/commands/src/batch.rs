@@ -74,8 +74,8 @@ pub(crate) enum Event<'a> {
     Fault { fault: Fault, swallow: u64, noreply: bool },
     /// A line of keys ended after spaces.
     EndOfKeys,
-    /// A line of keys has a key that is too long.
-    LongKey,
+    /// A line of keys has a key that is too long, and whether it is the first.
+    LongKey { first: bool },
     /// A line without end.
     LongLine,
     /// A store that is not simply a value at hand. The input is at its block.
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
             KeyStep::TooLong(bytes) => {
                 self.at += bytes;
                 self.keys = None;
-                return Some(Stop::Event(Event::LongKey));
+                return Some(Stop::Event(Event::LongKey { first }));
             }
             KeyStep::Incomplete(spaces) => return Some(self.wait_for_keys(keys, start, spaces)),
         };

@@ -273,9 +273,9 @@ impl Session {
                 }
             }
             Event::EndOfKeys => call.out.put(END),
-            Event::LongKey => {
+            Event::LongKey { first } => {
                 // Replies to the keys before it are taken back if they are still there.
-                if let Some(mark) = call.line_mark.take() {
+                if let Some(mark) = call.line_mark.filter(|_| !first) {
                     call.out.rewind(mark);
                 }
                 call.out.put(Fault::BadLine.reply());
