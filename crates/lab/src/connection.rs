@@ -176,6 +176,9 @@ impl Connection {
             let mut done = false;
             match event {
                 Event::Value { key, value } if workload.verb != Verb::Set && self.key < end => {
+                    if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
+                        return Err(malformed(rest));
+                    }
                     if VERIFY {
                         // Keys that a classic server leaves out were misses.
                         if let Some(key) = key {

@@ -218,6 +218,14 @@ fn surplus_duplicated_and_foreign_bytes_end_the_run() {
 }
 
 #[test]
+fn a_value_with_a_field_nobody_asked_for_ends_the_run() {
+    let workload = workload(Protocol::Classic, Verb::Hit, 0);
+    let gets = b"VALUE key:000000000000 0 0 7\r\n\r\nEND\r\n".repeat(2);
+    let error = run_once(&replying(&workload, gets, false), &workload, Check::Parse).unwrap_err();
+    assert!(matches!(error, Error::Reply(_)), "{error}");
+}
+
+#[test]
 fn a_server_that_closes_ends_the_run() {
     let workload = workload(Protocol::Classic, Verb::Set, 32);
     for check in [Check::Length, Check::Parse] {
