@@ -3,6 +3,8 @@
 //! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
 //! looked at, so other connections have their turn; the session goes on with it when called again.
 
+use std::collections::BTreeMap;
+
 use larder_protocol::escape::{escape, escaped_bytes_max};
 use larder_protocol::number::parse_u64;
 use larder_store::Item;
@@ -18,6 +20,8 @@ const ITEMS_PER_WALK: usize = 64;
 const WALKS_PER_STEP: usize = 64;
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
+/// `stats sizes` counts items in steps of so many bytes.
+const SIZE_STEP_BYTES: u64 = 32;
 /// Class numbers end below this.
 const CLASSES: u8 = 64;
 /// What `stats cachedump` writes at most: memcached's.
@@ -62,6 +66,7 @@ pub(crate) enum Dump {
     Items { form: Form, classes: Classes, cursor: u64 },
     Prefixes { after: Option<Box<[u8]>> },
     Connections { from: u64 },
+    Sizes { cursor: u64, counts: BTreeMap<u64, u64> },
 }
 
 /// What a step came to.
@@ -103,10 +108,16 @@ impl Dump {
         Dump::Connections { from: 0 }
     }
 
+    /// stats sizes
+    pub fn sizes() -> Dump {
+        Dump::Sizes { cursor: 0, counts: BTreeMap::new() }
+    }
+
     /// Writes on.
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
             Dump::Items { form, classes, cursor } => step_items(cx, out, form, *classes, cursor),
+            Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
             Dump::Prefixes { after } => {
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
                     out.put(b"PREFIX ");
@@ -130,6 +141,33 @@ impl Dump {
             }
         }
     }
+}
+
+/// Counts items by size; the counts are written when all were seen.
+fn step_sizes(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    cursor: &mut u64,
+    counts: &mut BTreeMap<u64, u64>,
+) -> Step {
+    for _ in 0..WALKS_PER_STEP {
+        *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
+            let size = item.item_bytes().next_multiple_of(SIZE_STEP_BYTES);
+            *counts.entry(size).or_default() += 1;
+        });
+        if *cursor == 0 {
+            for (size, count) in counts {
+                out.put(b"STAT ");
+                put_number(out, *size);
+                out.put(b" ");
+                put_number(out, *count);
+                out.put(b"\r\n");
+            }
+            out.put(END);
+            return Step::Done;
+        }
+    }
+    Step::More
 }
 
 /// A step of rows; the end is written if there are no more.

@@ -578,7 +578,7 @@ impl Call<'_, '_, '_, '_> {
             },
             Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),
             Verb::Arithmetic => meta::arithmetic(cx, out, tally, key, &meta.flags),
-            Verb::Debug => meta::debug(cx, out, tally, key, &meta.flags),
+            Verb::Debug => meta::debug(cx, out, tally, key),
             Verb::Noop => out.put(b"MN\r\n"),
         }
     }

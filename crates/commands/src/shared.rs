@@ -74,6 +74,8 @@ pub struct Clock {
     offset_ms: AtomicI64,
     /// The time at which the clock stands; 0: it runs.
     stopped_at: AtomicU64,
+    /// How far it was moved since it last ran with the system's, milliseconds.
+    moved_ms: AtomicI64,
 }
 
 impl Clock {
@@ -95,10 +97,17 @@ impl Clock {
     pub fn resume(&self) {
         self.stopped_at.store(0, Relaxed);
         self.offset_ms.store(0, Relaxed);
+        self.moved_ms.store(0, Relaxed);
+    }
+
+    /// How far it was moved since it last ran with the system's: added to what was measured without it.
+    pub fn moved_ms(&self) -> i64 {
+        self.moved_ms.load(Relaxed)
     }
 
     /// Moves it by `delta_ms`, stopped or running.
     pub fn shift(&self, delta_ms: i64) {
+        self.moved_ms.fetch_add(delta_ms, Relaxed);
         let stopped = self.stopped_at.load(Relaxed);
         if stopped == 0 {
             self.offset_ms.fetch_add(delta_ms, Relaxed);
@@ -196,6 +205,7 @@ mod tests {
         assert_eq!(clock.now(9000), 1500);
         clock.shift(-100);
         assert_eq!(clock.now(9000), 1400);
+        assert_eq!(clock.moved_ms(), 400);
         clock.resume();
         assert_eq!(clock.now(9000), 9000);
     }

@@ -33,8 +33,10 @@ impl Figures {
         let mut sums = Sums::default();
         cx.host.counters(&mut |counters| sums.add(counters));
         sums.since(&cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut process = cx.host.process();
+        process.uptime_s = process.uptime_s.saturating_add_signed(cx.shared.clock.moved_ms() / 1000);
         Figures {
-            process: cx.host.process(),
+            process,
             sums,
             totals: cx.guard.store().totals(),
             now_s: cx.now() / 1000,

@@ -31,6 +31,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         }
         Some(b"items") => items(line),
         Some(b"slabs") => slabs(line),
+        Some(b"sizes") if line.cx.shared.settings.track_sizes => return Flow::Dump(Dump::sizes()),
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {

@@ -30,8 +30,8 @@ pub struct Change {
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub enum Changed {
-    /// The counter's value, token and expiry now.
-    Done { value: u64, cas: u64, expires_at: Millis },
+    /// The counter's value and token now, its expiry before and now.
+    Done { value: u64, cas: u64, expired_at: Millis, expires_at: Millis },
     /// No item.
     Absent,
     /// The item has another token.
@@ -57,7 +57,8 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
         let mut room = [b' '; PADDED_BYTES_MAX];
         let digits = write_u64(&mut room[..U64_BYTES_MAX], value);
         let bytes = if text.len() <= PADDED_BYTES_MAX { digits.max(text.len()) } else { digits };
-        let expires_at = change.expires_at.unwrap_or(item.expires_at());
+        let expired_at = item.expires_at();
+        let expires_at = change.expires_at.unwrap_or(expired_at);
         let attributes = Attributes {
             flags: item.flags(),
             expires_at,
@@ -68,7 +69,7 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
         };
         let unchanged = Expect::Unchanged(item.seen());
         match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {
-            Ok(stored) => return Changed::Done { value, cas: stored.cas, expires_at },
+            Ok(stored) => return Changed::Done { value, cas: stored.cas, expired_at, expires_at },
             Err(Refusal::NoMemory) => return Changed::NoMemory,
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }

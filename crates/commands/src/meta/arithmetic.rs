@@ -29,8 +29,8 @@ impl Given {
         flags.opaque().map_err(bad)?;
         let touch = flags.exptime(b'T').map_err(bad)?;
         let decrement = match flags.token(b'M').map(<[u8]>::first) {
-            None | Some(Some(b'I' | b'i' | b'+')) => false,
-            Some(Some(b'D' | b'd' | b'-')) => true,
+            None | Some(Some(b'I' | b'+')) => false,
+            Some(Some(b'D' | b'-')) => true,
             Some(_) => return Err(Fault::BadArithmeticMode),
         };
         let change = Change {
@@ -70,15 +70,15 @@ pub fn arithmetic(
     let reply_key = ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') };
     loop {
         match change(cx, key, &given.change) {
-            Changed::Done { value, cas, expires_at } => {
+            Changed::Done { value, cas, expired_at, expires_at } => {
                 cx.counters.add(hits, 1);
-                return put_done(cx, out, flags, reply_key, value, cas, expires_at);
+                return put_done(cx, out, flags, reply_key, value, cas, [expired_at, expires_at]);
             }
             Changed::Absent => match given.vivify {
                 Some(exptime) => match seed(cx, key, flags, &given, exptime) {
                     Ok((cas, expires_at)) => {
                         cx.counters.add(misses, 1);
-                        return put_done(cx, out, flags, reply_key, given.initial, cas, expires_at);
+                        return put_done(cx, out, flags, reply_key, given.initial, cas, [expires_at; 2]);
                     }
                     Err(Refusal::NoMemory) => return out.put(NO_MEMORY),
                     Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => {}
@@ -115,7 +115,7 @@ fn seed(
     Ok((stored.cas, attributes.expires_at))
 }
 
-/// HD, or with v the number.
+/// HD, or with v the number. The expiry is told as it was before T, and as it is behind it.
 fn put_done(
     cx: &Context<'_, '_>,
     out: &mut Output,
@@ -123,7 +123,7 @@ fn put_done(
     key: ReplyKey<'_>,
     value: u64,
     cas: u64,
-    expires: Millis,
+    [mut expires, touched]: [Millis; 2],
 ) {
     if flags.has(b'q') {
         return;
@@ -137,6 +137,7 @@ fn put_done(
     }
     for flag in flags.iter() {
         match flag.letter {
+            b'T' => expires = touched,
             b't' if expires == 0 => out.put(b" t-1"),
             b't' => put_number_flag(out, b't', seconds_left(expires, cx.now())),
             b'c' => put_number_flag(out, b'c', cas),

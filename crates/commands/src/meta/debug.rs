@@ -1,6 +1,5 @@
 //! me
 
-use larder_protocol::meta::Flags;
 use larder_store::{Key, Lookup};
 
 use crate::context::Context;
@@ -10,18 +9,12 @@ use crate::text::{put_base64, put_number};
 use crate::time::seconds_left;
 
 /// me: an item's internals, without leaving a trace.
-pub fn debug(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    flags: &Flags<'_>,
-) {
+pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key: &Key<'_>) {
     tally.metas += 1;
     let now = cx.now();
     let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(b"EN\r\n") };
     out.put(b"ME ");
-    if flags.has(b'b') {
+    if item.key_binary() {
         put_base64(out, key.bytes());
     } else {
         out.put(key.bytes());

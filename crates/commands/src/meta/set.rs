@@ -111,11 +111,11 @@ pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
 
 fn mode(token: &[u8]) -> Result<Mode, Fault> {
     match token.first() {
-        Some(b'S' | b's') => Ok(Mode::Set),
-        Some(b'E' | b'e') => Ok(Mode::Add),
-        Some(b'R' | b'r') => Ok(Mode::Replace),
-        Some(b'A' | b'a') => Ok(Mode::Append),
-        Some(b'P' | b'p') => Ok(Mode::Prepend),
+        Some(b'S') => Ok(Mode::Set),
+        Some(b'E') => Ok(Mode::Add),
+        Some(b'R') => Ok(Mode::Replace),
+        Some(b'A') => Ok(Mode::Append),
+        Some(b'P') => Ok(Mode::Prepend),
         _ => Err(Fault::BadStoreMode),
     }
 }
