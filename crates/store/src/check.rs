@@ -60,7 +60,7 @@ impl Store {
                 while unit != crate::arena::NONE {
                     let location = Arena::location_of(number) + u64::from(unit);
                     assert!(!reached.contains_key(&location), "a chunk is free and in use");
-                    assert!(usize::from(unit) * UNIT % class.chunk_bytes() == 0);
+                    assert!((usize::from(unit) * UNIT).is_multiple_of(class.chunk_bytes()));
                     free += 1;
                     // SAFETY: a free chunk has its header word.
                     unit = unsafe { RawItem::new(self.arena.at(location)) }.header().free_next();

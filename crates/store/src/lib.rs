@@ -50,6 +50,7 @@ mod ghost;
 mod index;
 mod item;
 mod large;
+mod limbo;
 mod maintain;
 #[cfg(loom)]
 mod models;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! allocate: magazine → spans of the class → arena → what the epochs set free → evict → drain a span
-//! retire:   limbo (tag, chunk) … once its epoch has passed → magazine → spans
+//! retire:   limbo … once its epoch has passed → magazine → spans
 //! ```
 //!
 //! Nothing here holds a bucket's lock while it allocates or evicts; eviction itself locks one
@@ -13,14 +13,16 @@ use crate::class::{CLASSES, ClassId};
 use crate::counters::WorkerCounters;
 use crate::item::{Header, Kind, RawItem};
 use crate::large::Large;
+use crate::limbo::{Limbo, Outgoing};
 use crate::slab::{Magazine, poison_chunk, unpoison_chunk};
 use crate::{Millis, Store};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Chunks that may wait for their epoch before a write looks whether it has passed.
-const LIMBO_CHUNKS_SOFT: usize = 64;
+/// Chunks that may wait although their epoch has passed: they are the next to be used again.
+const LIMBO_CHUNKS_MAX: usize = 256;
+/// Chunks taken back at a time.
+const RECLAIM_CHUNKS: usize = 32;
 /// Rounds of evicting before an allocation fails: far more than it takes unless all is pinned.
 const ALLOCATE_ROUNDS_MAX: usize = 1024;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
@@ -46,7 +48,7 @@ pub(crate) struct Local {
     magazine_bytes_max: usize,
     /// The last recall that was answered.
     pub(crate) recalled: u64,
-    limbo: VecDeque<(u64, u64)>,
+    limbo: Limbo,
     /// Keys stored for the first time, to be queued on probation.
     pub(crate) fresh: Vec<(ClassId, u64)>,
 }
@@ -77,7 +79,7 @@ impl Worker {
             magazine_bytes: 0,
             magazine_bytes_max: share as usize,
             recalled: 0,
-            limbo: VecDeque::with_capacity(4 * LIMBO_CHUNKS_SOFT),
+            limbo: Limbo::new(),
             fresh: Vec::with_capacity(FRESH_MAX),
         };
         Worker { store, local }
@@ -112,9 +114,9 @@ impl Drop for Worker {
         local.queue_fresh(store);
         // Other workers may still be inside a batch that sees these: wait for them, as they do not
         // wait for us.
-        while !local.limbo.is_empty() {
+        while local.limbo.len() > 0 {
             local.pass_epochs(store);
-            if !local.limbo.is_empty() {
+            if local.limbo.len() > 0 {
                 std::thread::yield_now();
             }
         }
@@ -158,11 +160,17 @@ impl Local {
     #[cold]
     fn allocate_slow(&mut self, store: &Store, now_s: u64, class: ClassId) -> Option<u64> {
         for round in 0..ALLOCATE_ROUNDS_MAX {
+            // What the epochs have set free since comes first: it is in this core's cache.
+            self.reclaim(store, RECLAIM_CHUNKS);
             let magazine = &mut self.magazines[class.0 as usize];
+            if let Some(chunk) = magazine.pop() {
+                self.magazine_bytes -= class.chunk_bytes();
+                return Some(chunk);
+            }
             let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes);
             let taken = store.slabs.class(class).fill(&store.arena, magazine, room / class.chunk_bytes());
             self.magazine_bytes += taken * class.chunk_bytes();
-            if taken == 0 && !self.limbo.is_empty() {
+            if taken == 0 && self.limbo.len() > 0 {
                 self.pass_epochs(store);
             }
             if let Some(chunk) = self.magazines[class.0 as usize].pop() {
@@ -213,22 +221,31 @@ impl Local {
     pub(crate) fn retire(&mut self, store: &Store, chunk: u64) {
         // SAFETY: reachable until a moment ago, in this epoch.
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        let header = item.header();
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
         // A reader's FETCHED that this overwrites is of no use any more.
-        item.header_word().store(item.header().retired().0, Ordering::Release);
-        self.limbo.push_back((store.epochs.tag(), chunk));
+        item.header_word().store(header.retired().0, Ordering::Release);
     }
 
-    /// Between two requests of a batch: lets go of the epoch if much waits for it.
+    /// Between two requests of a batch: lets go of the epoch now and then, if chunks wait for it.
+    /// The caller holds no reference into the arena.
     #[inline]
     pub(crate) fn breathe(&mut self, store: &Store) {
-        if self.limbo.len() >= LIMBO_CHUNKS_SOFT {
-            self.pass_epochs(store);
+        if self.limbo.group_is_full() {
+            self.limbo.seal(&store.epochs);
+            store.epochs.enter(self.id);
+            store.epochs.advance();
+            if self.limbo.len() > LIMBO_CHUNKS_MAX {
+                self.reclaim(store, RECLAIM_CHUNKS * 2);
+            }
         }
     }
 
     /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back
-    /// what they set free. The caller holds no reference into the arena.
+    /// all that they set free. The caller holds no reference into the arena.
     pub(crate) fn pass_epochs(&mut self, store: &Store) {
+        self.limbo.seal(&store.epochs);
         for _ in 0..2 {
             store.epochs.enter(self.id);
             if !store.epochs.advance() {
@@ -236,30 +253,34 @@ impl Local {
             }
         }
         store.epochs.enter(self.id);
-        while let Some(&(tag, chunk)) = self.limbo.front() {
-            if !store.epochs.safe(tag) {
-                break;
-            }
-            self.limbo.pop_front();
-            // SAFETY: no worker can see the item any more.
-            let item = unsafe { RawItem::new(store.arena.at(chunk)) };
-            if is_large(item) {
-                // SAFETY: a large item has its head.
-                if !unsafe { Large::of(item) }.head().pins.kill() {
-                    // Somebody is sending it, and frees it when done.
-                    continue;
+        self.reclaim(store, usize::MAX);
+    }
+
+    /// Takes back up to `count` chunks that the epochs have set free.
+    fn reclaim(&mut self, store: &Store, count: usize) {
+        for _ in 0..count {
+            let Some(chunk) = self.limbo.pop(&store.epochs) else { return };
+            if chunk.large() {
+                // SAFETY: no worker can see the item any more; its memory is still whole.
+                let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk.location()))) };
+                if large.head().pins.kill() {
+                    self.free_unseen(store, chunk.location());
                 }
-                self.free_unseen(store, chunk);
+                // Else somebody is sending it, and frees it when done.
             } else {
-                self.recycle(store, chunk);
+                self.recycle_known(store, chunk.location(), chunk.class(), chunk.requested());
             }
         }
     }
 
     /// Puts one chunk into its magazine.
-    #[inline]
     fn recycle(&mut self, store: &Store, chunk: u64) {
         let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.recycle_known(store, chunk, class, requested);
+    }
+
+    #[inline]
+    fn recycle_known(&mut self, store: &Store, chunk: u64, class: ClassId, requested: usize) {
         let count = self.counters(store).class(class);
         count.used_chunks.add(-1);
         count.requested_bytes.add(-(requested as i64));

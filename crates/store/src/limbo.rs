@@ -1,0 +1,132 @@
+//! Limbo: chunks that are unlinked and wait until no worker can see them.
+//!
+//! ```text
+//! oldest | group (tag 7, 32 chunks) | group (tag 8, 40 chunks) | open, no tag yet | newest
+//! ```
+//!
+//! A tag costs a fence, so chunks get theirs a group at a time: later than the unlinking is safe.
+
+use crate::class::ClassId;
+use crate::epoch::Epochs;
+use std::collections::VecDeque;
+
+/// Chunks that make a group worth a fence.
+const GROUP_CHUNKS: usize = 32;
+/// Room for a steady stream of writes without allocating.
+const CHUNKS_SOFT: usize = 1024;
+
+/// A chunk on its way out, with what its header says, so that a header that has long left the
+/// cache is not read again.
+///
+/// ```text
+/// | 63 large | 62 … 56 class | 55 … 35 bytes requested | 34 … 0 location |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing(u64);
+
+impl Outgoing {
+    #[inline]
+    pub(crate) fn new(location: u64, class: ClassId, requested: usize, large: bool) -> Outgoing {
+        debug_assert!(requested < 1 << 21);
+        Outgoing(u64::from(large) << 63 | u64::from(class.0) << 56 | (requested as u64) << 35 | location)
+    }
+    #[inline]
+    pub(crate) fn location(self) -> u64 {
+        self.0 & ((1 << 35) - 1)
+    }
+    #[inline]
+    pub(crate) fn class(self) -> ClassId {
+        ClassId((self.0 >> 56 & 0x7f) as u8)
+    }
+    #[inline]
+    pub(crate) fn requested(self) -> usize {
+        (self.0 >> 35 & ((1 << 21) - 1)) as usize
+    }
+    #[inline]
+    pub(crate) fn large(self) -> bool {
+        self.0 >> 63 != 0
+    }
+}
+
+/// The queue of one worker.
+#[derive(Debug)]
+pub(crate) struct Limbo {
+    chunks: VecDeque<Outgoing>,
+    groups: VecDeque<(u64, usize)>,
+    /// Chunks without a tag, at the new end.
+    open: usize,
+}
+
+impl Limbo {
+    pub(crate) fn new() -> Limbo {
+        Limbo {
+            chunks: VecDeque::with_capacity(CHUNKS_SOFT),
+            groups: VecDeque::with_capacity(CHUNKS_SOFT / GROUP_CHUNKS),
+            open: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Adds an unlinked chunk.
+    #[inline]
+    pub(crate) fn push(&mut self, chunk: Outgoing) {
+        self.chunks.push_back(chunk);
+        self.open += 1;
+    }
+
+    /// True when enough chunks have come together to be tagged.
+    #[inline]
+    pub(crate) fn group_is_full(&self) -> bool {
+        self.open >= GROUP_CHUNKS
+    }
+
+    /// Tags what has no tag.
+    pub(crate) fn seal(&mut self, epochs: &Epochs) {
+        if self.open > 0 {
+            self.groups.push_back((epochs.tag(), self.open));
+            self.open = 0;
+        }
+    }
+
+    /// The oldest chunk, if nobody can see it any more.
+    #[inline]
+    pub(crate) fn pop(&mut self, epochs: &Epochs) -> Option<Outgoing> {
+        let (tag, left) = self.groups.front_mut()?;
+        if !epochs.safe(*tag) {
+            return None;
+        }
+        *left -= 1;
+        if *left == 0 {
+            self.groups.pop_front();
+        }
+        self.chunks.pop_front()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_leaves_two_epochs_after_its_group_was_sealed() {
+        let epochs = Epochs::new(1);
+        let mut limbo = Limbo::new();
+        let chunk = |location| Outgoing::new(location, ClassId(127), 16384, true);
+        let (first, second) = (chunk(1), chunk((1 << 35) - 1));
+        assert_eq!(
+            (second.location(), second.class(), second.requested()),
+            ((1 << 35) - 1, ClassId(127), 16384)
+        );
+        limbo.push(first);
+        assert_eq!(limbo.pop(&epochs), None, "it has no tag yet");
+        limbo.seal(&epochs);
+        limbo.push(second);
+        assert!(epochs.advance());
+        assert_eq!(limbo.pop(&epochs), None);
+        assert!(epochs.advance());
+        assert_eq!((limbo.pop(&epochs), limbo.pop(&epochs), limbo.len()), (Some(first), None, 1));
+    }
+}
