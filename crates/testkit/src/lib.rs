@@ -2,13 +2,18 @@
 //!
 //! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
 //! - [`local`]: sessions over a store, without sockets and with a clock that is told;
-//! - [`socket`] and [`process`]: a real server and real connections.
+//! - [`model`]: memcached's rules as a map, to compare random operations with;
+//! - [`socket`], [`process`] and [`client`]: a real server and real connections;
+//! - [`proof`]: values that prove where they come from.
 
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod local;
+pub mod model;
 pub mod pattern;
 pub mod process;
+pub mod proof;
 pub mod runner;
 pub mod socket;
 pub mod transcript;

@@ -62,14 +62,19 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Adds another line's bytes.
-    pub fn extend(&mut self, other: &Pattern) {
+    /// Adds another pattern.
+    pub fn join(&mut self, other: &Pattern) {
         for piece in &other.pieces {
             match piece {
                 Piece::Bytes(bytes) => self.push(bytes),
                 other => self.pieces.push(other.clone()),
             }
         }
+    }
+
+    /// Adds a capture.
+    pub fn capture(&mut self, name: String) {
+        self.pieces.push(Piece::Capture(name));
     }
 
     /// The bytes to send.
@@ -154,7 +159,8 @@ impl Pattern {
         text
     }
 
-    fn push(&mut self, bytes: &[u8]) {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
         match self.pieces.last_mut() {
             Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
             _ => self.pieces.push(Piece::Bytes(bytes.to_vec())),

@@ -1,0 +1,158 @@
+//! The classic commands, by the book.
+
+use super::op::{Classic, ClassicVerb};
+use super::{Exchange, Model};
+use crate::pattern::Pattern;
+
+impl Model {
+    pub(super) fn classic(&mut self, op: &Classic) -> Exchange {
+        use ClassicVerb::*;
+        let settled = |item: &super::Item| !item.stale && !item.token_sent;
+        let open = !self.items.get(&op.key).is_none_or(settled);
+        match op.verb {
+            Get => self.read(op, "get", None),
+            Gets => self.read(op, "gets", None),
+            Gat => self.read(op, "gat", Some(op.exptime)),
+            Gats => self.read(op, "gats", Some(op.exptime)),
+            // Is what becomes of a stale item stale? memcached does not say.
+            Append | Prepend | Incr | Decr if open => self.read(op, "get", None),
+            Set | Add | Replace | Append | Prepend | Cas => self.store(op),
+            Delete => {
+                let there = self.items.remove(&op.key).is_some();
+                self.line(op, "delete", "", if there { "DELETED" } else { "NOT_FOUND" })
+            }
+            Incr | Decr => self.counted(op),
+            Touch => {
+                let expires_at = self.expiry(op.exptime);
+                let item = self.items.get_mut(&op.key);
+                let reply = if item.is_some() { "TOUCHED" } else { "NOT_FOUND" };
+                if let Some(item) = item {
+                    item.expires_at = expires_at;
+                    item.fetched = None;
+                }
+                self.line(op, "touch", &op.exptime.to_string(), reply)
+            }
+            FlushAll => {
+                self.flush_at = Some(self.now);
+                let mut sent = String::from("flush_all");
+                if op.exptime > 0 && op.exptime < 1000 {
+                    self.flush_at = Some(self.expiry(op.exptime));
+                    sent.push_str(&format!(" {}", op.exptime));
+                }
+                exchange(&sent, op.noreply, "OK")
+            }
+        }
+    }
+
+    fn read(&mut self, op: &Classic, name: &str, exptime: Option<i64>) -> Exchange {
+        let mut exchange = Exchange::default();
+        exchange.sent.push(name.as_bytes());
+        if let Some(exptime) = exptime {
+            exchange.sent.push(format!(" {exptime}").as_bytes());
+        }
+        for key in [&op.key, &op.second, &op.key] {
+            exchange.sent.push(b" ");
+            exchange.sent.push(key);
+            let expires_at = exptime.map(|exptime| self.expiry(exptime));
+            let Some(item) = self.items.get_mut(key) else { continue };
+            item.fetched = Some(true);
+            item.expires_at = expires_at.unwrap_or(item.expires_at);
+            let item = item.clone();
+            exchange.expected.push(b"VALUE ");
+            exchange.expected.push(key);
+            exchange.expected.push(format!(" {} {}", item.flags, item.value.len()).as_bytes());
+            if name.ends_with('s') {
+                exchange.expected.push(b" ");
+                self.show(key, item.version, &mut exchange.expected);
+            }
+            exchange.expected.push(b"\r\n");
+            exchange.expected.push(&item.value);
+            exchange.expected.push(b"\r\n");
+            // What a gat has let expire, its second look does not find.
+            self.settle();
+        }
+        exchange.sent.push(b"\r\n");
+        exchange.expected.push(b"END\r\n");
+        exchange
+    }
+
+    fn store(&mut self, op: &Classic) -> Exchange {
+        use ClassicVerb::*;
+        let there = self.items.contains_key(&op.key);
+        let expires_at = self.expiry(op.exptime);
+        let mut token = Pattern::default();
+        let (name, reply) = match op.verb {
+            Add => ("add", if there { "NOT_STORED" } else { "STORED" }),
+            Replace => ("replace", if there { "STORED" } else { "NOT_STORED" }),
+            Append => ("append", if there { "STORED" } else { "NOT_STORED" }),
+            Prepend => ("prepend", if there { "STORED" } else { "NOT_STORED" }),
+            Cas => {
+                let (pattern, version) = self.token(&op.key, op.token);
+                token.push(b" ");
+                token.join(&pattern);
+                match self.items.get(&op.key) {
+                    None => ("cas", "NOT_FOUND"),
+                    Some(item) if Some(item.version) == version => ("cas", "STORED"),
+                    Some(_) => ("cas", "EXISTS"),
+                }
+            }
+            _ => ("set", "STORED"),
+        };
+        if reply == "STORED" {
+            match op.verb {
+                Append | Prepend => self.concat(&op.key, &op.value, op.verb == Prepend),
+                _ => self.insert(&op.key, op.value.clone(), op.flags, expires_at),
+            };
+        }
+        let mut exchange = Exchange::default();
+        exchange.sent.push(name.as_bytes());
+        exchange.sent.push(b" ");
+        exchange.sent.push(&op.key);
+        exchange.sent.push(format!(" {} {} {}", op.flags, op.exptime, op.value.len()).as_bytes());
+        exchange.sent.join(&token);
+        exchange.sent.push(if op.noreply { b" noreply\r\n" } else { b"\r\n" });
+        exchange.sent.push(&op.value);
+        exchange.sent.push(b"\r\n");
+        if !op.noreply {
+            exchange.expected.push(format!("{reply}\r\n").as_bytes());
+        }
+        exchange
+    }
+
+    fn counted(&mut self, op: &Classic) -> Exchange {
+        let down = op.verb == ClassicVerb::Decr;
+        let reply = match self.items.contains_key(&op.key) {
+            false => "NOT_FOUND".into(),
+            true => match self.count(&op.key, op.delta, down) {
+                Some((number, _)) => number.to_string(),
+                None => "CLIENT_ERROR cannot increment or decrement non-numeric value".into(),
+            },
+        };
+        self.line(op, if down { "decr" } else { "incr" }, &op.delta.to_string(), &reply)
+    }
+
+    fn line(&self, op: &Classic, name: &str, argument: &str, reply: &str) -> Exchange {
+        let mut exchange = Exchange::default();
+        exchange.sent.push(name.as_bytes());
+        exchange.sent.push(b" ");
+        exchange.sent.push(&op.key);
+        if !argument.is_empty() {
+            exchange.sent.push(format!(" {argument}").as_bytes());
+        }
+        exchange.sent.push(if op.noreply { b" noreply\r\n" } else { b"\r\n" });
+        if !op.noreply {
+            exchange.expected.push(format!("{reply}\r\n").as_bytes());
+        }
+        exchange
+    }
+}
+
+fn exchange(sent: &str, noreply: bool, reply: &str) -> Exchange {
+    let mut exchange = Exchange::default();
+    exchange.sent.push(sent.as_bytes());
+    exchange.sent.push(if noreply { b" noreply\r\n" } else { b"\r\n" });
+    if !noreply {
+        exchange.expected.push(format!("{reply}\r\n").as_bytes());
+    }
+    exchange
+}

@@ -1,0 +1,224 @@
+//! The reference model: a map with memcached's rules, written without looking at the store.
+//!
+//! An [`Op`] is applied to the model, which says what a client sends and what must come back. CAS
+//! tokens are the server's choice, so the model names them (`$c7` is the seventh version of
+//! anything) and the runner finds out whether one name always means the same digits; [`Model::tokens`]
+//! says which must grow.
+//!
+//! What memcached leaves open (is an appended item still stale?) the model refuses to ask: such an
+//! operation becomes a plain read.
+
+mod check;
+mod classic;
+mod meta;
+mod op;
+
+pub use check::check;
+pub use op::{OP_BYTES, Op};
+
+use crate::pattern::Pattern;
+use std::collections::BTreeMap;
+
+/// Milliseconds since the Unix epoch; 0 as an expiry: never.
+type Millis = u64;
+
+/// What an operation sends and what must come back.
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    /// Sent.
+    pub sent: Pattern,
+    /// Expected, complete.
+    pub expected: Pattern,
+    /// Seconds that pass instead.
+    pub seconds: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    value: Vec<u8>,
+    flags: u32,
+    expires_at: Millis,
+    /// Number of this version, over all keys.
+    version: u64,
+    stale: bool,
+    token_sent: bool,
+    /// Was it read? None where memcached does not say.
+    fetched: Option<bool>,
+}
+
+/// The model.
+#[derive(Debug)]
+pub struct Model {
+    now: Millis,
+    items: BTreeMap<Vec<u8>, Item>,
+    flush_at: Option<Millis>,
+    versions: u64,
+    /// Versions that clients were shown, oldest first.
+    shown: BTreeMap<Vec<u8>, Vec<u64>>,
+}
+
+impl Model {
+    /// Empty, at this time.
+    pub fn new(now: Millis) -> Model {
+        Model { now, items: BTreeMap::new(), flush_at: None, versions: 0, shown: BTreeMap::new() }
+    }
+
+    /// Applies one operation.
+    pub fn apply(&mut self, op: &Op) -> Exchange {
+        if let Op::Wait { seconds } = op {
+            self.now += seconds * 1000;
+            self.settle();
+            return Exchange { seconds: *seconds, ..Exchange::default() };
+        }
+        let mut exchange = match op {
+            Op::Meta(meta) => self.meta(meta),
+            Op::Classic(classic) => self.classic(classic),
+            Op::Wait { .. } => unreachable!("handled above"),
+        };
+        self.settle();
+        // A last answer that is always there: silence is seen as silence.
+        exchange.sent.push(b"mn\r\n");
+        exchange.expected.push(b"MN\r\n");
+        exchange
+    }
+
+    /// Names of the versions a client was shown, per key, in the order they were made: their tokens
+    /// must differ and grow.
+    pub fn tokens(&self) -> impl Iterator<Item = Vec<String>> {
+        self.shown.values().map(|versions| versions.iter().map(|version| name(*version)).collect())
+    }
+
+    /// Takes away what is not there any more.
+    fn settle(&mut self) {
+        if self.flush_at.is_some_and(|at| at <= self.now) {
+            self.flush_at = None;
+            self.items.clear();
+        }
+        let now = self.now;
+        self.items.retain(|_, item| item.expires_at == 0 || item.expires_at > now);
+    }
+
+    fn version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// Absolute expiry of an exptime as clients write it.
+    fn expiry(&self, exptime: i64) -> Millis {
+        const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
+        match exptime {
+            0 => 0,
+            ..0 => 1,
+            1..=RELATIVE_MAX => self.now + exptime as u64 * 1000,
+            _ => exptime as u64 * 1000,
+        }
+    }
+
+    /// Seconds left, as `t` prints them.
+    fn ttl(&self, item: &Item) -> String {
+        match item.expires_at {
+            0 => "-1".into(),
+            at => (at.saturating_sub(self.now) / 1000).to_string(),
+        }
+    }
+
+    fn insert(&mut self, key: &[u8], value: Vec<u8>, flags: u32, expires_at: Millis) -> u64 {
+        let version = self.version();
+        let item =
+            Item { value, flags, expires_at, version, stale: false, token_sent: false, fetched: Some(false) };
+        self.items.insert(key.to_vec(), item);
+        version
+    }
+
+    /// Adds to one end; keeps everything else, but is a new version.
+    fn concat(&mut self, key: &[u8], value: &[u8], front: bool) -> u64 {
+        let version = self.version();
+        let item = self.items.get_mut(key).expect("the caller has looked");
+        let at = if front { 0 } else { item.value.len() };
+        item.value.splice(at..at, value.iter().copied());
+        item.version = version;
+        item.fetched = None;
+        version
+    }
+
+    /// Adds to or takes from a number; none when it is no number.
+    fn count(&mut self, key: &[u8], delta: u64, down: bool) -> Option<(u64, u64)> {
+        let version = self.version();
+        let item = self.items.get_mut(key).expect("the caller has looked");
+        let number = number(&item.value)?;
+        let number = if down { number.saturating_sub(delta) } else { number.wrapping_add(delta) };
+        let mut text = number.to_string().into_bytes();
+        // A shorter number is padded to the length that was there.
+        while text.len() < item.value.len() {
+            text.push(b' ');
+        }
+        item.value = text;
+        item.version = version;
+        item.fetched = None;
+        Some((number, version))
+    }
+
+    /// A token to write into a command: digits, or the name of a version that was shown.
+    fn token(&self, key: &[u8], choice: u8) -> (Pattern, Option<u64>) {
+        let mut pattern = Pattern::default();
+        let shown = self.shown.get(key).map_or(&[][..], Vec::as_slice);
+        let version = match choice % 4 {
+            0 | 1 => shown.last(),
+            2 => shown.get(usize::from(choice / 4) % shown.len().max(1)),
+            _ => None,
+        };
+        match version {
+            Some(version) => pattern.capture(name(*version)),
+            None => pattern.push(b"9"),
+        }
+        (pattern, version.copied())
+    }
+
+    /// Writes a version's token into a reply, and remembers that it was shown.
+    fn show(&mut self, key: &[u8], version: u64, into: &mut Pattern) {
+        into.capture(name(version));
+        let shown = self.shown.entry(key.to_vec()).or_default();
+        if shown.last() != Some(&version) {
+            shown.push(version);
+        }
+    }
+}
+
+fn name(version: u64) -> String {
+    format!("c{version}")
+}
+
+/// A stored text as a number: spaces, a plus sign, digits, then nothing or a space.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let text = text.trim_start_matches(' ');
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let digits = text.split(' ').next()?;
+    if digits.starts_with('+') { None } else { digits.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_memcached_reads_them() {
+        assert_eq!(number(b"5"), Some(5));
+        assert_eq!(number(b" +5 x"), Some(5));
+        assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+        for text in [&b"18446744073709551616"[..], b"", b"-5", b"5x", b"++5", b"\xff"] {
+            assert_eq!(number(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_gone_when_its_time_has_come() {
+        let mut model = Model::new(1_000_000_000_000);
+        let expiry = model.expiry(10);
+        model.insert(b"k", b"v".to_vec(), 0, expiry);
+        model.apply(&Op::Wait { seconds: 9 });
+        assert!(model.items.contains_key(&b"k"[..]));
+        model.apply(&Op::Wait { seconds: 1 });
+        assert!(model.items.is_empty());
+    }
+}

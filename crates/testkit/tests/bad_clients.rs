@@ -1,0 +1,352 @@
+//! Clients that misbehave cost themselves: memory stays bounded, others are served.
+
+use larder_testkit::client::Client;
+use larder_testkit::process::Server;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+const MEBIBYTE: u64 = 1 << 20;
+
+fn server(options: &[&str]) -> Server {
+    Server::start(&[&["-m", "64", "-t", "2"], options].concat()).expect("larder starts")
+}
+
+fn client(server: &Server) -> Client {
+    server.connect().and_then(Client::new).expect("a connection")
+}
+
+/// Somebody else gets good answers.
+fn serves(server: &Server) {
+    let mut client = client(server);
+    client.store("set", "well", b"behaved", None);
+    client.line("get well");
+    client.flush().expect("sent");
+    assert_eq!(client.reply().expect("a reply"), "STORED");
+    assert_eq!(client.hits().expect("a reply")[0].value, b"behaved");
+}
+
+/// Writes as much as the peer takes until nothing moves for a while; how much that was.
+fn pour(stream: &TcpStream, bytes: &[u8], most: u64) -> u64 {
+    stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    let mut taken = 0;
+    while taken < most {
+        match (&*stream).write(bytes) {
+            Ok(count) => taken += count as u64,
+            Err(error) => {
+                let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+                let full = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+                assert!(closed.contains(&error.kind()) || full.contains(&error.kind()), "{error}");
+                break;
+            }
+        }
+    }
+    taken
+}
+
+#[test]
+fn requests_that_break_off_leave_nothing() {
+    let server = server(&[]);
+    let whole = b"set half 0 0 1000\r\n";
+    for cut in 1..=whole.len() {
+        let mut stream = server.connect().expect("a connection");
+        stream.write_all(&whole[..cut]).expect("sent");
+    }
+    let mut stream = server.connect().expect("a connection");
+    stream.write_all(b"set large 0 0 1000000\r\n").expect("sent");
+    stream.write_all(&vec![b'x'; 500_000]).expect("sent");
+    drop(stream);
+    serves(&server);
+    let mut client = client(&server);
+    assert_eq!(client.stat("curr_items").expect("a statistic"), "1");
+    assert_eq!(client.ask("get half large").expect("a reply"), "END");
+}
+
+#[test]
+fn garbage_is_answered_or_closed_and_never_more() {
+    let server = server(&[]);
+    let mut state = 1_u64;
+    for round in 0..200 {
+        let stream = server.connect().expect("a connection");
+        let garbage: Vec<u8> = (0..3000)
+            .map(|at| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Every other connection also sends lines, so that parsers see more than one.
+                if round % 2 == 0 && at % 60 == 59 { b'\n' } else { (state >> 56) as u8 }
+            })
+            .collect();
+        pour(&stream, &garbage, 3000);
+        // What it answers is its business; that it ends is ours.
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut replies = Vec::new();
+        let ended = (&stream).read_to_end(&mut replies);
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+        assert!(replies.len() < 10_000, "{} bytes for 3000", replies.len());
+    }
+    serves(&server);
+}
+
+#[test]
+fn a_first_byte_of_another_protocol_does_not_confuse_the_next_client() {
+    let server = server(&[]);
+    for first in [0x80_u8, 0x81, b'*', b'$', 0, 0x16, b'{'] {
+        let mut stream = server.connect().expect("a connection");
+        stream.write_all(&[first; 24]).expect("sent");
+        stream.write_all(b"\r\n").expect("sent");
+        stream.shutdown(Shutdown::Write).expect("half closed");
+        let mut replies = Vec::new();
+        let ended = stream.read_to_end(&mut replies);
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    }
+    serves(&server);
+}
+
+#[test]
+fn an_announced_size_costs_nothing() {
+    let server = server(&["-I", "32m"]);
+    serves(&server);
+    let before = server.rss_bytes().expect("a figure");
+    let mut waiting = Vec::new();
+    for connection in 0..100 {
+        let mut stream = server.connect().expect("a connection");
+        stream.write_all(format!("set big{connection} 0 0 33000000\r\nx").as_bytes()).expect("sent");
+        waiting.push(stream);
+    }
+    serves(&server);
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown < 16 * MEBIBYTE, "{grown} bytes for announcements");
+}
+
+#[test]
+fn oversized_values_are_swallowed_in_bounded_memory() {
+    let server = server(&[]);
+    let before = server.rss_bytes().expect("a figure");
+    let mut client = client(&server);
+    client.line("set big 0 0 100000000");
+    client.flush().expect("sent");
+    let piece = vec![b'x'; 1_000_000];
+    for _ in 0..100 {
+        client.pending.extend_from_slice(&piece);
+        client.flush().expect("sent");
+    }
+    client.line("");
+    client.line("version");
+    client.flush().expect("sent");
+    assert_eq!(client.reply().expect("a reply"), "SERVER_ERROR object too large for cache");
+    assert!(client.reply().expect("a reply").starts_with("VERSION "));
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown < 16 * MEBIBYTE, "{grown} bytes for what is thrown away");
+    serves(&server);
+}
+
+#[test]
+fn a_half_closed_connection_gets_all_its_replies() {
+    let server = server(&[]);
+    let mut client = client(&server);
+    client.store("set", "k", &vec![b'v'; 10_000], None);
+    for _ in 0..500 {
+        client.line("get k");
+    }
+    client.flush().expect("sent");
+    client.stream().shutdown(Shutdown::Write).expect("half closed");
+    assert_eq!(client.reply().expect("a reply"), "STORED");
+    for _ in 0..500 {
+        assert_eq!(client.hits().expect("a reply")[0].value.len(), 10_000);
+    }
+    assert!(client.rest().expect("an end").is_empty());
+    serves(&server);
+}
+
+#[test]
+fn resets_in_the_middle_harm_nobody() {
+    let server = server(&[]);
+    let mut other = client(&server);
+    other.store("set", "k", &vec![b'v'; 100_000], None);
+    other.flush().expect("sent");
+    assert_eq!(other.reply().expect("a reply"), "STORED");
+    for round in 0..300 {
+        let mut stream = server.connect().expect("a connection");
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("an option");
+        let request: &[u8] = match round % 3 {
+            0 => b"get k k k k k k\r\n",
+            1 => b"set k2 0 0 100000\r\nhalf of it",
+            _ => b"ms k3 50",
+        };
+        stream.write_all(request).expect("sent");
+        if round % 2 == 0 {
+            let _ = stream.read(&mut [0; 100]);
+        }
+        // Closed with replies unread and without lingering: the server sees a reset.
+        drop(stream);
+    }
+    assert_eq!(other.ask("get k2 k3").expect("a reply"), "END");
+    serves(&server);
+    let patience = Instant::now();
+    while other.stat("curr_connections").expect("a statistic").parse::<u64>().expect("a number") > 3 {
+        assert!(patience.elapsed() < Duration::from_secs(20), "connections that were reset stay open");
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_read_no_further() {
+    let server = server(&[]);
+    let mut writer = client(&server);
+    writer.store("set", "k", &vec![b'v'; 10_000], None);
+    writer.flush().expect("sent");
+    assert_eq!(writer.reply().expect("a reply"), "STORED");
+    let before = server.rss_bytes().expect("a figure");
+    let slow: Vec<TcpStream> = (0..8).map(|_| server.connect().expect("a connection")).collect();
+    let requests = b"get k\r\n".repeat(10_000);
+    for stream in &slow {
+        // All of it would be 8 × 3.5 GB of replies.
+        let taken = pour(stream, &requests, 2_500_000);
+        assert!(taken < 2_500_000, "the server takes requests without end");
+    }
+    serves(&server);
+    // 1/16 of -m each, and at most 1/4 of -m together.
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown < 40 * MEBIBYTE, "{grown} bytes wait for readers");
+    // One that starts to read gets its replies, whole and in order.
+    let mut late = Client::new(slow[0].try_clone().expect("a socket")).expect("a client");
+    for _ in 0..200 {
+        assert_eq!(late.hits().expect("a reply")[0].value.len(), 10_000);
+    }
+}
+
+#[test]
+fn large_values_that_nobody_reads_are_bounded_too() {
+    let server = server(&[]);
+    let mut writer = client(&server);
+    let slow: Vec<TcpStream> = (0..50).map(|_| server.connect().expect("a connection")).collect();
+    for (index, stream) in slow.iter().enumerate() {
+        writer.store("set", &format!("k{index}"), &vec![b'v'; 900_000], None);
+        writer.flush().expect("sent");
+        assert_eq!(writer.reply().expect("a reply"), "STORED");
+        pour(stream, format!("get k{index} k{index} k{index}\r\n").repeat(10).as_bytes(), 300);
+    }
+    // Overwritten and deleted while they wait: what they hold is not in the cache any more.
+    for index in 0..slow.len() {
+        writer.line(&format!("delete k{index}"));
+    }
+    writer.flush().expect("sent");
+    for _ in 0..slow.len() {
+        assert!(["DELETED", "NOT_FOUND"].contains(&writer.reply().expect("a reply").as_str()));
+    }
+    serves(&server);
+    let rss = server.rss_bytes().expect("a figure");
+    assert!(rss < 112 * MEBIBYTE, "{rss} bytes in all");
+}
+
+#[test]
+fn an_endless_line_is_closed() {
+    let server = server(&[]);
+    for start in ["a", "set ", "mg ", "gat 0 "] {
+        let stream = server.connect().expect("a connection");
+        (&stream).write_all(start.as_bytes()).expect("sent");
+        let taken = pour(&stream, &[b'k'; 65536], 64 * MEBIBYTE);
+        assert!(taken < 64 * MEBIBYTE, "{start} goes on for ever");
+    }
+    serves(&server);
+}
+
+#[test]
+fn an_endless_get_is_answered_or_closed_in_bounded_memory() {
+    let server = server(&[]);
+    serves(&server);
+    let before = server.rss_bytes().expect("a figure");
+    let stream = server.connect().expect("a connection");
+    (&stream).write_all(b"get").expect("sent");
+    pour(&stream, b" key".repeat(10_000).as_slice(), 64 * MEBIBYTE);
+    serves(&server);
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown < 16 * MEBIBYTE, "{grown} bytes for one line");
+}
+
+#[test]
+fn a_get_of_thirty_thousand_keys_is_answered_while_others_are() {
+    let server = server(&[]);
+    let mut client = client(&server);
+    for key in 0..300 {
+        client.store("set", &format!("key{key}"), &[b'v'; 1000], None);
+    }
+    client.flush().expect("sent");
+    for _ in 0..300 {
+        assert_eq!(client.reply().expect("a reply"), "STORED");
+    }
+    let before = server.rss_bytes().expect("a figure");
+    let keys: Vec<String> = (0..30_000).map(|key| format!("key{}", key % 300)).collect();
+    client.line(&format!("get {}", keys.join(" ")));
+    client.flush().expect("sent");
+    serves(&server);
+    let hits = client.hits().expect("a reply");
+    assert_eq!(hits.len(), 30_000);
+    assert!(hits.iter().zip(&keys).all(|(hit, key)| hit.key == *key));
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown < 32 * MEBIBYTE, "{grown} bytes for one request");
+}
+
+#[test]
+fn a_pipeline_may_be_written_before_any_reply_is_read() {
+    let server = server(&[]);
+    let mut client = client(&server);
+    client.store("set", "k", b"value", None);
+    for _ in 0..30_000 {
+        client.line("get k");
+    }
+    client.flush().expect("sent");
+    assert_eq!(client.reply().expect("a reply"), "STORED");
+    for _ in 0..30_000 {
+        assert_eq!(client.hits().expect("a reply")[0].value, b"value");
+    }
+}
+
+#[test]
+fn a_pipeline_of_any_length_is_answered_to_who_reads() {
+    const REQUESTS: usize = 300_000;
+    let server = server(&[]);
+    let mut client = client(&server);
+    client.store("set", "k", &[b'v'; 100], None);
+    client.flush().expect("sent");
+    assert_eq!(client.reply().expect("a reply"), "STORED");
+    let mut writer = client.stream().try_clone().expect("a socket");
+    let sender = std::thread::spawn(move || writer.write_all(&b"get k\r\n".repeat(REQUESTS)));
+    for _ in 0..REQUESTS {
+        assert_eq!(client.hits().expect("a reply")[0].value.len(), 100);
+    }
+    sender.join().expect("a thread").expect("sent");
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little() {
+    const CONNECTIONS: u64 = 10_000;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("files up to the hard limit");
+    let server = server(&["-c", "12000"]);
+    serves(&server);
+    let before = server.rss_bytes().expect("a figure");
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = server.connect().expect("a connection");
+        stream.write_all(b"get nothing\r\n").expect("sent");
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply).expect("a reply");
+        assert_eq!(&reply, b"END\r\n");
+        idle.push(stream);
+    }
+    let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    assert!(grown <= CONNECTIONS * 1024 + MEBIBYTE, "{} bytes a connection", grown / CONNECTIONS);
+    serves(&server);
+    let mut client = client(&server);
+    let open: u64 = client.stat("curr_connections").expect("a statistic").parse().expect("a number");
+    assert!(open >= CONNECTIONS, "{open} open");
+    // Each still works.
+    for stream in idle.iter_mut().step_by(100) {
+        stream.write_all(b"mn\r\n").expect("sent");
+        let mut reply = [0; 4];
+        stream.read_exact(&mut reply).expect("a reply");
+        assert_eq!(&reply, b"MN\r\n");
+    }
+    drop(idle);
+    serves(&server);
+}
