@@ -96,17 +96,19 @@ pub fn server(options: &Options) -> Result<(), Error> {
         options.seed
     );
     let steal = usage::steal_ticks();
-    let (mut cells, mut verdicts) = (Vec::new(), Vec::new());
+    let mut results = Results::default();
     for data in bench.data() {
         let chosen: Vec<Figure> =
             bench.figures.iter().filter(|figure| figure.data == data).copied().collect();
-        bench.measure(data, &chosen, &mut cells, &mut verdicts)?;
+        bench.measure(data, &chosen, &mut results)?;
     }
     if let (Some((stolen_before, all_before)), Some((stolen, all))) = (steal, usage::steal_ticks()) {
         let share = (stolen - stolen_before) as f64 / (all - all_before).max(1) as f64;
         println!("stolen by the hypervisor: {:.1} % of the machine's time", 100.0 * share);
     }
-    println!("{}", report::measurements(&cells));
+    let Results { servers, cells, mut verdicts } = results;
+    servers.iter().for_each(|server| println!("{server}"));
+    println!("\n{}\n", report::measurements(&cells));
     verdicts.extend(judge(&cells));
     println!("{}", report::verdicts(&verdicts));
     match verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Miss).count() {
@@ -123,6 +125,15 @@ struct Bench<'a> {
     figures: Vec<Figure>,
     memory: bool,
     kinds: Vec<Kind>,
+}
+
+/// What the report is made of.
+#[derive(Default)]
+struct Results {
+    /// Each kind of server with its version, once.
+    servers: Vec<String>,
+    cells: Vec<Cell>,
+    verdicts: Vec<Verdict>,
 }
 
 /// One load on one server, ready to run.
@@ -198,13 +209,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs all rounds of the figures on one data set.
-    fn measure(
-        &self,
-        data: Data,
-        figures: &[Figure],
-        cells: &mut Vec<Cell>,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Result<(), Error> {
+    fn measure(&self, data: Data, figures: &[Figure], results: &mut Results) -> Result<(), Error> {
         let memory = self.memory && data == MILLION;
         let mut servers = Vec::new();
         for &kind in self.kinds.iter().filter(|&&kind| kind != Kind::Null) {
@@ -212,7 +217,11 @@ impl<'a> Bench<'a> {
             if memory || peer || (kind == Kind::Larder && !figures.is_empty()) {
                 let (server, used) = self.start_filled(kind, data)?;
                 if memory {
-                    verdicts.push(used);
+                    results.verdicts.push(used);
+                }
+                let version = format!("{} {}", kind.name(), server.version);
+                if !results.servers.contains(&version) {
+                    results.servers.push(version);
                 }
                 servers.push(server);
             }
@@ -222,19 +231,19 @@ impl<'a> Bench<'a> {
         }
         let mut visits = Vec::new();
         for figure in figures {
-            self.prepare(figure, &mut servers, &mut visits, cells)?;
+            self.prepare(figure, &mut servers, &mut visits, &mut results.cells)?;
         }
-        verify(&mut visits, cells)?;
+        verify(&mut visits, &results.cells)?;
         let mut rng = StdRng::seed_from_u64(self.options.seed);
         for round in 1..=self.rounds {
             visits.shuffle(&mut rng);
             eprintln!("{} keys of {} B: round {round} of {}", data.keys, data.value_bytes, self.rounds);
             for visit in &mut visits {
                 let sample = self.sample(visit)?;
-                cells[visit.cell].samples.push(sample);
+                results.cells[visit.cell].samples.push(sample);
             }
         }
-        verify(&mut visits, cells)
+        verify(&mut visits, &results.cells)
     }
 
     /// Starts a server and stores the data; what that took of memory.
@@ -339,6 +348,7 @@ fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
         id: MEMORY.to_owned(),
         claim: format!("{}, RSS per item above key and value", kind.name()),
         ratio: None,
+        of_minima: None,
         measured: format!("{above:.1} B"),
         target: if larder { format!("≤ {MEMORY_BYTES_MAX} B") } else { String::new() },
         outcome: if larder { Outcome::of(above <= MEMORY_BYTES_MAX) } else { Outcome::Shown },

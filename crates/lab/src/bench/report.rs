@@ -40,6 +40,8 @@ pub struct Verdict {
     pub claim: String,
     /// What was measured; `None` for a target that is no ratio.
     pub ratio: Option<Ratio>,
+    /// The ratio of the best rounds of both, which disturbances of the machine reach last.
+    pub of_minima: Option<f64>,
     /// In words.
     pub measured: String,
     /// In words.
@@ -91,6 +93,7 @@ impl Verdict {
             id: id.to_owned(),
             claim,
             ratio: Some(ratio),
+            of_minima: Some(min(&a.cpu_us()) / min(&b.cpu_us())),
             measured: self::ratio(ratio.median),
             target: String::new(),
             outcome: judge(ratio.median),
@@ -140,7 +143,7 @@ pub fn measurements(cells: &[Cell]) -> Table {
 
 /// Targets and verdicts.
 pub fn verdicts(verdicts: &[Verdict]) -> Table {
-    let mut table = table(&["figure", "claim", "measured", "95 %", "target", ""], 2..5);
+    let mut table = table(&["figure", "claim", "measured", "95 %", "of minima", "target", ""], 2..6);
     for verdict in verdicts {
         let interval =
             verdict.ratio.map_or(String::new(), |r| format!("{} … {}", ratio(r.low), ratio(r.high)));
@@ -149,6 +152,7 @@ pub fn verdicts(verdicts: &[Verdict]) -> Table {
             verdict.claim.clone(),
             verdict.measured.clone(),
             interval,
+            verdict.of_minima.map_or(String::new(), ratio),
             verdict.target.clone(),
             verdict.outcome.word().to_owned(),
         ]);
