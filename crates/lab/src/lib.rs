@@ -7,7 +7,7 @@
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`usage`] | starts, pins, inspects and stops servers; their CPU time and memory |
-//! | [`stats`], [`bench`] | interleaved rounds, ratios with intervals, figures with their targets |
+//! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.

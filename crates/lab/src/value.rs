@@ -48,7 +48,7 @@ pub fn write(out: &mut Vec<u8>, key: u32, version: u64, bytes: usize) {
     }
 }
 
-/// Checks that `value` is one that [`write`] made for `key`, and returns its version.
+/// Checks that `value` is one that [`write()`] made for `key`, and returns its version.
 ///
 /// # Errors
 /// The [`Flaw`].
