@@ -144,6 +144,14 @@ impl Session {
         }
     }
 
+    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
+    pub fn upload_missing(&self) -> u64 {
+        match &self.state {
+            State::Upload { upload, .. } => upload.missing(),
+            _ => 0,
+        }
+    }
+
     /// Says that `bytes` of [`Session::upload_space`] were filled. Call [`Session::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {

@@ -170,8 +170,10 @@ impl Handler for Service {
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
         let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
+        let missing = connection.session.upload_missing();
         let bytes = connection.session.upload_space(&mut context)?;
-        Some(Place { bytes, last: false })
+        let last = bytes.len() as u64 == missing;
+        Some(Place { bytes, last })
     }
 
     fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {
