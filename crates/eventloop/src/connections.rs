@@ -44,6 +44,8 @@ pub(crate) struct Connection<S, C> {
     pub closing: Option<crate::Closed>,
     /// The handler can take kept bytes once there is room for replies.
     pub again: bool,
+    /// The last long receive was the beginning of bytes for a place of the handler's.
+    pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait.
     pub queued: bool,
 }

@@ -33,6 +33,10 @@ pub const RECEIVE_BYTES: usize = 64 << 10;
 /// Most bytes received into a handler's own place before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
 
+/// Bytes received into the buffer from a connection that uploads: the head of a request, and little
+/// of the value that would have to be copied from the buffer to its place.
+const HEAD_BYTES: usize = 2 << 10;
+
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
 
@@ -107,6 +111,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             interest: Interest::Read,
             closing: None,
             again: false,
+            uploads: false,
             queued: false,
         };
         Ok(self.connections.insert(connection))
@@ -230,14 +235,31 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             return self.receive_directly(handler, id);
         }
         self.buffer[..kept].copy_from_slice(&connection.kept);
-        match connection.stream.recv(&mut self.buffer[kept..]) {
+        let room = RECEIVE_BYTES - kept;
+        let room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
+        match connection.stream.recv(&mut self.buffer[kept..kept + room]) {
             Ok(0) => self.finish(handler, id, Closed::Peer),
             Ok(bytes) => {
                 connection.received_at = now;
                 self.process(handler, id, bytes);
+                if bytes == room {
+                    self.go_on(handler, id);
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.close(handler, id, Closed::Error),
+        }
+    }
+
+    /// After a receive that filled its room: if it began an upload, the socket holds more of it.
+    fn go_on(&mut self, handler: &mut H, id: Id) {
+        let Some(connection) = self.connections.find(id) else { return };
+        connection.uploads = connection.closing.is_none()
+            && !connection.again
+            && connection.kept.is_empty()
+            && handler.destination(&mut connection.state).is_some();
+        if connection.uploads {
+            self.receive_directly(handler, id);
         }
     }
 
@@ -256,7 +278,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let room = place.len();
             debug_assert!(room > 0, "a place has room");
             let received = match last {
-                true => connection.stream.recv_vectored(place, &mut self.buffer),
+                true => connection.stream.recv_vectored(place, &mut self.buffer[..HEAD_BYTES]),
                 false => connection.stream.recv(place),
             };
             let bytes = match received {
