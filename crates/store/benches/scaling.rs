@@ -68,12 +68,14 @@ fn run(worker: &mut Worker, load: Load, seed: u64, until: Instant) -> (u64, f64)
             }
             let mut guard = worker.enter(NOW);
             let keys = names.each_ref().map(|name| guard.key(name));
-            keys.iter().for_each(|key| guard.prefetch_bucket(key));
-            keys.iter().for_each(|key| guard.prefetch_item(key));
-            for key in &keys {
+            let mut hints = keys.each_ref().map(|key| guard.prefetch_bucket(key));
+            for (key, hint) in keys.iter().zip(&mut hints) {
+                guard.prefetch_item(key, hint);
+            }
+            for (key, hint) in keys.iter().zip(&hints) {
                 match load {
                     Load::GetUniform | Load::GetHot => {
-                        if let Some(item) = guard.get(key).hit()
+                        if let Some(item) = guard.get_hinted(key, hint).hit()
                             && let Value::Whole(value) = item.value()
                         {
                             sum += u64::from(value[0]);

@@ -141,6 +141,10 @@ impl Header {
     }
     #[inline]
     fn body_offset(self) -> usize {
+        // Nearly every item has none of the three.
+        if self.0 & (EXPIRY | EXTENSION | FLAGS) == 0 {
+            return 8;
+        }
         8 + if self.has(EXPIRY) { 8 } else { 0 }
             + if self.has(EXTENSION) { EXTENSION_BYTES } else { 0 }
             + if self.has(FLAGS) { 4 } else { 0 }
@@ -236,7 +240,16 @@ impl RawItem {
 
     #[inline]
     pub(crate) fn expired(self, now: Millis) -> bool {
-        let at = self.expires_at();
+        self.expired_by(self.header(), now)
+    }
+
+    /// As [`RawItem::expired`], with the header at hand.
+    #[inline]
+    pub(crate) fn expired_by(self, header: Header, now: Millis) -> bool {
+        if !header.has(EXPIRY) {
+            return false;
+        }
+        let at = self.word(8).load(Ordering::Relaxed);
         at != 0 && at <= now
     }
 
@@ -251,8 +264,7 @@ impl RawItem {
     }
 
     #[inline]
-    pub(crate) fn flags(self) -> u32 {
-        let header = self.header();
+    pub(crate) fn flags(self, header: Header) -> u32 {
         if !header.has(FLAGS) {
             return 0;
         }
@@ -276,20 +288,28 @@ impl RawItem {
     /// As for [`RawItem::new`], for as long as the slice is used.
     #[inline]
     pub(crate) unsafe fn key<'a>(self) -> &'a [u8] {
-        let header = self.header();
+        // SAFETY: the caller's promise.
+        unsafe { self.key_by(self.header()) }
+    }
+
+    /// As [`RawItem::key`], with the header at hand.
+    ///
+    /// # Safety
+    /// As for [`RawItem::new`], for as long as the slice is used; `header` is this item's.
+    #[inline]
+    pub(crate) unsafe fn key_by<'a>(self, header: Header) -> &'a [u8] {
         // SAFETY: the header says where the key is; it is inside the chunk and never changes.
         unsafe {
             std::slice::from_raw_parts(self.0.as_ptr().add(header.body_offset()), self.key_bytes(header))
         }
     }
 
-    /// The value of a [`Kind::Whole`] item.
+    /// The value of a [`Kind::Whole`] item with this header.
     ///
     /// # Safety
     /// As for [`RawItem::new`], for as long as the slice is used.
     #[inline]
-    pub(crate) unsafe fn whole_value<'a>(self) -> &'a [u8] {
-        let header = self.header();
+    pub(crate) unsafe fn whole_value<'a>(self, header: Header) -> &'a [u8] {
         debug_assert_eq!(header.kind(), Kind::Whole);
         let start = header.body_offset() + self.key_bytes(header);
         let bytes = (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize;
@@ -439,8 +459,11 @@ mod tests {
                 item.write_draft(&shape, key, KEY_BINARY, flags, expiry);
                 item.draft_value(&shape).copy_from(b"abc".as_ptr(), 3);
                 item.set_token(9, None, (7, Kind::Whole as u64));
-                assert_eq!((item.key(), item.whole_value()), (key, &b"abc"[..]));
-                assert_eq!((item.flags(), item.expires_at(), item.token(0)), (flags, expiry, token(9, 0)));
+                assert_eq!((item.key(), item.whole_value(item.header())), (key, &b"abc"[..]));
+                assert_eq!(
+                    (item.flags(item.header()), item.expires_at(), item.token(0)),
+                    (flags, expiry, token(9, 0))
+                );
                 assert_eq!(item.whole_bytes() as u64, shape.whole_bytes());
                 assert!(item.header().has(KEY_BINARY) && !item.header().has(STALE));
                 if item.has_extension() {

@@ -63,7 +63,7 @@ mod upload;
 mod worker;
 mod write;
 
-pub use read::{Item, Lookup, Pieces, Pinned, Value};
+pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
 pub use upload::Upload;
 pub use worker::{Guard, Worker};
 

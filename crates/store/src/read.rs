@@ -3,10 +3,10 @@
 
 use crate::access;
 use crate::arena::Arena;
-use crate::bucket::{FREQUENCY_MAX, Slot};
+use crate::bucket::{Bucket, FREQUENCY_MAX, SLOTS, Slot};
 use crate::evict::Reason;
 use crate::index::Found;
-use crate::item::{FETCHED, Kind, RawItem, STALE, TOKEN_SENT};
+use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
 use crate::large::{Large, PieceCursor, piece_value};
 use crate::sync::Backoff;
 use crate::worker::{Guard, chunk_facts, free_alone};
@@ -42,13 +42,28 @@ impl<'g> Lookup<'g> {
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'g> {
     pub(crate) raw: RawItem,
+    /// As it was before this access.
+    pub(crate) header: Header,
     pub(crate) slot: Slot,
     hash: u64,
-    /// As it was before this access.
-    fetched: bool,
     now_s: u64,
     arc: &'g Arc<Store>,
 }
+
+/// Where a key's item probably is: what the prefetch stages of a batch found out, so that the read
+/// does not look again. A hint is only ever a guess; the item's key decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint<'g> {
+    home: &'g Bucket,
+    tag: u32,
+    /// Slot of the home bucket; [`AWAY`] or [`UNKNOWN`] if none.
+    slot: u8,
+}
+
+/// The home bucket names no such item, and some of its items live elsewhere.
+const AWAY: u8 = 8;
+/// The home bucket names no such item.
+const UNKNOWN: u8 = 9;
 
 /// What a search found.
 pub(crate) enum Find<'a> {
@@ -98,8 +113,18 @@ impl Store {
     /// True if the slot's item has this key.
     #[inline]
     pub(crate) fn is_at(&self, slot: Slot, key: &[u8]) -> bool {
+        self.item_at(slot, key).is_some()
+    }
+
+    /// The slot's item and its header, if it has this key.
+    #[inline]
+    fn item_at(&self, slot: Slot, key: &[u8]) -> Option<(RawItem, Header)> {
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
-        same_key(unsafe { RawItem::new(self.arena.at(slot.location())).key() }, key)
+        unsafe {
+            let raw = RawItem::new(self.arena.at(slot.location()));
+            let header = raw.header();
+            same_key(raw.key_by(header), key).then_some((raw, header))
+        }
     }
 
     /// The hash of the key of the item at a location that is reachable in this epoch.
@@ -124,7 +149,7 @@ fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-impl Guard<'_> {
+impl<'w> Guard<'w> {
     /// The time of this batch.
     #[inline]
     pub fn now(&self) -> Millis {
@@ -145,67 +170,120 @@ impl Guard<'_> {
 
     /// Starts loading the key's home bucket: stage 1 of a batch.
     #[inline]
-    pub fn prefetch_bucket(&self, key: &Key<'_>) {
-        self.store.prefetch_home(key.hash);
+    pub fn prefetch_bucket(&self, key: &Key<'_>) -> Hint<'w> {
+        let store: &'w Store = self.store;
+        let place = store.index.place(&store.arena, key.hash);
+        let home = place.home();
+        prefetch(std::ptr::from_ref(home).cast());
+        Hint { home, tag: place.tag as u32, slot: UNKNOWN }
     }
 
-    /// Starts loading the item the bucket names: stage 2, after stage 1 of some 16 to 32 keys.
+    /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
+    /// to 32 keys. True if it names none and the key's other bucket was started instead: then
+    /// [`Guard::prefetch_away`] has something to do.
     #[inline]
-    pub fn prefetch_item(&self, key: &Key<'_>) {
+    pub fn prefetch_item(&self, key: &Key<'_>, hint: &mut Hint<'w>) -> bool {
+        let matches = hint.home.matches(u64::from(hint.tag));
+        if matches != 0 {
+            hint.slot = matches.trailing_zeros() as u8;
+            self.prefetch_slot(hint.home.slot(usize::from(hint.slot)));
+            return false;
+        }
+        let away = hint.home.control().away() > 0;
+        if away {
+            hint.slot = AWAY;
+            let other = self.store.index.place(&self.store.arena, key.hash).other();
+            prefetch(std::ptr::from_ref(other).cast());
+        }
+        away
+    }
+
+    /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
+    #[inline]
+    pub fn prefetch_away(&self, key: &Key<'_>) {
         let place = self.store.index.place(&self.store.arena, key.hash);
-        let home = place.home();
-        let mut matches = home.matches(place.tag);
-        if matches == 0 {
-            if home.control().away() > 0 {
-                prefetch(std::ptr::from_ref(place.other()).cast());
-            }
-            return;
+        let other = place.other();
+        let matches = other.matches(place.tag);
+        if matches != 0 {
+            self.prefetch_slot(other.slot(matches.trailing_zeros() as usize));
         }
-        while matches != 0 {
-            let slot = home.slot(matches.trailing_zeros() as usize);
-            matches &= matches - 1;
-            let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
-            prefetch(item);
-            // Most items are longer than what is left of their first line.
-            prefetch(item.wrapping_add(64));
-        }
+    }
+
+    #[inline]
+    fn prefetch_slot(&self, slot: Slot) {
+        let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
+        prefetch(item);
+        // Most items are longer than what is left of their first line.
+        prefetch(item.wrapping_add(64));
     }
 
     /// Reads, and counts it as an access: frequency, last access, fetched.
     #[inline]
     pub fn get(&mut self, key: &Key<'_>) -> Lookup<'_> {
         match self.store.find(key) {
-            Find::Item(found, raw) if !raw.expired(self.now) => {
-                let header = raw.header();
-                let slot = found.slot;
-                if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
-                    let bumped = slot
-                        .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
-                        .with_access(access::encode(self.now_s));
-                    // Lost when somebody else wrote the slot: the next access tries again.
-                    found.bucket.bump(found.i, slot, bumped);
-                }
-                let fetched = header.has(FETCHED);
-                if !fetched {
-                    raw.header_word().fetch_or(FETCHED, Ordering::Relaxed);
-                }
-                Lookup::Hit(Item { raw, slot, hash: key.hash, fetched, now_s: self.now_s, arc: self.arc })
+            Find::Item(found, raw) => {
+                self.accessed(key, found.bucket, found.i, found.slot, raw, raw.header())
             }
             Find::Nothing => Lookup::Miss,
-            Find::Item(..) | Find::Unclean => self.lookup_slow(key),
+            Find::Unclean => self.lookup_slow(key),
         }
+    }
+
+    /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
+    #[inline]
+    pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
+        if hint.slot < SLOTS as u8 {
+            let (home, i) = (hint.home, usize::from(hint.slot));
+            // The index keeps its pages for good, so the bucket is one, if perhaps another key's by
+            // now; what it names in this epoch is an item.
+            let (control, slot) = (home.control(), home.slot(i));
+            if control.stamp() == self.store.stamp()
+                && !slot.is_empty()
+                && let Some((raw, header)) = self.store.item_at(slot, key.bytes)
+            {
+                return self.accessed(key, home, i, slot, raw, header);
+            }
+        }
+        self.get(key)
+    }
+
+    /// Counts an access to an item that was found.
+    #[inline]
+    fn accessed(
+        &mut self,
+        key: &Key<'_>,
+        bucket: &Bucket,
+        i: usize,
+        slot: Slot,
+        raw: RawItem,
+        header: Header,
+    ) -> Lookup<'_> {
+        if raw.expired_by(header, self.now) {
+            return self.lookup_slow(key);
+        }
+        if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
+            let bumped = slot
+                .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
+                .with_access(access::encode(self.now_s));
+            // Lost when somebody else wrote the slot: the next access tries again.
+            bucket.bump(i, slot, bumped);
+        }
+        if !header.has(FETCHED) {
+            raw.header_word().fetch_or(FETCHED, Ordering::Relaxed);
+        }
+        Lookup::Hit(Item { raw, header, slot, hash: key.hash, now_s: self.now_s, arc: self.arc })
     }
 
     /// Reads without leaving a trace.
     pub fn peek(&mut self, key: &Key<'_>) -> Lookup<'_> {
         match self.store.find(key) {
             Find::Item(found, raw) if !raw.expired(self.now) => {
-                let fetched = raw.header().has(FETCHED);
+                let header = raw.header();
                 Lookup::Hit(Item {
                     raw,
+                    header,
                     slot: found.slot,
                     hash: key.hash,
-                    fetched,
                     now_s: self.now_s,
                     arc: self.arc,
                 })
@@ -243,9 +321,9 @@ impl Guard<'_> {
                 answer = Lookup::Expired;
             } else {
                 // Stored anew meanwhile.
-                let fetched = raw.header().has(FETCHED);
+                let header = raw.header();
                 let item =
-                    Item { raw, slot: found.slot, hash: key.hash, fetched, now_s: self.now_s, arc: self.arc };
+                    Item { raw, header, slot: found.slot, hash: key.hash, now_s: self.now_s, arc: self.arc };
                 answer = Lookup::Hit(item);
             }
         }
@@ -270,8 +348,8 @@ impl Guard<'_> {
             if !raw.expired(self.now) {
                 // SAFETY: as above.
                 let hash = store.hash(unsafe { raw.key() });
-                let fetched = raw.header().has(FETCHED);
-                visit(Item { raw, slot, hash, fetched, now_s: self.now_s, arc: self.arc });
+                let header = raw.header();
+                visit(Item { raw, header, slot, hash, now_s: self.now_s, arc: self.arc });
             }
         })
     }
@@ -282,12 +360,12 @@ impl<'g> Item<'g> {
     #[inline]
     pub fn key(&self) -> &'g [u8] {
         // SAFETY: `'g` ends before the guard can leave its epoch.
-        unsafe { self.raw.key() }
+        unsafe { self.raw.key_by(self.header) }
     }
     /// memcached's client flags.
     #[inline]
     pub fn flags(&self) -> u32 {
-        self.raw.flags()
+        self.raw.flags(self.header)
     }
     /// The wire CAS token.
     #[inline]
@@ -308,9 +386,9 @@ impl<'g> Item<'g> {
     /// The value.
     #[inline]
     pub fn value(&self) -> Value<'g> {
-        if self.raw.header().kind() == Kind::Whole {
+        if self.header.kind() == Kind::Whole {
             // SAFETY: `'g` ends before the guard can leave its epoch.
-            return Value::Whole(unsafe { self.raw.whole_value() });
+            return Value::Whole(unsafe { self.raw.whole_value(self.header) });
         }
         // SAFETY: as above; it is a large item.
         let large = unsafe { Large::of(self.raw) };
@@ -334,22 +412,22 @@ impl<'g> Item<'g> {
     /// Marked stale by [`Guard::invalidate`] or [`crate::Attributes::stale`].
     #[inline]
     pub fn stale(&self) -> bool {
-        self.raw.header().has(STALE)
+        self.header.has(STALE)
     }
     /// A recache token is out.
     #[inline]
     pub fn token_sent(&self) -> bool {
-        self.raw.header().has(TOKEN_SENT)
+        self.header.has(TOKEN_SENT)
     }
     /// The key arrived base64-encoded.
     #[inline]
     pub fn key_binary(&self) -> bool {
-        self.raw.header().has(crate::item::KEY_BINARY)
+        self.header.has(crate::item::KEY_BINARY)
     }
     /// It was read before this access.
     #[inline]
     pub fn fetched(&self) -> bool {
-        self.fetched
+        self.header.has(FETCHED)
     }
     /// Seconds between the access before this one and now: exact for the first two minutes, then in
     /// steps of about half an hour up to six days. Accesses within 8 s of a noted one may count as
