@@ -43,7 +43,8 @@ fn receives(one: &dyn Fn(u64) -> String) -> Vec<String> {
 
 fn bench(c: &mut Criterion) {
     let memory_bytes = 256 << 20;
-    let config = Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
+    let config =
+        Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
     let store = Store::new(config).expect("memory for the store");
     let mut worker = store.worker().expect("a worker");
     let shared = Shared::new(Settings::default());

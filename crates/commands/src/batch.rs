@@ -13,10 +13,13 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::Fault;
-use larder_protocol::classic::{Decoded, Fetch, KeyStep, LINE_BYTES_MAX, Request, Store, decode, next_key};
-use larder_protocol::meta::{Meta, Verb};
+use larder_protocol::classic::{
+    Decoded, Fetch, GET_BYTES, KeyStep, LINE_BYTES_MAX, Request, Store, decode, decode_set, next_key,
+    starts_get,
+};
+use larder_protocol::meta::{Meta, Verb, decode_start};
 use larder_protocol::scan::line_feed;
-use larder_store::{Guard, Key};
+use larder_store::{Guard, Hint, Key};
 
 use crate::classic::fits;
 use crate::shared::Settings;
@@ -34,12 +37,23 @@ pub(crate) struct Keys {
     pub fetch: Fetch,
     /// No key was taken yet.
     pub first: bool,
+    /// It was begun in an earlier call: its start is no more in the input.
+    pub resumed: bool,
+}
+
+impl Keys {
+    /// A line none of whose keys was taken.
+    fn new(fetch: Fetch) -> Keys {
+        Keys { fetch, first: true, resumed: false }
+    }
 }
 
 /// One key and what is asked of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot<'a> {
+pub(crate) struct Slot<'a, 'w> {
     pub key: Key<'a>,
+    /// Where its item probably is.
+    pub hint: Hint<'w>,
     /// Where in the input it begins: the line's start, or for later keys of a line the key's.
     pub at: usize,
     pub request: Request<'a>,
@@ -51,8 +65,17 @@ pub(crate) struct Slot<'a> {
     pub last: bool,
 }
 
+impl<'a, 'w> Slot<'a, 'w> {
+    /// A request of one key: hashes it and starts loading its bucket.
+    #[inline]
+    fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, request: Request<'a>, value: &'a [u8]) -> Self {
+        let key = guard.key(key);
+        Slot { key, hint: guard.prefetch_bucket(&key), at, request, value, first: true, last: true }
+    }
+}
+
 /// Keys that are executed together.
-pub(crate) type Batch<'a> = ArrayVec<Slot<'a>, SLOTS>;
+pub(crate) type Batch<'a, 'w> = ArrayVec<Slot<'a, 'w>, SLOTS>;
 
 /// The data block of a store, as far as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,85 +133,104 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads ahead into `batch`.
     #[inline]
-    pub fn fill(&mut self, guard: &Guard<'_>, settings: &Settings, batch: &mut Batch<'a>) -> Stop<'a> {
+    pub fn fill<'w>(
+        &mut self,
+        guard: &Guard<'w>,
+        settings: &Settings,
+        batch: &mut Batch<'a, 'w>,
+    ) -> Stop<'a> {
+        let input = self.input;
+        let mut start = self.at;
         loop {
-            let start = self.at;
-            if start == self.input.len() {
+            if let Some(keys) = self.keys {
+                if batch.is_full() {
+                    return Stop::Full;
+                }
+                if let Some(stop) = self.key(guard, keys, start, batch) {
+                    return stop;
+                }
+                start = self.at;
+                continue;
+            }
+            if start == input.len() {
                 return Stop::NeedMore;
             }
-            if batch.is_full() {
+            if batch.is_full() || self.turn == 0 {
                 return Stop::Full;
             }
-            if let Some(keys) = self.keys {
-                match self.key(guard, keys, start, batch) {
-                    None => continue,
-                    Some(stop) => return stop,
-                }
-            }
-            if self.turn == 0 {
-                return Stop::Full;
-            }
-            let (request, bytes) = match decode(&self.input[start..]) {
-                Decoded::Request(request, bytes) => (request, bytes),
-                Decoded::Incomplete => return Stop::NeedMore,
-                Decoded::TooLong => return Stop::Event(Event::LongLine),
-            };
-            self.at = start + bytes;
+            let rest = &input[start..];
             self.turn -= 1;
-            let slot = match request {
-                Request::Fetch(fetch) => match self.key(guard, Keys { fetch, first: true }, start, batch) {
-                    None => continue,
-                    Some(stop) => return stop,
-                },
-                Request::Store(store) => {
-                    let Some(block) = self.block(start, store.value_bytes) else { return Stop::NeedMore };
-                    match block {
-                        Block::Whole(value)
-                            if fits(settings, store.key.len(), store.flags, value.len() as u64) =>
-                        {
-                            self.at += value.len() + 2;
-                            Slot {
-                                key: guard.key(store.key),
-                                at: start,
-                                request,
-                                value,
-                                first: true,
-                                last: true,
-                            }
-                        }
-                        _ => return Stop::Event(Event::Store(store, block)),
-                    }
+            if starts_get(rest) {
+                self.at = start + GET_BYTES;
+                self.keys = Some(Keys::new(Fetch { cas: false, touch: None }));
+                continue;
+            }
+            if let Some((store, bytes)) = decode_set(rest) {
+                self.at = start + bytes;
+                if let Some(stop) = self.store(guard, settings, start, store, batch) {
+                    return stop;
                 }
-                Request::Meta(meta) => match self.meta(guard, settings, start, meta) {
-                    Ok(slot) => slot,
-                    Err(stop) => return stop,
-                },
-                Request::Delete { key, .. }
-                | Request::Arithmetic { key, .. }
-                | Request::Touch { key, .. } => {
-                    Slot { key: guard.key(key), at: start, request, value: &[], first: true, last: true }
+            } else if let Some((meta, bytes)) = decode_start(rest) {
+                self.at = start + bytes;
+                if let Some(stop) = self.meta(guard, settings, start, meta, batch) {
+                    return stop;
                 }
-                Request::Line(line) => return Stop::Event(Event::Line(line)),
-                Request::Fault { fault, swallow, noreply } => {
-                    return Stop::Event(Event::Fault { fault, swallow, noreply });
-                }
-            };
-            guard.prefetch_bucket(&slot.key);
-            batch.push(slot);
+            } else if let Some(stop) = self.other(guard, settings, start, batch) {
+                return stop;
+            }
+            if self.keys.is_none() {
+                start = self.at;
+            }
+        }
+    }
+
+    /// Reads a request that has no path of its own.
+    #[inline(never)]
+    fn other<'w>(
+        &mut self,
+        guard: &Guard<'w>,
+        settings: &Settings,
+        start: usize,
+        batch: &mut Batch<'a, 'w>,
+    ) -> Option<Stop<'a>> {
+        let (request, bytes) = match decode(&self.input[start..]) {
+            Decoded::Request(request, bytes) => (request, bytes),
+            Decoded::Incomplete => {
+                self.turn += 1;
+                return Some(Stop::NeedMore);
+            }
+            Decoded::TooLong => return Some(Stop::Event(Event::LongLine)),
+        };
+        self.at = start + bytes;
+        match request {
+            Request::Fetch(fetch) => {
+                self.keys = Some(Keys::new(fetch));
+                None
+            }
+            Request::Store(store) => self.store(guard, settings, start, store, batch),
+            Request::Meta(meta) => self.meta(guard, settings, start, meta, batch),
+            Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
+                batch.push(Slot::new(guard, key, start, request, &[]));
+                None
+            }
+            Request::Line(line) => Some(Stop::Event(Event::Line(line))),
+            Request::Fault { fault, swallow, noreply } => {
+                Some(Stop::Event(Event::Fault { fault, swallow, noreply }))
+            }
         }
     }
 
     /// Takes the next key of a line of keys whose request began at `start` (or, later in the line,
     /// whose key does).
     #[inline]
-    fn key(
+    fn key<'w>(
         &mut self,
-        guard: &Guard<'_>,
+        guard: &Guard<'w>,
         keys: Keys,
         start: usize,
-        batch: &mut Batch<'a>,
+        batch: &mut Batch<'a, 'w>,
     ) -> Option<Stop<'a>> {
-        let Keys { fetch, first } = keys;
+        let Keys { fetch, first, .. } = keys;
         let (key, bytes, last) = match next_key(&self.input[self.at..]) {
             KeyStep::Key { key, bytes, last } => (key, bytes, last),
             KeyStep::End(bytes) => {
@@ -206,13 +248,32 @@ impl<'a> Reader<'a> {
         if first && !last && self.must_wait(start, bytes) {
             return Some(self.wait_for_keys(keys, start, 0));
         }
-        let slot =
-            Slot { key: guard.key(key), at: start, request: Request::Fetch(fetch), value: &[], first, last };
-        guard.prefetch_bucket(&slot.key);
-        batch.push(slot);
+        let request = Request::Fetch(fetch);
+        batch.push(Slot { first, last, ..Slot::new(guard, key, start, request, &[]) });
         self.at += bytes;
-        self.keys = if last { None } else { Some(Keys { fetch, first: false }) };
+        self.keys = if last { None } else { Some(Keys { fetch, first: false, resumed: false }) };
         None
+    }
+
+    /// A store: a slot if its value is at hand and not too large.
+    #[inline]
+    fn store<'w>(
+        &mut self,
+        guard: &Guard<'w>,
+        settings: &Settings,
+        start: usize,
+        store: Store<'a>,
+        batch: &mut Batch<'a, 'w>,
+    ) -> Option<Stop<'a>> {
+        let Some(block) = self.block(start, store.value_bytes) else { return Some(Stop::NeedMore) };
+        match block {
+            Block::Whole(value) if fits(settings, store.key.len(), store.flags, value.len() as u64) => {
+                self.at += value.len() + 2;
+                batch.push(Slot::new(guard, store.key, start, Request::Store(store), value));
+                None
+            }
+            _ => Some(Stop::Event(Event::Store(store, block))),
+        }
     }
 
     /// A line of keys is begun only when all of it is there, unless it is longer than is waited for:
@@ -226,13 +287,13 @@ impl<'a> Reader<'a> {
     /// begins.
     #[cold]
     fn wait_for_keys(&mut self, keys: Keys, start: usize, spaces: usize) -> Stop<'a> {
-        if keys.first && self.keys.is_none() && self.input.len() - start <= LINE_BYTES_MAX {
+        if keys.first && !keys.resumed && self.input.len() - start <= LINE_BYTES_MAX {
             self.at = start;
             self.turn += 1;
             self.keys = None;
         } else {
             self.at += spaces;
-            self.keys = Some(keys);
+            self.keys = Some(Keys { resumed: true, ..keys });
         }
         Stop::NeedMore
     }
@@ -255,16 +316,17 @@ impl<'a> Reader<'a> {
 
     /// A meta command: a slot if it is simply a key with, at most, a value at hand.
     #[inline]
-    fn meta(
+    fn meta<'w>(
         &mut self,
-        guard: &Guard<'_>,
+        guard: &Guard<'w>,
         settings: &Settings,
         start: usize,
         meta: Meta<'a>,
-    ) -> Result<Slot<'a>, Stop<'a>> {
+        batch: &mut Batch<'a, 'w>,
+    ) -> Option<Stop<'a>> {
         let mut value: &[u8] = &[];
         if meta.verb == Verb::Set {
-            let block = self.block(start, meta.value_bytes).ok_or(Stop::NeedMore)?;
+            let Some(block) = self.block(start, meta.value_bytes) else { return Some(Stop::NeedMore) };
             let flags = u32::from(meta.flags.has(b'F'));
             match block {
                 Block::Whole(whole)
@@ -274,22 +336,30 @@ impl<'a> Reader<'a> {
                     self.at += whole.len() + 2;
                     value = whole;
                 }
-                _ => return Err(Stop::Event(Event::Meta(meta, block))),
+                _ => return Some(Stop::Event(Event::Meta(meta, block))),
             }
         } else if meta.verb == Verb::Noop || meta.flags.has(b'b') {
-            return Err(Stop::Event(Event::Meta(meta, Block::Whole(&[]))));
+            return Some(Stop::Event(Event::Meta(meta, Block::Whole(&[]))));
         }
-        let request = Request::Meta(meta);
-        Ok(Slot { key: guard.key(meta.key), at: start, request, value, first: true, last: true })
+        batch.push(Slot::new(guard, meta.key, start, Request::Meta(meta), value));
+        None
     }
 }
 
 /// Starts loading the items of a batch; a single one is about to be read anyway.
 #[inline]
-pub(crate) fn prefetch_items(guard: &Guard<'_>, batch: &Batch<'_>) {
-    if batch.len() > 1 {
-        for slot in batch {
-            guard.prefetch_item(&slot.key);
-        }
+pub(crate) fn prefetch_items<'w>(guard: &Guard<'w>, batch: &mut Batch<'_, 'w>) {
+    if batch.len() == 1 {
+        return;
+    }
+    // A bit for each slot whose item is not where most are.
+    let mut away = 0u64;
+    const { assert!(SLOTS <= u64::BITS as usize) };
+    for (i, slot) in batch.iter_mut().enumerate() {
+        away |= u64::from(guard.prefetch_item(&slot.key, &mut slot.hint)) << i;
+    }
+    while away != 0 {
+        guard.prefetch_away(&batch[away.trailing_zeros() as usize].key);
+        away &= away - 1;
     }
 }

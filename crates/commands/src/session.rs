@@ -18,7 +18,7 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Attributes, Expect, Key, Upload};
+use larder_store::{Attributes, Expect, Hint, Key, Upload};
 
 use crate::admin::Line;
 use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
@@ -247,7 +247,7 @@ impl Session {
         let mut batch = Batch::new();
         call.reader.keys = keys;
         let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
-        prefetch_items(&call.cx.guard, &batch);
+        prefetch_items(&call.cx.guard, &mut batch);
         for slot in &batch {
             if call.out.is_full() {
                 self.state = leave_at(slot);
@@ -352,7 +352,7 @@ impl Session {
         };
         let key = call.cx.guard.key(key);
         if meta.verb != Verb::Set {
-            return call.meta(&key, meta, &[]);
+            return call.meta(&key, None, meta, &[]);
         }
         match meta::plan_set(call.cx, &meta.flags) {
             Ok(mut plan) => {
@@ -538,9 +538,9 @@ fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
 }
 
 /// Where a session goes on that left a batch at this slot.
-fn leave_at(slot: &Slot<'_>) -> State {
+fn leave_at(slot: &Slot<'_, '_>) -> State {
     match slot.request {
-        Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false }),
+        Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false, resumed: true }),
         _ => State::Ready,
     }
 }
@@ -548,7 +548,7 @@ fn leave_at(slot: &Slot<'_>) -> State {
 impl Call<'_, '_, '_, '_> {
     /// One key of a batch.
     #[inline]
-    fn execute(&mut self, slot: &Slot<'_>) {
+    fn execute(&mut self, slot: &Slot<'_, '_>) {
         let Call { cx, out, tally, .. } = self;
         let key = &slot.key;
         match &slot.request {
@@ -557,7 +557,7 @@ impl Call<'_, '_, '_, '_> {
                     self.line_mark = Some(out.mark());
                 }
                 match fetch.touch {
-                    None => classic::fetch(cx, out, tally, key, fetch.cas, slot.last),
+                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
                     Some(exptime) => {
                         classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
                     }
@@ -569,17 +569,17 @@ impl Call<'_, '_, '_, '_> {
                 classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
             }
             Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
-            Request::Meta(meta) => self.meta(key, meta, slot.value),
+            Request::Meta(meta) => self.meta(key, Some(&slot.hint), meta, slot.value),
             Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
         }
     }
 
     /// A meta command with its key decoded and its value at hand.
     #[inline]
-    fn meta(&mut self, key: &Key<'_>, meta: &Meta<'_>, value: &[u8]) {
+    fn meta(&mut self, key: &Key<'_>, hint: Option<&Hint<'_>>, meta: &Meta<'_>, value: &[u8]) {
         let Call { cx, out, tally, .. } = self;
         match meta.verb {
-            Verb::Get => meta::get(cx, out, tally, key, &meta.flags),
+            Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {
                 Ok(plan) => meta::set(cx, out, tally, key, &plan, value),
                 Err(fault) => out.put(fault.reply()),

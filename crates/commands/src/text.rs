@@ -35,16 +35,11 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
         Value::Whole(value) => {
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX + value.len() + 2 + END.len());
             let head = write_value_line(room, key, item.flags(), value.len() as u64, cas);
-            let end = head + value.len();
-            copy(&mut room[head..end], value);
-            let bytes = if last {
-                room[end..end + 7].copy_from_slice(b"\r\nEND\r\n");
-                end + 7
-            } else {
-                room[end..end + 2].copy_from_slice(b"\r\n");
-                end + 2
-            };
-            out.filled(bytes);
+            let (data, rest) = room[head..].split_at_mut(value.len());
+            copy(data, value);
+            // All seven are written; they count only at the end of a get.
+            *rest.first_chunk_mut::<7>().expect("room for the end") = *b"\r\nEND\r\n";
+            out.filled(head + value.len() + if last { 7 } else { 2 });
         }
         Value::Pieces(_) => {
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);

@@ -156,21 +156,19 @@ pub enum KeyStep<'a> {
 }
 
 /// Reads one request at the start of `input`, which is not empty.
-#[inline]
 pub fn decode(input: &[u8]) -> Decoded<'_> {
     match input.first_chunk::<4>() {
-        // A key at once: no need to look at the rest of the line yet.
-        Some(b"get ") if input.get(4).is_some_and(|&b| b > b' ') => {
-            return Decoded::Request(Request::Fetch(Fetch { cas: false, touch: None }), 4);
+        Some(b"get ") if starts_get(input) => {
+            return Decoded::Request(Request::Fetch(Fetch { cas: false, touch: None }), GET_BYTES);
         }
         Some(b"set ") => {
-            if let Some(found) = decode_set(input) {
-                return found;
+            if let Some((store, bytes)) = decode_set(input) {
+                return Decoded::Request(Request::Store(store), bytes);
             }
         }
         Some([b'm', _, b' ', _]) => {
-            if let Some(found) = meta::decode_start(input) {
-                return found;
+            if let Some((meta, bytes)) = meta::decode_start(input) {
+                return Decoded::Request(Request::Meta(meta), bytes);
             }
         }
         _ => {}
@@ -178,28 +176,30 @@ pub fn decode(input: &[u8]) -> Decoded<'_> {
     decode_line(input)
 }
 
-/// `set <key> <digits> <digits> <digits>\r\n` with single spaces; none if it is anything else.
+/// Bytes of `get `.
+pub const GET_BYTES: usize = 4;
+
+/// `get ` and a key at once: no need to look at the rest of the line before its keys are read.
 #[inline]
-fn decode_set(input: &[u8]) -> Option<Decoded<'_>> {
-    let rest = &input[4..];
+pub fn starts_get(input: &[u8]) -> bool {
+    matches!(input.first_chunk::<5>(), Some([b'g', b'e', b't', b' ', key]) if *key > b' ')
+}
+
+/// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and its bytes; none if it is
+/// anything else, which [`decode`] then reads.
+#[inline]
+pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
+    let (b"set ", rest) = input.split_first_chunk::<4>()? else { return None };
     let end = token_end(rest);
-    if end == 0 || end > KEY_BYTES_MAX || rest.get(end) != Some(&b' ') {
+    if end == 0 || end > KEY_BYTES_MAX {
         return None;
     }
-    let key = &rest[..end];
-    let mut at = end + 1;
-    let flags = short_number(rest, &mut at)?;
-    if rest.get(at) != Some(&b' ') {
-        return None;
-    }
-    at += 1;
-    let exptime = short_number(rest, &mut at)?;
-    if rest.get(at) != Some(&b' ') {
-        return None;
-    }
-    at += 1;
-    let value_bytes = short_number(rest, &mut at)?;
-    if rest.get(at..at + 2) != Some(b"\r\n") {
+    let (key, numbers) = rest.split_at(end);
+    let mut at = 0;
+    let flags = spaced_number(numbers, &mut at)?;
+    let exptime = spaced_number(numbers, &mut at)?;
+    let value_bytes = spaced_number(numbers, &mut at)?;
+    if !matches!(numbers.get(at..), Some([b'\r', b'\n', ..])) {
         return None;
     }
     let store = Store {
@@ -211,7 +211,20 @@ fn decode_set(input: &[u8]) -> Option<Decoded<'_>> {
         cas: 0,
         key,
     };
-    Some(Decoded::Request(Request::Store(store), 4 + at + 2))
+    Some((store, 4 + end + at + 2))
+}
+
+/// A space and one to nine digits at `at`, which moves behind them. One digit is the usual case.
+#[inline]
+fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
+    let [b' ', first, second, ..] = text.get(*at..)? else { return None };
+    let (first, second) = (first.wrapping_sub(b'0'), second.wrapping_sub(b'0'));
+    if first <= 9 && second > 9 {
+        *at += 2;
+        return Some(u32::from(first));
+    }
+    *at += 1;
+    short_number(text, at)
 }
 
 /// One to nine digits at `at`, which moves behind them.

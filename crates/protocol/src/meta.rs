@@ -8,7 +8,7 @@
 //! the tokens are read by the command, which knows the ones it needs, through [`Flags::iter`] and
 //! [`Flags::number`].
 
-use crate::classic::{Decoded, Request, VALUE_BYTES_MAX, is_key, short_number};
+use crate::classic::{Request, VALUE_BYTES_MAX, is_key, short_number};
 use crate::fault::Fault;
 use crate::number::{parse_i32, parse_u64};
 use crate::scan::{line, line_feed, token_end};
@@ -228,14 +228,15 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// `m? <key> …` with single spaces and a legal key; none if it is anything else.
+/// `m? <key> …` with single spaces and a legal key, and the bytes of the line; none if it is anything
+/// else, which [`crate::classic::decode`] then reads.
 #[inline]
-pub(crate) fn decode_start(input: &[u8]) -> Option<Decoded<'_>> {
-    let verb = Verb::from_letter(input[1])?;
+pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
+    let ([b'm', letter, b' '], rest) = input.split_first_chunk::<3>()? else { return None };
+    let verb = Verb::from_letter(*letter)?;
     if matches!(verb, Verb::Noop) {
         return None;
     }
-    let rest = &input[3..];
     let end = token_end(rest);
     if end == 0 || !is_key(&rest[..end]) {
         return None;
@@ -253,6 +254,8 @@ pub(crate) fn decode_start(input: &[u8]) -> Option<Decoded<'_>> {
     let after = &rest[at..];
     let (text, line_bytes) = match after {
         [b'\r', b'\n', ..] => (&after[..0], 2),
+        // The most usual flag.
+        [b' ', b'v', b'\r', b'\n', ..] => (&after[..2], 4),
         [b' ', ..] => {
             let feed = line_feed(after)?;
             (line(after, feed), feed + 1)
@@ -260,8 +263,7 @@ pub(crate) fn decode_start(input: &[u8]) -> Option<Decoded<'_>> {
         _ => return None,
     };
     let flags = Flags::parse(text, flags_max(verb)).ok()?;
-    let meta = Meta { verb, key, value_bytes, flags };
-    Some(Decoded::Request(Request::Meta(meta), 3 + at + line_bytes))
+    Some((Meta { verb, key, value_bytes, flags }, 3 + at + line_bytes))
 }
 
 /// Flags that leave a line at [`TOKENS_MAX`].
@@ -304,7 +306,7 @@ pub(crate) fn decode_tokens<'a>(verb: Verb, mut tokens: Tokens<'a>) -> Request<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classic::decode;
+    use crate::classic::{Decoded, decode};
 
     fn request(text: &str) -> Request<'_> {
         match decode(text.as_bytes()) {

@@ -51,24 +51,26 @@ pub fn write_value_line(
     value_bytes: u64,
     cas: Option<u64>,
 ) -> usize {
-    into[..6].copy_from_slice(b"VALUE ");
-    let mut at = 6 + key.len();
-    copy(&mut into[6..at], key);
+    let (word, rest) = into.split_first_chunk_mut::<6>().expect("room for the line");
+    *word = *b"VALUE ";
+    let (name, rest) = rest.split_at_mut(key.len());
+    copy(name, key);
     if flags == 0 && value_bytes < TABLE_VALUES as u64 && cas.is_none() {
         let (tail, bytes) = &TAILS[value_bytes as usize];
-        into[at..at + 8].copy_from_slice(tail);
-        return at + usize::from(*bytes);
+        *rest.first_chunk_mut::<8>().expect("room for the line") = *tail;
+        return 6 + key.len() + usize::from(*bytes);
     }
-    into[at] = b' ';
-    at += 1;
-    at += write_u64(&mut into[at..], u64::from(flags));
-    into[at] = b' ';
-    at += 1;
-    at += write_u64(&mut into[at..], value_bytes);
-    if let Some(cas) = cas {
+    6 + key.len() + write_numbers(rest, flags, value_bytes, cas)
+}
+
+/// Writes ` <flags> <bytes>[ <cas>]\r\n` and returns its length.
+#[inline(never)]
+fn write_numbers(into: &mut [u8], flags: u32, value_bytes: u64, cas: Option<u64>) -> usize {
+    let mut at = 0;
+    for n in [Some(u64::from(flags)), Some(value_bytes), cas].into_iter().flatten() {
         into[at] = b' ';
         at += 1;
-        at += write_u64(&mut into[at..], cas);
+        at += write_u64(&mut into[at..], n);
     }
     into[at..at + 2].copy_from_slice(b"\r\n");
     at + 2
@@ -82,23 +84,20 @@ pub fn write_value_line(
 #[inline]
 pub fn copy(to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len(), "equal lengths");
-    if let (Some(head), Some(tail)) = (from.first_chunk::<32>(), from.last_chunk::<32>())
-        && from.len() <= 64
-    {
-        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
-        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
-    } else if let (Some(head), Some(tail)) = (from.first_chunk::<16>(), from.last_chunk::<16>())
-        && from.len() <= 32
-    {
-        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
-        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
-    } else if let (Some(head), Some(tail)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
-        && from.len() <= 16
-    {
-        to.first_chunk_mut().map(|to| *to = *head).expect("equal lengths");
-        to.last_chunk_mut().map(|to| *to = *tail).expect("equal lengths");
-    } else {
-        to.copy_from_slice(from);
+    match from.len() {
+        8..=16 => ends::<8>(to, from),
+        17..=32 => ends::<16>(to, from),
+        33..=64 => ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last `N` bytes, which are all of them.
+#[inline]
+fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(head), Some(tail)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        *to.first_chunk_mut().expect("equal lengths") = *head;
+        *to.last_chunk_mut().expect("equal lengths") = *tail;
     }
 }
 

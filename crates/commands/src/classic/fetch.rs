@@ -1,6 +1,6 @@
 //! get, gets, gat, gats.
 
-use larder_store::{Key, Lookup};
+use larder_store::{Hint, Key, Lookup};
 
 use crate::context::Context;
 use crate::counters::Counter;
@@ -16,12 +16,13 @@ pub fn fetch(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
+    hint: &Hint<'_>,
     cas: bool,
     last: bool,
 ) {
     tally.gets += 1;
     let settings = &cx.shared.settings;
-    match cx.guard.get(key) {
+    match cx.guard.get_hinted(key, hint) {
         Lookup::Hit(item) => {
             tally.get_hits += 1;
             let token = cas.then(|| if settings.cas { item.cas() } else { 0 });

@@ -3,7 +3,7 @@
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
-use larder_store::{Attributes, Expect, Item, Key, Lookup, Millis, Refusal};
+use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal};
 
 use super::reply::{ReplyKey, put_key_flag, put_number_flag, put_opaque_flag, put_status};
 use crate::context::Context;
@@ -49,9 +49,16 @@ struct Marks {
 
 /// mg
 #[inline]
-pub fn get(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key: &Key<'_>, flags: &Flags<'_>) {
+pub fn get(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: Option<&Hint<'_>>,
+    flags: &Flags<'_>,
+) {
     tally.metas += 1;
-    if !(flags.is_only(b'v') || flags.is_empty()) || !get_plain(cx, out, tally, key, flags) {
+    if !(flags.is_only(b'v') || flags.is_empty()) || !get_plain(cx, out, tally, key, hint, flags) {
         get_with_flags(cx, out, tally, key, flags);
     }
 }
@@ -64,9 +71,14 @@ fn get_plain(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
+    hint: Option<&Hint<'_>>,
     flags: &Flags<'_>,
 ) -> bool {
-    let Lookup::Hit(item) = cx.guard.get(key) else { return false };
+    let lookup = match hint {
+        Some(hint) => cx.guard.get_hinted(key, hint),
+        None => cx.guard.get(key),
+    };
+    let Lookup::Hit(item) = lookup else { return false };
     if item.stale() || item.token_sent() {
         return false;
     }
