@@ -252,17 +252,16 @@ pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
         value_bytes = short_number(rest, &mut at)?;
     }
     let after = &rest[at..];
-    let (text, line_bytes) = match after {
-        [b'\r', b'\n', ..] => (&after[..0], 2),
+    let (flags, line_bytes) = match after {
+        [b'\r', b'\n', ..] => (Flags::NONE, 2),
         // The most usual flag.
-        [b' ', b'v', b'\r', b'\n', ..] => (&after[..2], 4),
+        [b' ', b'v', b'\r', b'\n', ..] => (Flags { text: &after[..2], letters: bit(b'v') }, 4),
         [b' ', ..] => {
             let feed = line_feed(after)?;
-            (line(after, feed), feed + 1)
+            (Flags::parse(line(after, feed), flags_max(verb)).ok()?, feed + 1)
         }
         _ => return None,
     };
-    let flags = Flags::parse(text, flags_max(verb)).ok()?;
     Some((Meta { verb, key, value_bytes, flags }, 3 + at + line_bytes))
 }
 

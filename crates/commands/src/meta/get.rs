@@ -3,7 +3,8 @@
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
-use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal};
+use larder_protocol::reply::copy;
+use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal, Value};
 
 use super::reply::{ReplyKey, put_key_flag, put_number_flag, put_opaque_flag, put_status};
 use crate::context::Context;
@@ -87,11 +88,28 @@ fn get_plain(
     if flags.is_empty() {
         out.put(b"HD\r\n");
     } else {
-        put_size(out, item.value_bytes());
-        out.put(b"\r\n");
-        put_data(out, &item);
+        put_found(out, &item);
     }
     true
+}
+
+/// `VA <bytes>` and the value, without flags.
+#[inline]
+fn put_found(out: &mut Output, item: &Item<'_>) {
+    let Value::Whole(value) = item.value() else {
+        put_size(out, item.value_bytes());
+        out.put(b"\r\n");
+        return put_data(out, item);
+    };
+    let room = out.room(3 + U64_BYTES_MAX + 2 + value.len() + 2);
+    *room.first_chunk_mut::<3>().expect("room for the line") = *b"VA ";
+    let size = 3 + write_u64(&mut room[3..], value.len() as u64);
+    let (end, rest) = room[size..].split_first_chunk_mut::<2>().expect("room for the line");
+    *end = *b"\r\n";
+    let (data, rest) = rest.split_at_mut(value.len());
+    copy(data, value);
+    *rest.first_chunk_mut::<2>().expect("room for the end") = *b"\r\n";
+    out.filled(size + 2 + value.len() + 2);
 }
 
 /// `VA <bytes>`

@@ -12,17 +12,19 @@
 //! Work per call is bounded by the input and by the output's limit. Nothing here blocks, and a call
 //! that made no reply costs no more than reading its input once.
 
+mod execute;
+mod value;
+
 use larder_protocol::Tokens;
 use larder_protocol::base64;
 use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Attributes, Expect, Hint, Key, Upload};
+use larder_store::Upload;
 
 use crate::admin::Line;
 use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
-use crate::classic;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::dump::{Dump, Step};
@@ -31,9 +33,8 @@ use crate::meta;
 use crate::output::{Mark, Output};
 use crate::table::line_command;
 use crate::tally::Tally;
-use crate::text::{END, ERROR, NO_MEMORY, NO_MEMORY_DURING_READ};
-use crate::time::expires_at;
-use crate::upload::{Gathering, Purpose, publish, refused_early};
+use crate::text::{END, ERROR};
+use crate::upload::{Gathering, Purpose};
 
 /// First byte of the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
@@ -371,170 +372,6 @@ impl Session {
         call.out.put(fault.reply());
         self.state = State::Swallow { left: block_bytes, reply: None };
     }
-
-    /// A store whose block is too large, broken, not all there, or there for an encoded key.
-    fn block(
-        &mut self,
-        call: &mut Call<'_, '_, '_, '_>,
-        key: &Key<'_>,
-        flags: u32,
-        value_bytes: u32,
-        purpose: Purpose,
-        block: Block<'_>,
-    ) {
-        let left = u64::from(value_bytes) + 2;
-        if !classic::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
-            let reply = classic::too_large(call.cx, key, purpose.overwrites());
-            self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(reply) };
-            return;
-        }
-        match block {
-            Block::Whole(value) => {
-                call.reader.at += left as usize;
-                match &purpose {
-                    Purpose::Classic(store) => {
-                        classic::store(call.cx, call.out, &mut call.tally, key, store, value);
-                    }
-                    Purpose::Meta(plan) => meta::set(call.cx, call.out, &mut call.tally, key, plan, value),
-                }
-            }
-            Block::Bad => {
-                call.reader.at += left as usize;
-                if !purpose.is_silent() {
-                    call.out.put(Fault::BadChunk.reply());
-                }
-            }
-            Block::Long => self.begin(call, key, value_bytes, purpose),
-        }
-    }
-
-    /// Begins to receive a long value.
-    fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
-        let left = u64::from(value_bytes) + 2;
-        if purpose.concats() {
-            self.state = State::Gather(Gathering::new(call.cx.shared, key.bytes(), value_bytes, purpose));
-            return;
-        }
-        let attributes = match &purpose {
-            Purpose::Classic(store) => {
-                if let Some(outcome) = refused_early(call.cx, key, store) {
-                    let compared =
-                        matches!(classic::classic_expect(store, &call.cx.shared.settings), Expect::Cas(_));
-                    classic::account(call.cx, &mut call.tally, key, outcome, compared, false);
-                    let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
-                    self.state = State::Swallow { left, reply };
-                    return;
-                }
-                Attributes {
-                    flags: store.flags,
-                    expires_at: expires_at(store.exptime, call.cx.now()),
-                    ..Attributes::default()
-                }
-            }
-            Purpose::Meta(plan) => plan.attributes,
-        };
-        self.state = match call.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
-            Ok(upload) => State::Upload { upload, value_bytes: u64::from(value_bytes), purpose },
-            Err(_) => {
-                no_memory(call.cx, key, &purpose);
-                State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
-            }
-        };
-    }
-
-    /// Goes on with a value for its item.
-    fn upload(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
-        let State::Upload { upload, .. } = &mut self.state else { return None };
-        while upload.missing() > 0 {
-            let rest = &call.reader.input[call.reader.at..];
-            if rest.is_empty() {
-                return Some(Next::Receive);
-            }
-            if upload.space().is_empty() && call.cx.guard.upload_reserve(upload).is_err() {
-                self.fail_upload(call.cx);
-                return None;
-            }
-            let space = upload.space();
-            let taken = space.len().min(rest.len());
-            space[..taken].copy_from_slice(&rest[..taken]);
-            upload.advance(taken);
-            call.reader.at += taken;
-        }
-        match self.end_block(call) {
-            Err(next) => return next,
-            Ok(State::Upload { upload, value_bytes, purpose }) => {
-                publish(call.cx, call.out, &mut call.tally, upload, value_bytes, &purpose);
-            }
-            Ok(_) => {}
-        }
-        None
-    }
-
-    /// Memory ran out in the middle of a value.
-    fn fail_upload(&mut self, cx: &mut Context<'_, '_>) {
-        if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
-            no_memory(cx, &cx.guard.key(upload.key()), &purpose);
-            let reply = (!purpose.is_silent()).then_some(NO_MEMORY_DURING_READ);
-            self.state = State::Swallow { left: upload.missing() + 2, reply };
-        }
-    }
-
-    /// Goes on with a value to be added to another.
-    fn gather(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
-        let State::Gather(gathering) = &mut self.state else { return None };
-        let rest = &call.reader.input[call.reader.at..];
-        match gathering.take(call.cx.shared, rest) {
-            Some(taken) => call.reader.at += taken,
-            None => {
-                call.cx.counters.add(Counter::StoreNoMemory, 1);
-                let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
-                self.state = State::Swallow { left: gathering.missing() as u64 + 2, reply };
-                return None;
-            }
-        }
-        if gathering.missing() > 0 {
-            return Some(Next::Receive);
-        }
-        match self.end_block(call) {
-            Err(next) => return next,
-            Ok(State::Gather(gathering)) => gathering.finish(call.cx, call.out, &mut call.tally),
-            Ok(_) => {}
-        }
-        None
-    }
-
-    /// Takes the line end behind a value that is all there, and the state that held the value.
-    ///
-    /// # Errors
-    /// What to do instead: wait for the line end, or go on after a block that did not have it.
-    fn end_block(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
-        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + 2) else {
-            return Err(Some(Next::Receive));
-        };
-        call.reader.at += 2;
-        let state = std::mem::replace(&mut self.state, State::Ready);
-        if end == b"\r\n" {
-            return Ok(state);
-        }
-        let silent = match &state {
-            State::Upload { purpose, .. } => purpose.is_silent(),
-            State::Gather(gathering) => gathering.purpose.is_silent(),
-            _ => false,
-        };
-        if !silent {
-            call.out.put(Fault::BadChunk.reply());
-        }
-        Err(None)
-    }
-}
-
-/// Without memory for a value, the one that it was to overwrite goes too.
-fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
-    cx.counters.add(Counter::StoreNoMemory, 1);
-    if purpose.overwrites() {
-        // It may not be there: that is as good.
-        let _ = cx.guard.delete(key, Expect::Present);
-    }
 }
 
 /// Where a session goes on that left a batch at this slot.
@@ -542,52 +379,5 @@ fn leave_at(slot: &Slot<'_, '_>) -> State {
     match slot.request {
         Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false, resumed: true }),
         _ => State::Ready,
-    }
-}
-
-impl Call<'_, '_, '_, '_> {
-    /// One key of a batch.
-    #[inline]
-    fn execute(&mut self, slot: &Slot<'_, '_>) {
-        let Call { cx, out, tally, .. } = self;
-        let key = &slot.key;
-        match &slot.request {
-            Request::Fetch(fetch) => {
-                if slot.first {
-                    self.line_mark = Some(out.mark());
-                }
-                match fetch.touch {
-                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
-                    Some(exptime) => {
-                        classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
-                    }
-                }
-            }
-            Request::Store(store) => classic::store(cx, out, tally, key, store, slot.value),
-            Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
-            Request::Arithmetic { delta, decrement, noreply, .. } => {
-                classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
-            }
-            Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
-            Request::Meta(meta) => self.meta(key, Some(&slot.hint), meta, slot.value),
-            Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
-        }
-    }
-
-    /// A meta command with its key decoded and its value at hand.
-    #[inline]
-    fn meta(&mut self, key: &Key<'_>, hint: Option<&Hint<'_>>, meta: &Meta<'_>, value: &[u8]) {
-        let Call { cx, out, tally, .. } = self;
-        match meta.verb {
-            Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
-            Verb::Set => match meta::plan_set(cx, &meta.flags) {
-                Ok(plan) => meta::set(cx, out, tally, key, &plan, value),
-                Err(fault) => out.put(fault.reply()),
-            },
-            Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),
-            Verb::Arithmetic => meta::arithmetic(cx, out, tally, key, &meta.flags),
-            Verb::Debug => meta::debug(cx, out, tally, key),
-            Verb::Noop => out.put(b"MN\r\n"),
-        }
     }
 }

@@ -1,0 +1,56 @@
+//! One key of a batch, to the function of its command.
+
+use larder_protocol::classic::Request;
+use larder_protocol::meta::{Meta, Verb};
+use larder_store::{Hint, Key};
+
+use super::Call;
+use crate::batch::Slot;
+use crate::{classic, meta};
+
+impl Call<'_, '_, '_, '_> {
+    /// One key of a batch.
+    #[inline]
+    pub(super) fn execute(&mut self, slot: &Slot<'_, '_>) {
+        let Call { cx, out, tally, .. } = self;
+        let key = &slot.key;
+        match &slot.request {
+            Request::Fetch(fetch) => {
+                if slot.first {
+                    self.line_mark = Some(out.mark());
+                }
+                match fetch.touch {
+                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
+                    Some(exptime) => {
+                        classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
+                    }
+                }
+            }
+            Request::Store(store) => classic::store(cx, out, tally, key, store, slot.value),
+            Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
+            Request::Arithmetic { delta, decrement, noreply, .. } => {
+                classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
+            }
+            Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
+            Request::Meta(meta) => self.meta(key, Some(&slot.hint), meta, slot.value),
+            Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
+        }
+    }
+
+    /// A meta command with its key decoded and its value at hand.
+    #[inline]
+    pub(super) fn meta(&mut self, key: &Key<'_>, hint: Option<&Hint<'_>>, meta: &Meta<'_>, value: &[u8]) {
+        let Call { cx, out, tally, .. } = self;
+        match meta.verb {
+            Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
+            Verb::Set => match meta::plan_set(cx, &meta.flags) {
+                Ok(plan) => meta::set(cx, out, tally, key, &plan, value),
+                Err(fault) => out.put(fault.reply()),
+            },
+            Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),
+            Verb::Arithmetic => meta::arithmetic(cx, out, tally, key, &meta.flags),
+            Verb::Debug => meta::debug(cx, out, tally, key),
+            Verb::Noop => out.put(b"MN\r\n"),
+        }
+    }
+}
