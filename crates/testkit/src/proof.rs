@@ -37,7 +37,10 @@ pub fn version(key: &str, value: &[u8]) -> Result<u64, String> {
     if sum != format!("{:016x}", checksum(&head, body)).as_bytes() {
         return Err(format!("{key} holds a torn value of {} bytes", value.len()));
     }
-    std::str::from_utf8(version).ok().and_then(|text| text.parse().ok()).ok_or(format!("{key} has no version"))
+    std::str::from_utf8(version)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(format!("{key} has no version"))
 }
 
 /// FNV-1a: changes with every byte and every place.

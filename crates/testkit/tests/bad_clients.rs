@@ -173,8 +173,8 @@ fn resets_in_the_middle_harm_nobody() {
             _ => b"ms k3 50",
         };
         stream.write_all(request).expect("sent");
-        if round % 2 == 0 {
-            let _ = stream.read(&mut [0; 100]);
+        if round % 6 == 0 {
+            assert!(stream.read(&mut [0; 100]).expect("some of the reply") > 0);
         }
         // Closed with replies unread and without lingering: the server sees a reset.
         drop(stream);
@@ -198,9 +198,9 @@ fn a_reader_that_does_not_read_is_read_no_further() {
     let slow: Vec<TcpStream> = (0..8).map(|_| server.connect().expect("a connection")).collect();
     let requests = b"get k\r\n".repeat(10_000);
     for stream in &slow {
-        // All of it would be 8 × 3.5 GB of replies.
-        let taken = pour(stream, &requests, 2_500_000);
-        assert!(taken < 2_500_000, "the server takes requests without end");
+        // The kernel takes a few megabytes by itself; all of it would be 90 GB of replies.
+        let taken = pour(stream, &requests, 64 * MEBIBYTE);
+        assert!(taken < 64 * MEBIBYTE, "the server takes requests without end");
     }
     serves(&server);
     // 1/16 of -m each, and at most 1/4 of -m together.
@@ -321,7 +321,8 @@ fn ten_thousand_idle_connections_cost_little() {
     const CONNECTIONS: u64 = 10_000;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("files up to the hard limit");
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)
+        .expect("files up to the hard limit");
     let server = server(&["-c", "12000"]);
     serves(&server);
     let before = server.rss_bytes().expect("a figure");

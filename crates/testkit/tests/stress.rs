@@ -151,7 +151,11 @@ impl Load<'_> {
 }
 
 fn expect(reply: &str, allowed: &[&str]) -> io::Result<()> {
-    if allowed.contains(&reply) { Ok(()) } else { Err(io::Error::other(format!("unexpected reply {reply:?}"))) }
+    if allowed.contains(&reply) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("unexpected reply {reply:?}")))
+    }
 }
 
 /// Runs all connections; what each was told.
@@ -163,7 +167,9 @@ fn load(server: &Server, keys: u64, bytes_max: u64, operations: u64, counters: b
                 let client = server.connect().and_then(Client::new).expect("a connection");
                 let mut load = Load { client, random: Random(seed), versions: &versions, keys, bytes_max };
                 let each = operations / CONNECTIONS;
-                scope.spawn(move || load.run(each, counters).unwrap_or_else(|error| panic!("seed {seed}: {error}")))
+                scope.spawn(move || {
+                    load.run(each, counters).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+                })
             })
             .collect();
         connections.into_iter().map(|connection| connection.join().expect("a connection's thread")).collect()

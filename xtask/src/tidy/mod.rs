@@ -1,5 +1,48 @@
 //! `cargo xtask tidy`: what no compiler checks, about the tree as it is.
+//!
+//! Crate arrows, where unsafe code may be, a transcript for every row, documents that are generated
+//! from tables, words that do not belong. `--write` renews the generated documents.
 
-pub fn tidy(_write: bool) -> crate::run::Outcome {
-    Ok(())
+mod arrows;
+mod documents;
+mod rows;
+mod source;
+
+use crate::run::{Outcome, capture, command, root};
+use std::path::PathBuf;
+
+/// One thing to mend, with its place.
+pub type Complaint = String;
+
+/// Checks everything; fails with all complaints.
+pub fn tidy(write: bool) -> Outcome {
+    if write {
+        documents::write()?;
+    }
+    let files = files()?;
+    let checks: [(&str, Vec<Complaint>); 4] = [
+        ("crate arrows", arrows::check()?),
+        ("source", source::check(&files)?),
+        ("transcripts", rows::check()?),
+        ("documents", documents::check()?),
+    ];
+    let mut failed = 0;
+    for (name, complaints) in &checks {
+        println!("{name}: {}", if complaints.is_empty() { "ok" } else { "FAILED" });
+        failed += usize::from(!complaints.is_empty());
+        for complaint in complaints {
+            println!("  {complaint}");
+        }
+    }
+    println!("tidy: {} passed, {failed} failed", checks.len() - failed);
+    if failed == 0 { Ok(()) } else { Err("the tree is not tidy".into()) }
+}
+
+/// Files of the repository, committed or about to be, relative to its root.
+fn files() -> Outcome<Vec<PathBuf>> {
+    let (works, list) = capture(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
+    if !works {
+        return Err(format!("git ls-files: {list}"));
+    }
+    Ok(list.lines().map(PathBuf::from).filter(|path| root().join(path).is_file()).collect())
 }

@@ -13,11 +13,13 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
     let mut connection = local.connection();
     let mut model = Model::new(START);
     let mut captures = Captures::new();
+    let mut before = String::new();
     for (index, op) in ops.iter().enumerate() {
         let exchange = model.apply(op);
         if exchange.seconds > 0 {
             local.shift(exchange.seconds as i64 * 1000);
             local.maintain(4);
+            before.push_str(&format!("\n  {} s later", exchange.seconds));
             continue;
         }
         let sent = exchange.sent.render(&captures)?;
@@ -26,12 +28,13 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
         let whole = exchange.expected.matches(got, &mut captures) == Match::Full(got.len());
         if !whole {
             return Err(format!(
-                "operation {index}, {op:?}\n  sent     {}\n  expected {}\n  got      {}",
+                "operation {index}, after{before}\n  sent     {}\n  expected {}\n  got      {}",
                 escaped(&sent),
                 exchange.expected.describe(&captures),
                 escaped(got)
             ));
         }
+        before.push_str(&format!("\n  {}", escaped(&sent)));
         connection.forget();
         tokens_grow(&model, &captures)?;
     }

@@ -7,8 +7,9 @@ use crate::pattern::Pattern;
 impl Model {
     pub(super) fn classic(&mut self, op: &Classic) -> Exchange {
         use ClassicVerb::*;
-        let settled = |item: &super::Item| !item.stale && !item.token_sent;
-        let open = !self.items.get(&op.key).is_none_or(settled);
+        let open = self.items.get(&op.key).is_some_and(super::Item::is_open);
+        // Whether a long text is padded when it becomes a number is not said.
+        let long = self.items.get(&op.key).is_some_and(|item| item.value.len() > super::NUMBER_BYTES_MAX);
         match op.verb {
             Get => self.read(op, "get", None),
             Gets => self.read(op, "gets", None),
@@ -16,6 +17,7 @@ impl Model {
             Gats => self.read(op, "gats", Some(op.exptime)),
             // Is what becomes of a stale item stale? memcached does not say.
             Append | Prepend | Incr | Decr if open => self.read(op, "get", None),
+            Incr | Decr if long => self.read(op, "get", None),
             Set | Add | Replace | Append | Prepend | Cas => self.store(op),
             Delete => {
                 let there = self.items.remove(&op.key).is_some();
@@ -55,7 +57,8 @@ impl Model {
             exchange.sent.push(key);
             let expires_at = exptime.map(|exptime| self.expiry(exptime));
             let Some(item) = self.items.get_mut(key) else { continue };
-            item.fetched = Some(true);
+            // Is what a gat has touched counted as read? Only a get says.
+            item.fetched = exptime.is_none().then_some(true);
             item.expires_at = expires_at.unwrap_or(item.expires_at);
             let item = item.clone();
             exchange.expected.push(b"VALUE ");
@@ -98,6 +101,10 @@ impl Model {
             }
             _ => ("set", "STORED"),
         };
+        // A refused add counts as an access, or not: it is not said.
+        if let (Add, Some(item)) = (op.verb, self.items.get_mut(&op.key)) {
+            item.fetched = None;
+        }
         if reply == "STORED" {
             match op.verb {
                 Append | Prepend => self.concat(&op.key, &op.value, op.verb == Prepend),

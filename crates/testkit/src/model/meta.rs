@@ -150,7 +150,7 @@ impl Model {
         let item = self.items.get_mut(&op.key).expect("it is there");
         item.expires_at = expires_at;
         item.token_sent |= wins;
-        item.fetched = if traceless { None } else { Some(true) };
+        item.fetched = (!traceless && there && !touch).then_some(true);
         if op.has(ask::VALUE) {
             let code = format!("VA {}", before.value.len());
             return talk.ends(op, &code, Some(&before.value), false);
@@ -179,7 +179,7 @@ impl Model {
 
     fn ms(&mut self, op: &Meta) -> Exchange {
         let before = self.items.get(&op.key).cloned();
-        let open = before.as_ref().is_some_and(|item| item.stale || item.token_sent);
+        let open = before.as_ref().is_some_and(Item::is_open);
         let mode = match op.mode % 8 {
             0 => Some('E'),
             1 => Some('R'),
@@ -227,6 +227,10 @@ impl Model {
             _ => "HD",
         };
         talk.key(op);
+        // A refused add counts as an access, or not: it is not said.
+        if let ("NS", Some(item)) = (code, self.items.get_mut(&op.key)) {
+            item.fetched = None;
+        }
         let mut version = None;
         if code == "HD" {
             let expires_at = self.expiry(if vivify { 40 } else { op.exptime });
@@ -305,8 +309,8 @@ impl Model {
     fn ma(&mut self, op: &Meta) -> Exchange {
         let mut talk = op.talk("ma");
         let before = self.items.get(&op.key).cloned();
-        if before.as_ref().is_some_and(|item| item.stale || item.token_sent) {
-            // What becomes of a stale number is not said.
+        if before.as_ref().is_some_and(|item| item.is_open() || item.value.len() > super::NUMBER_BYTES_MAX) {
+            // What becomes of a stale number, or of a long text, is not said.
             return self.mg(&Meta { verb: MetaVerb::Get, ..op.clone() });
         }
         if op.has(ask::QUIET) {
@@ -361,7 +365,8 @@ impl Model {
         if op.has(ask::TTL) {
             talk.flag("t", &format!("t{}", self.ttl(&item)));
         }
-        if op.has(ask::TOUCH) {
+        // For a number just made, whether N or T counts is not said.
+        if op.has(ask::TOUCH) && !vivify {
             talk.flag(&format!("T{}", op.exptime), "");
             let expires_at = self.expiry(op.exptime);
             self.items.get_mut(&op.key).expect("it is there").expires_at = expires_at;

@@ -46,6 +46,16 @@ struct Item {
     fetched: Option<bool>,
 }
 
+impl Item {
+    /// A client is about to refresh it.
+    fn is_open(&self) -> bool {
+        self.stale || self.token_sent
+    }
+}
+
+/// Bytes of the largest number.
+const NUMBER_BYTES_MAX: usize = 20;
+
 /// The model.
 #[derive(Debug)]
 pub struct Model {
@@ -188,12 +198,12 @@ fn name(version: u64) -> String {
     format!("c{version}")
 }
 
-/// A stored text as a number: spaces, a plus sign, digits, then nothing or a space.
+/// A stored text as a number: white space, a plus sign, digits, then nothing or white space.
 fn number(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let text = text.trim_start_matches(' ');
+    const SPACE: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
+    let text = std::str::from_utf8(text).ok()?.trim_start_matches(SPACE);
     let text = text.strip_prefix('+').unwrap_or(text);
-    let digits = text.split(' ').next()?;
+    let digits = text.split(SPACE).next()?;
     if digits.starts_with('+') { None } else { digits.parse().ok() }
 }
 

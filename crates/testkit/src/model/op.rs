@@ -91,9 +91,8 @@ impl Op {
     /// Decodes one operation; any bytes are one.
     pub fn decode(bytes: &[u8; OP_BYTES]) -> Op {
         use ClassicVerb::*;
-        const CLASSIC: [ClassicVerb; 15] = [
-            Get, Gets, Set, Set, Add, Replace, Append, Prepend, Cas, Delete, Incr, Decr, Touch, Gat, Gats,
-        ];
+        const CLASSIC: [ClassicVerb; 15] =
+            [Get, Gets, Set, Set, Add, Replace, Append, Prepend, Cas, Delete, Incr, Decr, Touch, Gat, Gats];
         let delta = u64::from(u16::from_le_bytes([bytes[8], bytes[9]]));
         let flags = if bytes[8] & 3 == 0 { u32::from(bytes[9]) << 24 | 7 } else { u32::from(bytes[9] & 3) };
         let asks = u16::from_le_bytes([bytes[6], bytes[7]]);

@@ -1,0 +1,103 @@
+//! Source: where unsafe code is, words that do not belong, code that is not finished.
+
+use super::Complaint;
+use crate::run::{Outcome, root};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that may hold unsafe code: the arena and the system calls.
+const UNSAFE: &[&str] = &["store", "eventloop"];
+/// First directories of paths that exist on one machine only.
+const MACHINE: &[&str] = &["home", "root", "work", "Users"];
+/// Said of code that is not finished. Split, so that this list does not find itself.
+const UNFINISHED: &[&str] =
+    &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimpl", "emented!(")];
+
+/// Looks through all files that hold text.
+pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
+    let mut complaints = Vec::new();
+    for file in files {
+        let bytes = fs::read(root().join(file)).map_err(|error| format!("{}: {error}", file.display()))?;
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        let generated = file.ends_with("Cargo.lock") || file.starts_with("fuzz/seeds");
+        if generated {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            let mut complain =
+                |what: &str| complaints.push(format!("{}:{}: {what}", file.display(), index + 1));
+            if UNFINISHED.iter().any(|word| line.contains(word)) {
+                complain("unfinished");
+            }
+            if names_machine(line) {
+                complain("a path of one machine");
+            }
+            if is_rust(file) && has_unsafe(line) && !may_be_unsafe(file) {
+                complain("unsafe code outside of store and eventloop");
+            }
+        }
+        if is_crate_root(file) && !may_be_unsafe(file) && !text.contains("#![forbid(unsafe_code)]") {
+            complaints.push(format!("{}: lacks forbid(unsafe_code)", file.display()));
+        }
+        if is_rust(file) && !is_fuzzer(file) && !text.starts_with("//!") {
+            complaints.push(format!("{}: does not begin with what it is (//!)", file.display()));
+        }
+    }
+    Ok(complaints)
+}
+
+fn names_machine(line: &str) -> bool {
+    MACHINE.iter().any(|name| {
+        let path = format!("/{name}/");
+        line.match_indices(&path).any(|(at, _)| {
+            // A part of a longer path or of an address is something else.
+            !line[..at].ends_with(|before: char| before.is_alphanumeric() || "./_-})*".contains(before))
+        })
+    })
+}
+
+fn is_rust(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "rs")
+}
+
+fn is_fuzzer(file: &Path) -> bool {
+    file.starts_with("fuzz")
+}
+
+fn is_crate_root(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default();
+    (name == "lib.rs" || name == "main.rs") && file.parent().is_some_and(|parent| parent.ends_with("src"))
+}
+
+fn may_be_unsafe(file: &Path) -> bool {
+    UNSAFE.iter().any(|name| file.starts_with(Path::new("crates").join(name)))
+}
+
+/// The keyword, not the lint or a word in a comment.
+fn has_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let quoted = code.contains('"');
+    !quoted
+        && code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| word == "unsafe")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_is_a_keyword_and_not_a_word() {
+        assert!(has_unsafe("    unsafe { read() }"));
+        assert!(has_unsafe("pub unsafe fn read()"));
+        assert!(!has_unsafe("#![forbid(unsafe_code)]"));
+        assert!(!has_unsafe("// unsafe only in store"));
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        let path = |first: &str| format!("see /{first}/notes");
+        assert!(names_machine(&path("home")));
+        assert!(!names_machine("https://example.org/home/notes"));
+        assert!(!names_machine("usr/share"));
+    }
+}
