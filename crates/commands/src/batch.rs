@@ -356,10 +356,10 @@ pub(crate) fn prefetch_items<'w>(guard: &Guard<'w>, batch: &mut Batch<'_, 'w>) {
     let mut away = 0u64;
     const { assert!(SLOTS <= u64::BITS as usize) };
     for (i, slot) in batch.iter_mut().enumerate() {
-        away |= u64::from(guard.prefetch_item(&slot.key, &mut slot.hint)) << i;
+        away |= u64::from(guard.prefetch_item(&mut slot.hint)) << i;
     }
     while away != 0 {
-        guard.prefetch_away(&batch[away.trailing_zeros() as usize].key);
+        guard.prefetch_away(&mut batch[away.trailing_zeros() as usize].hint);
         away &= away - 1;
     }
 }

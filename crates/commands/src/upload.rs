@@ -135,9 +135,10 @@ impl Gathering {
     /// Adds the whole value, and replies.
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
         let key = cx.guard.key(&self.key);
+        let hint = cx.guard.prefetch_bucket(&key);
         match &self.purpose {
-            Purpose::Classic(store) => store_at_once(cx, out, tally, &key, store, &self.value),
-            Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, plan, &self.value),
+            Purpose::Classic(store) => store_at_once(cx, out, tally, &key, &hint, store, &self.value),
+            Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, &hint, plan, &self.value),
         }
     }
 }

@@ -69,8 +69,10 @@ fn run(worker: &mut Worker, load: Load, seed: u64, until: Instant) -> (u64, f64)
             let mut guard = worker.enter(NOW);
             let keys = names.each_ref().map(|name| guard.key(name));
             let mut hints = keys.each_ref().map(|key| guard.prefetch_bucket(key));
-            for (key, hint) in keys.iter().zip(&mut hints) {
-                guard.prefetch_item(key, hint);
+            for hint in &mut hints {
+                if guard.prefetch_item(hint) {
+                    guard.prefetch_away(hint);
+                }
             }
             for (key, hint) in keys.iter().zip(&hints) {
                 match load {
@@ -82,7 +84,9 @@ fn run(worker: &mut Worker, load: Load, seed: u64, until: Instant) -> (u64, f64)
                         }
                     }
                     Load::SetUniform => {
-                        guard.store_value(key, &[8; 32], &Attributes::default(), Expect::Any).expect("room");
+                        guard
+                            .store_value_hinted(key, &[8; 32], &Attributes::default(), Expect::Any, hint)
+                            .expect("room");
                     }
                 }
             }

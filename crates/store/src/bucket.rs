@@ -224,9 +224,12 @@ impl Bucket {
     /// A bit per slot that carries `tag`.
     #[inline]
     pub(crate) fn matches(&self, tag: u64) -> u32 {
+        // A slot with the tag, its tag bits flipped by the tag, is below the lowest other tag:
+        // compare and add with carry, without a branch.
+        let flip = tag << TAG_SHIFT;
         let mut mask = 0;
-        for (i, slot) in self.slots.iter().enumerate() {
-            mask |= u32::from(slot.load(Ordering::Acquire) >> TAG_SHIFT == tag) << i;
+        for slot in self.slots.iter().rev() {
+            mask = mask * 2 + u32::from(slot.load(Ordering::Acquire) ^ flip < 1 << TAG_SHIFT);
         }
         mask
     }

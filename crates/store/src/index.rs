@@ -97,7 +97,7 @@ fn other_of(tag: u64, buckets: usize) -> usize {
 }
 
 /// Where the keys of one hash live, as the directory said at one moment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     directory: &'a Directory,
     entry: &'a Entry,
@@ -220,7 +220,7 @@ impl Index {
 
     /// True if `place` still says where its keys live.
     #[inline]
-    fn holds(&self, place: &Place<'_>) -> bool {
+    pub(crate) fn holds(&self, place: &Place<'_>) -> bool {
         std::ptr::eq(self.directory.load(Ordering::Relaxed), place.directory)
             && place.entry.meta.load(Ordering::Relaxed) == place.meta
     }

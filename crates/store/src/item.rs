@@ -339,7 +339,12 @@ impl RawItem {
     /// Bytes of a whole item, from the header.
     #[inline]
     pub(crate) fn whole_bytes(self) -> usize {
-        let header = self.header();
+        self.whole_bytes_by(self.header())
+    }
+
+    /// As [`RawItem::whole_bytes`], with the header at hand.
+    #[inline]
+    pub(crate) fn whole_bytes_by(self, header: Header) -> usize {
         header.body_offset() + self.key_bytes(header) + (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
     }
 

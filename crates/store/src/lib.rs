@@ -54,6 +54,7 @@ mod limbo;
 mod maintain;
 #[cfg(loom)]
 mod models;
+mod overwrite;
 mod pin;
 mod read;
 mod ring;

@@ -49,7 +49,7 @@ impl Outgoing {
 }
 
 /// The queue of one worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Limbo {
     chunks: VecDeque<Outgoing>,
     groups: VecDeque<(u64, usize)>,
@@ -91,18 +91,21 @@ impl Limbo {
         }
     }
 
-    /// The oldest chunk, if nobody can see it any more.
-    #[inline]
-    pub(crate) fn pop(&mut self, epochs: &Epochs) -> Option<Outgoing> {
-        let (tag, left) = self.groups.front_mut()?;
-        if !epochs.safe(*tag) {
-            return None;
+    /// Takes out up to `count` of the oldest chunks that nobody can see any more.
+    pub(crate) fn take_safe(&mut self, epochs: &Epochs, count: usize, mut each: impl FnMut(Outgoing)) {
+        let mut left = count;
+        while left > 0
+            && let Some((tag, waiting)) = self.groups.front_mut()
+            && epochs.safe(*tag)
+        {
+            let taken = left.min(*waiting);
+            *waiting -= taken;
+            left -= taken;
+            if *waiting == 0 {
+                self.groups.pop_front();
+            }
+            self.chunks.drain(..taken).for_each(&mut each);
         }
-        *left -= 1;
-        if *left == 0 {
-            self.groups.pop_front();
-        }
-        self.chunks.pop_front()
     }
 }
 
@@ -121,12 +124,17 @@ mod tests {
             ((1 << 35) - 1, ClassId(127), 16384)
         );
         limbo.push(first);
-        assert_eq!(limbo.pop(&epochs), None, "it has no tag yet");
+        let take = |limbo: &mut Limbo| {
+            let mut taken = Vec::new();
+            limbo.take_safe(&epochs, 10, |chunk| taken.push(chunk));
+            taken
+        };
+        assert_eq!(take(&mut limbo), [], "it has no tag yet");
         limbo.seal(&epochs);
         limbo.push(second);
         assert!(epochs.advance());
-        assert_eq!(limbo.pop(&epochs), None);
+        assert_eq!(take(&mut limbo), []);
         assert!(epochs.advance());
-        assert_eq!((limbo.pop(&epochs), limbo.pop(&epochs), limbo.len()), (Some(first), None, 1));
+        assert_eq!((take(&mut limbo), limbo.len()), (vec![first], 1));
     }
 }

@@ -5,7 +5,7 @@ use crate::access;
 use crate::arena::Arena;
 use crate::bucket::{Bucket, FREQUENCY_MAX, SLOTS, Slot};
 use crate::evict::Reason;
-use crate::index::Found;
+use crate::index::{Found, Place};
 use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
 use crate::large::{Large, PieceCursor, piece_value};
 use crate::sync::Backoff;
@@ -50,20 +50,28 @@ pub struct Item<'g> {
     arc: &'g Arc<Store>,
 }
 
-/// Where a key's item probably is: what the prefetch stages of a batch found out, so that the read
-/// does not look again. A hint is only ever a guess; the item's key decides.
+/// Where a key's item probably is: what the prefetch stages of a batch found out, so that the
+/// operation does not look again. A hint is only ever a guess; the item's key decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint<'g> {
-    home: &'g Bucket,
-    tag: u32,
-    /// Slot of the home bucket; [`AWAY`] or [`UNKNOWN`] if none.
-    slot: u8,
+    pub(crate) place: Place<'g>,
+    pub(crate) home: &'g Bucket,
+    /// Home or other bucket, where the slot is.
+    pub(crate) bucket: &'g Bucket,
+    /// Its number, or [`UNKNOWN`].
+    pub(crate) slot: u8,
 }
 
-/// The home bucket names no such item, and some of its items live elsewhere.
-const AWAY: u8 = 8;
-/// The home bucket names no such item.
-const UNKNOWN: u8 = 9;
+/// No slot with the key's tag was seen.
+const UNKNOWN: u8 = SLOTS as u8;
+
+impl Hint<'_> {
+    /// There is a slot to look at first.
+    #[inline(always)]
+    pub(crate) fn known(&self) -> bool {
+        self.slot != UNKNOWN
+    }
+}
 
 /// What a search found.
 pub(crate) enum Find<'a> {
@@ -73,7 +81,7 @@ pub(crate) enum Find<'a> {
     Unclean,
 }
 
-#[inline]
+#[inline(always)]
 fn same_key(a: &[u8], b: &[u8]) -> bool {
     // Short keys: two overlapping words beat a call.
     let n = a.len();
@@ -117,8 +125,8 @@ impl Store {
     }
 
     /// The slot's item and its header, if it has this key.
-    #[inline]
-    fn item_at(&self, slot: Slot, key: &[u8]) -> Option<(RawItem, Header)> {
+    #[inline(always)]
+    pub(crate) fn item_at(&self, slot: Slot, key: &[u8]) -> Option<(RawItem, Header)> {
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
         unsafe {
             let raw = RawItem::new(self.arena.at(slot.location()));
@@ -169,21 +177,21 @@ impl<'w> Guard<'w> {
     }
 
     /// Starts loading the key's home bucket: stage 1 of a batch.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_bucket(&self, key: &Key<'_>) -> Hint<'w> {
         let store: &'w Store = self.store;
         let place = store.index.place(&store.arena, key.hash);
         let home = place.home();
         prefetch(std::ptr::from_ref(home).cast());
-        Hint { home, tag: place.tag as u32, slot: UNKNOWN }
+        Hint { place, home, bucket: home, slot: UNKNOWN }
     }
 
     /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
     /// to 32 keys. True if it names none and the key's other bucket was started instead: then
     /// [`Guard::prefetch_away`] has something to do.
-    #[inline]
-    pub fn prefetch_item(&self, key: &Key<'_>, hint: &mut Hint<'w>) -> bool {
-        let matches = hint.home.matches(u64::from(hint.tag));
+    #[inline(always)]
+    pub fn prefetch_item(&self, hint: &mut Hint<'w>) -> bool {
+        let matches = hint.home.matches(hint.place.tag);
         if matches != 0 {
             hint.slot = matches.trailing_zeros() as u8;
             self.prefetch_slot(hint.home.slot(usize::from(hint.slot)));
@@ -191,21 +199,19 @@ impl<'w> Guard<'w> {
         }
         let away = hint.home.control().away() > 0;
         if away {
-            hint.slot = AWAY;
-            let other = self.store.index.place(&self.store.arena, key.hash).other();
-            prefetch(std::ptr::from_ref(other).cast());
+            hint.bucket = hint.place.other();
+            prefetch(std::ptr::from_ref(hint.bucket).cast());
         }
         away
     }
 
     /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
     #[inline]
-    pub fn prefetch_away(&self, key: &Key<'_>) {
-        let place = self.store.index.place(&self.store.arena, key.hash);
-        let other = place.other();
-        let matches = other.matches(place.tag);
+    pub fn prefetch_away(&self, hint: &mut Hint<'w>) {
+        let matches = hint.bucket.matches(hint.place.tag);
         if matches != 0 {
-            self.prefetch_slot(other.slot(matches.trailing_zeros() as usize));
+            hint.slot = matches.trailing_zeros() as u8;
+            self.prefetch_slot(hint.bucket.slot(usize::from(hint.slot)));
         }
     }
 
@@ -218,11 +224,16 @@ impl<'w> Guard<'w> {
     }
 
     /// Reads, and counts it as an access: frequency, last access, fetched.
-    #[inline]
+    #[inline(never)]
     pub fn get(&mut self, key: &Key<'_>) -> Lookup<'_> {
         match self.store.find(key) {
             Find::Item(found, raw) => {
-                self.accessed(key, found.bucket, found.i, found.slot, raw, raw.header())
+                let header = raw.header();
+                if raw.expired_by(header, self.now) {
+                    return self.lookup_slow(key);
+                }
+                self.count_access(found.bucket, found.i, found.slot, raw, header);
+                Lookup::Hit(self.item(key, found.slot, raw, header))
             }
             Find::Nothing => Lookup::Miss,
             Find::Unclean => self.lookup_slow(key),
@@ -230,37 +241,37 @@ impl<'w> Guard<'w> {
     }
 
     /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
-    #[inline]
+    #[inline(always)]
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
-        if hint.slot < SLOTS as u8 {
-            let (home, i) = (hint.home, usize::from(hint.slot));
+        if hint.known() {
+            let (bucket, i) = (hint.bucket, usize::from(hint.slot));
             // The index keeps its pages for good, so the bucket is one, if perhaps another key's by
             // now; what it names in this epoch is an item.
-            let (control, slot) = (home.control(), home.slot(i));
+            let (control, slot) = (hint.home.control(), bucket.slot(i));
             if control.stamp() == self.store.stamp()
                 && !slot.is_empty()
                 && let Some((raw, header)) = self.store.item_at(slot, key.bytes)
+                && !raw.expired_by(header, self.now)
             {
-                return self.accessed(key, home, i, slot, raw, header);
+                if slot.frequency() < FREQUENCY_MAX
+                    || access::stale(slot.access(), self.now_s)
+                    || !header.has(FETCHED)
+                {
+                    self.count_access(bucket, i, slot, raw, header);
+                }
+                return Lookup::Hit(self.item(key, slot, raw, header));
             }
         }
         self.get(key)
     }
 
-    /// Counts an access to an item that was found.
-    #[inline]
-    fn accessed(
-        &mut self,
-        key: &Key<'_>,
-        bucket: &Bucket,
-        i: usize,
-        slot: Slot,
-        raw: RawItem,
-        header: Header,
-    ) -> Lookup<'_> {
-        if raw.expired_by(header, self.now) {
-            return self.lookup_slow(key);
-        }
+    #[inline(always)]
+    fn item(&self, key: &Key<'_>, slot: Slot, raw: RawItem, header: Header) -> Item<'_> {
+        Item { raw, header, slot, hash: key.hash, now_s: self.now_s, arc: self.arc }
+    }
+
+    /// Writes an access down, as far as it is worth it: a hot item's is not.
+    fn count_access(&self, bucket: &Bucket, i: usize, slot: Slot, raw: RawItem, header: Header) {
         if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
             let bumped = slot
                 .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
@@ -271,7 +282,6 @@ impl<'w> Guard<'w> {
         if !header.has(FETCHED) {
             raw.header_word().fetch_or(FETCHED, Ordering::Relaxed);
         }
-        Lookup::Hit(Item { raw, header, slot, hash: key.hash, now_s: self.now_s, arc: self.arc })
     }
 
     /// Reads without leaving a trace.
@@ -321,10 +331,7 @@ impl<'w> Guard<'w> {
                 answer = Lookup::Expired;
             } else {
                 // Stored anew meanwhile.
-                let header = raw.header();
-                let item =
-                    Item { raw, header, slot: found.slot, hash: key.hash, now_s: self.now_s, arc: self.arc };
-                answer = Lookup::Hit(item);
+                answer = Lookup::Hit(self.item(key, found.slot, raw, raw.header()));
             }
         }
         locked.home.unlock(locked.control);

@@ -223,6 +223,19 @@ impl Local {
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
         let header = item.header();
         let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.retire_known(item, header, chunk, class, requested);
+    }
+
+    /// As [`Local::retire`], with what is known about the item.
+    #[inline]
+    pub(crate) fn retire_known(
+        &mut self,
+        item: RawItem,
+        header: Header,
+        chunk: u64,
+        class: ClassId,
+        requested: usize,
+    ) {
         self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
         // A reader's FETCHED that this overwrites is of no use any more.
         item.header_word().store(header.retired().0, Ordering::Release);
@@ -258,8 +271,9 @@ impl Local {
 
     /// Takes back up to `count` chunks that the epochs have set free.
     fn reclaim(&mut self, store: &Store, count: usize) {
-        for _ in 0..count {
-            let Some(chunk) = self.limbo.pop(&store.epochs) else { return };
+        // Out of `self` meanwhile: what is taken back goes to the magazines next to it.
+        let mut limbo = std::mem::take(&mut self.limbo);
+        limbo.take_safe(&store.epochs, count, |chunk| {
             if chunk.large() {
                 // SAFETY: no worker can see the item any more; its memory is still whole.
                 let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk.location()))) };
@@ -270,7 +284,8 @@ impl Local {
             } else {
                 self.recycle_known(store, chunk.location(), chunk.class(), chunk.requested());
             }
-        }
+        });
+        self.limbo = limbo;
     }
 
     /// Puts one chunk into its magazine.

@@ -4,7 +4,7 @@
 //! through the session's upload and ends in the same words ([`put_stored`]).
 
 use larder_protocol::classic::{Store, StoreVerb};
-use larder_store::{Attributes, End, Expect, Key, Lookup, Refusal};
+use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal};
 
 use crate::context::Context;
 use crate::counters::Counter;
@@ -109,6 +109,7 @@ pub fn store(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
+    hint: &Hint<'_>,
     store: &Store<'_>,
     value: &[u8],
 ) {
@@ -122,7 +123,7 @@ pub fn store(
                 ..Attributes::default()
             };
             let expect = classic_expect(store, &cx.shared.settings);
-            let result = cx.guard.store_value(key, value, &attributes, expect);
+            let result = cx.guard.store_value_hinted(key, value, &attributes, expect, hint);
             if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
                 // memcached counts a refused add as an access of the item that is there.
                 let _ = cx.guard.get(key);

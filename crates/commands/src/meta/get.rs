@@ -55,7 +55,7 @@ pub fn get(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
-    hint: Option<&Hint<'_>>,
+    hint: &Hint<'_>,
     flags: &Flags<'_>,
 ) {
     tally.metas += 1;
@@ -72,13 +72,10 @@ fn get_plain(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
-    hint: Option<&Hint<'_>>,
+    hint: &Hint<'_>,
     flags: &Flags<'_>,
 ) -> bool {
-    let lookup = match hint {
-        Some(hint) => cx.guard.get_hinted(key, hint),
-        None => cx.guard.get(key),
-    };
+    let lookup = cx.guard.get_hinted(key, hint);
     let Lookup::Hit(item) = lookup else { return false };
     if item.stale() || item.token_sent() {
         return false;

@@ -3,7 +3,7 @@
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
 use larder_protocol::number::parse_u64;
-use larder_store::{Attributes, End, Expect, Key, Lookup, Refusal, Stored};
+use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
 
 use super::reply::Tail;
 use crate::classic::{Outcome, account, concat, refuse};
@@ -127,6 +127,7 @@ pub fn set(
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
+    hint: &Hint<'_>,
     plan: &Plan,
     value: &[u8],
 ) {
@@ -134,7 +135,7 @@ pub fn set(
         append(cx, key, plan, value)
     } else {
         let attributes = &plan.attributes;
-        match cx.guard.store_value(key, value, attributes, plan.expect()) {
+        match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {
             Ok(stored) => done(stored, value.len() as u64),
             Err(Refusal::Changed) if plan.invalidate && plan.compare.is_some() => {
                 store_stale(cx, key, plan, value)

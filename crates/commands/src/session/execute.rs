@@ -26,25 +26,25 @@ impl Call<'_, '_, '_, '_> {
                     }
                 }
             }
-            Request::Store(store) => classic::store(cx, out, tally, key, store, slot.value),
+            Request::Store(store) => classic::store(cx, out, tally, key, &slot.hint, store, slot.value),
             Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
             Request::Arithmetic { delta, decrement, noreply, .. } => {
                 classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
             }
             Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
-            Request::Meta(meta) => self.meta(key, Some(&slot.hint), meta, slot.value),
+            Request::Meta(meta) => self.meta(key, &slot.hint, meta, slot.value),
             Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
         }
     }
 
     /// A meta command with its key decoded and its value at hand.
     #[inline]
-    pub(super) fn meta(&mut self, key: &Key<'_>, hint: Option<&Hint<'_>>, meta: &Meta<'_>, value: &[u8]) {
+    pub(super) fn meta(&mut self, key: &Key<'_>, hint: &Hint<'_>, meta: &Meta<'_>, value: &[u8]) {
         let Call { cx, out, tally, .. } = self;
         match meta.verb {
             Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {
-                Ok(plan) => meta::set(cx, out, tally, key, &plan, value),
+                Ok(plan) => meta::set(cx, out, tally, key, hint, &plan, value),
                 Err(fault) => out.put(fault.reply()),
             },
             Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),

@@ -353,7 +353,8 @@ impl Session {
         };
         let key = call.cx.guard.key(key);
         if meta.verb != Verb::Set {
-            return call.meta(&key, None, meta, &[]);
+            let hint = call.cx.guard.prefetch_bucket(&key);
+            return call.meta(&key, &hint, meta, &[]);
         }
         match meta::plan_set(call.cx, &meta.flags) {
             Ok(mut plan) => {

@@ -33,11 +33,11 @@ impl Session {
         match block {
             Block::Whole(value) => {
                 call.reader.at += left as usize;
+                let hint = call.cx.guard.prefetch_bucket(key);
+                let (cx, out, tally) = (&mut *call.cx, &mut *call.out, &mut call.tally);
                 match &purpose {
-                    Purpose::Classic(store) => {
-                        classic::store(call.cx, call.out, &mut call.tally, key, store, value);
-                    }
-                    Purpose::Meta(plan) => meta::set(call.cx, call.out, &mut call.tally, key, plan, value),
+                    Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
+                    Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
                 }
             }
             Block::Bad => {
