@@ -282,7 +282,10 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
                 (true, _, _) => Some(turn.now + TICK_MORE_MS),
                 (false, true, _) => Some(turn.now + TICK_BUSY_MS),
                 (false, false, 0) => Some(turn.now + TICK_IDLE_MS),
-                (false, false, _) => None,
+                (false, false, _) => {
+                    service.store.rest();
+                    None
+                }
             };
             busy = false;
         } else if tick_at.is_none() && busy {

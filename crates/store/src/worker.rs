@@ -96,6 +96,16 @@ impl Worker {
         Guard { store, arc: store, local, now, now_s: now / 1000 }
     }
 
+    /// Before a long sleep: gives back all free chunks, so that a worker without work holds none
+    /// that another needs.
+    pub fn rest(&mut self) {
+        let Worker { store, local } = self;
+        store.epochs.enter(local.id);
+        local.queue_fresh(store);
+        local.answer_recall(store);
+        store.epochs.leave(local.id);
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -334,8 +344,8 @@ impl Local {
         }
     }
 
-    /// Another worker drains spans and this one may hold chunks of them: gives back all it can.
-    /// The caller holds no reference into the arena.
+    /// Gives back all free chunks it can: another worker drains spans, and this one may hold some of
+    /// theirs. The caller holds no reference into the arena.
     #[cold]
     pub(crate) fn answer_recall(&mut self, store: &Store) {
         self.recalled = store.recall.load(Ordering::Relaxed);
