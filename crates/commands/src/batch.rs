@@ -14,8 +14,8 @@
 use arrayvec::ArrayVec;
 use larder_protocol::Fault;
 use larder_protocol::classic::{
-    Decoded, Fetch, GET_BYTES, KeyStep, LINE_BYTES_MAX, Request, Store, decode, decode_set, next_key,
-    starts_get,
+    Decoded, Fetch, GET_BYTES, KeyStep, LINE_BYTES_MAX, Request, Store, decode, decode_get, decode_set,
+    next_key, starts_get,
 };
 use larder_protocol::meta::{Meta, Verb, decode_start};
 use larder_protocol::scan::line_feed;
@@ -160,6 +160,13 @@ impl<'a> Reader<'a> {
             }
             let rest = &input[start..];
             self.turn -= 1;
+            if let Some((key, bytes)) = decode_get(rest) {
+                let request = Request::Fetch(Fetch { cas: false, touch: None });
+                batch.push(Slot::new(guard, key, start, request, &[]));
+                start += bytes;
+                self.at = start;
+                continue;
+            }
             if starts_get(rest) {
                 self.at = start + GET_BYTES;
                 self.keys = Some(Keys::new(Fetch { cas: false, touch: None }));

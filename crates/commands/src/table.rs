@@ -67,6 +67,11 @@ const fn line(
     Command { name, usage, summary, replies, run: Run::Line(LineCommand(run)) }
 }
 
+/// A `noreply` behind these is a word like any other: clients ask for the version with words behind it.
+pub(crate) fn answers_always(name: &[u8]) -> bool {
+    matches!(name, b"version" | b"stats")
+}
+
 const STORE: &str = "<key> <flags> <exptime> <bytes> [noreply]";
 const STORED: &[&str] =
     &["STORED", "SERVER_ERROR object too large for cache", "SERVER_ERROR out of memory storing object"];

@@ -29,7 +29,7 @@ pub fn put_number(out: &mut Output, n: u64) {
 }
 
 /// Appends `VALUE <key> <flags> <bytes>[ <cas>]`, the value, and `END` if this is the last.
-#[inline]
+#[inline(always)]
 pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) {
     match item.value() {
         Value::Whole(value) => {

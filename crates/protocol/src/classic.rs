@@ -185,6 +185,18 @@ pub fn starts_get(input: &[u8]) -> bool {
     matches!(input.first_chunk::<5>(), Some([b'g', b'e', b't', b' ', key]) if *key > b' ')
 }
 
+/// `get <key>\r\n` with single spaces: the key and the bytes of the line; none if it is anything
+/// else.
+#[inline]
+pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let rest = input.strip_prefix(b"get ")?;
+    let end = token_end(rest);
+    if end == 0 || end > KEY_BYTES_MAX || rest.get(end..end + 2) != Some(b"\r\n") {
+        return None;
+    }
+    Some((&rest[..end], GET_BYTES + end + 2))
+}
+
 /// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and its bytes; none if it is
 /// anything else, which [`decode`] then reads.
 #[inline]

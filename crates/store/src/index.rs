@@ -24,7 +24,6 @@
 use crate::arena::{Arena, OWNER_INDEX};
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
 use crate::class::SPAN_BYTES;
-use crate::epoch::Epochs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -161,7 +160,10 @@ pub(crate) struct Locked<'a> {
 struct Growth {
     pages_free: Vec<u32>,
     pages_used: u64,
-    retired: Vec<(u64, Box<Directory>)>,
+    /// Directories that were outgrown; together smaller than the one in use. They are kept, so that
+    /// a place stays valid, if outdated, however long it is held.
+    #[expect(clippy::vec_box, reason = "places refer to where they are")]
+    retired: Vec<Box<Directory>>,
 }
 
 /// The index needs a page and there is no memory.
@@ -204,8 +206,7 @@ impl Index {
 
     #[inline]
     fn directory(&self) -> &Directory {
-        // SAFETY: a directory is freed only when every worker that was inside its epoch has left;
-        // callers are workers inside an epoch, or hold the growth lock.
+        // SAFETY: a directory is freed only with the index.
         unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 
@@ -375,20 +376,18 @@ impl Index {
     pub(crate) fn grow(
         &self,
         arena: &Arena,
-        epochs: &Epochs,
         hash: u64,
         seen_meta: u64,
         stamp: u8,
         items: &mut dyn Items,
     ) -> Result<(), Full> {
         let mut growth = self.growth.lock().expect("no panic under the lock");
-        growth.retired.retain(|(tag, _)| !epochs.safe(*tag));
         let place = self.place(arena, hash);
         if place.meta != seen_meta {
             return Ok(());
         }
         self.growing.store(1, Ordering::Relaxed);
-        let grown = self.rebuild(arena, epochs, &mut growth, &place, hash, stamp, items);
+        let grown = self.rebuild(arena, &mut growth, &place, hash, stamp, items);
         self.pages.store(growth.pages_used, Ordering::Relaxed);
         self.growing.store(0, Ordering::Relaxed);
         grown
@@ -399,11 +398,9 @@ impl Index {
         locked.place.meta
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one caller; the parts are borrowed separately")]
     fn rebuild(
         &self,
         arena: &Arena,
-        epochs: &Epochs,
         growth: &mut Growth,
         place: &Place<'_>,
         hash: u64,
@@ -493,7 +490,7 @@ impl Index {
         if let Some(new) = new_directory {
             let old = self.directory.swap(Box::into_raw(new), Ordering::AcqRel);
             // SAFETY: the pointer came from `Box::into_raw`, and only the growth lock's holder swaps.
-            growth.retired.push((epochs.tag(), unsafe { Box::from_raw(old) }));
+            growth.retired.push(unsafe { Box::from_raw(old) });
         }
         for (bucket, away) in all.iter().zip(away) {
             let mut control = Control::new(writes, stamp);
@@ -584,7 +581,9 @@ impl Index {
     /// Bytes of pages and directory.
     pub(crate) fn bytes(&self) -> u64 {
         let growth = self.growth.lock().expect("no panic under the lock");
-        growth.pages_used * PAGE_BYTES as u64 + (self.directory().entries.len() * size_of::<Entry>()) as u64
+        let entries = self.directory().entries.len()
+            + growth.retired.iter().map(|directory| directory.entries.len()).sum::<usize>();
+        growth.pages_used * PAGE_BYTES as u64 + (entries * size_of::<Entry>()) as u64
     }
 
     pub(crate) fn slots(&self) -> u64 {

@@ -525,7 +525,6 @@ impl Guard<'_> {
         let store = self.store;
         let grown = store.index.grow(
             &store.arena,
-            &store.epochs,
             hash,
             meta,
             store.stamp(),

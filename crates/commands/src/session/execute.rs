@@ -16,7 +16,7 @@ impl Call<'_, '_, '_, '_> {
         let key = &slot.key;
         match &slot.request {
             Request::Fetch(fetch) => {
-                if slot.first {
+                if slot.first && !slot.last {
                     self.line_mark = Some(out.mark());
                 }
                 match fetch.touch {

@@ -31,7 +31,7 @@ use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
 use crate::output::{Mark, Output};
-use crate::table::line_command;
+use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
 use crate::upload::{Gathering, Purpose};
@@ -310,7 +310,7 @@ impl Session {
             call.out.put(Fault::BadLine.reply());
             return None;
         };
-        let noreply = ends_in_noreply(text);
+        let noreply = ends_in_noreply(text) && !answers_always(name);
         let Some(command) = line_command(name) else {
             if last_token(text).is_some_and(|token| token.starts_with(b"HTTP/")) {
                 return self.close();
