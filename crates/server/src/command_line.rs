@@ -33,15 +33,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
             return Err(format!("{reason}; see larder serve --help"));
         }
     };
-    if matches.get_flag("version") {
-        return Ok(Request::Print(format!("larder {}\n", env!("CARGO_PKG_VERSION"))));
-    }
-    if matches.get_flag("license") {
-        return Ok(Request::Print("Larder is licensed under the Apache License, version 2.0.\n".into()));
-    }
-    if matches.get_flag("options-markdown") {
-        return Ok(Request::Print(markdown()));
-    }
     let mut config = Config::default();
     for row in OPTIONS {
         let values: Vec<String> = match row.value {
@@ -56,6 +47,17 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
             }
             (row.apply)(&mut config, &value).map_err(|why| format!("{shown}: {why}"))?;
         }
+    }
+    // Behind the loop: an option that is refused is refused whatever else is asked for, and clients
+    // find out so, by asking for the version with it, what a server can do.
+    if matches.get_flag("version") {
+        return Ok(Request::Print(format!("larder {}\n", env!("CARGO_PKG_VERSION"))));
+    }
+    if matches.get_flag("license") {
+        return Ok(Request::Print("Larder is licensed under the Apache License, version 2.0.\n".into()));
+    }
+    if matches.get_flag("options-markdown") {
+        return Ok(Request::Print(markdown()));
     }
     config.check()?;
     Ok(Request::Serve(Box::new(config)))
