@@ -208,8 +208,13 @@ pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
     }
     let (key, numbers) = rest.split_at(end);
     let mut at = 0;
-    let flags = spaced_number(numbers, &mut at)?;
-    let exptime = spaced_number(numbers, &mut at)?;
+    // Most stores have neither flags nor exptime.
+    let (flags, exptime) = if numbers.starts_with(b" 0 0") {
+        at = 4;
+        (0, 0)
+    } else {
+        (spaced_number(numbers, &mut at)?, spaced_number(numbers, &mut at)?)
+    };
     let value_bytes = spaced_number(numbers, &mut at)?;
     if !matches!(numbers.get(at..), Some([b'\r', b'\n', ..])) {
         return None;
@@ -416,10 +421,17 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
 }
 
+/// Behind the key one word is let pass, whatever it says: deletes once had a time. More are an error,
+/// as clients expect that look for one.
 fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    const WORDS_MAX: usize = 1;
     let noreply = ends_in_noreply(text);
-    match tokens.next() {
-        Some(key) if is_key(key) => Request::Delete { key, noreply: noreply && tokens.next().is_some() },
+    let key = tokens.next().filter(|key| is_key(key));
+    let words = tokens.take(WORDS_MAX + 2).count();
+    // A key may be called noreply.
+    let noreply = noreply && words > 0;
+    match key {
+        Some(key) if words - usize::from(noreply) <= WORDS_MAX => Request::Delete { key, noreply },
         _ => fault(Fault::BadLine, 0, noreply),
     }
 }
