@@ -139,8 +139,28 @@ impl Header {
     pub(crate) fn piece_bytes(self) -> usize {
         (self.0 >> 3 & ((1 << 26) - 1)) as usize
     }
+    /// The header of an item with its value in place and no extension; no version yet. Lengths as the
+    /// header can say them.
+    #[inline(always)]
+    pub(crate) fn whole(
+        marks: u64,
+        flags: u32,
+        expires_at: Millis,
+        key_bytes: usize,
+        value_bytes: usize,
+    ) -> Header {
+        Header(
+            marks
+                | if flags != 0 { FLAGS } else { 0 }
+                | if expires_at != 0 { EXPIRY } else { 0 }
+                | (key_bytes as u64) << KEY_SHIFT
+                | (value_bytes as u64) << VALUE_SHIFT
+                | Kind::Whole as u64,
+        )
+    }
+    /// Bytes before the key.
     #[inline]
-    fn body_offset(self) -> usize {
+    pub(crate) fn body_offset(self) -> usize {
         // Nearly every item has none of the three.
         if self.0 & (EXPIRY | EXTENSION | FLAGS) == 0 {
             return 8;
@@ -193,6 +213,44 @@ impl Shape {
         self.value_bytes
     }
 }
+
+/// Copies `bytes` to `to`: short ones as two overlapping blocks, without a call.
+///
+/// # Safety
+/// `to` has room for `bytes`, which lie elsewhere.
+#[inline(always)]
+unsafe fn copy(bytes: &[u8], to: *mut u8) {
+    let (from, n) = (bytes.as_ptr(), bytes.len());
+    // SAFETY: both blocks are inside both ranges, which the caller says do not overlap.
+    unsafe {
+        if !(8..=64).contains(&n) {
+            to.copy_from_nonoverlapping(from, n);
+        } else if n > 32 {
+            ends::<[u8; 32]>(from, to, n - 32);
+        } else if n > 16 {
+            ends::<u128>(from, to, n - 16);
+        } else {
+            ends::<u64>(from, to, n - 8);
+        }
+    }
+}
+
+/// Copies the first block and the one that starts at `last`.
+///
+/// # Safety
+/// Both blocks are inside both ranges.
+#[inline(always)]
+unsafe fn ends<B>(from: *const u8, to: *mut u8, last: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (head, tail) = (from.cast::<B>().read_unaligned(), from.add(last).cast::<B>().read_unaligned());
+        to.cast::<B>().write_unaligned(head);
+        to.add(last).cast::<B>().write_unaligned(tail);
+    }
+}
+
+/// The longest key whose length the header can say.
+pub(crate) const KEY_BYTES_SHORT: usize = KEY_LONG - 1;
 
 /// A chunk seen as an item. Copying it copies the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,6 +434,44 @@ impl RawItem {
         let _ = self.header_word().fetch_update(Ordering::Release, Ordering::Relaxed, |old| {
             Some(Header(old & !bits.0 | bits.1).with_version(writes).0)
         });
+    }
+
+    /// Writes everything but the header of an item with its value in place: the chunk stays a free
+    /// one to any sweep until [`RawItem::publish_header`].
+    ///
+    /// # Safety
+    /// This thread owns the chunk, which has [`Header::body_offset`] and the lengths of key and value,
+    /// both of which lie elsewhere.
+    #[inline(always)]
+    pub(crate) unsafe fn write_body(
+        self,
+        header: Header,
+        key: &[u8],
+        value: &[u8],
+        flags: u32,
+        expires_at: Millis,
+    ) {
+        debug_assert!(key.len() < KEY_LONG && !header.has(EXTENSION));
+        let body = header.body_offset();
+        if header.has(EXPIRY) {
+            self.word(8).store(expires_at, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise; flags, key and value lie in this order inside the chunk.
+        unsafe {
+            if header.has(FLAGS) {
+                self.0.add(body - 4).cast::<u32>().write(flags);
+            }
+            let to = self.0.as_ptr().add(body);
+            copy(key, to);
+            copy(value, to.add(key.len()));
+        }
+    }
+
+    /// Makes what [`RawItem::write_body`] wrote an item of version `writes`.
+    #[inline(always)]
+    pub(crate) fn publish_header(self, header: Header, writes: u64) {
+        // Release: a sweep that sees an item sees its key.
+        self.header_word().store(header.with_version(writes).0, Ordering::Release);
     }
 
     /// Makes a draft an item: version `writes`, and `explicit` on the wire.

@@ -3,38 +3,12 @@
 
 use crate::access;
 use crate::arena::Arena;
-use crate::class::ClassId;
-use crate::item::{Kind, RawItem, token};
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem, token};
 use crate::read::Hint;
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
 use std::sync::atomic::Ordering;
-
-/// Copies `bytes` to `to`: short ones as two overlapping blocks, without a call.
-///
-/// # Safety
-/// `to` has room for `bytes`, which lie elsewhere.
-#[inline(always)]
-unsafe fn copy(bytes: &[u8], to: *mut u8) {
-    let (from, n) = (bytes.as_ptr(), bytes.len());
-    // SAFETY: both blocks are inside both ranges, which the caller says do not overlap.
-    unsafe {
-        if !(8..=64).contains(&n) {
-            to.copy_from_nonoverlapping(from, n);
-        } else if n > 32 {
-            to.cast::<[u8; 32]>().write_unaligned(from.cast::<[u8; 32]>().read_unaligned());
-            to.add(n - 32)
-                .cast::<[u8; 32]>()
-                .write_unaligned(from.add(n - 32).cast::<[u8; 32]>().read_unaligned());
-        } else if n > 16 {
-            to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned());
-            to.add(n - 16).cast::<u128>().write_unaligned(from.add(n - 16).cast::<u128>().read_unaligned());
-        } else {
-            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
-            to.add(n - 8).cast::<u64>().write_unaligned(from.add(n - 8).cast::<u64>().read_unaligned());
-        }
-    }
-}
 
 impl Guard<'_> {
     /// As [`Guard::store_value`], looking first where the prefetch stages of this batch have looked.
@@ -71,18 +45,24 @@ impl Guard<'_> {
     ) -> Option<Stored> {
         let store = self.store;
         self.local.breathe(store);
-        let shape = attributes.shape(key.bytes, value.len() as u64, false);
-        if shape.large() {
+        let header = Header::whole(
+            attributes.marks(),
+            attributes.flags,
+            attributes.expires_at,
+            key.bytes.len(),
+            value.len(),
+        );
+        let bytes = header.body_offset() + key.bytes.len() + value.len();
+        if key.bytes.len() > KEY_BYTES_SHORT || bytes > CHUNK_BYTES_MAX {
             return None;
         }
-        let bytes = shape.whole_bytes() as usize;
-        let chunk = self.local.allocate(store, self.now_s, ClassId::of(bytes), bytes)?;
-        // SAFETY: the chunk is this worker's and its class holds the shape; key and value come from
+        let new_class = ClassId::of(bytes);
+        let chunk = self.local.allocate(store, self.now_s, new_class, bytes)?;
+        // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
         // outside the arena.
         let raw = unsafe {
             let raw = RawItem::new(store.arena.at(chunk));
-            raw.write_draft(&shape, key.bytes, attributes.marks(), attributes.flags, attributes.expires_at);
-            copy(value, raw.draft_value(&shape));
+            raw.write_body(header, key.bytes, value, attributes.flags, attributes.expires_at);
             raw
         };
 
@@ -98,23 +78,24 @@ impl Guard<'_> {
         .then(|| store.item_at(slot, key.bytes))
         .flatten()
         .filter(|&(old, header)| header.kind() == Kind::Whole && !old.expired_by(header, self.now));
-        let Some((old, header)) = old else {
+        let Some((old, old_header)) = old else {
             hint.home.unlock(control);
+            raw.publish_header(header, 0);
             self.local.free_unseen(store, chunk);
             return None;
         };
-        raw.publish(writes, None, Kind::Whole);
+        raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
         hint.bucket.replace(usize::from(hint.slot), slot.with_location(chunk).with_access(code));
         hint.home.unlock(control.written());
 
         let location = slot.location();
         let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
-        self.local.retire_known(old, header, location, class, old.whole_bytes_by(header));
+        self.local.retire_known(old, old_header, location, class, old.whole_bytes_by(old_header));
         let counters = self.local.counters(store);
-        if class != ClassId::of(bytes) {
+        if class != new_class {
             counters.class(class).items.add(-1);
-            counters.class(ClassId::of(bytes)).items.add(1);
+            counters.class(new_class).items.add(1);
         }
         counters.items_stored.add(1);
         Some(Stored { cas: token(writes, key.hash), replaced: true })

@@ -4,7 +4,7 @@
 //! through the session's upload and ends in the same words ([`put_stored`]).
 
 use larder_protocol::classic::{Store, StoreVerb};
-use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal};
+use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
 
 use crate::context::Context;
 use crate::counters::Counter;
@@ -114,16 +114,45 @@ pub fn store(
     value: &[u8],
 ) {
     cx.shared.prefixes.count(key.bytes(), |count| count.sets += 1);
+    if store.verb == StoreVerb::Set {
+        // Nearly all stores: a set that happens.
+        let attributes = attributes(store, cx.now());
+        let result = cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
+        if result.is_ok() {
+            tally.sets += 1;
+            if !store.noreply {
+                out.put(b"STORED\r\n");
+            }
+            return;
+        }
+        let outcome = classic_outcome(result, store, value.len() as u64);
+        account(cx, tally, key, outcome, false, true);
+        return put_stored(out, outcome, store.noreply);
+    }
+    store_if(cx, out, tally, key, store, value);
+}
+
+#[inline]
+fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
+    Attributes { flags: store.flags, expires_at: expires_at(store.exptime, now), ..Attributes::default() }
+}
+
+/// The verbs with a condition.
+#[inline(never)]
+fn store_if(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+) {
     let outcome = match store.verb {
         StoreVerb::Append | StoreVerb::Prepend => append(cx, key, store, value),
         StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
-            let attributes = Attributes {
-                flags: store.flags,
-                expires_at: expires_at(store.exptime, cx.now()),
-                ..Attributes::default()
-            };
+            let attributes = attributes(store, cx.now());
             let expect = classic_expect(store, &cx.shared.settings);
-            let result = cx.guard.store_value_hinted(key, value, &attributes, expect, hint);
+            let result = cx.guard.store_value(key, value, &attributes, expect);
             if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
                 // memcached counts a refused add as an access of the item that is there.
                 let _ = cx.guard.get(key);
@@ -131,8 +160,7 @@ pub fn store(
             classic_outcome(result, store, value.len() as u64)
         }
     };
-    let overwrites = matches!(store.verb, StoreVerb::Set);
-    account(cx, tally, key, outcome, matches!(store.verb, StoreVerb::Cas), overwrites);
+    account(cx, tally, key, outcome, matches!(store.verb, StoreVerb::Cas), false);
     put_stored(out, outcome, store.noreply);
 }
 
