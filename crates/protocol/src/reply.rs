@@ -43,7 +43,7 @@ const TAILS: &[([u8; 8], u8); TABLE_VALUES] = &{
 ///
 /// # Panics
 /// When `into` is shorter than the key and [`VALUE_LINE_BYTES_MAX`] together.
-#[inline]
+#[inline(always)]
 pub fn write_value_line(
     into: &mut [u8],
     key: &[u8],
@@ -81,7 +81,7 @@ fn write_numbers(into: &mut [u8], flags: u32, value_bytes: u64, cas: Option<u64>
 ///
 /// # Panics
 /// When the lengths differ.
-#[inline]
+#[inline(always)]
 pub fn copy(to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len(), "equal lengths");
     match from.len() {
@@ -93,7 +93,7 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
 }
 
 /// Copies the first and the last `N` bytes, which are all of them.
-#[inline]
+#[inline(always)]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(head), Some(tail)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
         *to.first_chunk_mut().expect("equal lengths") = *head;

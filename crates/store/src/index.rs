@@ -57,7 +57,10 @@ impl Directory {
     #[inline]
     fn entry(&self, hash: u64) -> &Entry {
         // `hash >> 1` first: a shift by 64 is not one.
-        &self.entries[(hash >> 1 >> (63 - self.depth)) as usize]
+        let i = (hash >> 1 >> (63 - self.depth)) as usize;
+        debug_assert_eq!(self.entries.len(), 1 << self.depth);
+        // SAFETY: `i` has `depth` bits, and there are two to the power of `depth` entries.
+        unsafe { self.entries.get_unchecked(i) }
     }
 }
 

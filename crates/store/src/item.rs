@@ -91,6 +91,11 @@ impl Header {
             _ => Kind::Piece,
         }
     }
+    /// [`Kind::Whole`], retired or not.
+    #[inline(always)]
+    pub(crate) fn is_whole(self) -> bool {
+        self.0 & (KIND_MASK & !RETIRED) == Kind::Whole as u64
+    }
     #[inline]
     pub(crate) fn has(self, bit: u64) -> bool {
         self.0 & bit != 0

@@ -4,7 +4,7 @@
 use crate::access;
 use crate::arena::Arena;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
-use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem, token};
+use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
 use crate::read::Hint;
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
@@ -77,7 +77,7 @@ impl Guard<'_> {
             && !slot.is_empty())
         .then(|| store.item_at(slot, key.bytes))
         .flatten()
-        .filter(|&(old, header)| header.kind() == Kind::Whole && !old.expired_by(header, self.now));
+        .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now));
         let Some((old, old_header)) = old else {
             hint.home.unlock(control);
             raw.publish_header(header, 0);

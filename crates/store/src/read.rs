@@ -393,7 +393,7 @@ impl<'g> Item<'g> {
     /// The value.
     #[inline]
     pub fn value(&self) -> Value<'g> {
-        if self.header.kind() == Kind::Whole {
+        if self.header.is_whole() {
             // SAFETY: `'g` ends before the guard can leave its epoch.
             return Value::Whole(unsafe { self.raw.whole_value(self.header) });
         }
