@@ -73,7 +73,7 @@ impl Guard<'_> {
             };
         }
         // In hash order a share of the time is a share of the cursor.
-        let passed = (now_s - upkeep.started_s + 1).min(access::SWEEP_PERIOD_S);
+        let passed = (now_s.saturating_sub(upkeep.started_s) + 1).min(access::SWEEP_PERIOD_S);
         let target = u64::MAX / access::SWEEP_PERIOD_S * passed;
         if !flushing && upkeep.cursor > target {
             return false;

@@ -23,8 +23,9 @@ use std::sync::atomic::Ordering;
 const LIMBO_CHUNKS_MAX: usize = 256;
 /// Chunks taken back at a time.
 const RECLAIM_CHUNKS: usize = 32;
-/// Rounds of evicting before an allocation fails: far more than it takes unless all is pinned.
-const ALLOCATE_ROUNDS_MAX: usize = 1024;
+/// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
+/// is pinned or a worker is kept from running inside its batch.
+const ALLOCATE_ROUNDS_MAX: usize = 8192;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
 /// Rounds after which it sleeps: that worker does not run, and may not for some milliseconds.
