@@ -52,6 +52,8 @@ pub struct Mark {
 
 /// Room that a fresh buffer takes when the first byte is written.
 const ROOM_MIN: usize = 4096;
+/// Room is added in steps of this beyond the limit.
+const ROOM_STEP: usize = 64 << 10;
 
 /// Bytes already sent that may stay in front of the rest, if they are no more than the rest.
 const SENT_BYTES_MAX: usize = 16 << 10;
@@ -135,7 +137,13 @@ impl Output {
         if self.is_empty() {
             self.clear();
         }
-        let len = (self.end + bytes).next_power_of_two().max(ROOM_MIN);
+        let wanted = self.end + bytes;
+        // At the limit a session stops: doubling there would hold twice what may wait.
+        let len = if (wanted as u64) < self.limit_bytes {
+            wanted.next_power_of_two().max(ROOM_MIN)
+        } else {
+            wanted.next_multiple_of(ROOM_STEP)
+        };
         if len > self.buf.len() {
             self.buf.resize(len, 0);
         }
