@@ -105,12 +105,15 @@ impl Local {
         while !bytes.is_empty() && !connection.closed {
             let mut cx = context(&mut self.worker, &self.shared, &self.host);
             if connection.input.is_empty()
-                && let Some(space) = connection.session.upload_space(&mut cx)
+                && let Some(spaces) = connection.session.upload_spaces(&mut cx)
             {
-                let count = space.len().min(bytes.len());
-                space[..count].copy_from_slice(&bytes[..count]);
-                connection.session.upload_filled(count);
-                bytes = &bytes[count..];
+                let before = bytes.len();
+                for space in spaces {
+                    let (now, later) = bytes.split_at(space.len().min(bytes.len()));
+                    space[..now.len()].copy_from_slice(now);
+                    bytes = later;
+                }
+                connection.session.upload_filled(before - bytes.len());
                 // With nothing: the session looks whether the value is complete.
                 step(connection, &mut cx, &[]);
                 continue;

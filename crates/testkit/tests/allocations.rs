@@ -9,7 +9,7 @@ fn allocations(local: &mut Local, connection: &mut LocalConnection, requests: &[
         assert!(!connection.is_closed() && !connection.sent().is_empty());
         connection.forget();
     };
-    for _ in 0..50 {
+    for _ in 0..1000 {
         round();
     }
     allocation_counter::measure(|| {
