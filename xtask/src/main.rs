@@ -8,7 +8,7 @@
 //! | `bench server\|store` | the figures that the project promises |
 //! | `fuzz [seconds]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
-//! | `sanitize` | store and session tests under AddressSanitizer, the stress under ThreadSanitizer |
+//! | `sanitize` | store and session tests under AddressSanitizer |
 
 #![forbid(unsafe_code)]
 
