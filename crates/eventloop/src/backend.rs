@@ -15,11 +15,11 @@ pub trait Stream {
     /// `WouldBlock` when nothing has come; anything else ends the connection.
     fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Receives into `place` and, when that is full, into `rest`.
+    /// As [`Stream::recv`], into several places in order, each filled before the next.
     ///
     /// # Errors
     /// As [`Stream::recv`].
-    fn recv_vectored(&mut self, place: &mut [u8], rest: &mut [u8]) -> io::Result<usize>;
+    fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
     /// Sends what fits now; how many bytes that was, not 0 unless `bytes` is empty.
     ///
@@ -40,8 +40,8 @@ impl Stream for Socket {
         Socket::recv(self, buffer)
     }
     #[inline]
-    fn recv_vectored(&mut self, place: &mut [u8], rest: &mut [u8]) -> io::Result<usize> {
-        Socket::recv_vectored(self, &mut [IoSliceMut::new(place), IoSliceMut::new(rest)])
+    fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Socket::recv_vectored(self, slices)
     }
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::Millis;
 use crate::backend::{Backend, Stream, WAKER_TOKEN};
 use crate::connections::{Connection, Connections, Id};
-use crate::handler::{Closed, Handler, Next, Place, Sent};
+use crate::handler::{Closed, Handler, Next, Sent};
 use crate::poll::{Event, Interest};
 
 /// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
@@ -272,16 +272,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let Some(connection) = self.connections.find(id) else { return };
             // The place is gone: the handler finishes what it was for, and the next bytes belong to
             // the buffer.
-            let Some(Place { bytes: place, last }) = handler.destination(&mut connection.state) else {
+            let Some(place) = handler.destination(&mut connection.state) else {
                 return self.process(handler, id, 0);
             };
-            let room = place.len();
-            debug_assert!(room > 0, "a place has room");
-            let received = match last {
-                true => connection.stream.recv_vectored(place, &mut self.buffer[..HEAD_BYTES]),
-                false => connection.stream.recv(place),
-            };
-            let bytes = match received {
+            let room = place.bytes();
+            let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -1,6 +1,6 @@
 //! The other side of the loop: what bytes mean and where they go.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 
 use crate::{Id, Millis, Stream};
 
@@ -27,14 +27,56 @@ pub struct Taken {
     pub next: Next,
 }
 
-/// A place of the handler's own for bytes to come.
+/// Slices of one receive: as many as Linux takes without allocating room for their list.
+const RECEIVE_SLICES_MAX: usize = 8;
+
+/// A place of the handler's own for bytes to come, in one or several slices of memory.
 #[derive(Debug)]
 pub struct Place<'p> {
-    /// Where they go; not empty.
-    pub bytes: &'p mut [u8],
-    /// When it is full, what follows belongs to the receive buffer again (and is received by the
-    /// same system call). False: another place follows.
-    pub last: bool,
+    slices: [IoSliceMut<'p>; RECEIVE_SLICES_MAX],
+    count: usize,
+    bytes: usize,
+    last: bool,
+}
+
+impl<'p> Place<'p> {
+    /// The first slices of `slices`, as many as one receive takes. There is at least one, and none
+    /// is empty. `missing` bytes belong to places of the handler's in all: when this place has room
+    /// for them, what follows belongs to the receive buffer again, and is received by the same
+    /// system call.
+    pub fn new(slices: impl IntoIterator<Item = &'p mut [u8]>, missing: u64) -> Place<'p> {
+        let mut place = Place {
+            slices: std::array::from_fn(|_| IoSliceMut::new(&mut [])),
+            count: 0,
+            bytes: 0,
+            last: false,
+        };
+        // One is for the receive buffer.
+        for slice in slices.into_iter().take(RECEIVE_SLICES_MAX - 1) {
+            debug_assert!(!slice.is_empty(), "a place has room");
+            place.bytes += slice.len();
+            place.slices[place.count] = IoSliceMut::new(slice);
+            place.count += 1;
+        }
+        debug_assert!(place.count > 0 && place.bytes as u64 <= missing, "a place is for what is missing");
+        place.last = place.bytes as u64 == missing;
+        place
+    }
+
+    /// Bytes that it has room for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// One receive into it and, if it is the last, into `rest` behind it.
+    pub(crate) fn receive<S: Stream>(self, stream: &mut S, rest: &'p mut [u8]) -> io::Result<usize> {
+        let Place { mut slices, mut count, .. } = self;
+        if self.last {
+            slices[count] = IoSliceMut::new(rest);
+            count += 1;
+        }
+        stream.recv_vectored(&mut slices[..count])
+    }
 }
 
 /// What [`Handler::send`] did.
@@ -100,4 +142,21 @@ pub trait Handler {
 
     /// The connection has ended and is forgotten.
     fn closed(&mut self, id: Id, connection: Self::Connection, why: Closed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_last_if_one_receive_takes_all_slices_and_the_buffer() {
+        let mut memory = [0; 10 * RECEIVE_SLICES_MAX];
+        for (slices, taken, last) in [(6, 6, true), (7, 7, true), (8, 7, false)] {
+            let bytes = 10 * slices;
+            let place = Place::new(memory[..bytes].chunks_mut(10), bytes as u64);
+            assert_eq!((place.count, place.bytes, place.last), (taken, 10 * taken, last), "{slices}");
+            let place = Place::new(memory[..bytes].chunks_mut(10), bytes as u64 + 1);
+            assert!(!place.last, "{slices}");
+        }
+    }
 }

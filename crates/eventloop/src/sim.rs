@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -230,12 +230,21 @@ impl Stream for SimStream {
         Ok(size)
     }
 
-    fn recv_vectored(&mut self, place: &mut [u8], rest: &mut [u8]) -> io::Result<usize> {
-        let first = self.recv(place)?;
-        if first < place.len() {
-            return Ok(first);
+    fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut received = 0;
+        for slice in slices {
+            match self.recv(slice) {
+                Ok(bytes) => {
+                    received += bytes;
+                    if bytes < slice.len() {
+                        break;
+                    }
+                }
+                Err(error) if received == 0 => return Err(error),
+                Err(_) => break,
+            }
         }
-        Ok(first + self.recv(rest).unwrap_or(0))
+        Ok(received)
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -408,6 +408,16 @@ mod tests {
     }
 
     #[test]
+    fn a_receive_fills_one_slice_before_the_next() {
+        let (a, b) = Socket::pair().unwrap();
+        a.send(b"abcdef").unwrap();
+        let (mut first, mut second, mut third) = ([0; 2], [0; 3], [0; 4]);
+        let mut slices = [&mut first[..], &mut second[..], &mut third[..]].map(IoSliceMut::new);
+        assert_eq!(b.recv_vectored(&mut slices).unwrap(), 6);
+        assert_eq!((&first, &second, &third), (b"ab", b"cde", b"f\0\0\0"));
+    }
+
+    #[test]
     fn slices_beyond_the_limit_wait_for_the_next_send() {
         let (a, b) = Socket::pair().unwrap();
         let slices: Vec<IoSlice<'_>> = (0..SEND_SLICES_MAX + 1).map(|_| IoSlice::new(b"y")).collect();

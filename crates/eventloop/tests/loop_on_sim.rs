@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits { reply_bytes_max: REPLY_BYTES_MAX, idle_ms: 0, st
 struct Toy {
     closed: Vec<Closed>,
     sends: u64,
+    fills: u64,
     unsent_most: u64,
 }
 
@@ -76,13 +77,13 @@ impl Handler for Toy {
         if rest.is_empty() {
             return None;
         }
-        // Pieces of 1000 bytes, as a store would give.
-        let bytes = rest.len().min(1000);
-        let last = bytes == rest.len();
-        Some(Place { bytes: &mut rest[..bytes], last })
+        // Pieces of 300 bytes, as a store would give.
+        let missing = rest.len() as u64;
+        Some(Place::new(rest.chunks_mut(300), missing))
     }
 
     fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Next {
+        self.fills += 1;
         conn.upload_at += bytes;
         Next::Receive
     }
@@ -217,6 +218,20 @@ fn a_whole_pipeline_is_answered_by_one_send() {
     world.turn();
     assert_eq!(peer.read(usize::MAX), b"ehello\n".repeat(200));
     assert_eq!(world.toy.sends, 1);
+}
+
+#[test]
+fn several_slices_and_what_is_behind_them_are_filled_by_one_receive() {
+    let mut world = World::new(1, Weather::FAIR, LIMITS);
+    let peer = world.connect();
+    // The first receive leaves 4500 bytes: seven slices of 300, seven more, and one with the rest.
+    let bytes = larder_eventloop::RECEIVE_BYTES - "u70000\n".len() + 4500;
+    peer.send(format!("u{bytes}\n").as_bytes());
+    peer.send(&vec![1; bytes]);
+    peer.send(b"enext\n");
+    world.turn();
+    assert_eq!(world.toy.fills, 3);
+    assert_eq!(peer.read(usize::MAX), format!("{bytes}\nenext\n").as_bytes());
 }
 
 #[test]

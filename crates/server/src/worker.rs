@@ -171,9 +171,7 @@ impl Handler for Service {
         let guard = self.store.enter(self.wall);
         let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
         let missing = connection.session.upload_missing();
-        let bytes = connection.session.upload_space(&mut context)?;
-        let last = bytes.len() as u64 == missing;
-        Some(Place { bytes, last })
+        Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
     }
 
     fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {

@@ -156,17 +156,18 @@ impl Large {
     }
 }
 
-/// Walks a large value's pieces in order.
+/// Walks a large value's pieces in order. Of a draft, it goes on with pieces added after its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceCursor {
     large: Large,
     next: usize,
+    /// The table chunk of the last piece; 0 while the head's table is walked.
     table: u64,
 }
 
 impl PieceCursor {
     pub(crate) fn new(large: Large) -> PieceCursor {
-        PieceCursor { large, next: 0, table: large.head().next_table }
+        PieceCursor { large, next: 0, table: 0 }
     }
 
     /// The location of the next piece.
@@ -182,28 +183,42 @@ impl PieceCursor {
             return Some(unsafe { self.large.entry(i).read() });
         }
         let at = (i - head.inline as usize) % TABLE_ENTRIES;
-        // SAFETY: entry `at` of the current table was written before `pieces` counted it; the link
-        // to the next table is there when the table is used up.
+        // SAFETY: the link to a table and its entry `at` were written before `pieces` counted the
+        // piece.
         unsafe {
-            let table = arena.at(self.table).cast::<u64>();
-            let piece = table.add(2 + at).read();
-            if at + 1 == TABLE_ENTRIES {
-                self.table = table.add(1).read();
+            if at == 0 {
+                self.table = match self.table {
+                    0 => head.next_table,
+                    table => arena.at(table).cast::<u64>().add(1).read(),
+                };
             }
-            Some(piece)
+            Some(arena.at(self.table).cast::<u64>().add(2 + at).read())
         }
+    }
+}
+
+/// Where the value's bytes in the piece at `location` begin, and how many they are.
+///
+/// # Safety
+/// The piece belongs to a value that the caller can reach, has pinned, or owns.
+pub(crate) unsafe fn piece_space(arena: &Arena, location: u64) -> (*mut u8, usize) {
+    // SAFETY: the caller keeps the piece alive; its bytes begin behind its header word, which says
+    // how many are used.
+    unsafe {
+        let chunk = RawItem::new(arena.at(location));
+        let bytes = crate::item::Header(chunk.header_word().load(Ordering::Acquire)).piece_bytes();
+        (chunk.address().add(8), bytes)
     }
 }
 
 /// The bytes of the value in the piece at `location`.
 ///
 /// # Safety
-/// The piece belongs to a value that the caller can reach, has pinned, or owns.
+/// As [`piece_space`].
 pub(crate) unsafe fn piece_value<'a>(arena: &Arena, location: u64) -> &'a [u8] {
-    // SAFETY: the caller keeps the piece alive; its header says how many bytes are used.
+    // SAFETY: the caller keeps the piece alive, and nobody writes to it.
     unsafe {
-        let chunk = RawItem::new(arena.at(location));
-        let bytes = crate::item::Header(chunk.header_word().load(Ordering::Acquire)).piece_bytes();
-        std::slice::from_raw_parts(chunk.address().add(8), bytes)
+        let (at, bytes) = piece_space(arena, location);
+        std::slice::from_raw_parts(at, bytes)
     }
 }

@@ -65,7 +65,7 @@ mod worker;
 mod write;
 
 pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
-pub use upload::Upload;
+pub use upload::{Spaces, Upload};
 pub use worker::{Guard, Worker};
 
 use arena::{ARENA_BYTES_MAX, Arena};

@@ -1,11 +1,19 @@
 //! Uploads: a value on its way in, received straight into the memory of the item it will be.
 //!
-//! Memory is taken as bytes arrive: a large value's announced size costs nothing but its table. All
-//! uploads together hold at most a quarter of the limit; beyond it they are refused.
+//! ```text
+//! 0            filled                  reserved          value_bytes
+//! ├─ received ──┼─────── spaces() ───────┼─ no memory yet ─┤
+//! │ piece │ piece   │ piece   │ piece    │
+//! ```
+//!
+//! Memory is taken as bytes arrive: a large value's announced size costs nothing but its table, and
+//! what a receive may fill is reserved just before it. All uploads together hold at most a quarter of
+//! the limit; beyond it they are refused. Beyond half of that they reserve one piece at a time, so
+//! that those that stand still with memory ahead of them do not take it from those that move.
 
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, RawItem, Shape};
-use crate::large::{Large, piece_bytes};
+use crate::large::{Large, PieceCursor, piece_bytes, piece_space};
 use crate::worker::{Guard, free_alone};
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
@@ -14,6 +22,8 @@ use std::sync::atomic::Ordering;
 
 /// Uploads may hold one part in this many of the memory limit.
 const UPLOAD_SHARE: u64 = 4;
+/// And this of it, when they have more than the piece that they fill.
+const UPLOAD_SHARE_AHEAD: u64 = 2 * UPLOAD_SHARE;
 
 /// A value on its way in. Dropping it gives the memory back.
 #[derive(Debug)]
@@ -25,11 +35,24 @@ pub struct Upload {
     cas: Option<u64>,
     /// Bytes of the value that have arrived.
     filled: u64,
+    /// Bytes of the value that have arrived, or for which there is memory.
+    reserved: u64,
     /// Bytes counted against the uploads' share.
     held: u64,
-    /// The chunk that is being filled, its start and end in the value; for a whole value, its own.
+    /// What is left of the piece that is being filled; of a value in one chunk, of all of it.
     space: *mut u8,
     space_bytes: usize,
+    /// Stands behind that piece; none for a value in one chunk.
+    ahead: Option<PieceCursor>,
+}
+
+/// The places for a value's next bytes, in order; none is empty.
+#[derive(Debug)]
+pub struct Spaces<'u> {
+    store: &'u Store,
+    space: *mut u8,
+    space_bytes: usize,
+    ahead: Option<PieceCursor>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +61,7 @@ struct DraftParts {
     large: bool,
 }
 
-// SAFETY: `space` points into a chunk that only this upload owns.
+// SAFETY: `space` and `ahead` point into chunks that only this upload owns.
 unsafe impl Send for Upload {}
 
 impl Guard<'_> {
@@ -79,33 +102,71 @@ impl Guard<'_> {
             shape,
             cas: attributes.cas,
             filled: 0,
+            reserved: 0,
             held: 0,
             space: std::ptr::null_mut(),
             space_bytes: 0,
+            ahead: None,
         };
-        if !large {
-            // SAFETY: the chunk is the upload's and holds the shape.
-            upload.space = unsafe { RawItem::new(self.store.arena.at(chunk)) }.draft_value(&shape);
-            upload.space_bytes = shape.value_bytes() as usize;
+        // SAFETY: the chunk is the upload's and holds the shape; of a large one, the head was
+        // initialised.
+        unsafe {
+            let raw = RawItem::new(self.store.arena.at(chunk));
+            if large {
+                upload.ahead = Some(PieceCursor::new(Large::of(raw)));
+            } else {
+                upload.space = raw.draft_value(&shape);
+                upload.space_bytes = shape.value_bytes() as usize;
+                upload.reserved = shape.value_bytes();
+            }
         }
         Ok(upload)
     }
 
-    /// Makes sure that [`Upload::space`] is not empty while bytes are missing.
+    /// Makes room in [`Upload::spaces`] for the next `bytes` bytes, or as many as are missing. Less
+    /// than that is no error while there is any.
     ///
     /// # Errors
     /// [`Refusal::NoMemory`]: the memory is out, or uploads hold their share of it.
-    pub fn upload_reserve(&mut self, upload: &mut Upload) -> Result<(), Refusal> {
-        if upload.space_bytes > 0 || upload.missing() == 0 {
-            return Ok(());
+    pub fn upload_reserve(&mut self, upload: &mut Upload, bytes: usize) -> Result<(), Refusal> {
+        let goal = upload.value_bytes().min(upload.filled + bytes as u64);
+        while upload.reserved < goal {
+            if let Err(refusal) = self.reserve_piece(upload) {
+                return if upload.reserved > upload.filled { Ok(()) } else { Err(refusal) };
+            }
         }
+        Ok(())
+    }
+
+    /// Copies `bytes` to the end of what has arrived.
+    ///
+    /// # Errors
+    /// As [`Guard::upload_reserve`]; as many as [`Upload::missing`] tells were copied.
+    ///
+    /// # Panics
+    /// If fewer are missing.
+    pub fn upload_fill(&mut self, upload: &mut Upload, mut bytes: &[u8]) -> Result<(), Refusal> {
+        assert!(bytes.len() as u64 <= upload.missing(), "more bytes than are missing");
+        while !bytes.is_empty() {
+            self.upload_reserve(upload, bytes.len())?;
+            let space = upload.spaces().next().expect("reserved");
+            let n = space.len().min(bytes.len());
+            space[..n].copy_from_slice(&bytes[..n]);
+            upload.advance(n);
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+
+    fn reserve_piece(&mut self, upload: &mut Upload) -> Result<(), Refusal> {
         let store = self.store;
         let chunk = upload.draft.chunk.expect("an upload has its chunk until it is published");
         // SAFETY: the chunk is the upload's, a large draft.
         let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk))) };
-        let bytes = piece_bytes(upload.shape.value_bytes(), upload.filled);
+        let bytes = piece_bytes(upload.shape.value_bytes(), upload.reserved);
         let held = store.upload_bytes.load(Ordering::Relaxed) + bytes as u64;
-        if held > store.arena.limit_bytes() / UPLOAD_SHARE {
+        let share = if upload.reserved == upload.filled { UPLOAD_SHARE } else { UPLOAD_SHARE_AHEAD };
+        if held > store.arena.limit_bytes() / share {
             return Err(Refusal::NoMemory);
         }
         let table = if large.needs_table() {
@@ -129,9 +190,7 @@ impl Guard<'_> {
         unsafe { large.push(&store.arena, piece, table) };
         store.upload_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         upload.held += bytes as u64;
-        // SAFETY: a piece's bytes begin behind its header word.
-        upload.space = unsafe { store.arena.at(piece).as_ptr().add(8) };
-        upload.space_bytes = bytes;
+        upload.reserved += bytes as u64;
         Ok(())
     }
 
@@ -195,28 +254,53 @@ impl Upload {
         self.shape.value_bytes()
     }
 
-    /// The next place to receive into; empty when [`Guard::upload_reserve`] has to be called.
+    /// The places to receive into, as far as [`Guard::upload_reserve`] has made any; of a value in
+    /// one chunk, all of it.
     #[inline]
-    pub fn space(&mut self) -> &mut [u8] {
-        if self.space_bytes == 0 {
-            return &mut [];
-        }
-        // SAFETY: 1. The bytes belong to a chunk of this upload. 2. They were mapped zeroed or used
-        // before, so they are initialised. 3. `&mut self` makes the slice unique.
-        unsafe { std::slice::from_raw_parts_mut(self.space, self.space_bytes) }
+    pub fn spaces(&mut self) -> Spaces<'_> {
+        Spaces { store: &self.store, space: self.space, space_bytes: self.space_bytes, ahead: self.ahead }
     }
 
-    /// Says that the first `n` bytes of [`Upload::space`] were filled.
+    /// Says that the first `n` bytes of [`Upload::spaces`] were filled.
     ///
     /// # Panics
     /// If there was less space.
     #[inline]
     pub fn advance(&mut self, n: usize) {
-        assert!(n <= self.space_bytes, "more filled than there was space");
+        assert!(n as u64 <= self.reserved - self.filled, "more filled than there was space");
+        self.filled += n as u64;
+        let mut n = n;
+        while n > self.space_bytes {
+            n -= self.space_bytes;
+            (self.space, self.space_bytes) =
+                next_piece(&self.store, &mut self.ahead).expect("pieces hold what is reserved");
+        }
         // SAFETY: at most to the end of the space.
         self.space = unsafe { self.space.add(n) };
         self.space_bytes -= n;
-        self.filled += n as u64;
+    }
+}
+
+/// Where the next piece of a draft's value begins, and its bytes.
+fn next_piece(store: &Store, ahead: &mut Option<PieceCursor>) -> Option<(*mut u8, usize)> {
+    let piece = ahead.as_mut()?.next(&store.arena)?;
+    // SAFETY: the draft and its pieces are the upload's.
+    Some(unsafe { piece_space(&store.arena, piece) })
+}
+
+impl<'u> Iterator for Spaces<'u> {
+    type Item = &'u mut [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'u mut [u8]> {
+        if self.space_bytes == 0 {
+            (self.space, self.space_bytes) = next_piece(self.store, &mut self.ahead)?;
+        }
+        let bytes = std::mem::take(&mut self.space_bytes);
+        // SAFETY: 1. The bytes belong to a chunk of the upload. 2. They were mapped zeroed or used
+        // before, so they are initialised. 3. The upload is borrowed mutably for `'u`, and each
+        // place is returned once: the slices are unique.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.space, bytes) })
     }
 }
 

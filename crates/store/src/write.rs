@@ -16,7 +16,6 @@ use crate::evict::Reason;
 use crate::index::{Found, Full, Index, Items, Locked};
 use crate::item::{DRAFT_LARGE, EXPIRY, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, token};
 use crate::read::{Find, seen};
-use crate::upload::Upload;
 use crate::worker::{Guard, Local};
 use crate::{Attributes, End, Expect, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value};
 
@@ -115,7 +114,7 @@ impl Guard<'_> {
             let shape = attributes.shape(key.bytes, value.len() as u64, extension);
             let published = if shape.large() {
                 let mut upload = self.upload(key, value.len() as u64, attributes)?;
-                self.fill(&mut upload, value)?;
+                self.upload_fill(&mut upload, value)?;
                 return self.publish(upload, expect);
             } else {
                 let draft = self.draft_whole(key.bytes, &shape, attributes)?;
@@ -173,13 +172,13 @@ impl Guard<'_> {
             let total = item.value_bytes() + value.len() as u64;
             let mut upload = self.upload(key, total, &attributes)?;
             if end == End::Front {
-                self.fill(&mut upload, value)?;
+                self.upload_fill(&mut upload, value)?;
             }
             for piece in old {
-                self.fill(&mut upload, piece)?;
+                self.upload_fill(&mut upload, piece)?;
             }
             if end == End::Back {
-                self.fill(&mut upload, value)?;
+                self.upload_fill(&mut upload, value)?;
             }
             match self.publish(upload, Expect::Unchanged(was)) {
                 Err(Refusal::Changed) => {}
@@ -323,7 +322,7 @@ impl Guard<'_> {
             ..*attributes
         };
         let mut upload = self.upload_large(key, copy.len() as u64, &attributes)?;
-        self.fill(&mut upload, &copy)?;
+        self.upload_fill(&mut upload, &copy)?;
         match self.publish_upload(upload, keep, Expect::Unchanged(was)) {
             Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
             _ => Ok(()),
@@ -538,19 +537,6 @@ impl Guard<'_> {
             }
             Err(Full) => false,
         }
-    }
-
-    /// Copies bytes into an upload that has room for them.
-    pub(crate) fn fill(&mut self, upload: &mut Upload, mut bytes: &[u8]) -> Result<(), Refusal> {
-        while !bytes.is_empty() {
-            self.upload_reserve(upload)?;
-            let space = upload.space();
-            let n = space.len().min(bytes.len());
-            space[..n].copy_from_slice(&bytes[..n]);
-            upload.advance(n);
-            bytes = &bytes[n..];
-        }
-        Ok(())
     }
 
     /// Removes everything stored until now, at once: what it held comes free bit by bit.

@@ -262,8 +262,8 @@ fn abandoned_uploads_and_pins_give_their_memory_back() {
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"big");
     let mut upload = guard.upload(&key, 3 << 20, &Attributes::default()).unwrap();
-    guard.upload_reserve(&mut upload).unwrap();
-    assert!(!upload.space().is_empty());
+    guard.upload_reserve(&mut upload, 100_000).unwrap();
+    assert!(upload.spaces().map(|space| space.len()).sum::<usize>() >= 100_000);
     drop(upload);
     set(&mut guard, b"big", &value);
     let pinned = guard.get(&key).hit().unwrap().pin();
@@ -286,14 +286,58 @@ fn uploads_hold_at_most_their_share() {
     let key = guard.key(b"big");
     let mut upload = guard.upload(&key, 8 << 20, &Attributes::default()).unwrap();
     let refused = loop {
-        if let Err(refusal) = guard.upload_reserve(&mut upload) {
+        if let Err(refusal) = guard.upload_reserve(&mut upload, 100_000) {
             break refusal;
         }
-        let n = upload.space().len();
+        let n = upload.spaces().next().unwrap().len();
         upload.advance(n);
     };
     assert_eq!(refused, Refusal::NoMemory);
     assert!(8 * 1024 * 1024 - upload.missing() > 3 << 20);
+}
+
+#[test]
+fn uploads_with_memory_ahead_leave_half_of_the_share_to_others() {
+    let (_store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let mut uploads = Vec::new();
+    for i in 0..100 {
+        let name = [i];
+        let key = guard.key(&name);
+        let mut upload = guard.upload(&key, 1 << 20, &Attributes::default()).unwrap();
+        guard.upload_reserve(&mut upload, 100_000).unwrap();
+        uploads.push(upload);
+    }
+    let spaces: Vec<usize> = uploads.iter_mut().map(|upload| upload.spaces().count()).collect();
+    assert_eq!((spaces[0], spaces[99]), (7, 1), "{spaces:?}");
+}
+
+#[test]
+fn an_upload_is_filled_across_its_spaces_in_any_steps() {
+    // So large that its pieces need two tables beside the one in its head.
+    const BYTES: usize = 70 << 20;
+    let (_store, mut worker) = store(512);
+    let mut guard = worker.enter(NOW);
+    let value: Vec<u8> = (0..BYTES).map(|i| (i % 65_521 % 251) as u8).collect();
+    let key = guard.key(b"big");
+    let mut upload = guard.upload(&key, BYTES as u64, &Attributes::default()).unwrap();
+    let mut at = 0;
+    for step in (0..).map(|i| 1 + i * 7_919 % 130_000) {
+        if upload.missing() == 0 {
+            break;
+        }
+        guard.upload_reserve(&mut upload, 100_000).unwrap();
+        let before = at;
+        for space in upload.spaces() {
+            let n = space.len().min(step - (at - before)).min(BYTES - at);
+            space[..n].copy_from_slice(&value[at..at + n]);
+            at += n;
+        }
+        upload.advance(at - before);
+        assert_eq!(upload.missing() as usize, BYTES - at);
+    }
+    guard.publish(upload, Expect::Absent).unwrap();
+    assert!(get(&mut guard, b"big").unwrap() == value);
 }
 
 #[test]

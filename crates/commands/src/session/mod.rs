@@ -21,7 +21,7 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::Upload;
+use larder_store::{Spaces, Upload};
 
 use crate::admin::Line;
 use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
@@ -41,6 +41,10 @@ const BINARY_MAGIC: u8 = 0x80;
 
 /// Fewer missing bytes than this are received with what follows them, not on their own.
 const UPLOAD_SPACE_MIN: u64 = 2048;
+/// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
+/// received by one call behind the one that brought its head; memory that waits for a slow sender's
+/// bytes is no more than this and a piece.
+const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 
 /// What a call of [`Session::receive`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub struct Progress {
 /// What the caller of [`Session::receive`] does now. In every case replies may wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Receive more (into [`Session::upload_space`] if there is any).
+    /// Receive more (into [`Session::upload_spaces`] if there are any).
     Receive,
     /// The replies fill their limit: send, and call again with the rest of the input, even if that
     /// is empty, once [`Output::is_full`] is false.
@@ -127,20 +131,20 @@ impl Session {
         Progress { consumed: call.reader.at, next }
     }
 
-    /// Where to receive the rest of a large value, straight into its item; none when the next bytes
-    /// belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input is kept:
-    /// that comes first.
-    pub fn upload_space(&mut self, cx: &mut Context<'_, '_>) -> Option<&mut [u8]> {
+    /// Where to receive the next bytes of a large value, straight into its item and in order; none
+    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
+    /// is kept: that comes first.
+    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         let State::Upload { upload, .. } = &mut self.state else { return None };
         if upload.missing() < UPLOAD_SPACE_MIN {
             return None;
         }
-        if upload.space().is_empty() && cx.guard.upload_reserve(upload).is_err() {
+        if cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err() {
             self.fail_upload(cx);
             return None;
         }
         match &mut self.state {
-            State::Upload { upload, .. } => Some(upload.space()),
+            State::Upload { upload, .. } => Some(upload.spaces()),
             _ => None,
         }
     }
@@ -153,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Says that `bytes` of [`Session::upload_space`] were filled. Call [`Session::receive`] (with
+    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
         if let State::Upload { upload, .. } = &mut self.state {

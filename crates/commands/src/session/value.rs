@@ -92,15 +92,14 @@ impl Session {
             if rest.is_empty() {
                 return Some(Next::Receive);
             }
-            if upload.space().is_empty() && call.cx.guard.upload_reserve(upload).is_err() {
+            let missing = upload.missing();
+            let rest = &rest[..missing.min(rest.len() as u64) as usize];
+            let filled = call.cx.guard.upload_fill(upload, rest);
+            call.reader.at += (missing - upload.missing()) as usize;
+            if filled.is_err() {
                 self.fail_upload(call.cx);
                 return None;
             }
-            let space = upload.space();
-            let taken = space.len().min(rest.len());
-            space[..taken].copy_from_slice(&rest[..taken]);
-            upload.advance(taken);
-            call.reader.at += taken;
         }
         match self.end_block(call) {
             Err(next) => return next,
