@@ -354,8 +354,12 @@ impl<'a> Reader<'a> {
 }
 
 /// Starts loading the items of a batch; a single one is about to be read anyway.
-#[inline]
-pub(crate) fn prefetch_items<'w>(guard: &Guard<'w>, batch: &mut Batch<'_, 'w>) {
+#[inline(always)]
+pub(crate) fn prefetch_items<'w, T>(
+    guard: &Guard<'w>,
+    batch: &mut ArrayVec<T, SLOTS>,
+    hint: impl Fn(&mut T) -> &mut Hint<'w>,
+) {
     if batch.len() == 1 {
         return;
     }
@@ -363,10 +367,10 @@ pub(crate) fn prefetch_items<'w>(guard: &Guard<'w>, batch: &mut Batch<'_, 'w>) {
     let mut away = 0u64;
     const { assert!(SLOTS <= u64::BITS as usize) };
     for (i, slot) in batch.iter_mut().enumerate() {
-        away |= u64::from(guard.prefetch_item(&mut slot.hint)) << i;
+        away |= u64::from(guard.prefetch_item(hint(slot))) << i;
     }
     while away != 0 {
-        guard.prefetch_away(&mut batch[away.trailing_zeros() as usize].hint);
+        guard.prefetch_away(hint(&mut batch[away.trailing_zeros() as usize]));
         away &= away - 1;
     }
 }

@@ -13,6 +13,7 @@
 //! that made no reply costs no more than reading its input once.
 
 mod execute;
+mod gets;
 mod value;
 
 use larder_protocol::Tokens;
@@ -106,6 +107,8 @@ struct Call<'x, 'a, 'c, 'w> {
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
+    /// So far the input was a run of plain gets.
+    runs_of_gets: bool,
     /// Where the replies to the current line of keys begin, if they all are still there.
     line_mark: Option<Mark>,
 }
@@ -121,7 +124,7 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call = Call { cx, out, reader, tally: Tally::default(), line_mark: None };
+        let mut call = Call { cx, out, reader, tally: Tally::default(), runs_of_gets: true, line_mark: None };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
                 break next;
@@ -249,10 +252,15 @@ impl Session {
         if call.out.is_full() {
             return Some(Next::Flush);
         }
+        while keys.is_none() && call.runs_of_gets {
+            if let Some(next) = self.gets(call) {
+                return Some(next);
+            }
+        }
         let mut batch = Batch::new();
         call.reader.keys = keys;
         let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
-        prefetch_items(&call.cx.guard, &mut batch);
+        prefetch_items(&call.cx.guard, &mut batch, |slot| &mut slot.hint);
         for slot in &batch {
             if call.out.is_full() {
                 self.state = leave_at(slot);
