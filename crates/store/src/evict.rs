@@ -281,20 +281,14 @@ impl Local {
         gone
     }
 
-    /// Empties a span of the class that owns the most, for `class` to take.
+    /// Empties a span of the class that has the most, for `class` to take.
     pub(crate) fn drain_for(&mut self, store: &Store, class: ClassId) {
-        let richest = |except_self: bool| {
-            ClassId::all()
-                .filter(|&id| !except_self || id != class)
-                .map(|id| (store.slabs.class(id).spans.len(), id))
-                .max_by_key(|&(spans, _)| spans)
-                .filter(|&(spans, _)| spans > 0)
-                .map(|(_, id)| id)
-        };
-        let Some(victim) = richest(true).or_else(|| richest(false)) else { return };
         for _ in 0..DRAIN_SPANS_MAX {
             let used = store.arena.used_bytes();
-            self.drain_span(store, victim);
+            match store.slabs.richest(Some(class)).or_else(|| store.slabs.richest(None)) {
+                Some(victim) => self.drain_span(store, victim),
+                None => self.drain_again(store),
+            }
             self.pass_epochs(store);
             self.pass_epochs(store);
             if store.arena.used_bytes() < used {
@@ -324,20 +318,62 @@ impl Local {
             }
             number
         };
-        let carved = usize::from(arena.span(number).carved.load(Ordering::Relaxed));
-        for chunk in 0..carved {
-            let location =
-                Arena::location_of(number) + (chunk * class.chunk_bytes() / crate::arena::UNIT) as u64;
-            // SAFETY: a carved chunk has a header word at all times.
-            let header = unsafe { RawItem::new(arena.at(location)) }.header();
-            let owner = match header.kind() {
-                Kind::Whole | Kind::Large => location,
-                Kind::Piece => header.piece_owner(),
-                Kind::Free | Kind::Draft => continue,
-            };
-            // SAFETY: a piece's owner is a chunk with a header word.
-            if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
-                self.evict_at(store, owner);
+        self.evict_span(store, class, number);
+    }
+
+    /// All spans are being drained: evicts what came into them since, as uploads that were under way.
+    pub(crate) fn drain_again(&mut self, store: &Store) {
+        for class in ClassId::all() {
+            self.empty_magazine(store, class);
+            let spans = store.slabs.class(class).spans.clone();
+            for number in spans {
+                self.evict_span(store, class, number);
+            }
+        }
+    }
+
+    /// Evicts every item of a span of `class`, and those that have a piece there.
+    fn evict_span(&mut self, store: &Store, class: ClassId, number: u32) {
+        let arena = &store.arena;
+        let mut chunk = 0;
+        loop {
+            let mut victims = [0; BATCH];
+            let mut count = 0;
+            {
+                // Under the lock the span stays with its class, and what is seen as an item is not
+                // used again before this worker's epoch has passed.
+                let _class = store.slabs.class(class);
+                if arena.span(number).owner.load(Ordering::Relaxed) != class.0 {
+                    return;
+                }
+                let carved = usize::from(arena.span(number).carved.load(Ordering::Relaxed));
+                while chunk < carved && count < BATCH {
+                    let location = Arena::location_of(number)
+                        + (chunk * class.chunk_bytes() / crate::arena::UNIT) as u64;
+                    chunk += 1;
+                    // SAFETY: a carved chunk has a header word at all times.
+                    let header = unsafe { RawItem::new(arena.at(location)) }.header();
+                    let owner = match header.kind() {
+                        Kind::Whole | Kind::Large => location,
+                        Kind::Piece => header.piece_owner(),
+                        Kind::Free | Kind::Draft => continue,
+                    };
+                    // SAFETY: a piece's owner is a chunk with a header word.
+                    if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
+                        victims[count] = owner;
+                        count += 1;
+                    }
+                }
+            }
+            if count == 0 {
+                return;
+            }
+            for &owner in &victims[..count] {
+                // Several pieces of one value: it is an item only before the first.
+                // SAFETY: it was an item in this epoch.
+                if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
+                    self.evict_at(store, owner);
+                }
             }
         }
     }

@@ -404,15 +404,6 @@ impl Store {
         self.stamp_count() - self.cleaned.load(Ordering::Relaxed) >= 128
     }
 
-    /// The class that owns most spans.
-    fn richest_class(&self) -> Option<ClassId> {
-        ClassId::all()
-            .map(|id| (self.slabs.class(id).spans.len(), id))
-            .max_by_key(|&(spans, _)| spans)
-            .filter(|&(spans, _)| spans > 0)
-            .map(|(_, id)| id)
-    }
-
     fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
         self.counters.iter().chain(std::iter::once(&self.loose))
     }

@@ -35,10 +35,11 @@ impl Guard<'_> {
         self.local.breathe(store);
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
         if store.arena.over_limit() && store.evicts {
-            if let Some(class) = store.richest_class() {
-                self.local.drain_span(store, class);
-                self.local.pass_epochs(store);
+            match store.slabs.richest(None) {
+                Some(class) => self.local.drain_span(store, class),
+                None => self.local.drain_again(store),
             }
+            self.local.pass_epochs(store);
             return true;
         }
         if self.local.limbo_chunks() > 0 {

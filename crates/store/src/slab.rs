@@ -79,6 +79,8 @@ pub(crate) struct Class {
     partial: u32,
     /// All spans of the class.
     pub(crate) spans: Vec<u32>,
+    /// How many of them are being drained.
+    draining: usize,
     /// Chunks in free lists and never carved.
     pub(crate) free_chunks: u64,
     /// The eviction hand: place in `spans`, and the next chunk there.
@@ -101,6 +103,7 @@ impl Slabs {
             id,
             partial: 0,
             spans: Vec::new(),
+            draining: 0,
             free_chunks: 0,
             hand_place: 0,
             hand_chunk: 0,
@@ -115,9 +118,25 @@ impl Slabs {
     pub(crate) fn class(&self, id: ClassId) -> MutexGuard<'_, Class> {
         self.classes[id.0 as usize - 1].lock().expect("no panic under the lock")
     }
+
+    /// The class other than `except` that has the most spans still to drain; none if all spans are
+    /// being drained. Those do not count: what keeps one from emptying (an upload, a pin) may keep
+    /// every span of a small class, and a span of another has to be tried then.
+    pub(crate) fn richest(&self, except: Option<ClassId>) -> Option<ClassId> {
+        ClassId::all()
+            .filter(|&id| Some(id) != except)
+            .map(|id| (self.class(id).undrained(), id))
+            .max_by_key(|&(spans, _)| spans)
+            .filter(|&(spans, _)| spans > 0)
+            .map(|(_, id)| id)
+    }
 }
 
 impl Class {
+    fn undrained(&self) -> usize {
+        self.spans.len() - self.draining
+    }
+
     /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
     /// takes a new span from the arena if none of the class's has a chunk. Returns how many.
     pub(crate) fn fill(&mut self, arena: &Arena, magazine: &mut Magazine, room: usize) -> usize {
@@ -219,6 +238,7 @@ impl Class {
             arena.span(moved).place.store(place as u32, Ordering::Relaxed);
         }
         self.free_chunks -= self.id.chunks_per_span() as u64;
+        self.draining -= usize::from(arena.span(number).draining.load(Ordering::Relaxed) != 0);
         arena.give_span(number);
     }
 
@@ -229,6 +249,7 @@ impl Class {
             self.unlink_partial(arena, number);
         }
         span.draining.store(1, Ordering::Relaxed);
+        self.draining += 1;
         if self.free_in(span) == self.id.chunks_per_span() {
             self.remove_span(arena, number);
         }

@@ -206,7 +206,9 @@ impl Local {
             }
             // A class without enough of its own takes a span of another.
             let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, now_s, class) } else { 0 };
-            if own == 0 {
+            // Then ever more rarely: what the others' batches hold back comes by waiting, and draining
+            // on meanwhile would empty the cache.
+            if own == 0 && (round < ALLOCATE_ROUNDS_BUSY || round.is_power_of_two()) {
                 self.drain_for(store, class);
             }
         }

@@ -1,0 +1,58 @@
+//! A limit of few spans, less than one for each class that is in use.
+
+use larder_store::{Attributes, Config, Expect, Store};
+use std::sync::Arc;
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn store(megabytes: u64) -> Arc<Store> {
+    Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
+}
+
+/// Sizes spread over all classes, the same at every run: 16 bytes to 64 KiB.
+fn sizes() -> impl Iterator<Item = usize> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (1 << (4 + state % 12)) + (state >> 32) as usize % (1 << (4 + state % 12))
+    })
+}
+
+#[test]
+fn three_megabytes_take_values_of_all_sizes() {
+    let store = store(3);
+    let mut worker = store.worker().unwrap();
+    for (i, bytes) in sizes().take(20_000).enumerate() {
+        let mut guard = worker.enter(NOW);
+        let name = format!("key:{}", i % 5000);
+        let key = guard.key(name.as_bytes());
+        let stored = guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any);
+        assert!(stored.is_ok(), "{i}: {bytes} bytes: {stored:?}");
+    }
+    assert_eq!(store.classes().iter().map(|class| class.out_of_memory).sum::<u64>(), 0);
+}
+
+#[test]
+fn an_upload_that_stands_still_does_not_keep_other_classes_from_spans() {
+    let store = store(3);
+    let (mut one, mut two) = (store.worker().unwrap(), store.worker().unwrap());
+    let mut upload = {
+        let mut guard = one.enter(NOW);
+        let key = guard.key(b"upload");
+        let mut upload = guard.upload(&key, 300_000, &Attributes::default()).unwrap();
+        guard.upload_fill(&mut upload, &[b'u'; 100_000]).unwrap();
+        upload
+    };
+    for (i, bytes) in sizes().take(5000).enumerate() {
+        let mut guard = two.enter(NOW);
+        let name = format!("key:{i}");
+        let key = guard.key(name.as_bytes());
+        let stored = guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any);
+        assert!(stored.is_ok(), "{i}: {bytes} bytes: {stored:?}");
+    }
+    let mut guard = one.enter(NOW);
+    guard.upload_fill(&mut upload, &[b'u'; 200_000]).unwrap();
+    guard.publish(upload, Expect::Any).unwrap();
+}
