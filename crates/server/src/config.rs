@@ -215,6 +215,13 @@ impl Config {
         self.reply_bytes_max.unwrap_or((self.memory_bytes / 16).max(REPLY_BYTES_MAX_LEAST))
     }
 
+    /// Bytes that appends and prepends longer than a receive buffer may hold together while they
+    /// arrive: 1/8 of the memory, at least the largest item, so that every append that may be made
+    /// can be.
+    pub fn append_bytes_max(&self) -> u64 {
+        (self.memory_bytes / 8).max(self.item_bytes_max())
+    }
+
     /// Checks what depends on several options.
     ///
     /// # Errors
