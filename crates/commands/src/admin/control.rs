@@ -30,7 +30,7 @@ pub(crate) fn quit(_line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Close
 }
 
-/// verbosity <level>
+/// `verbosity <level>`
 pub(crate) fn verbosity(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     line.out.put(match line.tokens.first().map(|level| parse_u64(level)) {
         None => ERROR,
@@ -43,7 +43,7 @@ pub(crate) fn verbosity(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// flush_all [delay]
+/// `flush_all [delay]`
 pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     line.cx.counters.add(Counter::CmdFlush, 1);
     if !line.cx.shared.settings.flush {
@@ -71,7 +71,7 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// cache_memlimit <megabytes>
+/// `cache_memlimit <megabytes>`
 pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     line.out.put(match line.tokens.first().and_then(|token| parse_c_u64(token)) {
         None => ERROR,
@@ -83,7 +83,7 @@ pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// shutdown [graceful]
+/// `shutdown [graceful]`
 pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     if !line.cx.shared.settings.shutdown {
         line.out.put(b"SERVER_ERROR: shutdown not enabled\r\n");
@@ -100,7 +100,7 @@ pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Close
 }
 
-/// debugtime p | r | <seconds>: stops the clock, lets it run, moves it. Only with
+/// `debugtime p | r | <seconds>`: stops the clock, lets it run, moves it. Only with
 /// `-o relaxed_privileges`.
 pub(crate) fn debugtime(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let clock = &line.cx.shared.clock;
