@@ -52,6 +52,8 @@ pub(crate) struct Local {
     limbo: Limbo,
     /// Keys stored for the first time, to be queued on probation.
     pub(crate) fresh: Vec<(ClassId, u64)>,
+    /// Room for the small value that an append reads while it writes the longer one.
+    pub(crate) copy: Vec<u8>,
 }
 
 /// The part of one thread: `Send`, not shared.
@@ -82,6 +84,7 @@ impl Worker {
             recalled: 0,
             limbo: Limbo::new(),
             fresh: Vec::with_capacity(FRESH_MAX),
+            copy: Vec::new(),
         };
         Worker { store, local }
     }

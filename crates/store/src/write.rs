@@ -146,6 +146,23 @@ impl Guard<'_> {
         expect: Expect,
     ) -> Result<Stored, Refusal> {
         self.local.breathe(self.store);
+        // Taken and put back: in steady state an append allocates nothing.
+        let mut copy = std::mem::take(&mut self.local.copy);
+        let done = self.concat_through(key, value, end, cas, expect, &mut copy);
+        self.local.copy = copy;
+        done
+    }
+
+    /// [`Guard::concat`] with room for a copy of a small old value.
+    fn concat_through(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        end: End,
+        cas: Option<u64>,
+        expect: Expect,
+        copy: &mut Vec<u8>,
+    ) -> Result<Stored, Refusal> {
         loop {
             let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
             check(expect, Some((item.raw, item.slot.location())), key.hash)?;
@@ -158,10 +175,11 @@ impl Guard<'_> {
                 ..Attributes::default()
             };
             // The old value stays put while the new one is allocated: pinned, or copied if small.
-            let (pinned, copy);
+            let pinned;
             let old: &mut dyn Iterator<Item = &[u8]> = match item.value() {
                 Value::Whole(old) => {
-                    copy = old.to_vec();
+                    copy.clear();
+                    copy.extend_from_slice(old);
                     &mut std::iter::once(copy.as_slice())
                 }
                 Value::Pieces(_) => {
