@@ -43,6 +43,8 @@ pub struct Settings {
     pub lru_maintainer: bool,
     /// `-o track_sizes`.
     pub track_sizes: bool,
+    /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
+    pub idle_timeout: bool,
     /// Bytes that appends and prepends longer than a receive buffer may hold while they arrive.
     pub append_bytes_max: u64,
 }
@@ -62,6 +64,7 @@ impl Default for Settings {
             lru_crawler: true,
             lru_maintainer: true,
             track_sizes: false,
+            idle_timeout: false,
             append_bytes_max: 4 << 20,
         }
     }

@@ -75,6 +75,8 @@ pub enum Needs {
     Crawler,
     /// Not `-o no_lru_maintainer`.
     Maintainer,
+    /// `-o idle_timeout` above 0.
+    IdleTimeout,
 }
 
 /// Where a key's value comes from.
@@ -115,6 +117,7 @@ impl Key {
             Needs::Nothing => true,
             Needs::Crawler => settings.lru_crawler,
             Needs::Maintainer => settings.lru_maintainer,
+            Needs::IdleTimeout => settings.idle_timeout,
         }
     }
 }
@@ -191,6 +194,7 @@ pub static KEYS: &[Key] = &[
     counter("store_no_memory", Counter::StoreNoMemory),
     absent("auth_cmds", NO_AUTH),
     absent("auth_errors", NO_AUTH),
+    needs(Needs::IdleTimeout, counter("idle_kicks", Counter::IdleKicks)),
     counter("bytes_read", Counter::BytesRead),
     counter("bytes_written", Counter::BytesWritten),
     figure("limit_maxbytes", |f| Number(f.totals.memory_bytes)),
@@ -260,6 +264,11 @@ mod tests {
         assert_eq!(shown(&Settings::default()), 93);
         let bare = Settings { lru_crawler: false, lru_maintainer: false, ..Settings::default() };
         assert_eq!(shown(&bare), 84);
+    }
+
+    #[test]
+    fn idle_kicks_are_shown_where_idle_connections_are_closed() {
+        assert_eq!(shown(&Settings { idle_timeout: true, ..Settings::default() }), 94);
     }
 
     #[test]

@@ -144,6 +144,7 @@ fn settings(config: &Config) -> Settings {
         lru_crawler: config.lru_crawler,
         lru_maintainer: config.lru_maintainer,
         track_sizes: config.track_sizes,
+        idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
     }
 }
