@@ -92,6 +92,11 @@ unsafe impl Send for Arena {}
 // SAFETY: as for Send; the remaining state is behind a mutex or atomic.
 unsafe impl Sync for Arena {}
 
+/// Of so many spans those that only the index may take.
+fn kept_for_index(allowed: u32) -> u32 {
+    (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4)
+}
+
 fn map(bytes: usize) -> std::io::Result<NonNull<u8>> {
     // SAFETY: a new anonymous mapping at an address the kernel chooses overlaps nothing.
     let address = unsafe {
@@ -163,7 +168,7 @@ impl Arena {
     pub(crate) fn take_span(&self, owner: u8, reserve: bool) -> Option<u32> {
         let mut free = self.free.lock().expect("no panic under the lock");
         let allowed = self.spans_allowed();
-        let kept = if reserve { 0 } else { (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4) };
+        let kept = if reserve { 0 } else { kept_for_index(allowed) };
         if free.used + kept >= allowed {
             return None;
         }
@@ -228,6 +233,12 @@ impl Arena {
     /// More spans are used than the limit allows (after it was lowered).
     pub(crate) fn over_limit(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.spans_allowed()
+    }
+
+    /// More spans are used than items may have: one given back makes no room for items yet.
+    pub(crate) fn over_items_limit(&self) -> bool {
+        let allowed = self.spans_allowed();
+        self.used.load(Ordering::Relaxed) + kept_for_index(allowed) > allowed
     }
 
     /// Counts bytes outside the spans as used (or, negative, as free again).

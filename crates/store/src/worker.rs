@@ -197,7 +197,9 @@ impl Local {
             if !store.evicts {
                 break;
             }
-            if round >= ALLOCATE_ROUNDS_BUSY {
+            // After the limit was lowered there is a span to give back in every round.
+            let shrinking = store.arena.over_items_limit();
+            if round >= ALLOCATE_ROUNDS_BUSY && !shrinking {
                 // Outside meanwhile, so as not to hold back another that waits like this.
                 store.epochs.leave(self.id);
                 if round >= ALLOCATE_ROUNDS_SLEEP {
@@ -211,7 +213,7 @@ impl Local {
             let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, now_s, class) } else { 0 };
             // Then ever more rarely: what the others' batches hold back comes by waiting, and draining
             // on meanwhile would empty the cache.
-            if own == 0 && (round < ALLOCATE_ROUNDS_BUSY || round.is_power_of_two()) {
+            if own == 0 && (shrinking || round < ALLOCATE_ROUNDS_BUSY || round.is_power_of_two()) {
                 self.drain_for(store, class);
             }
         }

@@ -377,3 +377,15 @@ fn lower_limit_gives_memory_back() {
     assert!(store.totals().used_bytes <= 8 << 20, "{:?}", store.totals());
     assert!(!store.set_memory_bytes(64 << 20), "above the reservation");
 }
+
+#[test]
+fn lower_limit_leaves_room_for_a_class_without_a_span() {
+    let (store, mut worker) = store(64);
+    let mut guard = worker.enter(NOW);
+    for i in 0..15_000u32 {
+        set(&mut guard, format!("f{i}").as_bytes(), &[7; 1000]);
+    }
+    assert!(store.set_memory_bytes(8 << 20));
+    set(&mut guard, b"a", b"x");
+    assert_eq!(get(&mut guard, b"a").unwrap(), b"x");
+}
