@@ -145,7 +145,8 @@ const NO_AUTH: &str = "there is no authentication on the memcached port";
 const NO_WATCHERS: &str = "there are no watchers";
 const NO_LRU_LISTS: &str = "there are no LRU lists";
 const NO_NAPI: &str = "connections are spread by load, not by NAPI id";
-const NO_WAITING_MOVER: &str = "spans are drained a few items a step, nothing waits for them";
+const NO_WAITING_MOVER: &str = "a span is emptied by whoever needs it, no mover waits for its items";
+const NO_RESCUES: &str = "a span that goes to another class is emptied, its items are evicted";
 
 /// All keys, in order.
 pub static KEYS: &[Key] = &[
@@ -206,9 +207,9 @@ pub static KEYS: &[Key] = &[
     figure("hash_power_level", |f| Number(u64::from(f.totals.index_slots.checked_ilog2().unwrap_or(0)))),
     figure("hash_bytes", |f| Number(f.totals.index_bytes)),
     figure("hash_is_expanding", |f| Number(u64::from(f.totals.index_growing))),
-    figure("slab_reassign_rescues", |f| Number(f.totals.rescues)),
-    absent("slab_reassign_chunk_rescues", "pieces of large values move with their item"),
-    absent("slab_reassign_inline_reclaim", "expired spans are taken whole"),
+    absent("slab_reassign_rescues", NO_RESCUES),
+    absent("slab_reassign_chunk_rescues", NO_RESCUES),
+    absent("slab_reassign_inline_reclaim", NO_RESCUES),
     absent("slab_reassign_busy_items", NO_WAITING_MOVER),
     absent("slab_reassign_busy_deletes", NO_WAITING_MOVER),
     absent("slab_reassign_busy_nomem", NO_WAITING_MOVER),
@@ -238,7 +239,7 @@ pub static KEYS: &[Key] = &[
     ),
     figure("evictions", |f| Number(f.totals.evictions)),
     figure("reclaimed", |f| Number(f.totals.reclaimed)),
-    figure("crawler_reclaimed", |f| Number(f.totals.maintain_reclaimed)),
+    absent("crawler_reclaimed", "expired items are taken back when they are met, not by crawling"),
     figure("crawler_items_checked", |f| Number(f.totals.maintain_checked)),
     absent("lrutail_reflocked", NO_LRU_LISTS),
     needs(Needs::Maintainer, absent("moves_to_cold", NO_LRU_LISTS)),

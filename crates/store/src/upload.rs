@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Memory is taken as bytes arrive: a large value's announced size costs nothing but its table, and
-//! what a receive may fill is reserved just before it. All uploads together hold at most a quarter of
+//! what a receive may fill is reserved just before it. All uploads together (one
+//! that is alone may be larger) hold at most a quarter of
 //! the limit; beyond it they are refused. Beyond half of that they reserve one piece at a time, so
 //! that those that stand still with memory ahead of them do not take it from those that move.
 
@@ -166,7 +167,9 @@ impl Guard<'_> {
         let bytes = piece_bytes(upload.shape.value_bytes(), upload.reserved);
         let held = store.upload_bytes.load(Ordering::Relaxed) + bytes as u64;
         let share = if upload.reserved == upload.filled { UPLOAD_SHARE } else { UPLOAD_SHARE_AHEAD };
-        if held > store.arena.limit_bytes() / share {
+        // A value that is alone under way may be larger than the share: items may be up to half the limit.
+        let alone = held == upload.held + bytes as u64;
+        if !alone && held > store.arena.limit_bytes() / share {
             return Err(Refusal::NoMemory);
         }
         let table = if large.needs_table() {
