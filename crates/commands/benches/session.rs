@@ -19,6 +19,8 @@ impl Host for Alone {
     fn process(&self) -> Process {
         Process::default()
     }
+    fn reset(&self) {}
+
     fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
     fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
         None

@@ -72,6 +72,9 @@ pub trait Host: Sync {
     /// Figures of the process.
     fn process(&self) -> Process;
 
+    /// `stats reset`: counts connections and refusals from 0 again.
+    fn reset(&self);
+
     /// Calls `visit` with every `stats settings` line in memcached's order.
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display));
 

@@ -21,6 +21,8 @@ impl Host for Alone {
     fn process(&self) -> Process {
         Process { eventloop: "none", ..Process::default() }
     }
+    fn reset(&self) {}
+
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {
         visit("maxbytes", &67_108_864);
     }

@@ -193,6 +193,13 @@ impl Host for Hub {
         }
     }
 
+    fn reset(&self) {
+        let tally = &self.tally;
+        for counter in [&tally.accepted, &tally.rejected, &tally.pauses, &tally.paused_us] {
+            counter.store(0, Relaxed);
+        }
+    }
+
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
         crate::settings::visit(self, visit);
     }

@@ -96,6 +96,9 @@ pub const OPTIONS: &[Row] = &[
     Row {
         value: Some("PATH"),
         apply: |config, value| {
+            if value.is_empty() {
+                return Err("a path".into());
+            }
             config.unix_socket = Some(value.into());
             Ok(())
         },

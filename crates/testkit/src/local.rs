@@ -256,6 +256,8 @@ impl Host for LocalHost {
         Process { pid: 1, uptime_s: 2, eventloop: "none", accepting: true, threads: 1, ..Process::default() }
     }
 
+    fn reset(&self) {}
+
     fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
 
     fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {

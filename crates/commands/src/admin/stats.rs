@@ -138,6 +138,7 @@ fn reset(line: &mut Line<'_, '_, '_, '_>) {
     let mut sums = Sums::default();
     line.cx.host.counters(&mut |counters| sums.add(counters));
     *line.cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
+    line.cx.host.reset();
     line.cx.guard.store().reset_counters();
     line.cx.shared.prefixes.clear();
     line.out.put(b"RESET\r\n");
