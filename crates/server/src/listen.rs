@@ -153,11 +153,21 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         let _ = std::fs::remove_file(path);
     }
-    // The mode holds from the first moment: no window in which others could connect.
+    // It listens under another name first: who sees the path can connect. The mode holds from the
+    // first moment too: no window in which others could.
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".lck");
+    let _ = std::fs::remove_file(&unfinished);
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(!config.unix_mode & 0o777));
-    let bound = bind(&Address::Unix(path.to_owned()), config);
+    let bound = bind(&Address::Unix(unfinished.clone().into()), config);
     rustix::process::umask(before);
-    bound
+    let address = Address::Unix(path.to_owned());
+    // A link, not a renaming: what is at the path and not ours stays.
+    let linked = std::fs::hard_link(&unfinished, path);
+    let _ = std::fs::remove_file(&unfinished);
+    let Bound { listener, .. } = bound?;
+    linked.map_err(|error| ListenError { place: address.to_string(), error })?;
+    Ok(Bound { listener, address })
 }
 
 /// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
