@@ -42,7 +42,6 @@ pub(crate) struct WorkerCounters {
     classes: [ClassCount; CLASSES + 1],
     pub(crate) items_stored: Counter,
     pub(crate) out_of_memory: Counter,
-    pub(crate) maintain_reclaimed: Counter,
     pub(crate) maintain_checked: Counter,
     pub(crate) spans_moved: Counter,
 }
@@ -53,7 +52,6 @@ impl Default for WorkerCounters {
             classes: std::array::from_fn(|_| ClassCount::default()),
             items_stored: Counter::default(),
             out_of_memory: Counter::default(),
-            maintain_reclaimed: Counter::default(),
             maintain_checked: Counter::default(),
             spans_moved: Counter::default(),
         }

@@ -216,8 +216,6 @@ pub struct Totals {
     pub reclaimed: u64,
     /// Of these, never fetched.
     pub expired_unfetched: u64,
-    /// Of `reclaimed`, those found by upkeep and not by a request.
-    pub maintain_reclaimed: u64,
     /// Items that upkeep has looked at.
     pub maintain_checked: u64,
     /// Writes refused for want of memory.
@@ -234,8 +232,6 @@ pub struct Totals {
     pub index_growing: bool,
     /// Spans nobody owns.
     pub spans_free: u64,
-    /// Items moved out of drained spans.
-    pub rescues: u64,
     /// Spans moved between classes.
     pub spans_moved: u64,
 }
@@ -422,7 +418,6 @@ impl Store {
         let mut totals = Totals {
             items: self.items(),
             items_stored: self.sum(|c| c.items_stored.value()),
-            maintain_reclaimed: self.sum(|c| c.maintain_reclaimed.value()),
             maintain_checked: self.sum(|c| c.maintain_checked.value()),
             out_of_memory: self.sum(|c| c.out_of_memory.value()),
             spans_moved: self.sum(|c| c.spans_moved.value()),
@@ -493,7 +488,6 @@ impl Store {
             for counter in [
                 &counters.items_stored,
                 &counters.out_of_memory,
-                &counters.maintain_reclaimed,
                 &counters.maintain_checked,
                 &counters.spans_moved,
             ] {

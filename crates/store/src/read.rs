@@ -342,11 +342,7 @@ impl<'w> Guard<'w> {
     /// the end. Every key that was there throughout is visited; some may be visited twice.
     pub fn walk(&mut self, cursor: u64, items_max: usize, visit: &mut dyn FnMut(Item<'_>)) -> u64 {
         let store = self.store;
-        let mut unclean = false;
         if store.index.place(&store.arena, cursor).home().control().stamp() != store.stamp() {
-            unclean = true;
-        }
-        if unclean {
             self.clean(cursor);
         }
         store.index.walk(&store.arena, cursor, items_max, &mut |slot| {

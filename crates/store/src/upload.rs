@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Memory is taken as bytes arrive: a large value's announced size costs nothing but its table, and
-//! what a receive may fill is reserved just before it. All uploads together (one
-//! that is alone may be larger) hold at most a quarter of
-//! the limit; beyond it they are refused. Beyond half of that they reserve one piece at a time, so
-//! that those that stand still with memory ahead of them do not take it from those that move.
+//! what a receive may fill is reserved just before it. All uploads together (one that is alone may be
+//! larger) hold at most a quarter of the limit; beyond it they are refused. Beyond half of that they
+//! reserve one piece at a time, so that those that stand still with memory ahead of them do not take
+//! it from those that move.
 
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, RawItem, Shape};
