@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
 use crate::null::{Canned, Null};
+use crate::results::{self, Run};
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
@@ -34,6 +36,8 @@ enum Sub {
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
     Null(NullArgs),
+    /// Compares two runs of one experiment, written by --json
+    Compare(CompareArgs),
     /// The server's figures and their targets
     #[command(hide = true)]
     BenchServer(bench::Options),
@@ -191,6 +195,14 @@ struct LoadArgs {
     seed: u64,
 }
 
+#[derive(Debug, Args)]
+struct CompareArgs {
+    /// The first run
+    first: PathBuf,
+    /// The second run
+    second: PathBuf,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     name: String,
@@ -226,6 +238,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let result = match &cli.command {
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
+        Sub::Compare(args) => compare(args),
         Sub::BenchServer(options) => bench::server(options),
     };
     match result {
@@ -249,6 +262,12 @@ fn serve_null(args: &NullArgs) -> Result<(), Error> {
         match null.serve()? {}
     };
     run().map_err(|error| Error::System("the null server", error))
+}
+
+fn compare(args: &CompareArgs) -> Result<(), Error> {
+    let (first, second) = (Run::read_json(&args.first)?, Run::read_json(&args.second)?);
+    print!("{}", results::compare::text(&first, &second));
+    Ok(())
 }
 
 fn load(args: &LoadArgs) -> Result<(), Error> {

@@ -24,6 +24,8 @@ pub enum Error {
     NotValid(String),
     /// The run is valid, and so many figures are not what they should be.
     Missed(usize),
+    /// A file of results cannot be read or written.
+    File(std::path::PathBuf, String),
     /// The system refused.
     System(&'static str, io::Error),
 }
@@ -40,6 +42,7 @@ impl fmt::Display for Error {
             Error::Peer(what) => write!(f, "{what}"),
             Error::NotValid(why) => write!(f, "result not valid: {why}"),
             Error::Missed(count) => write!(f, "{count} target(s) missed"),
+            Error::File(path, why) => write!(f, "{}: {why}", path.display()),
             Error::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -54,6 +57,7 @@ impl std::error::Error for Error {
             | Error::Reply(_)
             | Error::Peer(_)
             | Error::NotValid(_)
+            | Error::File(..)
             | Error::Missed(_) => None,
         }
     }

@@ -8,6 +8,7 @@
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`usage`] | starts, pins, inspects and stops servers; their CPU time and memory |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
+//! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -22,6 +23,7 @@ pub mod generator;
 pub mod keys;
 pub mod null;
 pub mod peers;
+pub mod results;
 pub mod stats;
 pub mod tally;
 pub mod usage;

@@ -1,0 +1,379 @@
+//! What an experiment found, as data: everything that is printed, drawn or compared comes from here.
+//!
+//! ```text
+//! Run ─┬─ command, environment, settings, targets     what was run, on what
+//!      ├─ checks                                      what must hold, else there is no result
+//!      ├─ ceilings                                    what the generator alone reaches
+//!      ├─ tables ── rows ── estimates                 medians over rounds, with intervals
+//!      ├─ comparisons                                 ratios, with what is noise called so
+//!      ├─ plots ── curves ── points                   series over time or over a sweep
+//!      ├─ histograms                                  raw latencies, HdrHistogram's own format
+//!      └─ verdict                                     one sentence
+//! ```
+//!
+//! | form | made by |
+//! |---|---|
+//! | text for a terminal | [`mod@terminal`] |
+//! | JSON, read back by [`mod@compare`] | [`Run::write_json`], [`Run::read_json`] |
+//!
+//! Numbers are never formatted before they get here, and units stand beside them.
+
+pub mod compare;
+pub mod environment;
+pub mod estimate;
+pub mod histogram;
+pub mod number;
+pub mod plot;
+pub mod table;
+pub mod terminal;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::peers::Server;
+pub use environment::Environment;
+pub use estimate::Estimate;
+pub use histogram::Latency;
+pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
+pub use table::{Better, Column, Row, Table};
+
+/// Version of the JSON form. One that is newer than ours is refused.
+pub const FORMAT: u32 = 1;
+
+/// Settings by name.
+pub type Settings = BTreeMap<String, String>;
+
+/// One run of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of the lab.
+    pub lab: String,
+    /// The experiment's name, as on the command line.
+    pub experiment: String,
+    /// What it asks, in a line.
+    pub title: String,
+    /// The words of the command that made it.
+    pub command: Vec<String>,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// How long it took.
+    pub elapsed_s: f64,
+    /// The machine.
+    pub environment: Environment,
+    /// Settings of the experiment, those left to their defaults too.
+    pub settings: Settings,
+    /// Servers that were measured.
+    pub targets: Vec<Target>,
+    /// What had to hold.
+    pub checks: Vec<Checked>,
+    /// What the generator reaches when the server does next to nothing.
+    pub ceilings: Vec<Ceiling>,
+    /// Results.
+    pub tables: Vec<Table>,
+    /// Ratios that the experiment is about.
+    pub comparisons: Vec<Comparison>,
+    /// Pictures of the results, and series over time.
+    pub plots: Vec<Plot>,
+    /// Raw latencies.
+    pub histograms: Vec<Latency>,
+    /// What to know when reading it.
+    pub notes: Vec<String>,
+    /// The result in a sentence.
+    pub verdict: String,
+}
+
+/// A server that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// How tables call it.
+    pub name: String,
+    /// Its protocol's scheme: memcached, redis.
+    pub protocol: String,
+    /// What it says its version is.
+    pub version: String,
+    /// Where it listened.
+    pub address: String,
+    /// The command that started it; none for one that was running.
+    pub command: Option<String>,
+    /// Settings in effect, as it says itself.
+    pub settings: Settings,
+    /// What was seen of it, such as threads that did nothing.
+    pub notes: Vec<String>,
+}
+
+impl Target {
+    /// A server that the lab started.
+    pub fn started(name: &str, server: &Server) -> Target {
+        let protocol = match server.kind.protocol(crate::wire::Protocol::Classic) {
+            crate::wire::Protocol::Resp => "redis",
+            crate::wire::Protocol::Classic | crate::wire::Protocol::Meta => "memcached",
+        };
+        Target {
+            name: name.to_owned(),
+            protocol: protocol.to_owned(),
+            version: server.version.clone(),
+            address: server.address.to_string(),
+            command: Some(server.command.clone()),
+            settings: server.settings.iter().cloned().collect(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// Something that had to hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    /// What: "the server counted as many gets as the generator".
+    pub claim: String,
+    /// It did.
+    pub held: bool,
+    /// With which numbers; why not, where it did not.
+    pub found: String,
+}
+
+/// The generator's own limit for a kind of load, from a null server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The load.
+    pub load: String,
+    /// Requests a second that the generator sent and checked.
+    pub per_s: f64,
+    /// Share of the time that its threads were running.
+    pub busy: f64,
+}
+
+/// A ratio of two targets in the same rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What over what: "larder / memcached, goodput, 10 clients".
+    pub claim: String,
+    /// The ratio.
+    pub ratio: Estimate,
+    /// It is the same thing measured twice: shows the noise.
+    pub control: bool,
+    /// Whether the difference is more than noise.
+    pub outcome: Outcome,
+}
+
+/// What a ratio says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// More than the noise.
+    Differs,
+    /// Inside the noise: nothing was shown.
+    Noise,
+}
+
+impl Outcome {
+    /// A ratio is a difference when its interval holds neither 1 nor anything that the control, the
+    /// same thing measured twice, reached.
+    pub fn of(ratio: &Estimate, control: Option<&Estimate>) -> Outcome {
+        let Some([low, high]) = ratio.interval else { return Outcome::Noise };
+        let (mut least, mut most) = (1.0_f64, 1.0_f64);
+        if let Some([low, high]) = control.and_then(|control| control.interval) {
+            (least, most) = (least.min(low), most.max(high));
+        }
+        if low > most || high < least { Outcome::Differs } else { Outcome::Noise }
+    }
+
+    /// As tables print it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Differs => "differs",
+            Outcome::Noise => "inside the noise",
+        }
+    }
+}
+
+/// Where results go beside the terminal.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Output {
+    /// Write everything as JSON: settings, rows, series, raw histograms
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Run {
+    /// A run of `experiment` that begins now. The command is this process's own.
+    pub fn new(experiment: &str, title: &str) -> Run {
+        Run {
+            format: FORMAT,
+            lab: env!("CARGO_PKG_VERSION").to_owned(),
+            experiment: experiment.to_owned(),
+            title: title.to_owned(),
+            command: environment::command(),
+            started: environment::rfc3339(SystemTime::now()),
+            elapsed_s: 0.0,
+            environment: Environment::of_this_machine(),
+            settings: Settings::new(),
+            targets: Vec::new(),
+            checks: Vec::new(),
+            ceilings: Vec::new(),
+            tables: Vec::new(),
+            comparisons: Vec::new(),
+            plots: Vec::new(),
+            histograms: Vec::new(),
+            notes: Vec::new(),
+            verdict: String::new(),
+        }
+    }
+
+    /// Notes a setting of the experiment.
+    pub fn set(&mut self, name: &str, value: impl ToString) {
+        self.settings.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Notes whether something held: `Ok` says with which numbers, `Err` why not.
+    pub fn check(&mut self, claim: impl Into<String>, outcome: Result<String, String>) {
+        let (held, found) = match outcome {
+            Ok(found) => (true, found),
+            Err(why) => (false, why),
+        };
+        self.checks.push(Checked { claim: claim.into(), held, found });
+    }
+
+    /// Notes that two counts had to be equal.
+    pub fn check_equal(&mut self, claim: impl Into<String>, ours: u64, theirs: u64) {
+        self.check(
+            claim,
+            if ours == theirs { Ok(format!("{ours}")) } else { Err(format!("{ours} ≠ {theirs}")) },
+        );
+    }
+
+    /// Adds a ratio of `a` to `b`, both by round, and says whether it is more than noise.
+    pub fn compare(&mut self, claim: impl Into<String>, a: &[f64], b: &[f64], control: Option<&Estimate>) {
+        let Some(ratio) = Estimate::ratio(a, b) else { return };
+        let outcome = Outcome::of(&ratio, control);
+        self.comparisons.push(Comparison { claim: claim.into(), ratio, control: false, outcome });
+    }
+
+    /// Checks that did not hold.
+    pub fn failed(&self) -> impl Iterator<Item = &Checked> {
+        self.checks.iter().filter(|check| !check.held)
+    }
+
+    /// Reads a run that [`Run::write_json`] wrote.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is of another form.
+    pub fn read_json(path: &Path) -> Result<Run, Error> {
+        let refuse = |why: String| Error::File(path.to_owned(), why);
+        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let run: Run = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        if run.format > FORMAT {
+            return Err(refuse(format!("of format {}, this lab knows {FORMAT}", run.format)));
+        }
+        Ok(run)
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), Error> {
+        let refuse = |why: String| Error::File(path.to_owned(), why);
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| refuse(error.to_string()))?;
+        text.push('\n');
+        fs::write(path, text).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// Ends the run that `began`: prints it and writes the files asked for.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or a check did not hold: then it is all printed, and no result.
+    pub fn finish(mut self, began: Instant, output: &Output) -> Result<(), Error> {
+        self.elapsed_s = began.elapsed().as_secs_f64();
+        print!("{}", terminal::text(&self));
+        if let Some(path) = &output.json {
+            self.write_json(path)?;
+        }
+        let failed: Vec<String> =
+            self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();
+        if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run with one of everything.
+    pub(crate) fn sample() -> Run {
+        let mut run = Run::new("sample", "A run with one of everything");
+        run.set("seconds", 1);
+        run.targets.push(Target { name: "larder".to_owned(), version: "1".to_owned(), ..Target::default() });
+        run.check("counts agree", Ok("12 = 12".to_owned()));
+        run.ceilings.push(Ceiling { load: "GET × 200".to_owned(), per_s: 1.2e7, busy: 0.97 });
+        let mut table = Table::new("goodput", "Goodput", &["clients"]);
+        table.column(Column::new("goodput", "1/s", Better::Higher));
+        table.column(Column::new("p99", "µs", Better::Lower));
+        let goodput = [100.0, 110.0, 105.0, 90.0, 104.0];
+        table.row("larder", ["3"], [Estimate::of(&goodput), None]);
+        run.tables.push(table);
+        run.compare("larder / itself", &goodput, &goodput, None);
+        let mut plot = Plot::new("goodput", "Goodput against clients", Kind::Lines);
+        plot.x = Axis::new("clients", "", Scale::Log);
+        plot.y = Axis::new("goodput", "1/s", Scale::Linear);
+        plot.curve("larder", [Point::new(2.0, 100.0), Point::new(3.0, 104.0)]);
+        run.plots.push(plot);
+        let mut histogram = crate::tally::Tally::default().latency_ns;
+        histogram.record(12_345).unwrap();
+        run.histograms.push(Latency::new("larder", "get", "closed loop", &histogram, 0).unwrap());
+        run.verdict = "It works.".to_owned();
+        run
+    }
+
+    #[test]
+    fn a_run_survives_being_written_and_read() {
+        let run = sample();
+        let path = std::env::temp_dir().join(format!("larder-run-{}.json", std::process::id()));
+        run.write_json(&path).unwrap();
+        let back = Run::read_json(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(back, run);
+        let histogram = back.histograms[0].histogram().unwrap();
+        // 12,345 ns, in steps of half a microsecond.
+        assert_eq!((histogram.len(), histogram.max()), (1, 12_799));
+    }
+
+    #[test]
+    fn a_newer_form_is_refused_by_name() {
+        let path = std::env::temp_dir().join(format!("larder-newer-{}.json", std::process::id()));
+        Run { format: FORMAT + 1, ..sample() }.write_json(&path).unwrap();
+        let error = Run::read_json(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains("of format 2"), "{error}");
+    }
+
+    #[test]
+    fn a_check_that_does_not_hold_leaves_no_result() {
+        let mut run = sample();
+        run.check_equal("server and generator count the same", 3, 4);
+        let error = run.finish(Instant::now(), &Output::default()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("result not valid: server and generator count the same (3 ≠ 4)"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_difference_that_the_control_shows_too_is_noise() {
+        let ratio =
+            |low, high| Estimate { median: (low + high) / 2.0, interval: Some([low, high]), rounds: vec![] };
+        assert_eq!(Outcome::of(&ratio(1.01, 1.03), None), Outcome::Differs);
+        assert_eq!(Outcome::of(&ratio(0.99, 1.03), None), Outcome::Noise);
+        assert_eq!(Outcome::of(&ratio(1.01, 1.03), Some(&ratio(0.97, 1.02))), Outcome::Noise);
+        assert_eq!(Outcome::of(&ratio(0.8, 0.9), Some(&ratio(0.97, 1.02))), Outcome::Differs);
+        let single = Estimate::of(&[2.0]).unwrap();
+        assert_eq!(Outcome::of(&single, None), Outcome::Noise);
+    }
+}

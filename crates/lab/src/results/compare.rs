@@ -1,0 +1,190 @@
+//! Two runs of one experiment, side by side: `larder lab compare a.json b.json`.
+//!
+//! Rows are matched by table, target and condition. The runs are of two times, so their rounds are not
+//! paired: intervals are wider than within one run, and what is inside them is called so.
+
+use std::fmt::Write;
+
+use super::{Better, Column, Estimate, Outcome, Run, number, terminal};
+
+/// One figure in both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Title of its table.
+    pub table: String,
+    /// Target and condition.
+    pub row: String,
+    /// Which figure.
+    pub column: Column,
+    /// In the first run.
+    pub before: Estimate,
+    /// In the second.
+    pub after: Estimate,
+    /// Second over first.
+    pub ratio: Option<Estimate>,
+    /// What the ratio says.
+    pub outcome: Outcome,
+}
+
+impl Change {
+    /// "better", "worse", or why neither.
+    pub fn word(&self) -> &'static str {
+        let Some(ratio) = &self.ratio else { return "no ratio" };
+        match (self.outcome, self.column.better) {
+            (Outcome::Noise, _) if ratio.interval.is_none() => "too few rounds",
+            (Outcome::Noise, _) => Outcome::Noise.word(),
+            (Outcome::Differs, Better::Neither) => Outcome::Differs.word(),
+            (Outcome::Differs, Better::Higher) if ratio.median > 1.0 => "better",
+            (Outcome::Differs, Better::Lower) if ratio.median < 1.0 => "better",
+            (Outcome::Differs, Better::Higher | Better::Lower) => "worse",
+        }
+    }
+}
+
+/// Every figure that both runs have.
+pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for table in &a.tables {
+        let Some(other) = b.tables.iter().find(|other| other.id == table.id) else { continue };
+        for row in &table.rows {
+            let labels: Vec<&str> = row.labels.iter().map(String::as_str).collect();
+            for (column, before) in table.columns.iter().zip(&row.values) {
+                let after = other.value(&row.target, &labels, &column.name);
+                let (Some(before), Some(after)) = (before, after) else { continue };
+                let ratio = Estimate::ratio_of_runs(after, before);
+                changes.push(Change {
+                    table: table.title.clone(),
+                    row: std::iter::once(row.target.as_str())
+                        .chain(labels.clone())
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                    column: column.clone(),
+                    before: before.clone(),
+                    after: after.clone(),
+                    outcome: ratio.as_ref().map_or(Outcome::Noise, |ratio| Outcome::of(ratio, None)),
+                    ratio,
+                });
+            }
+        }
+    }
+    changes
+}
+
+/// What is not the same in the two runs, though it should be: then the ratios compare more than one
+/// thing.
+pub fn differences(a: &Run, b: &Run) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differ = |what: &str, a: &str, b: &str| {
+        if a != b {
+            found.push(format!("{what}: {a:?} and {b:?}"));
+        }
+    };
+    differ("experiment", &a.experiment, &b.experiment);
+    differ("machine", &a.environment.line(), &b.environment.line());
+    let absent = String::from("absent");
+    let names: std::collections::BTreeSet<&String> = a.settings.keys().chain(b.settings.keys()).collect();
+    for name in names {
+        let of = |run: &Run| run.settings.get(name).unwrap_or(&absent).clone();
+        differ(name, &of(a), &of(b));
+    }
+    for target in &a.targets {
+        if let Some(other) = b.targets.iter().find(|other| other.name == target.name) {
+            differ(&format!("version of {}", target.name), &target.version, &other.version);
+        }
+    }
+    for (name, run) in [("first", a), ("second", b)] {
+        if run.failed().count() > 0 {
+            found.push(format!("the {name} run is not valid: its checks failed"));
+        }
+    }
+    found
+}
+
+/// The comparison as text.
+pub fn text(a: &Run, b: &Run) -> String {
+    let mut out = String::new();
+    // Writing into a string cannot fail.
+    let _ = writeln!(out, "{}\nfirst   {}\nsecond  {}", a.title, a.started, b.started);
+    for difference in differences(a, b) {
+        let _ = writeln!(out, "not the same: {difference}");
+    }
+    let changes = changes(a, b);
+    let header = ["row", "figure", "first", "second", "second/first", "95 %", ""].map(str::to_owned);
+    let mut title = None;
+    let mut grid = None;
+    for change in &changes {
+        if title != Some(&change.table) {
+            if let Some(grid) = grid.take() {
+                let _ = writeln!(out, "{grid}");
+            }
+            let _ = writeln!(out, "\n{}", change.table);
+            title = Some(&change.table);
+        }
+        let ratio = change.ratio.as_ref();
+        let interval = ratio.and_then(|ratio| ratio.interval);
+        grid.get_or_insert_with(|| terminal::ruled(header.to_vec(), 2..6)).add_row([
+            change.row.clone(),
+            change.column.heading(),
+            number::text(change.before.median),
+            number::text(change.after.median),
+            ratio.map_or(String::new(), |ratio| number::ratio(ratio.median)),
+            interval.map_or(String::new(), |[low, high]| {
+                format!("{} … {}", number::ratio(low), number::ratio(high))
+            }),
+            change.word().to_owned(),
+        ]);
+    }
+    if let Some(grid) = grid {
+        let _ = writeln!(out, "{grid}");
+    }
+    let count = |word: &str| changes.iter().filter(|change| change.word() == word).count();
+    let _ = writeln!(
+        out,
+        "\nOf {} figures {} are better, {} worse, {} inside the noise.",
+        changes.len(),
+        count("better"),
+        count("worse"),
+        count(Outcome::Noise.word())
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faster(run: &Run, factor: f64) -> Run {
+        let mut run = run.clone();
+        for value in run.tables.iter_mut().flat_map(|table| &mut table.rows).flat_map(|row| &mut row.values) {
+            if let Some(have) = value {
+                *value = Estimate::of(&have.rounds.iter().map(|x| factor * x).collect::<Vec<_>>());
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn a_run_beside_itself_is_noise_and_one_twice_as_fast_is_better() {
+        let run = super::super::tests::sample();
+        assert_eq!(changes(&run, &run)[0].word(), "inside the noise");
+        assert_eq!(changes(&run, &faster(&run, 2.0))[0].word(), "better");
+        assert_eq!(changes(&run, &faster(&run, 0.5))[0].word(), "worse");
+        let mut lower = run.clone();
+        lower.tables[0].columns[0].better = Better::Lower;
+        assert_eq!(changes(&lower, &faster(&lower, 2.0))[0].word(), "worse");
+        assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 inside the noise."));
+    }
+
+    #[test]
+    fn what_else_changed_is_named() {
+        let run = super::super::tests::sample();
+        let mut other = run.clone();
+        other.set("seconds", 2);
+        other.targets[0].version = "2".to_owned();
+        other.check("counts agree", Err("no".to_owned()));
+        let found = differences(&run, &other);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("seconds") && found[1].contains("version of larder"));
+        assert!(differences(&run, &run).is_empty());
+    }
+}

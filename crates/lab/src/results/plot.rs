@@ -1,0 +1,167 @@
+//! A picture as data: what is drawn, over which axes, in which units.
+
+use serde::{Deserialize, Serialize};
+
+/// How values are laid along an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Evenly, from 0 unless the axis says otherwise.
+    #[default]
+    Linear,
+    /// By magnitude. Values of 0 and below have no place and are not drawn.
+    Log,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What.
+    pub label: String,
+    /// In what.
+    pub unit: String,
+    /// How laid out.
+    pub scale: Scale,
+    /// Where it begins; by the data when none.
+    pub low: Option<f64>,
+    /// Where it ends; by the data when none.
+    pub high: Option<f64>,
+}
+
+impl Axis {
+    /// An axis whose ends the data give.
+    pub fn new(label: &str, unit: &str, scale: Scale) -> Axis {
+        Axis { label: label.to_owned(), unit: unit.to_owned(), scale, low: None, high: None }
+    }
+
+    /// The same axis with fixed ends.
+    pub fn between(self, low: f64, high: f64) -> Axis {
+        Axis { low: Some(low), high: Some(high), ..self }
+    }
+
+    /// Label and unit.
+    pub fn heading(&self) -> String {
+        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+    }
+}
+
+/// What is drawn of the curves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A line each, with a band where points have an interval.
+    Lines,
+    /// Areas on top of each other, in the order of the curves; all have the same x.
+    Stacked,
+    /// Groups of bars: a group for each of [`Plot::groups`], a bar for each curve, x the group's index.
+    Bars,
+    /// As bars, with the curves on top of each other.
+    StackedBars,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dash {
+    /// Measured.
+    #[default]
+    Solid,
+    /// A model, an oracle or a limit.
+    Dashed,
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+    /// What y may be between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+impl Point {
+    /// A point that is known exactly.
+    pub fn new(x: f64, y: f64) -> Point {
+        Point { x, y, interval: None }
+    }
+
+    /// A point that was estimated.
+    pub fn estimated(x: f64, y: &super::Estimate) -> Point {
+        Point { x, y: y.median, interval: y.interval }
+    }
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// As the legend says.
+    pub name: String,
+    /// How it looks.
+    pub dash: Dash,
+    /// Its points, x ascending.
+    pub points: Vec<Point>,
+}
+
+/// A line across the picture at some x: something happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Where.
+    pub x: f64,
+    /// What happened.
+    pub text: String,
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plot {
+    /// Its name among the pictures of the run.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// What is drawn.
+    pub kind: Kind,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// Names of the groups of bars.
+    pub groups: Vec<String>,
+    /// What it shows.
+    pub curves: Vec<Curve>,
+    /// What happened when.
+    pub marks: Vec<Mark>,
+    /// How to read it.
+    pub caption: String,
+}
+
+impl Plot {
+    /// An empty picture.
+    pub fn new(id: &str, title: &str, kind: Kind) -> Plot {
+        Plot {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            kind,
+            x: Axis::default(),
+            y: Axis::default(),
+            groups: Vec::new(),
+            curves: Vec::new(),
+            marks: Vec::new(),
+            caption: String::new(),
+        }
+    }
+
+    /// Adds a curve; points that are no numbers are left out. Returns it, for its look.
+    pub fn curve(&mut self, name: &str, points: impl IntoIterator<Item = Point>) -> &mut Curve {
+        let points = points.into_iter().filter(|point| point.x.is_finite() && point.y.is_finite()).collect();
+        self.curves.push(Curve { name: name.to_owned(), dash: Dash::Solid, points });
+        self.curves.last_mut().expect("one was added")
+    }
+
+    /// Notes that something happened at `x`.
+    pub fn mark(&mut self, x: f64, text: &str) {
+        self.marks.push(Mark { x, text: text.to_owned() });
+    }
+}

@@ -1,0 +1,115 @@
+//! A table of figures: rows are a target under some condition, columns have units.
+
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+
+/// Which way a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// It only describes.
+    Neither,
+}
+
+/// A column of figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// What.
+    pub name: String,
+    /// In what: "µs", "B", "1/s"; empty for a count or a share.
+    pub unit: String,
+    /// Which way it is better.
+    pub better: Better,
+}
+
+impl Column {
+    /// A column.
+    pub fn new(name: &str, unit: &str, better: Better) -> Column {
+        Column { name: name.to_owned(), unit: unit.to_owned(), better }
+    }
+
+    /// Name and unit.
+    pub fn heading(&self) -> String {
+        if self.unit.is_empty() { self.name.clone() } else { format!("{}, {}", self.name, self.unit) }
+    }
+}
+
+/// A line of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which server.
+    pub target: String,
+    /// Under which condition: one for each of the table's labels.
+    pub labels: Vec<String>,
+    /// A figure for each column; none where there is nothing to say.
+    pub values: Vec<Option<Estimate>>,
+    /// What to know about this line.
+    pub note: String,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Its name among the tables of the run, the same in every run.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Names of the conditions.
+    pub labels: Vec<String>,
+    /// Columns of figures.
+    pub columns: Vec<Column>,
+    /// Lines.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// A table without columns and rows.
+    pub fn new(id: &str, title: &str, labels: &[&str]) -> Table {
+        Table {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a column.
+    pub fn column(&mut self, column: Column) {
+        self.columns.push(column);
+    }
+
+    /// Adds a line; returns it, for a note.
+    ///
+    /// # Panics
+    /// If it has not one label and one value for each of the table's.
+    pub fn row<L: Into<String>>(
+        &mut self,
+        target: &str,
+        labels: impl IntoIterator<Item = L>,
+        values: impl IntoIterator<Item = Option<Estimate>>,
+    ) -> &mut Row {
+        let row = Row {
+            target: target.to_owned(),
+            labels: labels.into_iter().map(Into::into).collect(),
+            values: values.into_iter().collect(),
+            note: String::new(),
+        };
+        assert_eq!(row.labels.len(), self.labels.len(), "labels of {}", self.id);
+        assert_eq!(row.values.len(), self.columns.len(), "values of {}", self.id);
+        self.rows.push(row);
+        self.rows.last_mut().expect("one was added")
+    }
+
+    /// The figure of a line in a column, by name.
+    pub fn value(&self, target: &str, labels: &[&str], column: &str) -> Option<&Estimate> {
+        let at = self.columns.iter().position(|have| have.name == column)?;
+        let row = self.rows.iter().find(|row| row.target == target && row.labels == labels)?;
+        row.values[at].as_ref()
+    }
+}

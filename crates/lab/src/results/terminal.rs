@@ -1,0 +1,126 @@
+//! A run as text for a terminal: tables, checks that failed, the generator's ceiling, the verdict.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table as Grid, presets};
+
+use super::{Run, Table, environment, number};
+
+/// The whole run.
+pub fn text(run: &Run) -> String {
+    let mut out = String::new();
+    // Writing into a string cannot fail.
+    let _ = writeln!(out, "{}\n{}", run.title, run.environment.line());
+    let _ = writeln!(out, "{}: {}", run.started, environment::quoted(&run.command));
+    for target in &run.targets {
+        let _ = writeln!(out, "{} {} at {}", target.name, target.version, target.address);
+        for note in &target.notes {
+            let _ = writeln!(out, "  {note}");
+        }
+    }
+    for table in &run.tables {
+        let _ = writeln!(out, "\n{}\n{}", table.title, grid(table));
+    }
+    if !run.comparisons.is_empty() {
+        let _ = writeln!(out, "\n{}", comparisons(run));
+    }
+    for ceiling in &run.ceilings {
+        let _ = writeln!(
+            out,
+            "generator alone (null server), {}: {} requests/s at {:.0} % of its cores",
+            ceiling.load,
+            number::text(ceiling.per_s.round()),
+            100.0 * ceiling.busy
+        );
+    }
+    for note in &run.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    let failed = run.failed().count();
+    let _ = writeln!(out, "checks: {} held, {failed} failed", run.checks.len() - failed);
+    for check in run.failed() {
+        let _ = writeln!(out, "  FAILED {}: {}", check.claim, check.found);
+    }
+    let verdict = if failed > 0 { "Result not valid." } else { &run.verdict };
+    let _ = writeln!(out, "\n{verdict}");
+    out
+}
+
+/// A table of figures.
+pub fn grid(table: &Table) -> Grid {
+    let notes = table.rows.iter().any(|row| !row.note.is_empty());
+    let mut header = vec!["server".to_owned()];
+    header.extend(table.labels.iter().cloned());
+    header.extend(table.columns.iter().map(super::Column::heading));
+    if notes {
+        header.push(String::new());
+    }
+    let figures = 1 + table.labels.len()..1 + table.labels.len() + table.columns.len();
+    let mut grid = ruled(header, figures);
+    for row in &table.rows {
+        let mut cells = vec![row.target.clone()];
+        cells.extend(row.labels.iter().cloned());
+        cells.extend(row.values.iter().map(|value| value.as_ref().map_or(String::new(), number::estimate)));
+        if notes {
+            cells.push(row.note.clone());
+        }
+        grid.add_row(cells);
+    }
+    grid
+}
+
+fn comparisons(run: &Run) -> Grid {
+    let header = ["ratio", "median", "95 %", ""].map(str::to_owned).to_vec();
+    let mut grid = ruled(header, 1..3);
+    for comparison in &run.comparisons {
+        let interval = comparison
+            .ratio
+            .interval
+            .map_or(String::new(), |[low, high]| format!("{} … {}", number::ratio(low), number::ratio(high)));
+        let outcome = if comparison.control { "the same twice" } else { comparison.outcome.word() };
+        grid.add_row([
+            comparison.claim.clone(),
+            number::ratio(comparison.ratio.median),
+            interval,
+            outcome.to_owned(),
+        ]);
+    }
+    grid
+}
+
+/// An empty table whose columns in `right` align to the right.
+pub(super) fn ruled(header: Vec<String>, right: std::ops::Range<usize>) -> Grid {
+    let mut grid = Grid::new();
+    grid.load_style(presets::ASCII_MARKDOWN).set_header(header);
+    for column in right {
+        if let Some(column) = grid.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_was_found_is_said() {
+        let run = super::super::tests::sample();
+        let text = text(&run);
+        for said in
+            ["goodput, 1/s", "104 (", "p99, µs", "12,000,000 requests/s", "1 held, 0 failed", "It works."]
+        {
+            assert!(text.contains(said), "{said:?} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_failed_check_takes_the_verdict_away() {
+        let mut run = super::super::tests::sample();
+        run.check("nothing was lost", Err("2 were".to_owned()));
+        let text = text(&run);
+        assert!(text.contains("FAILED nothing was lost: 2 were") && text.contains("Result not valid."));
+        assert!(!text.contains("It works."));
+    }
+}
