@@ -10,8 +10,10 @@
 //! A location is an offset from `base` in units of 8 bytes; span 0 is never used, so that 0 is
 //! "nothing". The arena knows nothing of chunks and items.
 
+use crate::Millis;
 use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
+use crate::due::{Agenda, Due};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::collections::BinaryHeap;
 use std::ptr::NonNull;
@@ -53,9 +55,8 @@ pub(crate) struct Span {
     pub(crate) previous: AtomicU32,
     /// Place in the class's list of all its spans.
     pub(crate) place: AtomicU32,
-    /// Earliest and latest expiry of items stored here since the span was handed out; 0: none.
-    pub(crate) expiry_first: AtomicU64,
-    pub(crate) expiry_last: AtomicU64,
+    /// When enough of its items will have expired to be worth a visit.
+    pub(crate) due: Due,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +85,7 @@ pub(crate) struct Arena {
     /// Copy of `Free::used` for readers without the lock.
     used: AtomicU32,
     free: Mutex<Free>,
+    agenda: Agenda,
 }
 
 // SAFETY: 1. `base` and `spans` point to mappings that live as long as the arena. 2. `Span` is made
@@ -132,6 +134,7 @@ impl Arena {
             charged_bytes: AtomicU64::new(0),
             used: AtomicU32::new(0),
             free: Mutex::new(Free { next: 1, ..Free::default() }),
+            agenda: Agenda::new(spans_max),
         })
     }
 
@@ -164,6 +167,32 @@ impl Arena {
         unsafe { self.spans.add(number as usize).as_ref() }
     }
 
+    /// Says that something at `location` expires at `at`.
+    #[inline]
+    pub(crate) fn note_expiry(&self, location: u64, at: Millis) {
+        self.note_span_expiry(Self::span_of(location), at);
+    }
+
+    /// Says that a span is worth a visit at `at`.
+    #[inline]
+    pub(crate) fn note_span_expiry(&self, number: u32, at: Millis) {
+        if self.span(number).due.lower(at) {
+            self.agenda.note(number, at);
+        }
+    }
+
+    /// Which spans are due when.
+    #[inline]
+    pub(crate) fn agenda(&self) -> &Agenda {
+        &self.agenda
+    }
+
+    /// A span that is due, looked for from span `from` on.
+    pub(crate) fn take_due(&self, from: u32, now: Millis) -> Option<u32> {
+        let spans = self.free.lock().expect("no panic under the lock").next;
+        self.agenda.take(from.min(spans - 1), spans, now, |number| &self.span(number).due)
+    }
+
     /// Hands out a span; `None` when the limit is reached. `reserve` may take the last ones.
     pub(crate) fn take_span(&self, owner: u8, reserve: bool) -> Option<u32> {
         let mut free = self.free.lock().expect("no panic under the lock");
@@ -188,8 +217,7 @@ impl Arena {
             counter.store(0, Ordering::Relaxed);
         }
         span.draining.store(0, Ordering::Relaxed);
-        span.expiry_first.store(0, Ordering::Relaxed);
-        span.expiry_last.store(0, Ordering::Relaxed);
+        span.due.clear();
         span.owner.store(owner, Ordering::Release);
         Some(number)
     }

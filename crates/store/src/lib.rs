@@ -44,8 +44,10 @@ mod bucket;
 mod check;
 mod class;
 mod counters;
+mod due;
 mod epoch;
 mod evict;
+mod expire;
 mod ghost;
 mod index;
 mod item;
@@ -76,7 +78,7 @@ use ghost::Ghosts;
 use index::Index;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use slab::Slabs;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Milliseconds since the Unix epoch; 0 as an expiry means "never".
@@ -316,6 +318,9 @@ pub struct Store {
     /// How often workers were asked to give back what they hold of draining spans.
     recall: AtomicU64,
     upkeep: Mutex<maintain::Upkeep>,
+    expiry: Mutex<expire::Expiry>,
+    /// A span is being visited.
+    expiring: AtomicBool,
     workers_free: Mutex<Vec<usize>>,
 }
 
@@ -352,6 +357,8 @@ impl Store {
             upload_bytes: AtomicU64::new(0),
             recall: AtomicU64::new(0),
             upkeep: Mutex::default(),
+            expiry: Mutex::default(),
+            expiring: AtomicBool::new(false),
             workers_free: Mutex::new((0..config.workers_max).rev().collect()),
         }))
     }

@@ -33,6 +33,9 @@ impl Guard<'_> {
         let store = self.store;
         self.local.queue_fresh(store);
         self.local.breathe(store);
+        if self.local.expire(store, self.now) {
+            return true;
+        }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
         if store.arena.over_limit() && store.evicts {
             match store.slabs.richest(None) {

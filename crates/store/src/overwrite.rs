@@ -88,6 +88,9 @@ impl Guard<'_> {
         let code = access::encode(self.now_s);
         hint.bucket.replace(usize::from(hint.slot), slot.with_location(chunk).with_access(code));
         hint.home.unlock(control.written());
+        if attributes.expires_at != 0 {
+            store.arena.note_expiry(chunk, attributes.expires_at);
+        }
 
         let location = slot.location();
         let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));

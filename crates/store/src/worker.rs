@@ -34,6 +34,8 @@ const ALLOCATE_ROUNDS_SLEEP: usize = 64;
 const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
+/// Steps of expiring that an allocation takes before it evicts what lives.
+const ALLOCATE_EXPIRE_STEPS: usize = 64;
 /// All magazines together hold at most one part in this many of the memory limit.
 const MAGAZINE_SHARE: u64 = 64;
 /// New keys that wait to be put on probation together.
@@ -43,6 +45,8 @@ pub(crate) const FRESH_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) id: usize,
+    /// The time of this batch.
+    pub(crate) now: Millis,
     magazines: Box<[Magazine]>,
     /// Bytes in all magazines, and the most they may be.
     magazine_bytes: usize,
@@ -78,6 +82,7 @@ impl Worker {
         let share = store.arena.limit_bytes() / MAGAZINE_SHARE / store.counters.len() as u64;
         let local = Local {
             id,
+            now: 0,
             magazines: vec![Magazine::EMPTY; CLASSES + 1].into_boxed_slice(),
             magazine_bytes: 0,
             magazine_bytes_max: share as usize,
@@ -94,6 +99,7 @@ impl Worker {
     pub fn enter(&mut self, now: Millis) -> Guard<'_> {
         self.store.epochs.enter(self.local.id);
         let Worker { store, local } = self;
+        local.now = now;
         if local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
         }
@@ -173,7 +179,9 @@ impl Local {
 
     #[cold]
     fn allocate_slow(&mut self, store: &Store, now_s: u64, class: ClassId) -> Option<u64> {
-        for round in 0..ALLOCATE_ROUNDS_MAX {
+        let mut expiring = 0;
+        let mut round = 0;
+        while round < ALLOCATE_ROUNDS_MAX {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
             let magazine = &mut self.magazines[class.0 as usize];
@@ -193,6 +201,11 @@ impl Local {
             }
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
+            }
+            // What has expired goes before anything that lives.
+            if expiring < ALLOCATE_EXPIRE_STEPS && self.expire(store, self.now) {
+                expiring += 1;
+                continue;
             }
             if !store.evicts {
                 break;
@@ -216,6 +229,7 @@ impl Local {
             if own == 0 && (shrinking || round < ALLOCATE_ROUNDS_BUSY || round.is_power_of_two()) {
                 self.drain_for(store, class);
             }
+            round += 1;
         }
         store.slabs.class(class).counters.out_of_memory += 1;
         self.counters(store).out_of_memory.add(1);

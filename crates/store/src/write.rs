@@ -224,9 +224,10 @@ impl Guard<'_> {
     /// [`Refusal::Absent`], [`Refusal::NoMemory`].
     pub fn touch(&mut self, key: &Key<'_>, expires_at: Millis) -> Result<(), Refusal> {
         loop {
+            let store = self.store;
             let set = self.with_live(key, |_, locked, found, raw| {
                 if raw.header().has(EXPIRY) {
-                    raw.set_expires_at(expires_at);
+                    set_expiry(store, raw, found, expires_at);
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
@@ -253,6 +254,7 @@ impl Guard<'_> {
         expect: Expect,
     ) -> Result<Stored, Refusal> {
         loop {
+            let store = self.store;
             let done = self.with_live(key, |_, locked, found, raw| {
                 let location = found.slot.location();
                 check(expect, Some((raw, location)), key.hash)?;
@@ -265,7 +267,7 @@ impl Guard<'_> {
                 if let Some(at) = expires_at
                     && raw.header().has(EXPIRY)
                 {
-                    raw.set_expires_at(at);
+                    set_expiry(store, raw, found, at);
                 }
                 raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
                 locked.control = locked.control.written();
@@ -525,6 +527,7 @@ impl Guard<'_> {
                 }
             }
             locked.home.unlock(locked.control.written());
+            note_expiry(store, raw, draft.chunk);
             let counters = self.local.counters(store);
             counters.class(class).items.add(1);
             counters.items_stored.add(1);
@@ -571,6 +574,20 @@ impl Guard<'_> {
             }
         }
         self.store.raise_stamp();
+    }
+}
+
+/// Sets the expiry of a published item under its home's lock.
+fn set_expiry(store: &Store, raw: RawItem, found: &Found<'_>, at: Millis) {
+    raw.set_expires_at(at);
+    note_expiry(store, raw, found.slot.location());
+}
+
+/// Tells the item's span when it expires; after it was published, or a visitor could overlook it.
+pub(crate) fn note_expiry(store: &Store, raw: RawItem, location: u64) {
+    match raw.expires_at() {
+        0 => {}
+        at => store.arena.note_expiry(location, at),
     }
 }
 

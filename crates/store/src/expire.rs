@@ -1,0 +1,224 @@
+//! Expiry: spans whose items have passed their time are visited, some items a step.
+//!
+//! ```text
+//! due ──▶ cleared ──▶ (every worker has left its batch) ──▶ chunk by chunk: expired? gone
+//!  ▲                                                                       else: counted by when
+//!  └────────── when the next 1/32 of the span's chunks will have expired ◀─────────┘
+//! ```
+//!
+//! A visit reads every item of the span once; that 1/32 of it is worth one bounds both what is held
+//! too long and how often it is read. A span whose items all have passed is emptied by its visit
+//! and goes back to the arena.
+//!
+//! Between clearing the due time and looking at the items, every worker leaves its batch: who stored
+//! an item and found the old time early enough has published the item by then.
+
+use crate::arena::{Arena, OWNER_INDEX, UNIT};
+use crate::class::ClassId;
+use crate::evict::Reason;
+use crate::item::{EXPIRY, RawItem};
+use crate::worker::Local;
+use crate::{Millis, Store};
+use std::sync::atomic::Ordering;
+
+/// Chunks that a step looks at, about.
+const STEP_CHUNKS: usize = 1024;
+/// Items that a step takes out, about.
+const STEP_ITEMS: usize = 128;
+/// Items taken out together, their buckets prefetched; chunks looked at under one lock.
+const BATCH: usize = 16;
+/// A span is due when one in this many of its chunks has expired.
+const DUE_SHARE: usize = 32;
+/// A span is visited no sooner than this after its last visit.
+const VISIT_PAUSE_MS: Millis = 100;
+
+/// What expiry is at; one worker at a time has it.
+#[derive(Debug, Default)]
+pub(crate) struct Expiry {
+    visit: Option<Visit>,
+    /// Where the next due span is looked for.
+    next: u32,
+}
+
+/// A span being visited.
+#[derive(Debug)]
+struct Visit {
+    number: u32,
+    class: ClassId,
+    /// The epoch in which its due time was cleared.
+    tag: u64,
+    /// The next chunk.
+    chunk: usize,
+    /// When those that stay will expire.
+    later: Later,
+}
+
+/// Items by the time until they expire, in steps of 1/8.
+#[derive(Debug)]
+struct Later {
+    counts: [u16; Later::STEPS],
+}
+
+impl Later {
+    const STEPS: usize = 64 * 8;
+
+    fn new() -> Later {
+        Later { counts: [0; Later::STEPS] }
+    }
+
+    fn add(&mut self, in_ms: Millis) {
+        let high = in_ms.max(8).ilog2() as usize;
+        let step = high * 8 + ((in_ms.max(8) >> (high - 3)) & 7) as usize;
+        self.counts[step] += 1;
+    }
+
+    /// The time after which `share` of the items will have expired, or all if they are fewer; none
+    /// if there are none.
+    fn until(&self, share: usize) -> Option<Millis> {
+        let mut sum = 0;
+        let mut last = None;
+        for (step, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            sum += usize::from(count);
+            // The end of the step; the last one's is out of reach.
+            last = Some((((step % 8) as u64 + 9) << (step / 8).saturating_sub(3)).max(8));
+            if sum >= share {
+                break;
+            }
+        }
+        last
+    }
+}
+
+impl Local {
+    /// Takes a bounded step of expiring; true if there may be more to do now.
+    pub(crate) fn expire(&mut self, store: &Store, now: Millis) -> bool {
+        if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Ok(mut expiry) = store.expiry.try_lock() else { return false };
+        let Expiry { visit, next } = &mut *expiry;
+        if visit.is_none() {
+            *visit = self.next_visit(store, now, *next);
+            store.expiring.store(visit.is_some(), Ordering::Relaxed);
+        }
+        let Some(current) = visit else { return false };
+        *next = current.number;
+        self.pass_epochs(store);
+        if !store.epochs.safe(current.tag) {
+            return true;
+        }
+        if self.visit(store, now, current) {
+            *visit = None;
+            store.expiring.store(false, Ordering::Relaxed);
+        }
+        self.pass_epochs(store);
+        true
+    }
+
+    fn next_visit(&mut self, store: &Store, now: Millis, from: u32) -> Option<Visit> {
+        loop {
+            let number = store.arena.take_due(from, now)?;
+            let owner = store.arena.span(number).owner.load(Ordering::Acquire);
+            if owner != crate::arena::OWNER_FREE && owner != OWNER_INDEX {
+                let tag = store.epochs.tag();
+                return Some(Visit { number, class: ClassId(owner), tag, chunk: 0, later: Later::new() });
+            }
+        }
+    }
+
+    /// Goes on with a visit for one step; true if it is done.
+    fn visit(&mut self, store: &Store, now: Millis, visit: &mut Visit) -> bool {
+        let (arena, class) = (&store.arena, visit.class);
+        let span = arena.span(visit.number);
+        let first = visit.chunk;
+        let mut items = 0;
+        while visit.chunk - first < STEP_CHUNKS && items < STEP_ITEMS {
+            let mut expired = [0; BATCH];
+            let mut count = 0;
+            let end;
+            {
+                // Under the lock the span stays with its class, and what is seen as an item is not
+                // used again before this worker's epoch has passed.
+                let _slab = store.slabs.class(class);
+                if span.owner.load(Ordering::Relaxed) != class.0 {
+                    return true;
+                }
+                let carved = usize::from(span.carved.load(Ordering::Relaxed));
+                let stop = carved.min(visit.chunk + 4 * BATCH);
+                while visit.chunk < stop && count < BATCH {
+                    let location =
+                        Arena::location_of(visit.number) + (visit.chunk * class.chunk_bytes() / UNIT) as u64;
+                    visit.chunk += 1;
+                    // SAFETY: a carved chunk has a header word at all times.
+                    let item = unsafe { RawItem::new(arena.at(location)) };
+                    let header = item.header();
+                    if !header.is_item() || !header.has(EXPIRY) {
+                        continue;
+                    }
+                    match item.expires_at() {
+                        0 => {}
+                        at if at <= now => {
+                            expired[count] = location;
+                            count += 1;
+                        }
+                        at => visit.later.add(at - now),
+                    }
+                }
+                end = visit.chunk >= carved;
+            }
+            let mut hashes = [0; BATCH];
+            for (hash, &location) in hashes.iter_mut().zip(&expired[..count]) {
+                *hash = store.hash_at(location);
+                store.prefetch_home(*hash);
+            }
+            for (&location, &hash) in expired[..count].iter().zip(&hashes) {
+                self.expire_at(store, now, hash, location);
+            }
+            items += count;
+            if end {
+                if let Some(in_ms) = visit.later.until(class.chunks_per_span() / DUE_SHARE) {
+                    arena.note_span_expiry(visit.number, now + in_ms.max(VISIT_PAUSE_MS));
+                }
+                return true;
+            }
+        }
+        self.counters(store).maintain_checked.add((visit.chunk - first) as i64);
+        false
+    }
+
+    /// Takes out the item at a location, if it is still reachable there and its time has passed.
+    fn expire_at(&mut self, store: &Store, now: Millis, hash: u64, location: u64) {
+        let mut locked = store.index.lock(&store.arena, hash);
+        let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
+        if let Some(found) = found {
+            // SAFETY: reachable in this epoch.
+            let item = unsafe { RawItem::new(store.arena.at(location)) };
+            if item.expired(now) {
+                self.count_reason(store, item, found.slot, now / 1000, Reason::Expired);
+                self.unlink(store, &mut locked, &found);
+            }
+        }
+        locked.home.unlock(locked.control);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_items_says_when_a_span_is_due() {
+        let mut later = Later::new();
+        assert_eq!(later.until(1), None);
+        for in_ms in 1..=1000 {
+            later.add(in_ms);
+        }
+        later.add(1 << 50);
+        for share in [10, 31, 100, 500, 1000] {
+            let until = later.until(share).unwrap() as usize;
+            assert!(until >= share && until <= share + share / 8 + 8, "{share} at {until}");
+        }
+        let last = later.until(5000).unwrap();
+        assert!(last > 1 << 50 && last <= (1 << 50) + (1 << 47));
+    }
+}

@@ -1,0 +1,110 @@
+//! Expired items: gone from every answer at once, and from memory soon after, without a request.
+
+use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// A small generator, so that runs are the same.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+fn set(worker: &mut Worker, now: u64, name: u64, bytes: usize, expires_at: u64) {
+    let mut guard = worker.enter(now);
+    let name = name.to_be_bytes();
+    let key = guard.key(&name);
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    guard.store_value(&key, &vec![7; bytes], &attributes, Expect::Any).unwrap();
+}
+
+/// One tick of upkeep, as a server's worker takes it.
+fn tick(worker: &mut Worker, now: u64) {
+    for _ in 0..1000 {
+        let mut guard = worker.enter(now);
+        if !(0..16).all(|_| guard.maintain()) {
+            return;
+        }
+    }
+    panic!("upkeep finds no end");
+}
+
+#[test]
+fn expired_items_leave_without_requests() {
+    const ITEMS: u64 = 200_000;
+    let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    let mut random = Random(3);
+    let mut expiries = Vec::new();
+    for name in 0..ITEMS {
+        let expires_at = NOW + 1000 + random.below(59_000);
+        expiries.push(expires_at);
+        set(&mut worker, NOW, name, 40 + (name % 7) as usize * 20, expires_at);
+    }
+    expiries.sort_unstable();
+    for now in (NOW..NOW + 61_000).step_by(250) {
+        tick(&mut worker, now);
+        let live = ITEMS - expiries.partition_point(|&at| at <= now) as u64;
+        let held = store.totals().items - live;
+        assert!(held <= ITEMS / 20, "{held} of {ITEMS} are held after {} ms", now - NOW);
+    }
+    tick(&mut worker, NOW + 70_000);
+    let totals = store.totals();
+    assert_eq!((totals.items, totals.reclaimed, totals.evictions), (0, ITEMS, 0));
+    assert!(totals.spans_free > 3900, "spans of emptied classes are free again: {}", totals.spans_free);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn upkeep_finds_what_was_touched_to_an_earlier_time_and_spares_what_was_touched_to_a_later() {
+    let store = Store::new(Config::default()).unwrap();
+    let mut worker = store.worker().unwrap();
+    for name in 0..3 {
+        set(&mut worker, NOW, name, 20, NOW + 100_000);
+    }
+    for (name, at) in [(0u64, NOW + 1000), (1, NOW + 500_000), (2, 0)] {
+        let mut guard = worker.enter(NOW);
+        let name = name.to_be_bytes();
+        let key = guard.key(&name);
+        guard.touch(&key, at).unwrap();
+    }
+    tick(&mut worker, NOW + 999);
+    assert_eq!(store.totals().items, 3);
+    tick(&mut worker, NOW + 1000);
+    assert_eq!(store.totals().items, 2);
+    tick(&mut worker, NOW + 200_000);
+    assert_eq!(store.totals().items, 2);
+    tick(&mut worker, NOW + 700_000);
+    assert_eq!((store.totals().items, store.totals().reclaimed), (1, 2));
+    let mut guard = worker.enter(NOW + 700_000);
+    let name = 2u64.to_be_bytes();
+    let key = guard.key(&name);
+    assert!(matches!(guard.get(&key), Lookup::Hit(_)));
+}
+
+#[test]
+fn full_cache_takes_what_expired_before_what_lives() {
+    let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    // A tenth of the cache expires a second later; nothing is evicted until it has been used up.
+    let mut count = 0;
+    while store.totals().spans_free > 12 {
+        set(&mut worker, NOW, count, 100, if count % 10 == 0 { NOW + 1000 } else { 0 });
+        count += 1;
+    }
+    for name in 0..count / 10 {
+        set(&mut worker, NOW + 1500, 1 << 40 | name, 100, 0);
+    }
+    let totals = store.totals();
+    assert_eq!(totals.evictions, 0);
+    assert!(totals.reclaimed > 0);
+    drop(worker);
+    store.check();
+}
