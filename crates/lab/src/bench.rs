@@ -253,7 +253,7 @@ impl<'a> Bench<'a> {
         thread::sleep(settled);
         let empty = usage::rss_bytes(server.pid())?;
         let protocol = kind.protocol(Protocol::Classic);
-        generator::fill(&server.address, protocol, data.keyspace(), &[Some(self.core)])?;
+        generator::fill(&server.control.address, protocol, data.keyspace(), &[Some(self.core)])?;
         thread::sleep(settled);
         let full = usage::rss_bytes(server.pid())?;
         Ok((server, memory(kind, data, empty, full)))
@@ -289,7 +289,8 @@ impl<'a> Bench<'a> {
             // The first server is visited twice a round.
             let again: &[bool] = if kind == self.kinds[0] { &[false, true] } else { &[false] };
             for &again in again {
-                let load = Load::connect(&server.address, &workload, scripts.clone(), &[Some(self.core)])?;
+                let load =
+                    Load::connect(&server.control.address, &workload, scripts.clone(), &[Some(self.core)])?;
                 visits.push(Visit { cell: cells.len(), load, pid: server.pid() });
                 cells.push(Cell { figure: *figure, kind, again, samples: Vec::new() });
             }

@@ -13,6 +13,8 @@ use larder_eventloop::socket::Address;
 
 use crate::bench;
 use crate::connection::Check;
+use crate::contender::Target;
+use crate::control::Family;
 use crate::error::Error;
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
@@ -153,7 +155,7 @@ struct NullArgs {
 #[derive(Debug, Args)]
 struct LoadArgs {
     /// name=memcached://host:port or name=redis://host:port
-    #[arg(long, value_parser = target)]
+    #[arg(long, value_parser = Target::parse)]
     target: Target,
     /// Use memcached's meta commands
     #[arg(long)]
@@ -203,28 +205,6 @@ struct CompareArgs {
     second: PathBuf,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    name: String,
-    protocol: Protocol,
-    address: Address,
-}
-
-fn target(text: &str) -> Result<Target, String> {
-    let form = "expected name=memcached://host:port or name=redis://host:port";
-    let (name, url) = text.split_once('=').ok_or(form)?;
-    let (scheme, place) = url.split_once("://").ok_or(form)?;
-    let protocol = match scheme {
-        "memcached" => Protocol::Classic,
-        "redis" => Protocol::Resp,
-        _ => return Err(form.to_owned()),
-    };
-    let mut addresses =
-        std::net::ToSocketAddrs::to_socket_addrs(place).map_err(|error| format!("{place}: {error}"))?;
-    let address = addresses.next().ok_or_else(|| format!("{place}: no address"))?;
-    Ok(Target { name: name.to_owned(), protocol, address: Address::Tcp(address) })
-}
-
 /// Runs `larder lab` with `args`, the words behind `lab`.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("larder lab")).chain(args);
@@ -271,9 +251,10 @@ fn compare(args: &CompareArgs) -> Result<(), Error> {
 }
 
 fn load(args: &LoadArgs) -> Result<(), Error> {
-    let protocol = match args.target.protocol {
-        Protocol::Classic if args.meta => Protocol::Meta,
-        protocol => protocol,
+    let protocol = match args.target.family {
+        Family::Memcached if args.meta => Protocol::Meta,
+        Family::Memcached => Protocol::Classic,
+        Family::Redis => Protocol::Resp,
     };
     let cores: Vec<Option<usize>> = if args.cores.is_empty() {
         vec![cpu::cores().ok().and_then(|cores| cores.last().copied())]
@@ -335,16 +316,5 @@ mod tests {
     fn command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn targets_name_a_protocol_and_an_address() {
-        let parsed = target("a=memcached://127.0.0.1:11211").unwrap();
-        assert_eq!((parsed.name.as_str(), parsed.protocol), ("a", Protocol::Classic));
-        assert_eq!(parsed.address, Address::Tcp("127.0.0.1:11211".parse().unwrap()));
-        assert_eq!(target("b=redis://127.0.0.1:1").unwrap().protocol, Protocol::Resp);
-        for bad in ["127.0.0.1:1", "a=127.0.0.1:1", "a=http://127.0.0.1:1", "a=redis://127.0.0.1"] {
-            assert!(target(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -6,7 +6,9 @@
 //! | [`workload`] | what is asked, as a table of facts and as bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
-//! | [`peers`], [`usage`] | starts, pins, inspects and stops servers; their CPU time and memory |
+//! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
+//! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
+//! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`cli`] | `larder lab …` |
@@ -18,11 +20,16 @@
 pub mod bench;
 pub mod cli;
 pub mod connection;
+pub mod contender;
+pub mod control;
 pub mod error;
+pub mod experiment;
 pub mod generator;
 pub mod keys;
 pub mod null;
 pub mod peers;
+pub mod placement;
+pub mod progress;
 pub mod results;
 pub mod stats;
 pub mod tally;

@@ -1,7 +1,7 @@
 //! Server processes: found, started on a free port, pinned, asked what they are, and stopped.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::{env, fs, thread};
 use larder_eventloop::cpu;
 use larder_eventloop::socket::Address;
 
+use crate::control::{Control, Family};
 use crate::error::Error;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
@@ -23,9 +24,16 @@ pub enum Kind {
     Memcached,
     /// Redis.
     Redis,
+    /// Valkey.
+    Valkey,
+    /// KeyDB.
+    KeyDb,
     /// The null server.
     Null,
 }
+
+/// Every server that `--peer` can name.
+pub const PEERS: [Kind; 4] = [Kind::Memcached, Kind::Redis, Kind::Valkey, Kind::KeyDb];
 
 impl Kind {
     /// How it is called in tables and on the command line.
@@ -34,6 +42,8 @@ impl Kind {
             Kind::Larder => "larder",
             Kind::Memcached => "memcached",
             Kind::Redis => "redis",
+            Kind::Valkey => "valkey",
+            Kind::KeyDb => "keydb",
             Kind::Null => "null",
         }
     }
@@ -41,25 +51,33 @@ impl Kind {
     /// The program to start: a larder binary is this very file, others are looked for on PATH.
     ///
     /// # Errors
-    /// [`Error::Peer`] that names the Debian package.
+    /// [`Error::Peer`] that says how to get it.
     pub fn program(self) -> Result<PathBuf, Error> {
-        let (program, package) = match self {
+        let (program, how) = match self {
             Kind::Larder | Kind::Null => {
                 return env::current_exe().map_err(|error| Error::System("finding own program", error));
             }
-            Kind::Memcached => ("memcached", "memcached"),
-            Kind::Redis => ("redis-server", "redis-server"),
+            Kind::Memcached => ("memcached", "Debian has it: apt install memcached"),
+            Kind::Redis => ("redis-server", "Debian has it: apt install redis-server"),
+            Kind::Valkey => ("valkey-server", "Debian has it from 13 on: apt install valkey-server"),
+            Kind::KeyDb => ("keydb-server", "Debian does not carry it: build KeyDB and put it on PATH"),
         };
-        on_path(program).ok_or_else(|| {
-            Error::Peer(format!("{program} is not on PATH; Debian has it: apt install {package}"))
-        })
+        on_path(program).ok_or_else(|| Error::Peer(format!("{program} is not on PATH; {how}")))
     }
 
-    /// What it speaks in this kind of load: `wanted`, but for Redis.
+    /// What it speaks in this kind of load: `wanted`, but for servers that speak Redis's protocol only.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
+        match self.family() {
+            Family::Redis => Protocol::Resp,
+            Family::Memcached => wanted,
+        }
+    }
+
+    /// The protocol in which it is asked about itself (a null server is not asked).
+    pub fn family(self) -> Family {
         match self {
-            Kind::Redis => Protocol::Resp,
-            Kind::Larder | Kind::Memcached | Kind::Null => wanted,
+            Kind::Redis | Kind::Valkey | Kind::KeyDb => Family::Redis,
+            Kind::Larder | Kind::Memcached | Kind::Null => Family::Memcached,
         }
     }
 }
@@ -77,7 +95,7 @@ pub struct Spec {
     pub program: Option<PathBuf>,
     /// Memory limit for items (not for the null server).
     pub memory_mb: u32,
-    /// Threads that serve (Redis: always its one).
+    /// Threads that serve (Redis and Valkey: always one).
     pub threads: u32,
     /// Core its threads are pinned to.
     pub core: Option<usize>,
@@ -90,8 +108,8 @@ pub struct Spec {
 pub struct Server {
     /// Which it is.
     pub kind: Kind,
-    /// Where it listens.
-    pub address: Address,
+    /// Where it listens, and how it is asked.
+    pub control: Control,
     /// What it says its version is; empty for the null server.
     pub version: String,
     /// The settings it says are in effect, by its own names; none for the null server.
@@ -153,7 +171,11 @@ impl Server {
         let stdout = child.stdout.take();
         let mut server = Server {
             kind: spec.kind,
-            address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))),
+            control: Control {
+                name: name.to_owned(),
+                family: spec.kind.family(),
+                address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))),
+            },
             version: String::new(),
             settings: Vec::new(),
             command: format!("{} {}", program.display(), arguments.join(" ")),
@@ -164,7 +186,7 @@ impl Server {
                 .map_err(|error| Error::Peer(format!("cannot pin {name} to core {core}: {error}")))?;
         }
         if spec.kind == Kind::Null {
-            server.address = announced(stdout)?;
+            server.control.address = announced(stdout)?;
         } else {
             drain(stdout);
         }
@@ -175,7 +197,10 @@ impl Server {
                 let _ = cpu::pin_tid(tid, core);
             }
         }
-        server.inspect()?;
+        if spec.kind != Kind::Null {
+            server.version = server.control.version()?;
+            server.settings = server.control.settings()?;
+        }
         Ok(server)
     }
 
@@ -194,16 +219,9 @@ impl Server {
                     self.command
                 )));
             }
-            let probe = match self.kind {
-                Kind::Larder | Kind::Memcached => Some(("version\r\n", "VERSION ")),
-                Kind::Redis => Some(("PING\r\n", "+PONG\r\n")),
-                Kind::Null => None,
-            };
-            let answers = match probe {
-                None => self.control().is_ok(),
-                Some((question, start)) => {
-                    self.ask(question, "\r\n").is_ok_and(|reply| reply.starts_with(start))
-                }
+            let answers = match self.kind {
+                Kind::Null => self.control.connects(),
+                _ => self.control.answers(),
             };
             if answers {
                 return Ok(());
@@ -213,86 +231,6 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(10));
         }
-    }
-
-    fn inspect(&mut self) -> Result<(), Error> {
-        match self.kind {
-            Kind::Larder | Kind::Memcached => {
-                let version = self.ask("version\r\n", "\r\n")?;
-                self.version = version.trim_end().trim_start_matches("VERSION ").to_owned();
-                self.settings = self.stats("settings")?;
-            }
-            Kind::Redis => {
-                let info = self.ask("INFO server\r\n", "\r\n\r\n")?;
-                let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-                self.version = version.unwrap_or("unknown").trim().to_owned();
-                let sent = self.ask("CONFIG GET *\r\nPING\r\n", "+PONG\r\n")?;
-                let words: Vec<&str> =
-                    sent.split("\r\n").filter(|line| !line.starts_with(['$', '*', '+'])).collect();
-                self.settings =
-                    words.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect();
-            }
-            Kind::Null => {}
-        }
-        Ok(())
-    }
-
-    /// memcached's `stats <what>` (or plain `stats`) as names and values.
-    ///
-    /// # Errors
-    /// When the server does not answer it.
-    pub fn stats(&self, what: &str) -> Result<Vec<(String, String)>, Error> {
-        let reply = self.ask(format!("stats {what}").trim_end().to_owned() + "\r\n", "END\r\n")?;
-        let pair = |line: &str| {
-            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
-            Some((name.to_owned(), value.to_owned()))
-        };
-        Ok(reply.lines().filter_map(pair).collect())
-    }
-
-    /// One field of memcached's `stats` or Redis's `INFO`, as a number.
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        match self.kind {
-            Kind::Larder | Kind::Memcached => {
-                self.stats("").ok()?.iter().find(|(have, _)| have == name)?.1.parse().ok()
-            }
-            Kind::Redis => {
-                let info = self.ask("INFO\r\nPING\r\n", "+PONG\r\n").ok()?;
-                let field = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-                field.trim().parse().ok()
-            }
-            Kind::Null => None,
-        }
-    }
-
-    fn control(&self) -> std::io::Result<TcpStream> {
-        let Address::Tcp(address) = &self.address else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        let stream = TcpStream::connect_timeout(address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        Ok(stream)
-    }
-
-    /// Sends `question` on a connection of its own and returns the reply up to and with `end`.
-    ///
-    /// # Errors
-    /// [`Error::Peer`].
-    pub fn ask(&self, question: impl AsRef<[u8]>, end: &str) -> Result<String, Error> {
-        let exchange = || {
-            let mut stream = self.control()?;
-            stream.write_all(question.as_ref())?;
-            let (mut reply, mut buffer) = (Vec::new(), [0; 16 * 1024]);
-            while !reply.ends_with(end.as_bytes()) {
-                match stream.read(&mut buffer)? {
-                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                    received => reply.extend_from_slice(&buffer[..received]),
-                }
-            }
-            Ok(String::from_utf8_lossy(&reply).into_owned())
-        };
-        exchange().map_err(|error: std::io::Error| {
-            let question = question.as_ref().escape_ascii().to_string();
-            Error::Peer(format!("{} does not answer \"{question}\": {error}", self.kind.name()))
-        })
     }
 }
 
@@ -316,12 +254,15 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             }
             all
         }
-        Kind::Redis => {
+        Kind::Redis | Kind::Valkey | Kind::KeyDb => {
             let mut all = words(format!(
                 "--port {port} --bind 127.0.0.1 --maxmemory {memory_mb}mb --maxmemory-policy allkeys-lru \
                  --appendonly no --daemonize no --save"
             ));
             all.push(String::new());
+            if spec.kind == Kind::KeyDb {
+                all.extend(words(format!("--server-threads {threads}")));
+            }
             all
         }
         Kind::Null => {

@@ -35,8 +35,9 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::contender::Contender;
+use crate::control::Family;
 use crate::error::Error;
-use crate::peers::Server;
 pub use environment::Environment;
 pub use estimate::Estimate;
 pub use histogram::Latency;
@@ -110,19 +111,19 @@ pub struct Target {
 }
 
 impl Target {
-    /// A server that the lab started.
-    pub fn started(name: &str, server: &Server) -> Target {
-        let protocol = match server.kind.protocol(crate::wire::Protocol::Classic) {
-            crate::wire::Protocol::Resp => "redis",
-            crate::wire::Protocol::Classic | crate::wire::Protocol::Meta => "memcached",
+    /// A server that takes part.
+    pub fn of(contender: &Contender) -> Target {
+        let protocol = match contender.control.family {
+            Family::Redis => "redis",
+            Family::Memcached => "memcached",
         };
         Target {
-            name: name.to_owned(),
+            name: contender.name.clone(),
             protocol: protocol.to_owned(),
-            version: server.version.clone(),
-            address: server.address.to_string(),
-            command: Some(server.command.clone()),
-            settings: server.settings.iter().cloned().collect(),
+            version: contender.version.clone(),
+            address: contender.address().to_string(),
+            command: contender.is_ours().then(|| contender.command.clone()),
+            settings: contender.settings.iter().cloned().collect(),
             notes: Vec::new(),
         }
     }

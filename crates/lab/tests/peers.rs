@@ -17,7 +17,8 @@ fn start(kind: Kind) -> Server {
 }
 
 fn run(server: &Server, workload: &Workload) -> u64 {
-    let mut load = Load::connect(&server.address, workload, workload.scripts(1), &[None, None]).unwrap();
+    let mut load =
+        Load::connect(&server.control.address, workload, workload.scripts(1), &[None, None]).unwrap();
     let tally = load.run(Check::Verify, Stop::Once).unwrap();
     assert_eq!((tally.wrong, tally.first_wrong), (0, None), "{workload:?}");
     tally.keys
@@ -43,10 +44,10 @@ fn counts_equal_memcacheds_own() {
     assert!(server.settings.iter().any(|(name, value)| name == "num_threads" && value == "1"));
     for value_bytes in [32, 4 << 10] {
         let keyspace = workload(Protocol::Classic, Verb::Set, value_bytes).keyspace;
-        let mut sets = fill(&server.address, Protocol::Classic, keyspace, &[None]).unwrap().stored;
-        assert_eq!(server.counter("curr_items"), Some(500));
+        let mut sets = fill(&server.control.address, Protocol::Classic, keyspace, &[None]).unwrap().stored;
+        assert_eq!(server.control.counter("curr_items"), Some(500));
         let (mut hits, mut misses) = (0, 0);
-        let before = |name| server.counter(name).unwrap();
+        let before = |name| server.control.counter(name).unwrap();
         let (sets_before, hits_before) = (before("cmd_set") - sets, before("get_hits"));
         let misses_before = before("get_misses");
         for protocol in [Protocol::Classic, Protocol::Meta] {
@@ -69,13 +70,19 @@ fn counts_equal_rediss_own() {
     let server = start(Kind::Redis);
     assert!(server.settings.iter().any(|(name, value)| name == "appendonly" && value == "no"));
     let keyspace = workload(Protocol::Resp, Verb::Set, 32).keyspace;
-    fill(&server.address, Protocol::Resp, keyspace, &[None]).unwrap();
-    let before = (server.counter("keyspace_hits").unwrap(), server.counter("keyspace_misses").unwrap());
+    fill(&server.control.address, Protocol::Resp, keyspace, &[None]).unwrap();
+    let before = (
+        server.control.counter("keyspace_hits").unwrap(),
+        server.control.counter("keyspace_misses").unwrap(),
+    );
     run(&server, &workload(Protocol::Resp, Verb::Set, 32));
     let mut hits = run(&server, &workload(Protocol::Resp, Verb::Hit, 32));
     hits += run(&server, &Workload { keys_per_request: 13, ..workload(Protocol::Resp, Verb::Hit, 32) });
     let misses = run(&server, &workload(Protocol::Resp, Verb::Miss, 32));
-    let after = (server.counter("keyspace_hits").unwrap(), server.counter("keyspace_misses").unwrap());
+    let after = (
+        server.control.counter("keyspace_hits").unwrap(),
+        server.control.counter("keyspace_misses").unwrap(),
+    );
     assert_eq!(after, (before.0 + hits, before.1 + misses));
 }
 

@@ -1,0 +1,207 @@
+//! Asking a server about itself, on a connection apart from the load's: version, settings, counters.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use larder_eventloop::socket::Address;
+
+use crate::error::Error;
+
+/// The protocol in which a server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// memcached's text: `version`, `stats`.
+    Memcached,
+    /// Redis's: `INFO`, `CONFIG GET`.
+    Redis,
+}
+
+/// How long a server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server as somebody to ask. Each question has a connection of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// How messages call it.
+    pub name: String,
+    /// How it is asked.
+    pub family: Family,
+    /// Where it listens.
+    pub address: Address,
+}
+
+impl Control {
+    /// It can be connected to.
+    pub fn connects(&self) -> bool {
+        self.connect().is_ok()
+    }
+
+    /// It answers the simplest question.
+    pub fn answers(&self) -> bool {
+        let (question, start) = match self.family {
+            Family::Memcached => ("version\r\n", "VERSION "),
+            Family::Redis => ("PING\r\n", "+PONG\r\n"),
+        };
+        self.ask(question, "\r\n").is_ok_and(|reply| reply.starts_with(start))
+    }
+
+    /// What it says its version is.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn version(&self) -> Result<String, Error> {
+        match self.family {
+            Family::Memcached => {
+                let reply = self.ask("version\r\n", "\r\n")?;
+                Ok(reply.trim_end().trim_start_matches("VERSION ").to_owned())
+            }
+            Family::Redis => {
+                let fields = self.info()?;
+                // KeyDB and Valkey name the Redis version that they are like, too.
+                let named = |name: &str| fields.iter().find(|(have, _)| have == name);
+                let version = named("valkey_version").or_else(|| named("redis_version"));
+                Ok(version.map_or("unknown", |(_, version)| version.as_str()).to_owned())
+            }
+        }
+    }
+
+    /// The settings in effect, by its own names.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, Error> {
+        match self.family {
+            Family::Memcached => self.stats("settings"),
+            Family::Redis => {
+                let sent = self.ask("CONFIG GET *\r\nPING\r\n", "+PONG\r\n")?;
+                let words: Vec<&str> =
+                    sent.split("\r\n").filter(|line| !line.starts_with(['$', '*', '+'])).collect();
+                Ok(words.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect())
+            }
+        }
+    }
+
+    /// All counters: memcached's `stats`, or the fields of Redis's `INFO all`.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        Ok(Counters(match self.family {
+            Family::Memcached => self.stats("")?,
+            Family::Redis => self.info()?,
+        }))
+    }
+
+    /// One counter as a number.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters().ok()?.number(name)
+    }
+
+    /// memcached's `stats <what>` (or plain `stats`) as names and values.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn stats(&self, what: &str) -> Result<Vec<(String, String)>, Error> {
+        let reply = self.ask(format!("stats {what}").trim_end().to_owned() + "\r\n", "END\r\n")?;
+        let pair = |line: &str| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(reply.lines().filter_map(pair).collect())
+    }
+
+    fn info(&self) -> Result<Vec<(String, String)>, Error> {
+        let reply = self.ask("INFO all\r\nPING\r\n", "+PONG\r\n")?;
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_owned(), value.trim_end().to_owned()))
+        };
+        Ok(reply.lines().filter(|line| !line.starts_with(['#', '$', '+'])).filter_map(pair).collect())
+    }
+
+    /// Removes every item.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it refuses.
+    pub fn flush(&self) -> Result<(), Error> {
+        let (question, answer) = match self.family {
+            Family::Memcached => ("flush_all\r\n", "OK\r\n"),
+            Family::Redis => ("FLUSHALL\r\n", "+OK\r\n"),
+        };
+        let reply = self.ask(question, "\r\n")?;
+        if reply == answer { Ok(()) } else { Err(self.failed(question, &reply)) }
+    }
+
+    /// Sends `question` and returns the reply up to and with `end`.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the reply does not come.
+    pub fn ask(&self, question: impl AsRef<[u8]>, end: &str) -> Result<String, Error> {
+        let exchange = || {
+            let mut stream = self.connect()?;
+            stream.write_all(question.as_ref())?;
+            let (mut reply, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+            while !reply.ends_with(end.as_bytes()) {
+                match stream.read(&mut buffer)? {
+                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    received => reply.extend_from_slice(&buffer[..received]),
+                }
+            }
+            Ok(String::from_utf8_lossy(&reply).into_owned())
+        };
+        exchange().map_err(|error: std::io::Error| self.failed(question.as_ref(), &error.to_string()))
+    }
+
+    fn failed(&self, question: impl AsRef<[u8]>, why: &str) -> Error {
+        let question = question.as_ref().escape_ascii().to_string();
+        Error::Peer(format!("{} does not answer \"{question}\" as it should: {}", self.name, why.trim_end()))
+    }
+
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let Address::Tcp(address) = &self.address else { return Err(std::io::ErrorKind::Unsupported.into()) };
+        let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+}
+
+/// What a server counts, by its own names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters(pub Vec<(String, String)>);
+
+impl Counters {
+    /// A counter as it is written.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A counter as a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// How often a Redis command was called (`cmdstat_get:calls=5,usec=…`); 0 if never.
+    pub fn calls(&self, command: &str) -> u64 {
+        let line = self.text(&format!("cmdstat_{command}")).unwrap_or_default();
+        let calls = line.split(',').find_map(|field| field.strip_prefix("calls="));
+        calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_servers_write_them() {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let counters = Counters(vec![
+            pair("get_hits", "17"),
+            pair("cmdstat_get", "calls=5,usec=3,usec_per_call=0.60,rejected_calls=0,failed_calls=0"),
+        ]);
+        assert_eq!(counters.number("get_hits"), Some(17));
+        assert_eq!(counters.number("get_misses"), None);
+        assert_eq!((counters.calls("get"), counters.calls("set")), (5, 0));
+    }
+}

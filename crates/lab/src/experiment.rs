@@ -1,0 +1,296 @@
+//! What every experiment shares: its options, the servers that take part, interleaved rounds, checks.
+//!
+//! ```text
+//! Options ──► Experiment::start ──► contenders (Larder, peers, targets), generator cores
+//!                                     │
+//!             Experiment::seats: each contender once, the first one twice (A/A)
+//!                                     │
+//!             Experiment::rounds: all visits of a round in random order, round after round
+//!                                     │
+//!             Checks: each with its name; one that fails makes the run not valid
+//! ```
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use larder_eventloop::cpu;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::contender::{Contender, Setup, Target, parse_peer};
+use crate::error::Error;
+use crate::peers::Kind;
+use crate::placement::Placement;
+use crate::progress::Progress;
+use crate::results::{Checked, Output, Run, Target as Measured};
+
+/// Options that every experiment takes.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Shorter visits, fewer rounds and fewer settings: seconds, for a first look
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// The whole grid of settings
+    #[arg(long)]
+    pub full: bool,
+    /// Rounds [default: 5, or 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Servers to start beside Larder: memcached, redis, valkey, keydb (repeatable, or with commas)
+    #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_peer)]
+    pub peers: Vec<Kind>,
+    /// Running servers: name=memcached://host:port or name=redis://host:port (repeatable)
+    #[arg(long = "target", value_name = "NAME=URL", value_parser = Target::parse)]
+    pub targets: Vec<Target>,
+    /// Leave Larder out
+    #[arg(long)]
+    pub no_larder: bool,
+    /// Another larder binary than this one
+    #[arg(long, value_name = "PATH")]
+    pub larder: Option<PathBuf>,
+    /// Threads of each server that is started
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: u32,
+    /// Memory limit of each server that is started, in MB [default: the experiment's]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory_mb: Option<u32>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: Output,
+    /// Seed of all choices: keys, order of visits
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Options {
+    /// How many rounds there are.
+    pub fn round_count(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// One of three values, by how much is asked for.
+    pub fn by_effort<T>(&self, quick: T, usual: T, full: T) -> T {
+        if self.quick {
+            quick
+        } else if self.full {
+            full
+        } else {
+            usual
+        }
+    }
+}
+
+/// A place in the order of visits: a contender, once or again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Index among [`Experiment::contenders`].
+    pub contender: usize,
+    /// The second visit to the same server in a round: what differs between the two is noise.
+    pub again: bool,
+}
+
+/// All checks of a run. Checks of the same name are one: it holds if each does, and says how many
+/// there were or what was first found wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Checks(Vec<(Checked, u64)>);
+
+impl Checks {
+    /// Adds a check; `found` is asked for when it fails, or for the first of its name.
+    pub fn add(&mut self, claim: &str, held: bool, found: impl FnOnce() -> String) {
+        match self.0.iter_mut().find(|(check, _)| check.claim == claim) {
+            None => self.0.push((Checked { claim: claim.to_owned(), held, found: found() }, 1)),
+            Some((check, times)) => {
+                *times += 1;
+                if check.held && !held {
+                    (check.held, check.found) = (false, found());
+                }
+            }
+        }
+    }
+
+    /// Notes that two counts are equal.
+    pub fn equal(&mut self, claim: &str, ours: u64, theirs: u64, whose: &str) {
+        self.add(claim, ours == theirs, || match ours == theirs {
+            true => format!("{whose}: {ours}"),
+            false => format!("{whose}: {ours} here, {theirs} there"),
+        });
+    }
+
+    /// Each check, with what was found.
+    pub fn list(&self) -> Vec<Checked> {
+        let shown = |(check, times): &(Checked, u64)| match check.held && *times > 1 {
+            true => {
+                Checked { found: format!("{} (and {} more times)", check.found, times - 1), ..check.clone() }
+            }
+            false => check.clone(),
+        };
+        self.0.iter().map(shown).collect()
+    }
+}
+
+/// A running experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// What was asked for.
+    pub options: Options,
+    /// The servers, Larder first.
+    pub contenders: Vec<Contender>,
+    /// Cores of the generator, one thread each.
+    pub generator_cores: Vec<Option<usize>>,
+    /// Core of the servers, if they are pinned to one.
+    pub server_core: Option<usize>,
+    /// What must hold.
+    pub checks: Checks,
+    /// What was found: tables, plots, notes, verdict.
+    pub run: Run,
+    began: Instant,
+}
+
+impl Experiment {
+    /// Starts the servers. With one thread each they share one core and the generator has the last
+    /// one; with more they may use all cores but the generator's, as the system places them.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when a server is missing or does not answer, [`Error::NotValid`] when there is
+    /// none to measure.
+    pub fn start(name: &str, title: &str, options: &Options, memory_mb: u32) -> Result<Experiment, Error> {
+        let began = Instant::now();
+        let mut run = Run::new(name, title);
+        let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
+        let generator = cores.last().copied();
+        let server_core = cores.first().copied().filter(|_| options.threads == 1);
+        let setup = Setup {
+            memory_mb: options.memory_mb.unwrap_or(memory_mb),
+            threads: options.threads,
+            core: server_core,
+            larder: options.larder.clone(),
+        };
+        let mut kinds = options.peers.clone();
+        if !options.no_larder {
+            kinds.insert(0, Kind::Larder);
+        }
+        kinds.dedup();
+        let mut contenders = Vec::new();
+        for kind in kinds {
+            contenders.push(Contender::start(kind, &setup)?);
+        }
+        for target in &options.targets {
+            contenders.push(Contender::reach(target)?);
+        }
+        if contenders.is_empty() {
+            return Err(Error::NotValid("there is no server to measure".to_owned()));
+        }
+        run.targets = contenders.iter().map(Measured::of).collect();
+        run.set("rounds", options.round_count());
+        run.set("effort", options.by_effort("quick", "usual", "full"));
+        run.set("seed", options.seed);
+        run.set("threads of a server", options.threads);
+        run.set("memory of a server, MB", setup.memory_mb);
+        let core = |core: Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
+        run.set("core of the servers", core(server_core));
+        run.set("core of the generator", core(generator));
+        Ok(Experiment {
+            options: options.clone(),
+            contenders,
+            generator_cores: vec![generator],
+            server_core,
+            checks: Checks::default(),
+            run,
+            began,
+        })
+    }
+
+    /// Each contender once, the first one twice.
+    pub fn seats(&self) -> Vec<Seat> {
+        let first = [Seat { contender: 0, again: false }, Seat { contender: 0, again: true }];
+        let others = (1..self.contenders.len()).map(|contender| Seat { contender, again: false });
+        first.into_iter().chain(others).collect()
+    }
+
+    /// The contender of a seat.
+    pub fn contender(&self, seat: Seat) -> &Contender {
+        &self.contenders[seat.contender]
+    }
+
+    /// How a seat is called.
+    pub fn seat_name(&self, seat: Seat) -> String {
+        let name = &self.contender(seat).name;
+        if seat.again { format!("{name} again") } else { name.clone() }
+    }
+
+    /// Visits all of `visits` in every round, each round in another random order, and shows how far
+    /// it is; `label` names a visit for that.
+    ///
+    /// # Errors
+    /// Those of `visit`, which end the rounds.
+    pub fn rounds<V>(
+        &mut self,
+        visits: &mut [V],
+        label: impl Fn(&V) -> String,
+        mut visit: impl FnMut(&mut Experiment, &mut V, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let rounds = self.options.round_count();
+        let progress = Progress::new(u64::from(rounds) * visits.len() as u64);
+        let mut rng = StdRng::seed_from_u64(self.options.seed);
+        let mut order: Vec<usize> = (0..visits.len()).collect();
+        for round in 0..rounds {
+            order.shuffle(&mut rng);
+            for &index in &order {
+                progress.say(format!("round {}: {}", round + 1, label(&visits[index])));
+                visit(self, &mut visits[index], round)?;
+                progress.step();
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which threads worked, if not all did.
+    pub fn note_idle_threads(&mut self, contender: usize, placement: Option<&Placement>) {
+        let (Some(placement), Some(workers)) = (placement, self.contenders[contender].workers) else {
+            return;
+        };
+        let Some(complaint) = placement.complaint(workers as usize) else { return };
+        let notes = &mut self.run.targets[contender].notes;
+        if !notes.contains(&complaint) {
+            notes.push(complaint);
+        }
+    }
+
+    /// Ends the experiment: stops its servers, prints what was found, writes the files asked for.
+    ///
+    /// # Errors
+    /// When a file cannot be written; when a check did not hold: then everything is printed, and
+    /// called no result.
+    pub fn finish(self) -> Result<(), Error> {
+        let Experiment { options, contenders, checks, mut run, began, .. } = self;
+        drop(contenders);
+        run.checks.extend(checks.list());
+        run.finish(began, &options.output)
+    }
+}
+
+/// Settles a server before it is measured: long enough for it to finish what a start leaves behind.
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_of_one_name_are_one_and_keep_the_first_failure() {
+        let mut checks = Checks::default();
+        checks.add("counts agree", true, || "5 = 5".to_owned());
+        checks.add("counts agree", true, || unreachable!("only the first is put in words"));
+        assert_eq!(checks.list()[0].found, "5 = 5 (and 1 more times)");
+        assert!(checks.list()[0].held);
+        checks.add("counts agree", false, || "5 ≠ 6".to_owned());
+        checks.add("counts agree", false, || unreachable!("the first failure is kept"));
+        checks.add("values whole", true, || "all".to_owned());
+        let list = checks.list();
+        assert_eq!((list.len(), list[0].held, list[0].found.as_str()), (2, false, "5 ≠ 6"));
+        checks.equal("sums", 1, 2, "larder");
+        assert_eq!(checks.list()[2].found, "larder: 1 here, 2 there");
+    }
+}
