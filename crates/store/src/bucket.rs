@@ -135,6 +135,16 @@ impl Control {
     pub(crate) fn stamp(self) -> u8 {
         (self.0 >> STAMP_SHIFT) as u8
     }
+    /// What a control word must say for its bucket to be used while the store's stamp is `stamp`.
+    #[inline]
+    pub(crate) fn gate(stamp: u8) -> u64 {
+        u64::from(stamp) << STAMP_SHIFT
+    }
+    /// Nothing here was flushed, and no transaction is under way: as [`Control::gate`] says.
+    #[inline(always)]
+    pub(crate) fn passes(self, gate: u64) -> bool {
+        self.0 & (0xff << STAMP_SHIFT | TRANSACTION) == gate
+    }
     #[inline]
     pub(crate) fn with_stamp(self, stamp: u8) -> Control {
         Control(self.0 & !(0xff << STAMP_SHIFT) | u64::from(stamp) << STAMP_SHIFT)

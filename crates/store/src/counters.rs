@@ -1,6 +1,7 @@
 //! Counters: written by their worker alone, summed by whoever asks.
 
 use crate::class::{CLASSES, ClassId};
+use crate::database::DATABASES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread changes and all may read. Sums of several wrap to the right value even
@@ -40,6 +41,8 @@ pub(crate) struct ClassCount {
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
     classes: [ClassCount; CLASSES + 1],
+    /// Items of the databases but number 0.
+    databases: [Counter; DATABASES as usize],
     pub(crate) items_stored: Counter,
     pub(crate) out_of_memory: Counter,
     pub(crate) maintain_checked: Counter,
@@ -50,6 +53,7 @@ impl Default for WorkerCounters {
     fn default() -> WorkerCounters {
         WorkerCounters {
             classes: std::array::from_fn(|_| ClassCount::default()),
+            databases: Default::default(),
             items_stored: Counter::default(),
             out_of_memory: Counter::default(),
             maintain_checked: Counter::default(),
@@ -62,5 +66,9 @@ impl WorkerCounters {
     #[inline]
     pub(crate) fn class(&self, id: ClassId) -> &ClassCount {
         &self.classes[id.0 as usize]
+    }
+    #[inline]
+    pub(crate) fn database(&self, number: u8) -> &Counter {
+        &self.databases[usize::from(number)]
     }
 }

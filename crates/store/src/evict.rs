@@ -49,14 +49,35 @@ impl Local {
     /// Clears a found slot under its home's lock and retires the item.
     pub(crate) fn unlink(&mut self, store: &Store, locked: &mut Locked<'_>, found: &Found<'_>) {
         store.index.remove(locked, found);
+        if !locked.control.passes(store.gate()) {
+            self.count_flushed(store, locked, found);
+        }
         locked.control = locked.control.written();
         self.drop_item(store, found.slot.location());
+    }
+
+    /// An item goes whose bucket is not clean: it may be one that a flush has counted as gone.
+    #[cold]
+    fn count_flushed(&self, store: &Store, locked: &Locked<'_>, found: &Found<'_>) {
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
+        let number = item.number(item.header());
+        if store.flushes.took(locked.control.stamp(), store.stamp(), number) {
+            store.flushes.collected(number);
+        }
     }
 
     /// Counts an item as gone and retires its chunk; its slot is gone already.
     pub(crate) fn drop_item(&mut self, store: &Store, location: u64) {
         let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
-        self.counters(store).class(class).items.add(-1);
+        let counters = self.counters(store);
+        counters.class(class).items.add(-1);
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let item = unsafe { RawItem::new(store.arena.at(location)) };
+        let number = item.number(item.header());
+        if number != 0 {
+            counters.database(number).add(-1);
+        }
         self.retire(store, location);
     }
 

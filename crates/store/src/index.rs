@@ -177,6 +177,8 @@ pub(crate) struct Full;
 pub(crate) trait Items {
     /// The hash of the key of the item there.
     fn hash(&self, location: u64) -> u64;
+    /// The item there, at home in a bucket stamped `was`, is gone now that the stamp is `now`.
+    fn flushed(&self, location: u64, was: u8, now: u8) -> bool;
     /// The item there was flushed; its slot is gone.
     fn discard(&mut self, location: u64);
 }
@@ -449,10 +451,11 @@ impl Index {
                 if slot.is_empty() {
                     continue;
                 }
-                if controls[home_of(slot.tag(), old_buckets)].stamp() == stamp {
-                    slots.push(slot);
-                } else {
+                let was = controls[home_of(slot.tag(), old_buckets)].stamp();
+                if was != stamp && items.flushed(slot.location(), was, stamp) {
                     items.discard(slot.location());
+                } else {
+                    slots.push(slot);
                 }
             }
         }
@@ -512,22 +515,35 @@ impl Index {
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
         let controls: Vec<Control> = all.iter().map(|bucket| bucket.lock()).collect();
-        for bucket in &all {
+        let mut cleaned: Vec<Control> = controls
+            .iter()
+            .map(|control| match control.stamp() == stamp {
+                true => *control,
+                // What stays away is counted anew.
+                false => control.without_away().with_stamp(stamp).written(),
+            })
+            .collect();
+        for (at, bucket) in all.iter().enumerate() {
             for i in 0..SLOTS {
                 let slot = bucket.slot(i);
-                if !slot.is_empty() && controls[home_of(slot.tag(), n)].stamp() != stamp {
+                if slot.is_empty() {
+                    continue;
+                }
+                let home = home_of(slot.tag(), n);
+                let was = controls[home].stamp();
+                if was == stamp {
+                    continue;
+                }
+                if items.flushed(slot.location(), was, stamp) {
                     bucket.replace(i, Slot::EMPTY);
                     items.discard(slot.location());
+                } else if at != home {
+                    cleaned[home] = cleaned[home].away_more();
                 }
             }
         }
-        for (bucket, control) in all.iter().zip(controls) {
-            let cleaned = if control.stamp() == stamp {
-                control
-            } else {
-                control.without_away().with_stamp(stamp).written()
-            };
-            bucket.unlock(cleaned);
+        for (bucket, control) in all.iter().zip(cleaned) {
+            bucket.unlock(control);
         }
     }
 

@@ -5,7 +5,7 @@
 //! expiry      8   absolute milliseconds; present if the item may expire
 //! extension  16   explicit CAS token 8, key length 4, database 2, type 1, spare 1
 //! flags       4   if not 0
-//! key         n
+//! key         n   above 8 KiB: the address of a copy on the heap
 //! value       n   in place up to about 16 KiB; else, 8-byte aligned, the head of a large value
 //!
 //! header  | 63 … 32 version | 31 … 18 value bytes | 17 … 10 key bytes | 9 … 3 bits | 2 … 0 kind |
@@ -64,6 +64,8 @@ pub(crate) const DRAFT_LARGE: u64 = FETCHED;
 const KEY_SHIFT: u32 = 10;
 /// This key length in the header means that the extension has it.
 const KEY_LONG: usize = 255;
+/// Longer keys lie on the heap, so that the head of an item fits a chunk.
+const KEY_INLINE_MAX: usize = 8 << 10;
 const VALUE_SHIFT: u32 = 18;
 const VERSION_SHIFT: u32 = 32;
 const EXTENSION_BYTES: usize = 16;
@@ -176,6 +178,18 @@ impl Header {
     }
 }
 
+/// Bytes that a key takes inside its item.
+#[inline]
+fn key_room(key_bytes: usize) -> usize {
+    if key_bytes > KEY_INLINE_MAX { size_of::<*mut u8>() } else { key_bytes }
+}
+
+/// Bytes that a key takes on the heap.
+#[inline]
+pub(crate) fn key_heap_bytes(key_bytes: usize) -> usize {
+    if key_bytes > KEY_INLINE_MAX { key_bytes } else { 0 }
+}
+
 /// What an item will hold; says how many bytes it takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -203,16 +217,17 @@ impl Shape {
     /// The value is in pieces.
     #[inline]
     pub(crate) fn large(&self) -> bool {
-        self.whole_bytes() > CHUNK_BYTES_MAX as u64
+        // An item with a long key is a large one whatever its value: those are freed with care.
+        self.whole_bytes() > CHUNK_BYTES_MAX as u64 || self.key_bytes > KEY_INLINE_MAX
     }
     /// Bytes of the item with its value in place.
     #[inline]
     pub(crate) fn whole_bytes(&self) -> u64 {
-        self.body_offset as u64 + self.key_bytes as u64 + self.value_bytes
+        self.body_offset as u64 + key_room(self.key_bytes) as u64 + self.value_bytes
     }
     /// Bytes before the head of a large value.
     pub(crate) fn head_offset(&self) -> usize {
-        (self.body_offset + self.key_bytes).next_multiple_of(8)
+        (self.body_offset + key_room(self.key_bytes)).next_multiple_of(8)
     }
     pub(crate) fn value_bytes(&self) -> u64 {
         self.value_bytes
@@ -363,8 +378,44 @@ impl RawItem {
     pub(crate) unsafe fn key_by<'a>(self, header: Header) -> &'a [u8] {
         // SAFETY: the header says where the key is; it is inside the chunk and never changes.
         unsafe {
-            std::slice::from_raw_parts(self.0.as_ptr().add(header.body_offset()), self.key_bytes(header))
+            let at = self.0.as_ptr().add(header.body_offset());
+            let short = (header.0 >> KEY_SHIFT & 0xff) as usize;
+            if short < KEY_LONG {
+                return std::slice::from_raw_parts(at, short);
+            }
+            std::slice::from_raw_parts(self.long_key(header, at), self.key_bytes(header))
         }
+    }
+
+    /// Where a key of [`KEY_LONG`] bytes or more is.
+    ///
+    /// # Safety
+    /// `at` is the place of this item's key.
+    #[cold]
+    unsafe fn long_key(self, header: Header, at: *mut u8) -> *mut u8 {
+        if self.key_bytes(header) <= KEY_INLINE_MAX {
+            return at;
+        }
+        // SAFETY: the key's place holds an address, written by `write_draft`.
+        unsafe { at.cast::<*mut u8>().read_unaligned() }
+    }
+
+    /// Frees the key if it is on the heap; how many bytes that was.
+    ///
+    /// # Safety
+    /// The caller owns the item, which has its key, and uses it no more.
+    pub(crate) unsafe fn free_key(self) -> usize {
+        let header = self.header();
+        let bytes = key_heap_bytes(self.key_bytes(header));
+        if bytes > 0 {
+            // SAFETY: 1. The caller's promise. 2. The address came from `Box::into_raw` of a slice of
+            // this length.
+            unsafe {
+                let at = self.long_key(header, self.0.as_ptr().add(header.body_offset()));
+                drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes)));
+            }
+        }
+        bytes
     }
 
     /// The value of a [`Kind::Whole`] item with this header.
@@ -374,7 +425,7 @@ impl RawItem {
     #[inline]
     pub(crate) unsafe fn whole_value<'a>(self, header: Header) -> &'a [u8] {
         debug_assert_eq!(header.kind(), Kind::Whole);
-        let start = header.body_offset() + self.key_bytes(header);
+        let start = header.body_offset() + key_room(self.key_bytes(header));
         let bytes = (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize;
         // SAFETY: the header says where the value is; it is inside the chunk and never changes.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(start), bytes) }
@@ -383,13 +434,13 @@ impl RawItem {
     /// The place of the value while the item is a draft that this thread owns.
     pub(crate) fn draft_value(self, shape: &Shape) -> *mut u8 {
         // SAFETY: inside the chunk, which holds the whole shape.
-        unsafe { self.0.as_ptr().add(shape.body_offset + shape.key_bytes) }
+        unsafe { self.0.as_ptr().add(shape.body_offset + key_room(shape.key_bytes)) }
     }
 
     /// Where the head of a large value starts.
     pub(crate) fn large_head(self) -> NonNull<u8> {
         let header = self.header();
-        let offset = (header.body_offset() + self.key_bytes(header)).next_multiple_of(8);
+        let offset = (header.body_offset() + key_room(self.key_bytes(header))).next_multiple_of(8);
         // SAFETY: a large item has its head there, inside the chunk.
         unsafe { self.0.add(offset) }
     }
@@ -408,7 +459,18 @@ impl RawItem {
     /// As [`RawItem::whole_bytes`], with the header at hand.
     #[inline]
     pub(crate) fn whole_bytes_by(self, header: Header) -> usize {
-        header.body_offset() + self.key_bytes(header) + (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
+        header.body_offset()
+            + key_room(self.key_bytes(header))
+            + (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
+    }
+
+    /// The number of the item's database.
+    #[inline]
+    pub(crate) fn number(self, header: Header) -> u8 {
+        if !header.has(EXTENSION) {
+            return 0;
+        }
+        (self.word(Self::extension_offset(header) + 8).load(Ordering::Relaxed) >> 32) as u8
     }
 
     /// The explicit token, if the item was given one.
@@ -515,11 +577,13 @@ impl RawItem {
         self,
         shape: &Shape,
         key: &[u8],
+        number: u8,
         marks: u64,
         flags: u32,
         expires_at: Millis,
     ) {
         debug_assert_eq!(key.len(), shape.key_bytes);
+        debug_assert!(number == 0 || shape.bits & EXTENSION != 0);
         let value = if shape.large() { 0 } else { shape.value_bytes };
         let bits = shape.bits
             | marks
@@ -532,7 +596,7 @@ impl RawItem {
         if shape.bits & EXTENSION != 0 {
             let at = Self::extension_offset(Header(bits));
             self.word(at).store(0, Ordering::Relaxed);
-            self.word(at + 8).store(key.len() as u64, Ordering::Relaxed);
+            self.word(at + 8).store(u64::from(number) << 32 | key.len() as u64, Ordering::Relaxed);
         }
         // SAFETY: 1. The caller says that the chunk is this thread's and holds the shape. 2. Flags
         // and key lie between header and value. 3. `key` is not in this chunk.
@@ -540,7 +604,13 @@ impl RawItem {
             if shape.bits & FLAGS != 0 {
                 self.0.add(shape.body_offset - 4).cast::<u32>().write(flags);
             }
-            std::ptr::copy_nonoverlapping(key.as_ptr(), self.0.as_ptr().add(shape.body_offset), key.len());
+            let at = self.0.as_ptr().add(shape.body_offset);
+            if key.len() > KEY_INLINE_MAX {
+                let copy = Box::into_raw(Box::<[u8]>::from(key)).cast::<u8>();
+                at.cast::<*mut u8>().write_unaligned(copy);
+            } else {
+                std::ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
+            }
         }
         // Release: a sweep that sees the draft's header sees no older word behind it.
         self.header_word().store(bits, Ordering::Release);
@@ -562,7 +632,7 @@ mod tests {
             // SAFETY: the memory is this test's and large enough.
             unsafe {
                 let item = RawItem::new(chunk);
-                item.write_draft(&shape, key, KEY_BINARY, flags, expiry);
+                item.write_draft(&shape, key, u8::from(extension) * 3, KEY_BINARY, flags, expiry);
                 item.draft_value(&shape).copy_from(b"abc".as_ptr(), 3);
                 item.set_token(9, None, (7, Kind::Whole as u64));
                 assert_eq!((item.key(), item.whole_value(item.header())), (key, &b"abc"[..]));
@@ -571,6 +641,7 @@ mod tests {
                     (flags, expiry, token(9, 0))
                 );
                 assert_eq!(item.whole_bytes() as u64, shape.whole_bytes());
+                assert_eq!(item.number(item.header()), u8::from(extension) * 3);
                 assert!(item.header().has(KEY_BINARY) && !item.header().has(STALE));
                 if item.has_extension() {
                     item.set_token(10, Some(77), (0, STALE));

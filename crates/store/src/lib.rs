@@ -44,6 +44,7 @@ mod bucket;
 mod check;
 mod class;
 mod counters;
+mod database;
 mod due;
 mod epoch;
 mod evict;
@@ -66,13 +67,16 @@ mod upload;
 mod worker;
 mod write;
 
+pub use database::DATABASES;
 pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
 pub use upload::{Spaces, Upload};
 pub use worker::{Guard, Worker};
 
 use arena::{ARENA_BYTES_MAX, Arena};
+use bucket::Control;
 use class::{ClassId, SPAN_BYTES};
 use counters::WorkerCounters;
+use database::{Flushes, Names, Word};
 use epoch::Epochs;
 use ghost::Ghosts;
 use index::Index;
@@ -86,6 +90,9 @@ pub type Millis = u64;
 
 /// The least memory a store works in: the index, and a span for a few classes.
 pub const MEMORY_BYTES_MIN: u64 = 16 * SPAN_BYTES as u64;
+
+/// The longest key.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
 
 /// How a store is made.
 #[derive(Clone, Debug)]
@@ -115,6 +122,8 @@ impl Default for Config {
 pub struct Key<'a> {
     bytes: &'a [u8],
     hash: u64,
+    /// The database's number.
+    number: u8,
 }
 
 impl<'k> Key<'k> {
@@ -179,7 +188,8 @@ pub enum Refusal {
     Present,
     /// The live item is another one than expected.
     Changed,
-    /// No memory could be had (only without eviction, or when everything is pinned).
+    /// No memory could be had (only without eviction, when everything is pinned, when long keys hold
+    /// their share), or the key is longer than [`KEY_BYTES_MAX`].
     NoMemory,
 }
 
@@ -284,6 +294,24 @@ pub enum Error {
     Workers,
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Everything else goes with the arena.
+        let mut cursor = 0;
+        while *self.key_bytes.get_mut() > 0 {
+            let mut freed = 0;
+            cursor = self.index.walk(&self.arena, cursor, usize::MAX, &mut |slot| {
+                // SAFETY: nobody else uses the store; each item is reached once.
+                freed += unsafe { item::RawItem::new(self.arena.at(slot.location())).free_key() } as u64;
+            });
+            *self.key_bytes.get_mut() -= freed;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -305,14 +333,21 @@ pub struct Store {
     epochs: Epochs,
     ghosts: Ghosts,
     secrets: RapidSecrets,
+    names: Names,
     evicts: bool,
     counters: Box<[WorkerCounters]>,
     /// What happens without a worker: pins and uploads that are dropped.
     loose: WorkerCounters,
-    /// How often everything was flushed; the low byte is what buckets carry.
+    /// How often something was flushed; the low byte is what buckets carry.
     stamp: AtomicU64,
+    /// What a control word must say for its bucket to be used: [`Control::gate`] of the stamp.
+    gate: AtomicU64,
+    flushes: Flushes,
+    flushing: Mutex<()>,
     /// The stamp up to which all buckets are known to be clean.
     cleaned: AtomicU64,
+    /// Bytes of keys on the heap.
+    key_bytes: AtomicU64,
     /// Bytes held by uploads under way.
     upload_bytes: AtomicU64,
     /// How often workers were asked to give back what they hold of draining spans.
@@ -349,11 +384,16 @@ impl Store {
             epochs: Epochs::new(config.workers_max),
             ghosts: Ghosts::default(),
             secrets: RapidSecrets::seed(config.seed),
+            names: Names::default(),
             evicts: config.evict,
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
             stamp: AtomicU64::new(0),
+            gate: AtomicU64::new(Control::gate(0)),
+            flushes: Flushes::default(),
+            flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),
+            key_bytes: AtomicU64::new(0),
             upload_bytes: AtomicU64::new(0),
             recall: AtomicU64::new(0),
             upkeep: Mutex::default(),
@@ -381,10 +421,22 @@ impl Store {
         rapidhash_v3_micro_inline::<true, false>(key, &self.secrets)
     }
 
-    /// A key of database 0 with its hash; any thread.
+    /// A key of database 0, memcached's, with its hash. Good for the batch it was made in.
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, hash: self.hash(bytes) }
+        self.key_in(0, bytes)
+    }
+
+    /// A key of the database of this name, below [`DATABASES`].
+    #[inline]
+    pub fn key_in<'a>(&self, name: u8, bytes: &'a [u8]) -> Key<'a> {
+        let word = self.names.word(name);
+        Key { bytes, hash: word.salt(self.hash(bytes)), number: word.number() }
+    }
+
+    /// The hash of a key of the database with this number.
+    fn hash_of(&self, number: u8, key: &[u8]) -> u64 {
+        Word::of(number).salt(self.hash(key))
     }
 
     /// The stamp that clean buckets carry.
@@ -393,13 +445,40 @@ impl Store {
         self.stamp_count() as u8
     }
 
+    /// What the control word of a bucket that may be used has to say.
+    #[inline(always)]
+    fn gate(&self) -> u64 {
+        self.gate.load(Ordering::Acquire)
+    }
+
     #[inline]
     fn stamp_count(&self) -> u64 {
         self.stamp.load(Ordering::Acquire)
     }
 
-    fn raise_stamp(&self) {
-        self.stamp.fetch_add(1, Ordering::AcqRel);
+    /// Flushes the database of this number, or all; the caller has seen to it that stamps do not
+    /// wrap.
+    fn raise_stamp(&self, number: Option<u8>) {
+        let _one = self.flushing.lock().expect("no panic under the lock");
+        let stamp = self.stamp_count() + 1;
+        self.flushes.note(stamp as u8, number);
+        for gone in 0..DATABASES {
+            if number.is_none_or(|number| number == gone) {
+                self.flushes.set_garbage(gone, self.items_of(gone));
+            }
+        }
+        // Release, both: whoever sees the stamp sees its scope.
+        self.stamp.store(stamp, Ordering::Release);
+        self.gate.store(Control::gate(stamp as u8), Ordering::Release);
+    }
+
+    /// All buckets were seen clean of the flushes up to `stamp`.
+    fn all_clean(&self, stamp: u64) {
+        let _one = self.flushing.lock().expect("no panic under the lock");
+        self.cleaned.fetch_max(stamp, Ordering::Relaxed);
+        if self.stamp_count() == stamp {
+            (0..DATABASES).for_each(|number| self.flushes.set_garbage(number, 0));
+        }
     }
 
     /// So many flushes since all buckets were clean that stamps could soon be mistaken.

@@ -88,7 +88,7 @@ impl Guard<'_> {
         upkeep.cursor = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
         if upkeep.cursor == 0 {
             upkeep.running = false;
-            store.cleaned.fetch_max(upkeep.stamp, Ordering::Relaxed);
+            store.all_clean(upkeep.stamp);
             return store.stamp_count() != upkeep.stamp;
         }
         flushing || upkeep.cursor <= target

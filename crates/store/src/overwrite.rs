@@ -53,7 +53,7 @@ impl Guard<'_> {
             value.len(),
         );
         let bytes = header.body_offset() + key.bytes.len() + value.len();
-        if key.bytes.len() > KEY_BYTES_SHORT || bytes > CHUNK_BYTES_MAX {
+        if key.bytes.len() > KEY_BYTES_SHORT || key.number != 0 || bytes > CHUNK_BYTES_MAX {
             return None;
         }
         let new_class = ClassId::of(bytes);
@@ -72,10 +72,10 @@ impl Guard<'_> {
         // 1. The hint's buckets are still this key's. 2. Nothing there was flushed. 3. The token fits
         // the header. 4. The slot still names this key, which is alive.
         let old = (store.index.holds(&hint.place)
-            && control.stamp() == store.stamp()
+            && control.passes(store.gate())
             && writes <= u64::from(u32::MAX)
             && !slot.is_empty())
-        .then(|| store.item_at(slot, key.bytes))
+        .then(|| store.item_at(slot, key))
         .flatten()
         .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now));
         let Some((old, old_header)) = old else {

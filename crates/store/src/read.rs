@@ -103,10 +103,10 @@ impl Store {
         loop {
             let place = self.index.place(&self.arena, key.hash);
             let control = place.home().control();
-            if control.stamp() != self.stamp() {
+            if !control.passes(self.gate()) {
                 return Find::Unclean;
             }
-            let found = self.index.scan(&place, control, |slot| self.is_at(slot, key.bytes));
+            let found = self.index.scan(&place, control, |slot| self.is_at(slot, key));
             if let Some(found) = found {
                 // SAFETY: reachable in this epoch.
                 return Find::Item(found, unsafe { RawItem::new(self.arena.at(found.slot.location())) });
@@ -120,25 +120,30 @@ impl Store {
 
     /// True if the slot's item has this key.
     #[inline]
-    pub(crate) fn is_at(&self, slot: Slot, key: &[u8]) -> bool {
+    pub(crate) fn is_at(&self, slot: Slot, key: &Key<'_>) -> bool {
         self.item_at(slot, key).is_some()
     }
 
     /// The slot's item and its header, if it has this key.
     #[inline(always)]
-    pub(crate) fn item_at(&self, slot: Slot, key: &[u8]) -> Option<(RawItem, Header)> {
+    pub(crate) fn item_at(&self, slot: Slot, key: &Key<'_>) -> Option<(RawItem, Header)> {
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
         unsafe {
             let raw = RawItem::new(self.arena.at(slot.location()));
             let header = raw.header();
-            same_key(raw.key_by(header), key).then_some((raw, header))
+            (same_key(raw.key_by(header), key.bytes) && raw.number(header) == key.number)
+                .then_some((raw, header))
         }
     }
 
     /// The hash of the key of the item at a location that is reachable in this epoch.
     pub(crate) fn hash_at(&self, location: u64) -> u64 {
         // SAFETY: the caller found it reachable in this epoch.
-        self.hash(unsafe { RawItem::new(self.arena.at(location)).key() })
+        unsafe {
+            let raw = RawItem::new(self.arena.at(location));
+            let header = raw.header();
+            self.hash_of(raw.number(header), raw.key_by(header))
+        }
     }
 
     pub(crate) fn prefetch_home(&self, hash: u64) {
@@ -170,10 +175,16 @@ impl<'w> Guard<'w> {
         self.arc
     }
 
-    /// Hashes a key of database 0.
+    /// Hashes a key of database 0, memcached's.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.store.key(bytes)
+    }
+
+    /// Hashes a key of the database of this name, below [`crate::DATABASES`].
+    #[inline]
+    pub fn key_in<'k>(&self, name: u8, bytes: &'k [u8]) -> Key<'k> {
+        self.store.key_in(name, bytes)
     }
 
     /// Starts loading the key's home bucket: stage 1 of a batch.
@@ -248,9 +259,9 @@ impl<'w> Guard<'w> {
             // The index keeps its pages for good, so the bucket is one, if perhaps another key's by
             // now; what it names in this epoch is an item.
             let (control, slot) = (hint.home.control(), bucket.slot(i));
-            if control.stamp() == self.store.stamp()
+            if control.passes(self.store.gate())
                 && !slot.is_empty()
-                && let Some((raw, header)) = self.store.item_at(slot, key.bytes)
+                && let Some((raw, header)) = self.store.item_at(slot, key)
                 && !raw.expired_by(header, self.now)
             {
                 if slot.frequency() < FREQUENCY_MAX
@@ -307,21 +318,13 @@ impl<'w> Guard<'w> {
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
         let store = self.store;
-        let mut answer = Lookup::Miss;
-        let mut locked = store.index.lock(&store.arena, key.hash);
-        if locked.control.stamp() != store.stamp() {
-            let had = store
-                .index
-                .scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes))
-                .is_some();
-            locked.home.unlock(locked.control);
-            self.clean(key.hash);
-            if had {
-                return Lookup::Flushed;
-            }
-            locked = store.index.lock(&store.arena, key.hash);
-        }
-        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+        let locked = store.index.lock(&store.arena, key.hash);
+        let flushed = locked.control.stamp() != store.stamp()
+            && store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some();
+        locked.home.unlock(locked.control);
+        let mut answer = if flushed { Lookup::Flushed } else { Lookup::Miss };
+        let mut locked = self.lock_clean(key.hash);
+        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
         if let Some(found) = found {
             // SAFETY: reachable in this epoch.
             let raw = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
@@ -330,7 +333,7 @@ impl<'w> Guard<'w> {
                 self.local.unlink(store, &mut locked, &found);
                 answer = Lookup::Expired;
             } else {
-                // Stored anew meanwhile.
+                // Stored anew meanwhile, or of a database that was not flushed.
                 answer = Lookup::Hit(self.item(key, found.slot, raw, raw.header()));
             }
         }
@@ -349,9 +352,7 @@ impl<'w> Guard<'w> {
             // SAFETY: reachable in this epoch.
             let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
             if !raw.expired(self.now) {
-                // SAFETY: as above.
-                let hash = store.hash(unsafe { raw.key() });
-                let header = raw.header();
+                let (hash, header) = (store.hash_at(slot.location()), raw.header());
                 visit(Item { raw, header, slot, hash, now_s: self.now_s, arc: self.arc });
             }
         })
@@ -364,6 +365,10 @@ impl<'g> Item<'g> {
     pub fn key(&self) -> &'g [u8] {
         // SAFETY: `'g` ends before the guard can leave its epoch.
         unsafe { self.raw.key_by(self.header) }
+    }
+    /// The name of the item's database.
+    pub fn database(&self) -> u8 {
+        self.arc.names.name(self.raw.number(self.header))
     }
     /// memcached's client flags.
     #[inline]
@@ -444,7 +449,8 @@ impl<'g> Item<'g> {
     }
     /// Bytes of header, key, value and what goes with them.
     pub fn item_bytes(&self) -> u64 {
-        let head = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64;
+        let head = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64
+            + crate::item::key_heap_bytes(self.key().len()) as u64;
         match self.value() {
             Value::Whole(_) => head,
             Value::Pieces(pieces) => head + pieces.left,

@@ -78,7 +78,7 @@ impl Guard<'_> {
     ) -> Result<Upload, Refusal> {
         // A bucket written to four billion times will want an extension for the token.
         let writes = self.store.index.place(&self.store.arena, key.hash).home().control().writes();
-        let shape = attributes.shape(key.bytes, value_bytes, writes > u64::from(u32::MAX / 2));
+        let shape = attributes.shape(key, value_bytes, writes > u64::from(u32::MAX / 2));
         self.start(key, shape, attributes)
     }
 
@@ -95,7 +95,7 @@ impl Guard<'_> {
     }
 
     fn start(&mut self, key: &Key<'_>, shape: Shape, attributes: &Attributes) -> Result<Upload, Refusal> {
-        let Draft { chunk, large } = self.draft_marked(key.bytes, &shape, attributes, attributes.marks())?;
+        let Draft { chunk, large } = self.draft_marked(key, &shape, attributes, attributes.marks())?;
         let mut upload = Upload {
             store: Arc::clone(self.arc),
             draft: DraftParts { chunk: Some(chunk), large },
@@ -226,8 +226,9 @@ impl Guard<'_> {
         let chunk = upload.draft.chunk.take().expect("an upload has its chunk until it is published");
         // SAFETY: the chunk was the upload's and is this worker's now; its key stays while it is a
         // draft, and after publication for as long as this epoch.
-        let bytes = unsafe { RawItem::new(self.store.arena.at(chunk)).key() };
-        let key = Key { bytes, hash: upload.hash };
+        let raw = unsafe { RawItem::new(self.store.arena.at(chunk)) };
+        // SAFETY: as above.
+        let key = Key { bytes: unsafe { raw.key() }, hash: upload.hash, number: raw.number(raw.header()) };
         let draft = Draft { chunk, large: upload.draft.large };
         match self.publish_draft(&key, draft, keep, expect) {
             Ok(stored) => Ok(stored),

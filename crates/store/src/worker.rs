@@ -244,6 +244,7 @@ impl Local {
             // SAFETY: a large draft has its head.
             let large = unsafe { Large::of(item) };
             large.chunks(&store.arena, &mut |piece| self.recycle(store, piece));
+            store.free_key(item);
         }
         self.recycle(store, chunk);
     }
@@ -404,6 +405,19 @@ pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
     (class, requested)
 }
 
+impl Store {
+    /// Frees the key of a large item that nobody can see any more, if it is on the heap. Its length
+    /// stays in the item.
+    fn free_key(&self, item: RawItem) {
+        // SAFETY: the caller owns the item and is about to free it.
+        let bytes = unsafe { item.free_key() };
+        if bytes > 0 {
+            self.key_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+            self.arena.charge(-(bytes as i64));
+        }
+    }
+}
+
 /// Frees a chunk without a worker, after its last pin or with an abandoned upload: straight to its
 /// span, under the class's lock.
 pub(crate) fn free_alone(store: &Store, chunk: u64) {
@@ -413,6 +427,7 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
     if is_large(item) {
         // SAFETY: a large item or draft has its head.
         unsafe { Large::of(item) }.chunks(&store.arena, &mut |piece| chunks.push(piece));
+        store.free_key(item);
     }
     // The head last: it says where the pieces are.
     for chunk in chunks.into_iter().rev() {

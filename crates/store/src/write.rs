@@ -14,10 +14,20 @@ use crate::bucket::Slot;
 use crate::class::ClassId;
 use crate::evict::Reason;
 use crate::index::{Found, Full, Index, Items, Locked};
-use crate::item::{DRAFT_LARGE, EXPIRY, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, token};
+use crate::item::{
+    DRAFT_LARGE, EXPIRY, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
+};
 use crate::read::{Find, seen};
 use crate::worker::{Guard, Local};
-use crate::{Attributes, End, Expect, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value};
+use crate::{
+    Attributes, End, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value,
+};
+use std::sync::atomic::Ordering;
+
+/// Keys longer than this are looked at before they are written.
+const KEY_LONG_BYTES: usize = 4 << 10;
+/// Keys on the heap may take one part in this many of the memory limit.
+const KEY_SHARE: u64 = 8;
 
 /// What a publication does to the token.
 #[derive(Clone, Copy)]
@@ -67,15 +77,26 @@ impl Attributes {
 
     /// The shape of an item with these attributes. Large items always have expiry and extension:
     /// copying one later to add them would cost more.
-    pub(crate) fn shape(&self, key: &[u8], value_bytes: u64, extension: bool) -> Shape {
+    #[inline]
+    pub(crate) fn shape(&self, key: &Key<'_>, value_bytes: u64, extension: bool) -> Shape {
         let shape = Shape::new(
-            key.len(),
+            key.bytes.len(),
             value_bytes,
             self.flags,
             self.expires_at != 0,
-            self.cas.is_some() || extension,
+            self.cas.is_some() || extension || key.number != 0,
         );
-        if shape.large() { Shape::new(key.len(), value_bytes, self.flags, true, true) } else { shape }
+        if shape.large() { Shape::new(key.bytes.len(), value_bytes, self.flags, true, true) } else { shape }
+    }
+}
+
+impl Store {
+    /// Takes back what `charge_key` counted.
+    #[cold]
+    fn uncharge_key(&self, key_bytes: usize) {
+        let bytes = key_heap_bytes(key_bytes);
+        self.key_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.arena.charge(-(bytes as i64));
     }
 }
 
@@ -89,7 +110,17 @@ impl Items for Rebuild<'_> {
     fn hash(&self, location: u64) -> u64 {
         self.store.hash_at(location)
     }
+    fn flushed(&self, location: u64, was: u8, now: u8) -> bool {
+        self.store.flushes.took_all(was, now).unwrap_or_else(|| {
+            // SAFETY: reachable until its slot is cleared, in this epoch.
+            let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
+            self.store.flushes.took(was, now, raw.number(raw.header()))
+        })
+    }
     fn discard(&mut self, location: u64) {
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
+        self.store.flushes.collected(raw.number(raw.header()));
         self.local.drop_item(self.store, location);
     }
 }
@@ -111,13 +142,13 @@ impl Guard<'_> {
         self.check_first(key, expect)?;
         let mut extension = false;
         loop {
-            let shape = attributes.shape(key.bytes, value.len() as u64, extension);
+            let shape = attributes.shape(key, value.len() as u64, extension);
             let published = if shape.large() {
                 let mut upload = self.upload(key, value.len() as u64, attributes)?;
                 self.upload_fill(&mut upload, value)?;
                 return self.publish(upload, expect);
             } else {
-                let draft = self.draft_whole(key.bytes, &shape, attributes)?;
+                let draft = self.draft_whole(key, &shape, attributes)?;
                 // SAFETY: the chunk is this worker's and holds the shape, value included.
                 unsafe {
                     self.draft_value(draft, &shape).copy_from_nonoverlapping(value.as_ptr(), value.len())
@@ -306,7 +337,7 @@ impl Guard<'_> {
             // It has grown past a chunk only by its new words.
             return self.reshape_large(key, was, &attributes);
         }
-        let draft = self.draft_marked(key.bytes, &shape, &attributes, marks)?;
+        let draft = self.draft_marked(key, &shape, &attributes, marks)?;
         let Lookup::Hit(item) = self.peek(key) else {
             self.local.free_unseen(self.store, draft.chunk);
             return Ok(());
@@ -359,8 +390,8 @@ impl Guard<'_> {
             Find::Item(found, raw) if !raw.expired(self.now) => Some((raw, found.slot.location())),
             Find::Item(..) | Find::Nothing => None,
             Find::Unclean => {
-                self.clean(key.hash);
-                None
+                let _ = self.peek(key);
+                return self.check_first(key, expect);
             }
         };
         check(expect, live, key.hash)
@@ -374,7 +405,7 @@ impl Guard<'_> {
     ) -> Result<R, Refusal> {
         let store = self.store;
         let mut locked = self.lock_clean(key.hash);
-        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
         let done = match found {
             None => Err(Refusal::Absent),
             Some(found) => {
@@ -394,7 +425,7 @@ impl Guard<'_> {
     }
 
     /// Locks a home bucket that has nothing flushed in it.
-    fn lock_clean<'s>(&mut self, hash: u64) -> Locked<'s>
+    pub(crate) fn lock_clean<'s>(&mut self, hash: u64) -> Locked<'s>
     where
         Self: 's,
     {
@@ -402,7 +433,7 @@ impl Guard<'_> {
         let store: &'s Store = self.store;
         loop {
             let locked = store.index.lock(&store.arena, hash);
-            if locked.control.stamp() == store.stamp() {
+            if locked.control.passes(store.gate()) {
                 return locked;
             }
             locked.home.unlock(locked.control);
@@ -420,34 +451,60 @@ impl Guard<'_> {
 
     /// A chunk with everything but the value.
     #[inline]
-    fn draft_whole(&mut self, key: &[u8], shape: &Shape, attributes: &Attributes) -> Result<Draft, Refusal> {
+    fn draft_whole(
+        &mut self,
+        key: &Key<'_>,
+        shape: &Shape,
+        attributes: &Attributes,
+    ) -> Result<Draft, Refusal> {
         self.draft_marked(key, shape, attributes, attributes.marks())
     }
 
     #[inline]
     pub(crate) fn draft_marked(
         &mut self,
-        key: &[u8],
+        key: &Key<'_>,
         shape: &Shape,
         attributes: &Attributes,
         marks: u64,
     ) -> Result<Draft, Refusal> {
         let large = shape.large();
+        if key.bytes.len() > KEY_LONG_BYTES {
+            self.charge_key(key.bytes.len())?;
+        }
         let bytes = if large { crate::large::head_chunk_bytes(shape) } else { shape.whole_bytes() as usize };
         let class = ClassId::of(bytes);
         let Some(chunk) = self.local.allocate(self.store, self.now_s, class, bytes) else {
+            self.store.uncharge_key(key.bytes.len());
             return Err(Refusal::NoMemory);
         };
         let marks = if large { marks | DRAFT_LARGE } else { marks };
         // SAFETY: the chunk is this worker's and its class holds the shape.
         unsafe {
             let raw = RawItem::new(self.store.arena.at(chunk));
-            raw.write_draft(shape, key, marks, attributes.flags, attributes.expires_at);
+            raw.write_draft(shape, key.bytes, key.number, marks, attributes.flags, attributes.expires_at);
             if large {
                 crate::large::Large::init(raw, shape);
             }
         }
         Ok(Draft { chunk, large })
+    }
+
+    /// Counts a key that will be on the heap.
+    #[cold]
+    fn charge_key(&mut self, key_bytes: usize) -> Result<(), Refusal> {
+        if key_bytes > KEY_BYTES_MAX {
+            return Err(Refusal::NoMemory);
+        }
+        let store = self.store;
+        let bytes = key_heap_bytes(key_bytes) as u64;
+        let max = store.arena.limit_bytes() / KEY_SHARE;
+        if store.key_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > max {
+            store.key_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Refusal::NoMemory);
+        }
+        store.arena.charge(bytes as i64);
+        Ok(())
     }
 
     #[inline]
@@ -477,7 +534,7 @@ impl Guard<'_> {
         let mut probation = None;
         loop {
             let mut locked = self.lock_clean(key.hash);
-            let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key.bytes));
+            let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
             let old = found.map(|found| {
                 // SAFETY: reachable in this epoch.
                 (found, unsafe { RawItem::new(store.arena.at(found.slot.location())) })
@@ -530,6 +587,9 @@ impl Guard<'_> {
             note_expiry(store, raw, draft.chunk);
             let counters = self.local.counters(store);
             counters.class(class).items.add(1);
+            if key.number != 0 {
+                counters.database(key.number).add(1);
+            }
             counters.items_stored.add(1);
             self.local.queue_fresh_if_many(store);
             return Ok(Stored {
@@ -562,8 +622,18 @@ impl Guard<'_> {
 
     /// Removes everything stored until now, at once: what it held comes free bit by bit.
     pub fn flush(&mut self) {
+        self.flush_scope(None);
+    }
+
+    /// As [`Guard::flush`], of the database of this name.
+    pub fn flush_database(&mut self, name: u8) {
+        self.flush_scope(Some(self.store.names.word(name).number()));
+    }
+
+    fn flush_scope(&mut self, number: Option<u8>) {
         if self.store.flush_lags() {
             // Stamps are about to wrap: what an old flush left is cleaned first.
+            let stamp = self.store.stamp_count();
             let mut cursor = 0;
             loop {
                 self.clean(cursor);
@@ -572,8 +642,9 @@ impl Guard<'_> {
                     break;
                 }
             }
+            self.store.all_clean(stamp);
         }
-        self.store.raise_stamp();
+        self.store.raise_stamp(number);
     }
 }
 
