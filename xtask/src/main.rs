@@ -5,6 +5,7 @@
 //! | `test` | everything below but `bench`, in order, with the time of each stage |
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
+//! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store` | the figures that the project promises |
 //! | `fuzz [seconds]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
@@ -16,6 +17,7 @@ mod bench;
 mod conformance;
 mod fuzz;
 mod install;
+mod lab;
 mod models;
 mod run;
 mod sanitize;
@@ -30,16 +32,19 @@ fn main() -> ExitCode {
         Some((task, rest)) => (task.as_str(), rest),
         None => ("", &[][..]),
     };
-    let result = match task {
-        "test" => test::test(),
-        "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
-        "conformance" => conformance::conformance(rest),
-        "fuzz" => fuzz::fuzz(rest),
-        "bench" => bench::bench(rest),
-        "models" => models::models(),
-        "sanitize" => sanitize::sanitize(),
-        _ => Err("usage: cargo xtask test | tidy | conformance | bench | fuzz | models | sanitize".into()),
-    };
+    let result =
+        match task {
+            "test" => test::test(),
+            "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
+            "conformance" => conformance::conformance(rest),
+            "fuzz" => fuzz::fuzz(rest),
+            "bench" => bench::bench(rest),
+            "lab" => lab::lab(),
+            "models" => models::models(),
+            "sanitize" => sanitize::sanitize(),
+            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | sanitize"
+                .into()),
+        };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -11,6 +11,7 @@
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
+//! | [`report`] | the same as one page with pictures |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -30,6 +31,7 @@ pub mod null;
 pub mod peers;
 pub mod placement;
 pub mod progress;
+pub mod report;
 pub mod results;
 pub mod stats;
 pub mod tally;

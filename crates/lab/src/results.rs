@@ -14,6 +14,7 @@
 //! | form | made by |
 //! |---|---|
 //! | text for a terminal | [`mod@terminal`] |
+//! | one page of HTML | [`crate::report`] |
 //! | JSON, read back by [`mod@compare`] | [`Run::write_json`], [`Run::read_json`] |
 //!
 //! Numbers are never formatted before they get here, and units stand beside them.
@@ -201,6 +202,9 @@ pub struct Output {
     /// Write everything as JSON: settings, rows, series, raw histograms
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write one page of HTML with pictures, tables and checks, which needs no network
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 impl Run {
@@ -296,6 +300,9 @@ impl Run {
         print!("{}", terminal::text(&self));
         if let Some(path) = &output.json {
             self.write_json(path)?;
+        }
+        if let Some(path) = &output.report {
+            crate::report::write(&self, path)?;
         }
         let failed: Vec<String> =
             self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();

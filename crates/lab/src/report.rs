@@ -1,0 +1,32 @@
+//! A run as one page of HTML that needs no network: pictures, tables, checks, machine, command.
+//!
+//! Pictures are SVG, drawn here: they can be read in the page's source, scale, print, and follow the
+//! reader's light or dark theme through the style sheet. The script adds only what a hand can point
+//! at (values under the pointer, a button for the theme); without it everything is still there. The
+//! page forbids itself every request by its content policy.
+
+mod axis;
+mod bars;
+mod chart;
+mod lines;
+mod page;
+mod svg;
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::results::Run;
+
+/// The page.
+pub fn html(run: &Run) -> String {
+    page::html(run)
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(run: &Run, path: &Path) -> Result<(), Error> {
+    fs::write(path, html(run)).map_err(|error| Error::File(path.to_owned(), error.to_string()))
+}

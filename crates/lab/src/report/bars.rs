@@ -1,0 +1,65 @@
+//! Groups of bars, side by side or on top of each other.
+
+use super::axis::Span;
+use super::chart::{BOTTOM, LEFT, RIGHT, colour, title};
+use super::svg::{Anchor, Svg};
+use crate::results::{Kind, Plot, number};
+
+/// Bars above which their values are read with the pointer only.
+const VALUES_MAX: usize = 28;
+/// Letters that all group names may have together to stand upright.
+const LETTERS_MAX: usize = 100;
+
+/// Draws all groups.
+pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
+    let groups = plot.groups.len().max(1);
+    let room = (RIGHT - LEFT) / groups as f64;
+    let stacked = plot.kind == Kind::StackedBars;
+    let bars = if stacked { 1 } else { plot.curves.len() };
+    let width = (room * 0.8 / bars as f64).min(60.0);
+    let base = y.at(0.0_f64.max(y.low)).unwrap_or(BOTTOM);
+    let many = groups * bars > VALUES_MAX;
+    let mut tops = vec![0.0; groups];
+    for (at, (curve, &index)) in plot.curves.iter().zip(colours).enumerate() {
+        for point in &curve.points {
+            let group = (point.x.max(0.0) as usize).min(groups - 1);
+            let middle = LEFT + room * (group as f64 + 0.5);
+            let left = middle - width * bars as f64 / 2.0 + if stacked { 0.0 } else { width * at as f64 };
+            let (from, to) = if stacked {
+                let from = tops[group];
+                tops[group] += point.y;
+                (y.at(from).unwrap_or(base), y.at(tops[group]).unwrap_or(base))
+            } else {
+                (base, y.at(point.y).unwrap_or(base))
+            };
+            let name = plot.groups.get(group).map_or("", String::as_str);
+            let words = title(plot, &curve.name, name, point.y, point.interval);
+            svg.bar(&format!("bar {}", colour(index)), left + 1.0, width - 2.0, (from, to), &words);
+            let centre = left + width / 2.0;
+            if let (Some([low, high]), false) = (point.interval, stacked)
+                && let (Some(low), Some(high)) = (y.at(low), y.at(high))
+            {
+                svg.line("whisker", (centre, low), (centre, high));
+            }
+            if !many && !stacked {
+                let end = point.interval.and_then(|[_, high]| y.at(high)).unwrap_or(to).min(to);
+                let above = if point.y < 0.0 { to + 13.0 } else { end - 4.0 };
+                svg.text("value", (centre, above), Anchor::Middle, &number::text(point.y));
+            }
+        }
+    }
+    names(svg, plot, room);
+}
+
+/// Group names below the axis, slanted when they are long.
+fn names(svg: &mut Svg, plot: &Plot, room: f64) {
+    let slanted = plot.groups.iter().map(String::len).sum::<usize>() > LETTERS_MAX;
+    for (group, name) in plot.groups.iter().enumerate() {
+        let middle = LEFT + room * (group as f64 + 0.5);
+        if slanted {
+            svg.turned("tick", (middle + 4.0, BOTTOM + 14.0), -18.0, Anchor::End, name);
+        } else {
+            svg.text("tick", (middle, BOTTOM + 19.0), Anchor::Middle, name);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The lab's tests that need other people's programs: servers to compare with, a browser for reports.
+
+use crate::install;
+use crate::run::{Outcome, cargo, run};
+
+/// What they need, as Debian calls it.
+const PACKAGES: &[(&str, &str)] =
+    &[("memcached", "memcached"), ("redis-server", "redis-server"), ("chromium", "chromium")];
+
+/// Installs it and runs them.
+pub fn lab() -> Outcome {
+    install::debian(PACKAGES)?;
+    // One after the other: a measurement beside another is none.
+    run(cargo(&["test", "-p", "larder-lab", "-p", "larder", "--", "--ignored", "--test-threads=1"]))
+}
