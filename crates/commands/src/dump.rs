@@ -196,7 +196,7 @@ fn step_items(
         let now = cx.now();
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
             if classes.has(item.class()) {
-                put_item(out, form, &item, now);
+                put_item(out, form, &item, cx.shared.settings.token(item.cas()), now);
             }
         });
         let used_up = matches!(form, Form::Cache { items: 0, .. } | Form::Cache { bytes: 0, .. });
@@ -208,9 +208,9 @@ fn step_items(
     Step::More
 }
 
-fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, now: u64) {
+fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, cas: u64, now: u64) {
     match form {
-        Form::Meta => put_meta(out, item, now),
+        Form::Meta => put_meta(out, item, cas, now),
         Form::Mg => {
             out.put(b"mg ");
             if item.key_binary() {
@@ -241,7 +241,7 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, now: u64) {
     }
 }
 
-fn put_meta(out: &mut Output, item: &Item<'_>, now: u64) {
+fn put_meta(out: &mut Output, item: &Item<'_>, cas: u64, now: u64) {
     out.put(b"key=");
     let bytes = escape(item.key(), out.room(escaped_bytes_max(item.key().len())));
     out.filled(bytes);
@@ -250,7 +250,7 @@ fn put_meta(out: &mut Output, item: &Item<'_>, now: u64) {
         0 => out.put(b"-1"),
         expires => put_number(out, expires / 1000),
     }
-    for (name, n) in [(&b" la="[..], (now / 1000).saturating_sub(item.idle_s())), (b" cas=", item.cas())] {
+    for (name, n) in [(&b" la="[..], (now / 1000).saturating_sub(item.idle_s())), (b" cas=", cas)] {
         out.put(name);
         put_number(out, n);
     }

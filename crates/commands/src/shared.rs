@@ -49,6 +49,14 @@ pub struct Settings {
     pub append_bytes_max: u64,
 }
 
+impl Settings {
+    /// A token as it is shown and compared with: without tokens 0, which no comparison finds equal.
+    #[inline]
+    pub fn token(&self, cas: u64) -> u64 {
+        if self.cas { cas } else { 0 }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

@@ -25,7 +25,7 @@ pub fn fetch(
     match cx.guard.get_hinted(key, hint) {
         Lookup::Hit(item) => {
             tally.get_hits += 1;
-            let token = cas.then(|| if settings.cas { item.cas() } else { 0 });
+            let token = cas.then(|| settings.token(item.cas()));
             put_value(out, key.bytes(), &item, token, last);
             cx.shared.prefixes.count(key.bytes(), |count| {
                 count.gets += 1;
@@ -63,7 +63,7 @@ pub fn fetch_and_touch(
     let settings = &cx.shared.settings;
     let hit = match cx.guard.get(key) {
         Lookup::Hit(item) => {
-            let token = cas.then(|| if settings.cas { item.cas() } else { 0 });
+            let token = cas.then(|| settings.token(item.cas()));
             put_value(out, key.bytes(), &item, token, last);
             true
         }

@@ -47,7 +47,7 @@ pub fn classic_expect(store: &Store<'_>, settings: &Settings) -> Expect {
         StoreVerb::Add => Expect::Absent,
         StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => Expect::Present,
         // Without tokens nothing matches; no item has the token 0.
-        StoreVerb::Cas => Expect::Cas(if settings.cas { store.cas } else { 0 }),
+        StoreVerb::Cas => Expect::Cas(settings.token(store.cas)),
     }
 }
 

@@ -36,10 +36,11 @@ impl Given {
         let change = Change {
             delta: flags.number(b'D').map_err(bad)?.unwrap_or(1),
             decrement,
-            expect_cas: flags
-                .number(b'C')
-                .map_err(bad)?
-                .map(|cas| if cx.shared.settings.cas { cas } else { 0 }),
+            // 0 compares nothing, as in memcached.
+            expect_cas: match flags.number(b'C').map_err(bad)? {
+                None | Some(0) => None,
+                Some(cas) => Some(cx.shared.settings.token(cas)),
+            },
             cas: flags.number(b'E').map_err(bad)?,
             expires_at: touch.map(|exptime| expires_at(exptime, cx.now())),
         };
@@ -140,7 +141,7 @@ fn put_done(
             b'T' => expires = touched,
             b't' if expires == 0 => out.put(b" t-1"),
             b't' => put_number_flag(out, b't', seconds_left(expires, cx.now())),
-            b'c' => put_number_flag(out, b'c', cas),
+            b'c' => put_number_flag(out, b'c', cx.shared.settings.token(cas)),
             b'k' => put_key_flag(out, key),
             b'O' => put_opaque_flag(out, flag.token),
             _ => {}

@@ -27,7 +27,7 @@ pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key:
     out.put(b" la=");
     put_number(out, item.idle_s());
     out.put(b" cas=");
-    put_number(out, item.cas());
+    put_number(out, cx.shared.settings.token(item.cas()));
     out.put(if item.fetched() { b" fetch=yes cls=" } else { b" fetch=no cls=" });
     put_number(out, u64::from(item.class()));
     out.put(b" size=");

@@ -136,17 +136,18 @@ fn get_with_flags(
         let why = match lookup {
             Lookup::Hit(item) => {
                 let seen = item.seen();
+                let cas = cx.shared.settings.token(item.cas());
                 let mut marks = marks(&item, &given, now);
                 let expires = given.touch.map(|exptime| expires_at(exptime, now));
                 let mark = out.mark();
-                put_hit(out, &item, flags, &given, marks, now, expires);
+                put_hit(out, &item, flags, &given, marks, cas, now, expires);
                 if marks.won && !cx.guard.claim_token(key, seen) {
                     // Another one won since, or the item is another: say so.
                     out.rewind(mark);
                     match cx.guard.peek(key) {
                         Lookup::Hit(item) if item.seen() == seen => {
                             marks = Marks { won: false, sent: true, ..marks };
-                            put_hit(out, &item, flags, &given, marks, now, expires);
+                            put_hit(out, &item, flags, &given, marks, cas, now, expires);
                         }
                         Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => continue,
                     }
@@ -217,10 +218,11 @@ fn put_hit(
     flags: &Flags<'_>,
     given: &Given,
     marks: Marks,
+    cas: u64,
     now: Millis,
     touched: Option<Millis>,
 ) {
-    let value = flags.has(b'v') && given.compare.is_none_or(|cas| cas != item.cas());
+    let value = flags.has(b'v') && given.compare != Some(cas);
     if value {
         put_size(out, item.value_bytes());
     } else {
@@ -233,7 +235,7 @@ fn put_hit(
             b't' if expires == 0 => out.put(b" t-1"),
             b't' => put_number_flag(out, b't', seconds_left(expires, now)),
             b's' => put_number_flag(out, b's', item.value_bytes()),
-            b'c' => put_number_flag(out, b'c', item.cas()),
+            b'c' => put_number_flag(out, b'c', cas),
             b'f' => put_number_flag(out, b'f', u64::from(item.flags())),
             b'l' => put_number_flag(out, b'l', item.idle_s()),
             b'h' => put_number_flag(out, b'h', u64::from(item.fetched())),
@@ -271,6 +273,10 @@ fn vivify(
         ..Attributes::default()
     };
     let stored = cx.guard.store_value(key, b"", &attributes, Expect::Absent)?;
+    if !flags.has(b'u') {
+        // It is an access like any other: the next one hears that the item was fetched.
+        let _ = cx.guard.get(key);
+    }
     let value = flags.has(b'v');
     out.put(if value { b"VA 0" } else { b"HD" });
     let mut expires = attributes.expires_at;
@@ -279,7 +285,7 @@ fn vivify(
             b'T' => expires = given.touch.map_or(expires, |exptime| expires_at(exptime, now)),
             b't' if expires == 0 => out.put(b" t-1"),
             b't' => put_number_flag(out, b't', seconds_left(expires, now)),
-            b'c' => put_number_flag(out, b'c', stored.cas),
+            b'c' => put_number_flag(out, b'c', cx.shared.settings.token(stored.cas)),
             b's' | b'f' | b'l' | b'h' => put_number_flag(out, flag.letter, 0),
             b'k' => put_key_flag(out, ReplyKey { bytes: key.bytes(), binary: attributes.key_binary }),
             b'O' => put_opaque_flag(out, flag.token),

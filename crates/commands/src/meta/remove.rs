@@ -57,7 +57,11 @@ struct Given {
 impl Given {
     fn parse(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Given, Fault> {
         flags.opaque()?;
-        let compare = flags.number(b'C')?.map(|cas| if cx.shared.settings.cas { cas } else { 0 });
+        let compare = match flags.number(b'C')? {
+            // Without tokens all items have 0.
+            Some(0) if !cx.shared.settings.cas => None,
+            compare => compare.map(|cas| cx.shared.settings.token(cas)),
+        };
         let touch = flags.exptime(b'T')?.map(|exptime| expires_at(exptime, cx.now()));
         Ok(Given { compare, cas: flags.number(b'E')?, expires_at: touch.filter(|_| flags.has(b'I')) })
     }

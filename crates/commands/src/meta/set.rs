@@ -96,7 +96,11 @@ pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
     if let Some(exptime) = flags.exptime(b'T')? {
         plan.attributes.expires_at = expires_at(exptime, now);
     }
-    plan.compare = flags.number(b'C')?.map(|cas| if cx.shared.settings.cas { cas } else { 0 });
+    plan.compare = match flags.number(b'C')? {
+        // To append and prepend 0 compares nothing, as in memcached.
+        Some(0) if plan.concats() => None,
+        compare => compare.map(|cas| cx.shared.settings.token(cas)),
+    };
     plan.attributes.cas = flags.number(b'E')?;
     if let Some(exptime) = flags.exptime(b'N')?
         && plan.concats()
@@ -145,7 +149,7 @@ pub fn set(
     };
     tally.metas += 1;
     account(cx, tally, key, outcome, plan.compares(), true);
-    put_outcome(out, key.bytes(), plan, outcome);
+    put_outcome(cx, out, key.bytes(), plan, outcome);
 }
 
 /// ms whose value has arrived through an upload: `publish` stores it under a condition.
@@ -164,7 +168,7 @@ pub fn finish(
     };
     tally.metas += 1;
     account(cx, tally, key, outcome, plan.compares(), true);
-    put_outcome(out, key.bytes(), plan, outcome);
+    put_outcome(cx, out, key.bytes(), plan, outcome);
 }
 
 fn done(stored: Stored, value_bytes: u64) -> Outcome {
@@ -197,7 +201,7 @@ fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8
         let compare = plan.compare.expect("only called with a token");
         let attributes = if compare == item.cas() {
             plan.attributes
-        } else if compare < item.cas() {
+        } else if 0 < compare && compare < item.cas() {
             Attributes {
                 expires_at: item.expires_at(),
                 stale: true,
@@ -221,7 +225,7 @@ impl Plan {
     pub fn settle_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
         let (true, Some(compare)) = (self.invalidate, self.compare) else { return };
         if let Lookup::Hit(item) = cx.guard.peek(key)
-            && compare < item.cas()
+            && (1..item.cas()).contains(&compare)
         {
             self.attributes.expires_at = item.expires_at();
             self.attributes.stale = true;
@@ -233,7 +237,7 @@ impl Plan {
 
 /// HD, NS, EX, NF, or that there is no memory.
 #[inline]
-fn put_outcome(out: &mut Output, key: &[u8], plan: &Plan, outcome: Outcome) {
+fn put_outcome(cx: &Context<'_, '_>, out: &mut Output, key: &[u8], plan: &Plan, outcome: Outcome) {
     let (status, cas, value_bytes) = match outcome {
         Outcome::Stored { .. } if plan.quiet => return,
         Outcome::Stored { cas, value_bytes } => (b"HD", cas, value_bytes),
@@ -249,5 +253,5 @@ fn put_outcome(out: &mut Output, key: &[u8], plan: &Plan, outcome: Outcome) {
         return out.filled(4);
     }
     out.put(status);
-    plan.tail.put(out, key, cas, value_bytes);
+    plan.tail.put(out, key, cx.shared.settings.token(cas), value_bytes);
 }
