@@ -64,6 +64,9 @@ counters! {
     StoreTooLarge,
     /// Values there was no memory for.
     StoreNoMemory,
+    /// Numbers changed that took no more bytes than before: memcached writes them in place, and does
+    /// not count an item.
+    NumbersInPlace,
     /// Times a connection gave way to others with requests left.
     ConnYields,
     /// Bytes received; the server counts.

@@ -229,7 +229,9 @@ pub static KEYS: &[Key] = &[
     absent("round_robin_fallback", NO_NAPI),
     figure("bytes", |f| Number(f.totals.item_bytes)),
     figure("curr_items", |f| Number(f.totals.items)),
-    figure("total_items", |f| Number(f.totals.items_stored)),
+    figure("total_items", |f| {
+        Number(f.totals.items_stored.saturating_sub(f.sums.of(Counter::NumbersInPlace)))
+    }),
     figure("slab_global_page_pool", |f| Number(f.totals.spans_free / SPANS_PER_PAGE)),
     figure("expired_unfetched", |f| Number(f.totals.expired_unfetched)),
     figure("evicted_unfetched", |f| Number(f.totals.evicted_unfetched)),

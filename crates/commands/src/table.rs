@@ -165,6 +165,13 @@ pub static CLASSIC: &[Command] = &[
         admin::lru_crawler,
     ),
     line(
+        "refresh_certs",
+        "",
+        "Reads TLS certificates anew; there is no TLS.",
+        &["Error TLS not enabled"],
+        admin::refresh_certs,
+    ),
+    line(
         "debugtime",
         "p | r | <seconds>",
         "Stops, resumes or moves the server's clock, with -o relaxed_privileges.",

@@ -124,6 +124,8 @@ pub struct Reported {
     pub temporary_ttl_s: Option<u32>,
     /// `watcher_logbuf_size`, bytes.
     pub watcher_logbuf_bytes: u32,
+    /// `slab_sizes`, bytes; none by default.
+    pub slab_sizes: Vec<u32>,
     /// `worker_logbuf_size`, bytes.
     pub worker_logbuf_bytes: u32,
     /// `read_buf_mem_limit`, MB.
@@ -190,6 +192,7 @@ impl Default for Reported {
             warm_max_factor: 2.0,
             temporary_ttl_s: None,
             watcher_logbuf_bytes: 256 << 10,
+            slab_sizes: Vec::new(),
             worker_logbuf_bytes: 64 << 10,
             read_buf_mem_limit_mb: 0,
         }
@@ -202,6 +205,12 @@ const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;
 /// Least replies that a connection may have waiting by default, so that a client that writes
 /// everything before it reads does not hang.
 const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
+
+/// A slab size is more than this above the one before: chunks are in steps of it.
+const SLAB_STEP_BYTES: u32 = 8;
+
+/// Most slab sizes: memcached has classes 1 to 63, of which one is for the largest items.
+const SLAB_SIZES_MAX: usize = 62;
 
 impl Config {
     /// Bytes of the largest item: `-I`, or 1 MiB as far as memory allows.
@@ -222,6 +231,27 @@ impl Config {
         (self.memory_bytes / 8).max(self.item_bytes_max())
     }
 
+    /// memcached's rules for a list of slab sizes.
+    fn check_slab_sizes(&self) -> Result<(), String> {
+        let sizes = &self.reported.slab_sizes;
+        let range = self.chunk_bytes_min..=self.reported.slab_chunk_bytes_max;
+        if let Some(size) = sizes.iter().find(|size| !range.contains(size)) {
+            return Err(format!(
+                "-o slab_sizes: {size}: bytes from {} (-n) to {} (slab_chunk_max)",
+                range.start(),
+                range.end()
+            ));
+        }
+        if let Some(pair) = sizes.windows(2).find(|pair| pair[1] <= pair[0].saturating_add(SLAB_STEP_BYTES)) {
+            let (low, high) = (pair[0], pair[1]);
+            return Err(format!("-o slab_sizes: {high} is not more than {SLAB_STEP_BYTES} above {low}"));
+        }
+        if sizes.len() > SLAB_SIZES_MAX {
+            return Err(format!("-o slab_sizes: {SLAB_SIZES_MAX} sizes at most"));
+        }
+        Ok(())
+    }
+
     /// Checks what depends on several options.
     ///
     /// # Errors
@@ -239,6 +269,6 @@ impl Config {
         if hot_lru_pct + warm_lru_pct > 80 {
             return Err("-o hot_lru_pct,warm_lru_pct: together 80 at most".into());
         }
-        Ok(())
+        self.check_slab_sizes()
     }
 }

@@ -238,15 +238,19 @@ pub const EXTENDED: &[Extended] = &[
         "above 0",
     ),
     takes(
-        nothing("slab_sizes", "sizes of the slab classes", "classes are finer than a list", |_, value| {
-            for size in need(value)?.split('-') {
-                number::<u32>(size, 1, 1 << 20)?;
-            }
-            Ok(())
-        }),
+        nothing(
+            "slab_sizes",
+            "sizes of the slab classes",
+            "classes are finer than a list",
+            |config, value| {
+                let sizes = need(value)?.split('-').map(|size| number(size, 1, u32::MAX));
+                config.reported.slab_sizes = sizes.collect::<Result<_, _>>()?;
+                Ok(())
+            },
+        ),
         "N-N-…",
         "by -f and -n",
-        "sizes in bytes, ascending",
+        "bytes from -n to slab_chunk_max, each more than 8 above the one before",
     ),
     takes(
         nothing(

@@ -1,4 +1,4 @@
-//! version, verbosity, flush_all, cache_memlimit, shutdown, quit, debugtime.
+//! version, verbosity, flush_all, cache_memlimit, shutdown, quit, refresh_certs, debugtime.
 
 use larder_protocol::Fault;
 use larder_protocol::number::{parse_c_u64, parse_i32, parse_u64};
@@ -98,6 +98,12 @@ pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         }
     }
     Flow::Close
+}
+
+/// `refresh_certs`
+pub(crate) fn refresh_certs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.out.put(b"Error TLS not enabled\r\n");
+    Flow::Next
 }
 
 /// `debugtime p | r | <seconds>`: stops the clock, lets it run, moves it. Only with

@@ -10,7 +10,9 @@ use larder_protocol::Tokens;
 use crate::context::Context;
 use crate::output::Output;
 
-pub(crate) use control::{cache_memlimit, debugtime, flush_all, quit, shutdown, verbosity, version};
+pub(crate) use control::{
+    cache_memlimit, debugtime, flush_all, quit, refresh_certs, shutdown, verbosity, version,
+};
 pub(crate) use crawler::lru_crawler;
 pub(crate) use lru::lru;
 pub(crate) use stats::stats;

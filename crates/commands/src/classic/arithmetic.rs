@@ -68,8 +68,12 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
             token_sent: item.token_sent(),
         };
         let unchanged = Expect::Unchanged(item.seen());
+        let in_place = digits <= text.len();
         match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {
-            Ok(stored) => return Changed::Done { value, cas: stored.cas, expired_at, expires_at },
+            Ok(stored) => {
+                cx.counters.add(Counter::NumbersInPlace, u64::from(in_place));
+                return Changed::Done { value, cas: stored.cas, expired_at, expires_at };
+            }
             Err(Refusal::NoMemory) => return Changed::NoMemory,
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }
