@@ -42,12 +42,22 @@ pub(crate) struct Connection<S, C> {
     pub interest: Interest,
     /// No more is received; when the replies are out, it ends for this reason.
     pub closing: Option<crate::Closed>,
+    /// The handler holds memory for bytes that are still to come.
+    pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.
     pub again: bool,
     /// The last long receive was the beginning of bytes for a place of the handler's.
     pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait.
     pub queued: bool,
+}
+
+impl<S, C> Connection<S, C> {
+    /// Since when it holds memory, of replies or for bytes to come, and neither side has moved a
+    /// byte of that; none if it holds none.
+    pub fn stands_since(&self) -> Option<Millis> {
+        if self.unsent > 0 { Some(self.sent_at) } else { self.receiving.then_some(self.received_at) }
+    }
 }
 
 #[derive(Debug)]

@@ -14,8 +14,9 @@
 //!
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
-//! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for
-//! `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes it.
+//! than `reply_bytes_max` of its replies wait; one whose replies wait, or whose value is awaited,
+//! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -50,7 +51,8 @@ pub struct Limits {
     pub reply_bytes_max: u64,
     /// A connection from which nothing was received for this long is closed; 0 never.
     pub idle_ms: Millis,
-    /// A connection that takes nothing of waiting replies for this long is closed; 0 never.
+    /// A connection that takes nothing of waiting replies, or sends nothing of a value that the
+    /// handler holds memory for, for this long is closed; 0 never.
     pub stall_ms: Millis,
 }
 
@@ -76,6 +78,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     limits: Limits,
     /// Connections whose replies wait for room.
     waiting: usize,
+    /// Connections that the handler holds memory for, for bytes to come.
+    receiving: usize,
     sweep_at: Millis,
 }
 
@@ -89,6 +93,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
             waiting: 0,
+            receiving: 0,
             sweep_at: 0,
         }
     }
@@ -110,6 +115,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             sent_at: now,
             interest: Interest::Read,
             closing: None,
+            receiving: false,
             again: false,
             uploads: false,
             queued: false,
@@ -190,6 +196,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
         if let Some(connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
+            self.receiving -= usize::from(connection.receiving);
             handler.closed(id, connection.state, why);
         }
     }
@@ -207,7 +214,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Some connection can come to its time.
     fn times(&self) -> bool {
-        self.waiting > 0 && self.limits.stall_ms > 0 || self.limits.idle_ms > 0 && !self.is_empty()
+        (self.waiting > 0 || self.receiving > 0) && self.limits.stall_ms > 0
+            || self.limits.idle_ms > 0 && !self.is_empty()
     }
 
     fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
@@ -381,6 +389,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// Waits for what the connection can make use of, and for nothing else.
     fn arrange(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
+        let receiving = handler.holds_room(&connection.state);
+        if connection.receiving != receiving {
+            connection.receiving = receiving;
+            self.receiving = if receiving { self.receiving + 1 } else { self.receiving - 1 };
+        }
         let write = connection.unsent > 0;
         let read = connection.closing.is_none()
             && !connection.again
@@ -416,11 +429,13 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let Limits { idle_ms, stall_ms, .. } = self.limits;
         for index in 0..self.connections.slots() {
             let Some((id, connection)) = self.connections.at(index) else { continue };
-            if connection.unsent > 0 {
-                if stall_ms > 0 && now.saturating_sub(connection.sent_at) >= stall_ms {
-                    self.close(handler, id, Closed::Stalled);
-                }
-            } else if idle_ms > 0 && now.saturating_sub(connection.received_at) >= idle_ms {
+            let stands = connection.stands_since().map(|since| now.saturating_sub(since));
+            if stall_ms > 0 && stands.is_some_and(|for_ms| for_ms >= stall_ms) {
+                self.close(handler, id, Closed::Stalled);
+            } else if connection.unsent == 0
+                && idle_ms > 0
+                && now.saturating_sub(connection.received_at) >= idle_ms
+            {
                 self.close(handler, id, Closed::Idle);
             }
         }

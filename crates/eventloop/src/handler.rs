@@ -99,7 +99,8 @@ pub enum Closed {
     Error,
     /// Nothing was received for the idle timeout.
     Idle,
-    /// Replies were waiting, and the peer took none of them for the stall timeout.
+    /// Replies were waiting, and the peer took none of them for the stall timeout; or the handler
+    /// held room for bytes that did not come for so long.
     Stalled,
     /// The receive buffer is full of bytes of which the handler takes none.
     Input,
@@ -131,6 +132,13 @@ pub trait Handler {
     fn filled(&mut self, connection: &mut Self::Connection, bytes: usize) -> Next {
         let _ = (connection, bytes);
         Next::Receive
+    }
+
+    /// The handler holds memory for bytes that the connection has yet to send: such a connection is
+    /// closed when it stands still.
+    fn holds_room(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
     }
 
     /// Sends the connection's replies by one call of `stream`, none if there are none, and keeps

@@ -88,6 +88,10 @@ impl Handler for Toy {
         Next::Receive
     }
 
+    fn holds_room(&self, conn: &Conn) -> bool {
+        !conn.upload.is_empty()
+    }
+
     fn send<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
         if conn.out.is_empty() {
             return Ok(Sent::default());
@@ -264,6 +268,29 @@ fn a_reader_without_progress_is_closed_at_the_stall_timeout_and_one_with_progres
     assert_eq!(world.toy.closed, [Closed::Stalled]);
     assert!(stuck.closed() && !slow.closed());
     assert_eq!(world.read_all(&slow).len(), 8900);
+}
+
+#[test]
+fn an_upload_without_progress_is_closed_at_the_stall_timeout_and_one_with_progress_is_not() {
+    let mut world = World::new(5, Weather::FAIR, LIMITS);
+    let stuck = world.connect();
+    let slow = world.connect();
+    let idle = world.connect();
+    stuck.send(b"u5000\nabc");
+    slow.send(b"u5000\n");
+    world.settle();
+    world.pass(59_000);
+    assert!(world.toy.closed.is_empty());
+    slow.send(b"abc");
+    world.settle();
+    world.pass(2_000);
+    assert_eq!(world.toy.closed, [Closed::Stalled]);
+    assert!(stuck.closed() && !slow.closed() && !idle.closed());
+    slow.send(&[b'x'; 4997]);
+    world.settle();
+    assert!(!world.read_all(&slow).is_empty());
+    world.pass(120_000);
+    assert_eq!(world.toy.closed.len(), 1, "a connection whose upload is done may rest");
 }
 
 #[test]

@@ -28,7 +28,8 @@ const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 /// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
 const SLICES: usize = 64;
 
-/// A connection whose replies wait without progress is closed after this.
+/// A connection whose replies wait, or whose value is half there, without progress is closed after
+/// this: what it holds is memory that others need.
 const STALL_MS: Millis = 60_000;
 
 /// How long connections have to take their replies when the server stops.
@@ -179,6 +180,11 @@ impl Handler for Service {
         connection.facts.received(self.now, true);
         self.counters().add(Counter::BytesRead, bytes as u64);
         Next::Receive
+    }
+
+    #[inline]
+    fn holds_room(&self, connection: &Connection) -> bool {
+        connection.session.holds_room()
     }
 
     fn send<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {

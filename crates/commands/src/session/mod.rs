@@ -31,7 +31,7 @@ use crate::counters::Counter;
 use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
-use crate::output::{Mark, Output};
+use crate::output::Output;
 use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
@@ -109,8 +109,6 @@ struct Call<'x, 'a, 'c, 'w> {
     tally: Tally,
     /// So far the input was a run of plain gets.
     runs_of_gets: bool,
-    /// Where the replies to the current line of keys begin, if they all are still there.
-    line_mark: Option<Mark>,
 }
 
 impl Session {
@@ -124,7 +122,7 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call = Call { cx, out, reader, tally: Tally::default(), runs_of_gets: true, line_mark: None };
+        let mut call = Call { cx, out, reader, tally: Tally::default(), runs_of_gets: true };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
                 break next;
@@ -171,6 +169,12 @@ impl Session {
     /// Between two requests: nothing is half done (the input that is kept aside).
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::New | State::Ready)
+    }
+
+    /// Memory is held for a value that is on its way in.
+    #[inline]
+    pub fn holds_room(&self) -> bool {
+        matches!(self.state, State::Upload { .. } | State::Gather(_))
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
@@ -294,11 +298,7 @@ impl Session {
                 }
             }
             Event::EndOfKeys => call.out.put(END),
-            Event::LongKey { first } => {
-                // Replies to the keys before it are taken back if they are still there.
-                if let Some(mark) = call.line_mark.filter(|_| !first) {
-                    call.out.rewind(mark);
-                }
+            Event::LongKey => {
                 call.out.put(Fault::BadLine.reply());
                 self.state = State::Skip;
             }
