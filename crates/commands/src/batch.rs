@@ -14,8 +14,8 @@
 use arrayvec::ArrayVec;
 use larder_protocol::Fault;
 use larder_protocol::classic::{
-    Decoded, Fetch, GET_BYTES, KeyStep, LINE_BYTES_MAX, Request, Store, decode, decode_get, decode_set,
-    next_key, starts_get,
+    Decoded, Fetch, GET_BYTES, KEYS_BYTES_MAX, KeyStep, Request, Store, decode, decode_get, decode_set,
+    holds_long_key, next_key, starts_get,
 };
 use larder_protocol::meta::{Meta, Verb, decode_start};
 use larder_protocol::scan::line_feed;
@@ -97,8 +97,8 @@ pub(crate) enum Event<'a> {
     Fault { fault: Fault, swallow: u64, noreply: bool },
     /// A line of keys ended after spaces.
     EndOfKeys,
-    /// A line of keys has a key that is too long, and whether it is the first.
-    LongKey { first: bool },
+    /// A line of keys has a key that is too long.
+    LongKey,
     /// A line without end.
     LongLine,
     /// A store that is not simply a value at hand. The input is at its block.
@@ -248,12 +248,21 @@ impl<'a> Reader<'a> {
             KeyStep::TooLong(bytes) => {
                 self.at += bytes;
                 self.keys = None;
-                return Some(Stop::Event(Event::LongKey { first }));
+                return Some(Stop::Event(Event::LongKey));
             }
             KeyStep::Incomplete(spaces) => return Some(self.wait_for_keys(keys, start, spaces)),
         };
-        if first && !last && self.must_wait(start, bytes) {
-            return Some(self.wait_for_keys(keys, start, 0));
+        if first && !last {
+            let rest = &self.input[self.at + bytes..];
+            let feed = line_feed(rest);
+            if feed.is_none() && self.input.len() - start <= KEYS_BYTES_MAX {
+                return Some(self.wait_for_keys(keys, start, 0));
+            }
+            // A bad key spoils the whole line: it is looked for before the first is answered.
+            if holds_long_key(&rest[..feed.unwrap_or(rest.len())]) {
+                self.keys = None;
+                return Some(Stop::Event(Event::LongKey));
+            }
         }
         let request = Request::Fetch(fetch);
         batch.push(Slot { first, last, ..Slot::new(guard, key, start, request, &[]) });
@@ -283,18 +292,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line of keys is begun only when all of it is there, unless it is longer than is waited for:
-    /// a bad key in it takes back what the keys before it gave.
-    #[inline]
-    fn must_wait(&self, start: usize, bytes: usize) -> bool {
-        self.input.len() - start <= LINE_BYTES_MAX && line_feed(&self.input[self.at + bytes..]).is_none()
-    }
-
     /// The line's next key is not whole: wait at the line's start if it is short, else where the key
     /// begins.
     #[cold]
     fn wait_for_keys(&mut self, keys: Keys, start: usize, spaces: usize) -> Stop<'a> {
-        if keys.first && !keys.resumed && self.input.len() - start <= LINE_BYTES_MAX {
+        if keys.first && !keys.resumed && self.input.len() - start <= KEYS_BYTES_MAX {
             self.at = start;
             self.turn += 1;
             self.keys = None;

@@ -24,6 +24,11 @@ pub const KEY_BYTES_MAX: usize = 250;
 /// A line of more bytes that has no end yet is not waited for (lines of keys excepted).
 pub const LINE_BYTES_MAX: usize = 2048;
 
+/// A line of keys up to this long is read as a whole, so that a bad key spoils all of it; a longer one
+/// is answered while it arrives. No client's usual multi-get is longer, and what a connection keeps
+/// of an unfinished one is memory.
+pub const KEYS_BYTES_MAX: usize = 16 << 10;
+
 /// Most bytes that the length of a data block can say: 2^31 less the line end and one.
 pub const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
@@ -267,6 +272,9 @@ pub(crate) fn short_number(text: &[u8], at: &mut usize) -> Option<u32> {
 #[inline(never)]
 fn decode_line(input: &[u8]) -> Decoded<'_> {
     let Some(feed) = line_feed(input) else { return without_end(input) };
+    if feed > LINE_BYTES_MAX && !may_be_long(input) {
+        return Decoded::TooLong;
+    }
     let text = line(input, feed);
     // memcached's rule: three bytes with the line end are no command, not even `mn\n`.
     if feed < 3 {
@@ -297,21 +305,27 @@ fn decode_line(input: &[u8]) -> Decoded<'_> {
     Decoded::Request(request, feed + 1)
 }
 
+/// A line of keys that [`LINE_BYTES_MAX`] does not hold for: get and gets, not too far from its start.
+fn may_be_long(input: &[u8]) -> bool {
+    let spaces = input.iter().take_while(|&&b| b == b' ').count();
+    let text = &input[spaces..];
+    spaces <= LEADING_SPACES_MAX && (text.starts_with(b"get ") || text.starts_with(b"gets "))
+}
+
 /// A line without end: waited for, read key by key, or too long.
 fn without_end(input: &[u8]) -> Decoded<'_> {
     if input.len() <= LINE_BYTES_MAX {
         return Decoded::Incomplete;
     }
-    let spaces = input.iter().take_while(|&&b| b == b' ').count();
-    if spaces > LEADING_SPACES_MAX {
+    if !may_be_long(input) {
         return Decoded::TooLong;
     }
+    let spaces = input.iter().take_while(|&&b| b == b' ').count();
     let fetch =
         |cas, name: usize| Decoded::Request(Request::Fetch(Fetch { cas, touch: None }), spaces + name);
     match &input[spaces..] {
         [b'g', b'e', b't', b' ', ..] => fetch(false, 4),
-        [b'g', b'e', b't', b's', b' ', ..] => fetch(true, 5),
-        _ => Decoded::TooLong,
+        _ => fetch(true, 5),
     }
 }
 
@@ -359,6 +373,21 @@ pub fn next_key(input: &[u8]) -> KeyStep<'_> {
             Some(_) => end += 1,
         }
     }
+}
+
+/// A key that is too long is among `keys`, which are text of a line behind a key, with or without its
+/// end. Looks at one byte in some ten.
+#[inline]
+pub fn holds_long_key(keys: &[u8]) -> bool {
+    let keys = keys.strip_suffix(b"\r").unwrap_or(keys);
+    let mut start = 0;
+    while let Some(window) = keys.get(start..=start + KEY_BYTES_MAX) {
+        match memchr::memrchr(b' ', window) {
+            Some(space) => start += space + 1,
+            None => return true,
+        }
+    }
+    false
 }
 
 #[inline]

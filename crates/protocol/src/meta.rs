@@ -8,7 +8,7 @@
 //! the tokens are read by the command, which knows the ones it needs, through [`Flags::iter`] and
 //! [`Flags::number`].
 
-use crate::classic::{Request, VALUE_BYTES_MAX, is_key, short_number};
+use crate::classic::{LINE_BYTES_MAX, Request, VALUE_BYTES_MAX, is_key, short_number};
 use crate::fault::Fault;
 use crate::number::{parse_i32, parse_u64};
 use crate::scan::{line, line_feed, token_end};
@@ -257,7 +257,7 @@ pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
         // The most usual flag.
         [b' ', b'v', b'\r', b'\n', ..] => (Flags { text: &after[..2], letters: bit(b'v') }, 4),
         [b' ', ..] => {
-            let feed = line_feed(after)?;
+            let feed = line_feed(after).filter(|feed| 3 + at + feed <= LINE_BYTES_MAX)?;
             (Flags::parse(line(after, feed), flags_max(verb)).ok()?, feed + 1)
         }
         _ => return None,

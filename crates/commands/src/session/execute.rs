@@ -15,17 +15,12 @@ impl Call<'_, '_, '_, '_> {
         let Call { cx, out, tally, .. } = self;
         let key = &slot.key;
         match &slot.request {
-            Request::Fetch(fetch) => {
-                if slot.first && !slot.last {
-                    self.line_mark = Some(out.mark());
+            Request::Fetch(fetch) => match fetch.touch {
+                None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
+                Some(exptime) => {
+                    classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
                 }
-                match fetch.touch {
-                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
-                    Some(exptime) => {
-                        classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
-                    }
-                }
-            }
+            },
             Request::Store(store) => classic::store(cx, out, tally, key, &slot.hint, store, slot.value),
             Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
             Request::Arithmetic { delta, decrement, noreply, .. } => {
