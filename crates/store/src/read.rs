@@ -314,16 +314,28 @@ impl<'w> Guard<'w> {
         }
     }
 
-    /// The key's item has expired, or its segment is not clean after a flush.
+    /// The key's item has expired, or its segment is not clean after a flush. Of the flushed only
+    /// this key's item is taken out: whoever asks for another is to hear that a flush took it.
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
         let store = self.store;
-        let locked = store.index.lock(&store.arena, key.hash);
-        let flushed = locked.control.stamp() != store.stamp()
-            && store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some();
-        locked.home.unlock(locked.control);
-        let mut answer = if flushed { Lookup::Flushed } else { Lookup::Miss };
-        let mut locked = self.lock_clean(key.hash);
+        let mut locked = store.index.lock(&store.arena, key.hash);
+        if locked.control.stamp() != store.stamp() {
+            let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
+            let flushed = found.is_some_and(|found| {
+                store.flushes.took(locked.control.stamp(), store.stamp(), key.number) && {
+                    self.local.unlink(store, &mut locked, &found);
+                    true
+                }
+            });
+            let nothing = found.is_none();
+            locked.home.unlock(locked.control);
+            if flushed || nothing {
+                return if flushed { Lookup::Flushed } else { Lookup::Miss };
+            }
+            locked = self.lock_clean(key.hash);
+        }
+        let mut answer = Lookup::Miss;
         let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
         if let Some(found) = found {
             // SAFETY: reachable in this epoch.

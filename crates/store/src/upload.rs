@@ -82,19 +82,13 @@ impl Guard<'_> {
         self.start(key, shape, attributes)
     }
 
-    /// As [`Guard::upload`], for a value that fits a chunk but for its optional words.
-    pub(crate) fn upload_large(
+    /// As [`Guard::upload`], in a shape that was chosen.
+    pub(crate) fn start(
         &mut self,
         key: &Key<'_>,
-        value_bytes: u64,
+        shape: Shape,
         attributes: &Attributes,
     ) -> Result<Upload, Refusal> {
-        let shape = Shape::new(key.bytes.len(), value_bytes, attributes.flags, true, true);
-        debug_assert!(shape.large());
-        self.start(key, shape, attributes)
-    }
-
-    fn start(&mut self, key: &Key<'_>, shape: Shape, attributes: &Attributes) -> Result<Upload, Refusal> {
         let Draft { chunk, large } = self.draft_marked(key, &shape, attributes, attributes.marks())?;
         let mut upload = Upload {
             store: Arc::clone(self.arc),

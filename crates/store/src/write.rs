@@ -15,7 +15,7 @@ use crate::class::ClassId;
 use crate::evict::Reason;
 use crate::index::{Found, Full, Index, Items, Locked};
 use crate::item::{
-    DRAFT_LARGE, EXPIRY, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
+    DRAFT_LARGE, EXPIRY, FETCHED, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
 };
 use crate::read::{Find, seen};
 use crate::worker::{Guard, Local};
@@ -327,57 +327,38 @@ impl Guard<'_> {
     /// Copies the item into a shape with expiry and extension, token unchanged. Whoever changed it
     /// meanwhile did what was wanted or has to be looked at anew: that is no error.
     fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
-        let Lookup::Hit(item) = self.peek(key) else { return Ok(()) };
-        let attributes =
-            Attributes { flags: item.flags(), expires_at: item.expires_at(), ..Attributes::default() };
-        let marks = item.raw.header().0 & (KEY_BINARY | STALE | TOKEN_SENT);
-        let bytes = item.value_bytes();
-        let shape = Shape::new(key.bytes.len(), bytes, attributes.flags, true, true);
-        if shape.large() {
-            // It has grown past a chunk only by its new words.
-            return self.reshape_large(key, was, &attributes);
-        }
-        let draft = self.draft_marked(key, &shape, &attributes, marks)?;
-        let Lookup::Hit(item) = self.peek(key) else {
-            self.local.free_unseen(self.store, draft.chunk);
-            return Ok(());
-        };
-        if item.seen() != was {
-            self.local.free_unseen(self.store, draft.chunk);
-            return Ok(());
-        }
-        let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
-        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
-        let (from, bytes) = (value.as_ptr(), value.len());
-        // SAFETY: the chunk is this worker's and holds the shape; the old item is another chunk, and
-        // stays while this epoch lasts.
-        unsafe { self.draft_value(draft, &shape).copy_from_nonoverlapping(from, bytes) };
-        match self.publish_draft(key, draft, keep, Expect::Unchanged(was)) {
-            Err(Unpublished::Refused(Refusal::NoMemory)) => Err(Refusal::NoMemory),
+        let mut copy = std::mem::take(&mut self.local.copy);
+        let done = self.reshape_through(key, was, &mut copy);
+        self.local.copy = copy;
+        match done {
+            Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
             _ => Ok(()),
         }
     }
 
-    fn reshape_large(&mut self, key: &Key<'_>, was: Seen, attributes: &Attributes) -> Result<(), Refusal> {
-        let Lookup::Hit(item) = self.peek(key) else { return Ok(()) };
+    /// [`Guard::reshape`] with room for a copy of the value.
+    fn reshape_through(&mut self, key: &Key<'_>, was: Seen, copy: &mut Vec<u8>) -> Result<Stored, Refusal> {
+        let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
         if item.seen() != was {
-            return Ok(());
+            return Err(Refusal::Changed);
         }
         let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
-        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
-        let copy = value.to_vec();
+        copy.clear();
+        copy.extend_from_slice(value);
         let attributes = Attributes {
+            flags: item.flags(),
+            expires_at: item.expires_at(),
+            cas: None,
             key_binary: item.key_binary(),
             stale: item.stale(),
             token_sent: item.token_sent(),
-            ..*attributes
         };
-        let mut upload = self.upload_large(key, copy.len() as u64, &attributes)?;
-        self.upload_fill(&mut upload, &copy)?;
-        match self.publish_upload(upload, keep, Expect::Unchanged(was)) {
-            Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
-            _ => Ok(()),
-        }
+        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
+        // With its new words it may be too long for one chunk.
+        let shape = Shape::new(key.bytes.len(), copy.len() as u64, attributes.flags, true, true);
+        let mut upload = self.start(key, shape, &attributes)?;
+        self.upload_fill(&mut upload, copy)?;
+        self.publish_upload(upload, keep, Expect::Unchanged(was))
     }
 
     /// Looks at a condition before anything is spent on the write.
@@ -389,10 +370,7 @@ impl Guard<'_> {
         let live = match self.store.find(key) {
             Find::Item(found, raw) if !raw.expired(self.now) => Some((raw, found.slot.location())),
             Find::Item(..) | Find::Nothing => None,
-            Find::Unclean => {
-                let _ = self.peek(key);
-                return self.check_first(key, expect);
-            }
+            Find::Unclean => self.peek(key).hit().map(|item| (item.raw, item.slot.location())),
         };
         check(expect, live, key.hash)
     }
@@ -558,6 +536,11 @@ impl Guard<'_> {
                 return Err(Unpublished::NeedsExtension);
             }
             raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole });
+            if let (Token::Keep { .. }, Some((_, old))) = (keep, &old)
+                && old.header().has(FETCHED)
+            {
+                raw.mark(FETCHED);
+            }
             let code = access::encode(self.now_s);
             match &old {
                 Some((found, old_raw)) => {

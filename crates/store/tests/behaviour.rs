@@ -399,3 +399,41 @@ fn lower_limit_leaves_room_for_a_class_without_a_span() {
     set(&mut guard, b"a", b"x");
     assert_eq!(get(&mut guard, b"a").unwrap(), b"x");
 }
+
+#[test]
+fn an_item_that_is_given_an_expiry_keeps_its_marks() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    // Also where the word for the expiry makes it too long for one chunk.
+    for bytes in [10, 16_370] {
+        for fetched in [false, true] {
+            set(&mut guard, b"k", &vec![7; bytes]);
+            if fetched {
+                assert!(get(&mut guard, b"k").is_some());
+            }
+            let key = guard.key(b"k");
+            guard.touch(&key, NOW + 1000).unwrap();
+            let Lookup::Hit(item) = guard.peek(&key) else { panic!("it is there") };
+            assert_eq!((item.fetched(), item.expires_at()), (fetched, NOW + 1000), "{bytes}");
+            assert_eq!(get(&mut guard, b"k").unwrap(), vec![7; bytes]);
+        }
+    }
+    assert_eq!(store.totals().items_stored, 4, "a copy in another shape is no item more");
+}
+
+#[test]
+fn every_flushed_key_that_is_asked_for_says_so_once() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    for i in 0..1000u32 {
+        set(&mut guard, &i.to_le_bytes(), b"x");
+    }
+    guard.flush();
+    for i in 0..1000u32 {
+        let bytes = i.to_le_bytes();
+        let key = guard.key(&bytes);
+        assert!(matches!(guard.get(&key), Lookup::Flushed), "{i}");
+        assert!(matches!(guard.get(&key), Lookup::Miss), "{i}");
+    }
+    assert_eq!(store.totals().items, 0);
+}
