@@ -10,6 +10,7 @@ use super::reply::{ReplyKey, put_key_flag, put_number_flag, put_opaque_flag, put
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::output::Output;
+use crate::shared::Settings;
 use crate::tally::Tally;
 use crate::text::{NO_MEMORY, put_data};
 use crate::time::{expires_at, seconds_left};
@@ -37,9 +38,11 @@ impl Given {
     }
 }
 
-/// What a hit says about the right to recache.
+/// What a hit says of the item's version and of the right to recache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
+    /// The token, as it is shown.
+    cas: u64,
     /// Z: another was told to recache.
     sent: bool,
     /// X: the item is stale.
@@ -136,18 +139,17 @@ fn get_with_flags(
         let why = match lookup {
             Lookup::Hit(item) => {
                 let seen = item.seen();
-                let cas = cx.shared.settings.token(item.cas());
-                let mut marks = marks(&item, &given, now);
+                let mut marks = marks(&cx.shared.settings, &item, &given, now);
                 let expires = given.touch.map(|exptime| expires_at(exptime, now));
                 let mark = out.mark();
-                put_hit(out, &item, flags, &given, marks, cas, now, expires);
+                put_hit(out, &item, flags, &given, marks, now, expires);
                 if marks.won && !cx.guard.claim_token(key, seen) {
                     // Another one won since, or the item is another: say so.
                     out.rewind(mark);
                     match cx.guard.peek(key) {
                         Lookup::Hit(item) if item.seen() == seen => {
                             marks = Marks { won: false, sent: true, ..marks };
-                            put_hit(out, &item, flags, &given, marks, cas, now, expires);
+                            put_hit(out, &item, flags, &given, marks, now, expires);
                         }
                         Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => continue,
                     }
@@ -202,13 +204,13 @@ fn count_touch(cx: &Context<'_, '_>) {
 }
 
 /// Stale items and those about to expire are recached by the first who asks.
-fn marks(item: &Item<'_>, given: &Given, now: Millis) -> Marks {
+fn marks(settings: &Settings, item: &Item<'_>, given: &Given, now: Millis) -> Marks {
     let sent = item.token_sent();
     let stale = item.stale();
     let due = given.recache.is_some_and(|within| {
         item.expires_at() != 0 && (seconds_left(item.expires_at(), now) as i64) < i64::from(within)
     });
-    Marks { sent, stale, won: !sent && (stale || due) }
+    Marks { cas: settings.token(item.cas()), sent, stale, won: !sent && (stale || due) }
 }
 
 /// The reply to a hit.
@@ -218,11 +220,10 @@ fn put_hit(
     flags: &Flags<'_>,
     given: &Given,
     marks: Marks,
-    cas: u64,
     now: Millis,
     touched: Option<Millis>,
 ) {
-    let value = flags.has(b'v') && given.compare != Some(cas);
+    let value = flags.has(b'v') && given.compare != Some(marks.cas);
     if value {
         put_size(out, item.value_bytes());
     } else {
@@ -235,7 +236,7 @@ fn put_hit(
             b't' if expires == 0 => out.put(b" t-1"),
             b't' => put_number_flag(out, b't', seconds_left(expires, now)),
             b's' => put_number_flag(out, b's', item.value_bytes()),
-            b'c' => put_number_flag(out, b'c', cas),
+            b'c' => put_number_flag(out, b'c', marks.cas),
             b'f' => put_number_flag(out, b'f', u64::from(item.flags())),
             b'l' => put_number_flag(out, b'l', item.idle_s()),
             b'h' => put_number_flag(out, b'h', u64::from(item.fetched())),
