@@ -11,7 +11,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use larder_eventloop::cpu;
 use larder_eventloop::socket::Address;
 
-use crate::bench;
 use crate::connection::Check;
 use crate::contender::Target;
 use crate::control::Family;
@@ -23,6 +22,7 @@ use crate::results::{self, Run};
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
+use crate::{bench, cas};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -34,6 +34,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Sub {
+    /// Optimistic locking under contention: goodput, retries, lost updates
+    Cas(Box<cas::Options>),
     /// Runs one kind of load against a running server (closed loop)
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
@@ -216,6 +218,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         }
     };
     let result = match &cli.command {
+        Sub::Cas(options) => cas::run(options),
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
         Sub::Compare(args) => compare(args),

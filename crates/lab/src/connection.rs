@@ -73,7 +73,7 @@ impl Connection {
         match self.socket.send(&bytes[self.sent..]) {
             Ok(sent) => self.sent += sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(lost(error)),
+            Err(error) => return Err(Error::lost(error)),
         }
         Ok(self.sent == bytes.len())
     }
@@ -93,7 +93,7 @@ impl Connection {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(lost(error)),
+            Err(error) => return Err(Error::lost(error)),
         };
         self.held.clear();
         let bytes = &buffer[..held + received];
@@ -115,7 +115,7 @@ impl Connection {
             return Ok(false);
         }
         if used < bytes.len() {
-            return Err(surplus(&bytes[used..]));
+            return Err(Error::surplus(&bytes[used..]));
         }
         Ok(true)
     }
@@ -133,7 +133,7 @@ impl Connection {
             return Ok(false);
         }
         if self.received > window.reply_bytes {
-            return Err(surplus(bytes));
+            return Err(Error::surplus(bytes));
         }
         let tail = workload.reply_tail();
         let end = &bytes[bytes.len().saturating_sub(tail.len())..];
@@ -168,7 +168,8 @@ impl Connection {
         let mut used = 0;
         while self.answered < window.requests {
             let rest = &bytes[used..];
-            let Some((event, event_bytes)) = G::event(rest).map_err(|Malformed| malformed(rest))? else {
+            let Some((event, event_bytes)) = G::event(rest).map_err(|Malformed| Error::malformed(rest))?
+            else {
                 break;
             };
             // Keys of this request end here.
@@ -177,7 +178,7 @@ impl Connection {
             match event {
                 Event::Value { key, value } if workload.verb != Verb::Set && self.key < end => {
                     if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
-                        return Err(malformed(rest));
+                        return Err(Error::malformed(rest));
                     }
                     if VERIFY {
                         // Keys that a classic server leaves out were misses.
@@ -221,7 +222,7 @@ impl Connection {
                     done = true;
                 }
                 Event::Value { .. } | Event::Miss | Event::End | Event::Stored | Event::Count(_) => {
-                    return Err(malformed(rest));
+                    return Err(Error::malformed(rest));
                 }
             }
             if done {
@@ -281,25 +282,4 @@ fn verify(id: u32, value: &[u8], tally: &mut Tally) {
 
 fn wrong_key(script: &Script, index: usize, key: &[u8]) -> String {
     format!("a value of \"{}\" for key {}", key.escape_ascii(), script.keys[index].id)
-}
-
-fn excerpt(bytes: &[u8]) -> String {
-    bytes[..bytes.len().min(64)].escape_ascii().to_string()
-}
-
-#[cold]
-fn malformed(bytes: &[u8]) -> Error {
-    Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
-}
-
-#[cold]
-fn surplus(bytes: &[u8]) -> Error {
-    Error::Reply(format!("more bytes than the replies have: \"{}\"", excerpt(bytes)))
-}
-
-fn lost(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed,
-        _ => Error::System("a connection", error),
-    }
 }

@@ -48,6 +48,33 @@ impl fmt::Display for Error {
     }
 }
 
+/// As much of `bytes` as a message shows.
+fn excerpt(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(64)].escape_ascii().to_string()
+}
+
+impl Error {
+    /// `bytes` are no reply to what was asked.
+    #[cold]
+    pub(crate) fn malformed(bytes: &[u8]) -> Error {
+        Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
+    }
+
+    /// `bytes` came behind the last reply that was due.
+    #[cold]
+    pub(crate) fn surplus(bytes: &[u8]) -> Error {
+        Error::Reply(format!("more bytes than the replies have: \"{}\"", excerpt(bytes)))
+    }
+
+    /// What a send or receive on a load's connection says.
+    pub(crate) fn lost(error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed,
+            _ => Error::System("a connection", error),
+        }
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -24,10 +24,12 @@ use crate::error::Error;
 use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
-use crate::results::{Checked, Output, Run, Target as Measured};
+use crate::results::{Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured};
 
 /// Options that every experiment takes.
 #[derive(Clone, Debug, Args)]
+// Experiments have options of their own, whose group would have the same name.
+#[group(skip)]
 pub struct Options {
     /// Shorter visits, fewer rounds and fewer settings: seconds, for a first look
     #[arg(long, conflicts_with = "full")]
@@ -244,6 +246,23 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the
+    /// same server again: these show the noise, and others are held against them).
+    pub fn compare_with(&mut self, base: &[f64], mut others: Vec<(String, Vec<f64>, bool)>) {
+        others.sort_by_key(|(_, _, control)| !control);
+        let mut noise: Option<Estimate> = None;
+        for (claim, rounds, control) in others {
+            if control {
+                noise = Estimate::ratio(base, &rounds);
+                let Some(ratio) = noise.clone() else { continue };
+                let outcome = Outcome::of(&ratio, None);
+                self.run.comparisons.push(Comparison { claim, ratio, control, outcome });
+            } else {
+                self.run.compare(claim, base, &rounds, noise.as_ref());
+            }
+        }
     }
 
     /// Notes which threads worked, if not all did.

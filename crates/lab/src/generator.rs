@@ -207,7 +207,8 @@ impl Lane {
     }
 }
 
-fn thread_cpu_time() -> Duration {
+/// CPU time of the calling thread so far.
+pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -5,6 +5,7 @@
 //! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
 //! | [`workload`] | what is asked, as a table of facts and as bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
+//! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
 //! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
@@ -12,6 +13,7 @@
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
+//! | [`cas`] | the experiments |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -19,10 +21,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod cas;
 pub mod cli;
 pub mod connection;
 pub mod contender;
 pub mod control;
+pub mod dialog;
 pub mod error;
 pub mod experiment;
 pub mod generator;

@@ -3,6 +3,9 @@
 //! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests
 //! have the same length, so counting bytes counts requests, and every reply is the same. What it
 //! costs is what the kernel costs, plus the wake-ups.
+//!
+//! [`Null::converse`] answers clients that ask in turns, such as read, write, read, write: as many
+//! requests as there are turns, each of its own length and with its own reply.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -98,6 +101,48 @@ impl Null {
                 }
                 let Some(connection) = connections.get_mut(&event.token) else { continue };
                 if step(connection, event.token, &poller, &mut buffer, &canned, &block).is_err() {
+                    connections.remove(&event.token);
+                }
+            }
+        }
+    }
+}
+
+impl Null {
+    /// Serves for ever clients that ask one request at a time, in the turns of `turns`.
+    ///
+    /// # Errors
+    /// As [`Null::serve`].
+    pub fn converse(self, turns: &[Canned]) -> io::Result<Infallible> {
+        let poller = Poller::new()?;
+        poller.add(&self.listener, LISTENER, Interest::Read)?;
+        let mut events = Events::with_capacity(1024);
+        let mut connections: HashMap<u64, (Socket, usize, usize)> = HashMap::new();
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        let mut next = 0;
+        loop {
+            poller.wait(&mut events, None)?;
+            for event in events.iter() {
+                if event.token == LISTENER {
+                    if let Ok(socket) = self.listener.accept() {
+                        poller.add(&socket, next, Interest::Read)?;
+                        connections.insert(next, (socket, 0, 0));
+                        next += 1;
+                    }
+                    continue;
+                }
+                let Some((socket, turn, partial)) = connections.get_mut(&event.token) else { continue };
+                let received = socket.recv(&mut buffer).unwrap_or(0);
+                *partial += received;
+                // A reply is far smaller than a socket's buffer: it goes at once, or the client is gone.
+                let mut gone = received == 0;
+                if *partial >= turns[*turn].request_bytes {
+                    *partial = 0;
+                    let reply = &turns[*turn].reply;
+                    gone |= socket.send(reply).map_or(true, |sent| sent < reply.len());
+                    *turn = (*turn + 1) % turns.len();
+                }
+                if gone {
                     connections.remove(&event.token);
                 }
             }

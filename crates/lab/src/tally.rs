@@ -9,6 +9,61 @@ const LATENCY_MIN_NS: u64 = 1_000;
 /// The longest latency that the histogram holds; longer ones are counted in [`Tally::over_range`].
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
+/// Latencies in nanoseconds: 3 digits, 1 µs to 60 s; what is longer is counted, never clamped.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    /// Those in range.
+    pub ns: Histogram<u64>,
+    /// How many were longer than 60 s.
+    pub over_range: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        let ns = Histogram::new_with_bounds(LATENCY_MIN_NS, LATENCY_MAX_NS, 3).expect("bounds are in order");
+        Latencies { ns, over_range: 0 }
+    }
+}
+
+impl Latencies {
+    /// Counts one. Below 1 µs is 1 µs.
+    pub fn record(&mut self, latency: Duration) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        if ns > LATENCY_MAX_NS || self.ns.record(ns.max(LATENCY_MIN_NS)).is_err() {
+            self.over_range += 1;
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub fn merge(&mut self, other: &Latencies) {
+        self.ns.add(&other.ns).expect("histograms have the same bounds");
+        self.over_range += other.over_range;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.ns.len() + self.over_range
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The latency at a quantile (0.99), in microseconds; infinite if it is out of range, not a number
+    /// if there are none.
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        if self.is_empty() {
+            return f64::NAN;
+        }
+        let rank = (quantile * self.len() as f64).ceil() as u64;
+        if rank > self.ns.len() {
+            return f64::INFINITY;
+        }
+        self.ns.value_at_quantile(rank as f64 / self.ns.len() as f64) as f64 / 1e3
+    }
+}
+
 /// Counts of one run, over all its connections.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -116,6 +171,16 @@ mod tests {
         tally.record(Duration::from_nanos(60_000_000_001));
         tally.record(Duration::ZERO);
         assert_eq!((tally.latency_ns.len(), tally.over_range), (2, 1));
+    }
+
+    #[test]
+    fn a_quantile_among_those_out_of_range_is_infinite() {
+        let mut latencies = Latencies::default();
+        assert!(latencies.quantile_us(0.5).is_nan());
+        (0..9).for_each(|_| latencies.record(Duration::from_millis(1)));
+        latencies.record(Duration::from_secs(61));
+        assert!((latencies.quantile_us(0.9) - 1_000.0).abs() < 1.0);
+        assert_eq!((latencies.quantile_us(0.99), latencies.len()), (f64::INFINITY, 10));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Protocol {
 
 /// The line at the start of `bytes`, without its end, and its length with it.
 #[inline]
-fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
+pub(crate) fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_BYTES_MAX)]) {
         Some(end) => match bytes[..end].split_last() {
             Some((b'\r', line)) => Ok(Some((line, end + 1))),
@@ -192,7 +192,7 @@ fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
 
 /// A decimal number, all of `digits`, as servers write it: no sign, no leading zero.
 #[inline]
-fn number(digits: &[u8]) -> Result<usize, Malformed> {
+pub(crate) fn number(digits: &[u8]) -> Result<usize, Malformed> {
     if digits.is_empty() || digits.len() > 10 || (digits[0] == b'0' && digits.len() > 1) {
         return Err(Malformed);
     }
@@ -217,7 +217,11 @@ fn last_number(line: &[u8]) -> Result<(usize, &[u8]), Malformed> {
 
 /// The `value_bytes` behind a header of `header_bytes`, with their line end.
 #[inline]
-fn value(bytes: &[u8], header_bytes: usize, value_bytes: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+pub(crate) fn value(
+    bytes: &[u8],
+    header_bytes: usize,
+    value_bytes: usize,
+) -> Result<Option<(&[u8], usize)>, Malformed> {
     let end = header_bytes + value_bytes;
     match bytes.get(header_bytes..end + 2) {
         Some(body) if body[value_bytes..] == *b"\r\n" => Ok(Some((&body[..value_bytes], end + 2))),

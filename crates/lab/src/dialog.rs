@@ -1,0 +1,325 @@
+//! The other half of the generator: clients whose next request depends on the last reply.
+//!
+//! A [`Dialog`] holds one connection per [`Agent`] and drives them all from one poll loop per core,
+//! as [`crate::generator`] drives scripts. An agent has no socket and no clock: it is asked for its
+//! next request, given the reply, and may ask to be left alone for a while (think time, backoff).
+//!
+//! ```text
+//! next ─► Request ─► sent ─► reply ─► Taken::More ─► …  ─► Taken::All ─► next
+//!      ─► Until(t) ─► … t comes ─► next
+//!      ─► Done
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_eventloop::cpu;
+use larder_eventloop::poll::{Events, Interest, Poller};
+use larder_eventloop::socket::{Address, Socket};
+
+use crate::error::Error;
+use crate::generator::{STALL, thread_cpu_time};
+
+/// What an agent does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It has appended what it wants to send, and waits for the reply.
+    Request,
+    /// Nothing until then.
+    Until(Instant),
+    /// It has ended.
+    Done,
+}
+
+/// What an agent took of the bytes that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Nothing: the reply is not whole yet.
+    Nothing,
+    /// So many bytes, and the reply goes on.
+    More(usize),
+    /// So many bytes, and that was all of the reply.
+    All(usize),
+}
+
+/// One client.
+pub trait Agent: Send {
+    /// What agents count together, one for each thread.
+    type Tally: Default + Send;
+
+    /// Says what comes next. `ending`: the time is over, and nothing new should begin.
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Self::Tally, out: &mut Vec<u8>) -> Next;
+
+    /// Takes from the bytes that have come, which begin where it left off.
+    ///
+    /// # Errors
+    /// [`Error::Reply`] when they are no reply to what was asked.
+    fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Self::Tally) -> Result<Taken, Error>;
+}
+
+/// Open connections, one for each agent.
+#[derive(Debug)]
+pub struct Dialog<A> {
+    lanes: Vec<Lane<A>>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// What the agents counted, by thread.
+    pub tallies: Vec<T>,
+    /// From the first request to the last reply.
+    pub elapsed: Duration,
+    /// Share of the time that the busiest thread worked; the rest it waited.
+    pub busy: f64,
+}
+
+/// What a thread counted, how long it ran, and which share of that it worked.
+type Ended<T> = (T, Duration, f64);
+
+#[derive(Debug)]
+struct Lane<A> {
+    core: Option<usize>,
+    poller: Poller,
+    seats: Vec<Seat<A>>,
+    timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Agents that have not ended.
+    open: usize,
+    /// Agents that wait for a reply.
+    asking: usize,
+}
+
+#[derive(Debug)]
+struct Seat<A> {
+    agent: A,
+    socket: Socket,
+    out: Vec<u8>,
+    sent: usize,
+    held: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waits,
+    Asked,
+    Done,
+}
+
+const RECEIVE_BYTES: usize = 64 * 1024;
+const EVENTS_MAX: usize = 256;
+/// A timer as near as this is waited for awake: the system's own timers come about 50 µs late.
+pub(crate) const AWAKE: Duration = Duration::from_micros(120);
+
+impl<A: Agent> Dialog<A> {
+    /// Connects every agent, shared out over one thread per entry of `cores`.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::System`].
+    ///
+    /// # Panics
+    /// If there is no thread.
+    pub fn connect(address: &Address, agents: Vec<A>, cores: &[Option<usize>]) -> Result<Dialog<A>, Error> {
+        assert!(!cores.is_empty(), "agents need a thread");
+        let epoll = |error| Error::System("epoll", error);
+        let mut lanes = Vec::with_capacity(cores.len());
+        for &core in cores {
+            let poller = Poller::new().map_err(epoll)?;
+            lanes.push(Lane {
+                core,
+                poller,
+                seats: Vec::new(),
+                timers: BinaryHeap::new(),
+                open: 0,
+                asking: 0,
+            });
+        }
+        for (index, agent) in agents.into_iter().enumerate() {
+            let refused = |error| Error::Connect(address.to_string(), error);
+            let socket = Socket::connect_timeout(address, Duration::from_secs(5)).map_err(refused)?;
+            if matches!(address, Address::Tcp(_)) {
+                socket.set_nodelay(true).map_err(refused)?;
+            }
+            let lane = &mut lanes[index % cores.len()];
+            lane.poller.add(&socket, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
+            let state = State::Waits;
+            lane.seats.push(Seat { agent, socket, out: Vec::new(), sent: 0, held: Vec::new(), state });
+        }
+        Ok(Dialog { lanes })
+    }
+
+    /// Lets all agents work for `time`, and then end what they are at.
+    ///
+    /// # Errors
+    /// The first that an agent or a connection met.
+    pub fn run(&mut self, time: Duration) -> Result<Outcome<A::Tally>, Error> {
+        let results: Vec<Result<Ended<A::Tally>, Error>> = thread::scope(|scope| {
+            let runs: Vec<_> =
+                self.lanes.iter_mut().map(|lane| scope.spawn(move || lane.run(time))).collect();
+            runs.into_iter().map(|run| run.join().expect("a lane does not panic")).collect()
+        });
+        let mut outcome = Outcome { tallies: Vec::new(), elapsed: Duration::ZERO, busy: 0.0 };
+        for result in results {
+            let (tally, elapsed, busy) = result?;
+            outcome.tallies.push(tally);
+            outcome.elapsed = outcome.elapsed.max(elapsed);
+            outcome.busy = outcome.busy.max(busy);
+        }
+        Ok(outcome)
+    }
+
+    /// The agents.
+    pub fn agents(&self) -> impl Iterator<Item = &A> {
+        self.lanes.iter().flat_map(|lane| lane.seats.iter().map(|seat| &seat.agent))
+    }
+}
+
+impl<A: Agent> Lane<A> {
+    fn run(&mut self, time: Duration) -> Result<Ended<A::Tally>, Error> {
+        if let Some(core) = self.core {
+            cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
+        }
+        let mut tally = A::Tally::default();
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        let cpu_started = thread_cpu_time();
+        let started = Instant::now();
+        let end = started + time;
+        let mut idle = Duration::ZERO;
+        let mut heard = started;
+        let mut first = 0;
+        (self.open, self.asking) = (self.seats.len(), 0);
+        for token in 0..self.seats.len() {
+            self.advance(token, started, end, &mut tally)?;
+        }
+        let mut now = started;
+        while self.open > 0 {
+            let due = self.timers.peek().map(|Reverse((at, _))| at.saturating_duration_since(now));
+            let awake = due.is_some_and(|due| due <= AWAKE);
+            let wait = if awake { Duration::ZERO } else { due.map_or(STALL, |due| (due - AWAKE).min(STALL)) };
+            let asked = now;
+            self.poller.wait(&mut events, Some(wait)).map_err(|error| Error::System("epoll", error))?;
+            now = Instant::now();
+            let mut worked = false;
+            // Clients in step with each other would else always be served in the same order.
+            first = (first + 1) % events.len().max(1);
+            for index in 0..events.len() {
+                let event = events.at((first + index) % events.len());
+                worked = true;
+                let token = event.token as usize;
+                if event.writable {
+                    self.send(token)?;
+                }
+                if event.readable || event.hangup {
+                    self.receive(token, &mut buffer, end, &mut tally)?;
+                }
+            }
+            while let Some(&Reverse((at, token))) = self.timers.peek()
+                && at <= now
+            {
+                worked = true;
+                self.timers.pop();
+                self.advance(token, now, end, &mut tally)?;
+            }
+            if worked {
+                heard = now;
+            } else if awake {
+                idle += now - asked;
+            } else if self.asking > 0 && now - heard >= STALL {
+                return Err(Error::Stalled { missing_bytes: 0 });
+            }
+        }
+        let elapsed = started.elapsed();
+        let worked = thread_cpu_time().saturating_sub(cpu_started).saturating_sub(idle);
+        Ok((tally, elapsed, worked.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)))
+    }
+
+    /// Asks an agent what comes next.
+    fn advance(
+        &mut self,
+        token: usize,
+        now: Instant,
+        end: Instant,
+        tally: &mut A::Tally,
+    ) -> Result<(), Error> {
+        let seat = &mut self.seats[token];
+        seat.out.clear();
+        seat.sent = 0;
+        match seat.agent.next(now, now >= end, tally, &mut seat.out) {
+            Next::Request => {
+                seat.state = State::Asked;
+                self.asking += 1;
+                self.send(token)?;
+            }
+            Next::Until(at) => {
+                seat.state = State::Waits;
+                self.timers.push(Reverse((at, token)));
+            }
+            Next::Done => {
+                seat.state = State::Done;
+                self.open -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, token: usize) -> Result<(), Error> {
+        let seat = &mut self.seats[token];
+        let before = seat.sent;
+        match seat.socket.send(&seat.out[seat.sent..]) {
+            Ok(sent) => seat.sent += sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(Error::lost(error)),
+        }
+        let waits = seat.sent < seat.out.len();
+        if waits || before > 0 {
+            let interest = if waits { Interest::Both } else { Interest::Read };
+            let epoll = |error| Error::System("epoll", error);
+            self.poller.modify(&seat.socket, token as u64, interest).map_err(epoll)?;
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        token: usize,
+        buffer: &mut Vec<u8>,
+        end: Instant,
+        tally: &mut A::Tally,
+    ) -> Result<(), Error> {
+        let seat = &mut self.seats[token];
+        let held = seat.held.len();
+        if buffer.len() < 2 * held {
+            buffer.resize(2 * held, 0);
+        }
+        buffer[..held].copy_from_slice(&seat.held);
+        let received = match seat.socket.recv(&mut buffer[held..]) {
+            Ok(0) => return Err(Error::Closed),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(Error::lost(error)),
+        };
+        let now = Instant::now();
+        let mut bytes = &buffer[..held + received];
+        seat.held.clear();
+        loop {
+            if seat.state != State::Asked {
+                return Err(Error::surplus(bytes));
+            }
+            match seat.agent.reply(bytes, now, tally)? {
+                Taken::Nothing => break,
+                Taken::More(used) => bytes = &bytes[used..],
+                Taken::All(used) if used < bytes.len() => return Err(Error::surplus(&bytes[used..])),
+                Taken::All(_) => {
+                    self.asking -= 1;
+                    return self.advance(token, now, end, tally);
+                }
+            }
+        }
+        seat.held.extend_from_slice(bytes);
+        Ok(())
+    }
+}
