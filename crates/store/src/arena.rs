@@ -15,7 +15,7 @@ use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
 use crate::due::{Agenda, Due};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -63,8 +63,10 @@ pub(crate) struct Span {
 struct Free {
     /// First span that was never handed out.
     next: u32,
-    /// Spans given back; the lowest address goes out first.
-    back: BinaryHeap<std::cmp::Reverse<u32>>,
+    /// Spans given back that have their memory; the lowest address goes out first.
+    back: BTreeSet<u32>,
+    /// Spans given back whose memory went to the system.
+    gone: BTreeSet<u32>,
     /// Spans handed out now.
     used: u32,
 }
@@ -84,6 +86,8 @@ pub(crate) struct Arena {
     charged_bytes: AtomicU64,
     /// Copy of `Free::used` for readers without the lock.
     used: AtomicU32,
+    /// Spans that have memory, used or not, for readers without the lock.
+    resident: AtomicU32,
     free: Mutex<Free>,
     agenda: Agenda,
 }
@@ -133,6 +137,7 @@ impl Arena {
             limit_bytes: AtomicU64::new(limit_bytes),
             charged_bytes: AtomicU64::new(0),
             used: AtomicU32::new(0),
+            resident: AtomicU32::new(0),
             free: Mutex::new(Free { next: 1, ..Free::default() }),
             agenda: Agenda::new(spans_max),
         })
@@ -201,8 +206,8 @@ impl Arena {
         if free.used + kept >= allowed {
             return None;
         }
-        let number = match free.back.pop() {
-            Some(std::cmp::Reverse(number)) => number,
+        let number = match free.back.pop_first().or_else(|| free.gone.pop_first()) {
+            Some(number) => number,
             None if free.next < self.spans_max => {
                 free.next += 1;
                 free.next - 1
@@ -210,7 +215,13 @@ impl Arena {
             None => return None,
         };
         free.used += 1;
-        self.used.store(free.used, Ordering::Relaxed);
+        self.publish(&free);
+        // Memory that others left behind counts, too.
+        let over = self.resident.load(Ordering::Relaxed) > allowed;
+        drop(free);
+        if over {
+            self.trim(1);
+        }
         let span = self.span(number);
         span.free.store(NONE, Ordering::Relaxed);
         for counter in [&span.free_count, &span.carved] {
@@ -226,23 +237,53 @@ impl Arena {
     pub(crate) fn give_span(&self, number: u32) {
         self.span(number).owner.store(OWNER_FREE, Ordering::Release);
         let mut free = self.free.lock().expect("no panic under the lock");
-        free.back.push(std::cmp::Reverse(number));
+        free.back.insert(number);
         free.used -= 1;
+        self.publish(&free);
+        drop(free);
+        if self.over_resident() {
+            self.trim(1);
+        }
+    }
+
+    fn publish(&self, free: &Free) {
         self.used.store(free.used, Ordering::Relaxed);
-        if free.used > self.spans_allowed() {
-            drop(free);
+        self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);
+    }
+
+    /// More spans have memory than the limit allows.
+    fn over_resident(&self) -> bool {
+        self.resident.load(Ordering::Relaxed) > self.spans_allowed()
+    }
+
+    /// Gives memory of up to `spans_max` free spans to the system while more have some than the limit
+    /// allows, the highest address first; true if there may be more to give. Some 10 µs a span.
+    pub(crate) fn trim(&self, spans_max: usize) -> bool {
+        for _ in 0..spans_max {
+            let number = {
+                let mut free = self.free.lock().expect("no panic under the lock");
+                if !self.over_resident() {
+                    return false;
+                }
+                let Some(number) = free.back.pop_last() else { return false };
+                self.publish(&free);
+                number
+            };
             let address = self.at(Self::location_of(number)).as_ptr();
             unpoison(address, SPAN_BYTES);
             let in_huge_page = address as usize % HUGE_PAGE_BYTES;
-            // SAFETY: both ranges are inside the mapping, and nobody refers to the span's bytes. The
-            // huge page around it is one no more, or the kernel would fill the hole again.
+            // SAFETY: both ranges are inside the mapping, and nobody refers to the span's bytes: it is
+            // in neither list. The huge page around it is one no more, or the kernel would fill the
+            // hole again.
             let given = unsafe {
                 let huge_page = address.sub(in_huge_page).cast();
                 let _ = madvise(huge_page, HUGE_PAGE_BYTES.min(self.bytes), Advice::LinuxNoHugepage);
                 madvise(address.cast(), SPAN_BYTES, Advice::LinuxDontNeed)
             };
             debug_assert!(given.is_ok());
+            self.free.lock().expect("no panic under the lock").gone.insert(number);
         }
+        self.over_resident()
     }
 
     fn spans_allowed(&self) -> u32 {
@@ -272,6 +313,9 @@ impl Arena {
     /// Counts bytes outside the spans as used (or, negative, as free again).
     pub(crate) fn charge(&self, bytes: i64) {
         self.charged_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if bytes > 0 && self.over_resident() {
+            self.trim(bytes as usize / SPAN_BYTES + 1);
+        }
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -349,6 +393,32 @@ mod tests {
         arena.give_span(3);
         arena.give_span(2);
         assert_eq!(arena.take_span(1, true), Some(2));
+    }
+
+    #[test]
+    fn free_spans_give_their_memory_when_the_limit_falls_or_others_need_it() {
+        let span = SPAN_BYTES as u64;
+        let arena = Arena::new(16 * span, 64 * span).unwrap();
+        let spans: Vec<u32> = (0..16).map(|_| arena.take_span(1, true).unwrap()).collect();
+        for &number in &spans[4..] {
+            arena.give_span(number);
+        }
+        let resident = || arena.resident.load(Ordering::Relaxed);
+        assert_eq!(resident(), 16, "below the limit memory is kept");
+        assert!(arena.set_limit_bytes(10 * span));
+        assert!(arena.trim(2));
+        assert_eq!(resident(), 14);
+        assert!(!arena.trim(100));
+        assert_eq!(resident(), 10);
+        arena.charge(3 * span as i64);
+        assert_eq!(resident(), 7);
+        arena.charge(-3 * (span as i64));
+        // What has memory goes out first, the lowest address before others.
+        assert_eq!(arena.take_span(1, true), Some(spans[4]));
+        let more: Vec<u32> = (0..5).map(|_| arena.take_span(1, true).unwrap()).collect();
+        assert_eq!(more, spans[5..10]);
+        assert_eq!(arena.take_span(1, true), None);
+        assert_eq!(resident(), 10);
     }
 
     #[test]

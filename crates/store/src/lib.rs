@@ -50,6 +50,7 @@ mod epoch;
 mod evict;
 mod expire;
 mod ghost;
+mod held;
 mod index;
 mod item;
 mod large;
@@ -68,6 +69,7 @@ mod worker;
 mod write;
 
 pub use database::DATABASES;
+pub use held::HELD_SHARE;
 pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
 pub use upload::{Spaces, Upload};
 pub use worker::{Guard, Worker};
@@ -350,6 +352,8 @@ pub struct Store {
     key_bytes: AtomicU64,
     /// Bytes held by uploads under way.
     upload_bytes: AtomicU64,
+    /// Bytes held by connections.
+    held: held::Held,
     /// How often workers were asked to give back what they hold of draining spans.
     recall: AtomicU64,
     upkeep: Mutex<maintain::Upkeep>,
@@ -395,6 +399,7 @@ impl Store {
             cleaned: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
             upload_bytes: AtomicU64::new(0),
+            held: held::Held::default(),
             recall: AtomicU64::new(0),
             upkeep: Mutex::default(),
             expiry: Mutex::default(),

@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 /// A clock that moved this far between two steps was set, not passed.
 const CLOCK_JUMP_S: u64 = 64;
 
+/// Free spans whose memory a step gives to the system.
+const TRIM_SPANS: usize = 4;
+
 /// Where upkeep stands; one worker at a time has it.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
@@ -34,6 +37,9 @@ impl Guard<'_> {
         self.local.queue_fresh(store);
         self.local.breathe(store);
         if self.local.expire(store, self.now) {
+            return true;
+        }
+        if store.arena.trim(TRIM_SPANS) {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };

@@ -290,12 +290,12 @@ fn two_inserts_never_share_a_slot() {
 fn pinned_value_is_freed_exactly_once_and_after_the_pin() {
     loom::model(|| {
         let pins = Arc::new(Pins::new());
-        pins.add();
+        assert!(pins.add());
         let freed = Arc::new(AtomicU64::new(0));
         let sender = {
             let (pins, freed) = (pins.clone(), freed.clone());
             thread::spawn(move || {
-                if pins.remove() {
+                if pins.remove().1 {
                     freed.fetch_add(1, Ordering::Relaxed);
                 }
             })

@@ -22,15 +22,21 @@ impl Pins {
     pub(crate) fn new() -> Pins {
         Pins(AtomicU64::new(0))
     }
-    /// Adds a pin.
-    pub(crate) fn add(&self) {
+    /// Adds a pin; true if it is the only one.
+    pub(crate) fn add(&self) -> bool {
         let old = self.0.fetch_add(ONE, Ordering::Relaxed);
         debug_assert_eq!(old & DEAD, 0);
+        old < ONE
     }
-    /// Drops a pin; true if the caller has to free the memory.
-    pub(crate) fn remove(&self) -> bool {
+    /// There are pins.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= ONE
+    }
+    /// Drops a pin: whether it was the only one, and whether the caller has to free the memory.
+    pub(crate) fn remove(&self) -> (bool, bool) {
         // Release: this thread's reads come before the freeing; Acquire: the freeing after all.
-        self.0.fetch_sub(ONE, Ordering::AcqRel) == ONE | DEAD
+        let old = self.0.fetch_sub(ONE, Ordering::AcqRel);
+        (old < 2 * ONE, old == ONE | DEAD)
     }
     /// Says that the item cannot be found any more; true if the caller has to free the memory.
     pub(crate) fn kill(&self) -> bool {
@@ -45,11 +51,13 @@ mod tests {
     #[test]
     fn last_one_out_frees() {
         let pins = Pins::new();
-        pins.add();
-        pins.add();
-        assert!(!pins.remove());
+        assert!(!pins.any());
+        assert!(pins.add());
+        assert!(!pins.add());
+        assert_eq!(pins.remove(), (false, false));
+        assert!(pins.any());
         assert!(!pins.kill());
-        assert!(pins.remove());
+        assert_eq!(pins.remove(), (true, true));
         assert!(Pins::new().kill());
     }
 }

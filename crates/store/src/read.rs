@@ -421,8 +421,21 @@ impl<'g> Item<'g> {
     pub fn pin(&self) -> Pinned {
         assert_eq!(self.raw.header().kind(), Kind::Large, "only large values are pinned");
         // SAFETY: reachable in this epoch, and a large item.
-        unsafe { Large::of(self.raw) }.head().pins.add();
+        if unsafe { Large::of(self.raw) }.head().pins.add() {
+            self.arc.held.pinned(self.value_bytes() as i64);
+        }
         Pinned { store: Arc::clone(self.arc), location: self.slot.location() }
+    }
+    /// As [`Item::pin`], unless connections hold their share of the memory.
+    ///
+    /// # Panics
+    /// If the value is not in pieces.
+    pub fn pin_for_reply(&self) -> Option<Pinned> {
+        // SAFETY: reachable in this epoch, and a large item, as `pin` asserts first of all.
+        let pinned =
+            self.raw.header().kind() == Kind::Large && unsafe { Large::of(self.raw) }.head().pins.any();
+        // What is being sent to another already takes no more memory for this one.
+        (pinned || self.arc.may_pin(self.value_bytes())).then(|| self.pin())
     }
     /// Identity of this version.
     #[inline]
@@ -551,7 +564,12 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.large().head().pins.remove() {
+        let bytes = self.value_bytes();
+        let (last, dead) = self.large().head().pins.remove();
+        if last {
+            self.store.held.pinned(-(bytes as i64));
+        }
+        if dead {
             free_alone(&self.store, self.location);
         }
     }

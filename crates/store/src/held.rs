@@ -1,0 +1,155 @@
+//! What connections hold of the memory: buffers outside the arena, of which the server tells, and
+//! values inside it that are pinned while they are sent.
+//!
+//! Buffers are charged to the memory limit, so that items give way to them. Together both may be one
+//! part in [`HELD_SHARE`] of it: beyond that no further value is pinned for a reply, and the server
+//! takes its measures. Items that are pinned cannot be evicted, and what peers do not read would
+//! otherwise take all the memory.
+
+use crate::Store;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Connections may hold one part in this many of the memory limit.
+pub const HELD_SHARE: u64 = 4;
+
+/// Bytes that connections hold.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    buffers: AtomicU64,
+    /// Of values with a pin, however many pins they have.
+    pinned: AtomicU64,
+    /// A value was not pinned since it was last asked.
+    refused: AtomicBool,
+}
+
+impl Held {
+    /// A value got its first pin, or (negative) lost its last.
+    pub(crate) fn pinned(&self, bytes: i64) {
+        self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Says that connections' buffers take `bytes` more, or (negative) fewer. They count against the
+    /// memory limit and the share of it that connections may hold.
+    pub fn hold(&self, bytes: i64) {
+        self.held.buffers.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.arena.charge(bytes);
+    }
+
+    /// Says that something else takes `bytes` more of the memory limit, or (negative) fewer.
+    pub fn set_aside(&self, bytes: i64) {
+        self.arena.charge(bytes);
+    }
+
+    /// Bytes that connections hold: buffers and pinned values.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that connections may hold.
+    pub fn held_bytes_max(&self) -> u64 {
+        self.arena.limit_bytes() / HELD_SHARE
+    }
+
+    /// A value was not pinned for a reply since this was last asked.
+    pub fn take_refusal(&self) -> bool {
+        self.held.refused.load(Ordering::Relaxed) && self.held.refused.swap(false, Ordering::Relaxed)
+    }
+
+    /// More memory is used than the limit allows, as when connections were given some: upkeep
+    /// ([`crate::Guard::maintain`]) makes items give way.
+    pub fn is_over_limit(&self) -> bool {
+        self.arena.over_limit()
+    }
+
+    /// A value of so many bytes may be pinned for a reply. One that is alone may be larger than the
+    /// share, so that every value can be read.
+    pub(crate) fn may_pin(&self, bytes: u64) -> bool {
+        let max = self.held_bytes_max();
+        let buffers = self.held.buffers.load(Ordering::Relaxed);
+        let pinned = self.held.pinned.load(Ordering::Relaxed);
+        let may = buffers + pinned + bytes <= max || pinned == 0 && buffers <= max / 2;
+        if !may {
+            self.held.refused.store(true, Ordering::Relaxed);
+        }
+        may
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Attributes, Config, Expect, Guard, Lookup, Pinned, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn set(guard: &mut Guard<'_>, key: &[u8], bytes: usize) {
+        let key = guard.key(key);
+        guard.store_value(&key, &vec![1; bytes], &Attributes::default(), Expect::Any).unwrap();
+    }
+
+    fn pin(guard: &mut Guard<'_>, key: &[u8]) -> Option<Pinned> {
+        let key = guard.key(key);
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it is there") };
+        item.pin_for_reply()
+    }
+
+    #[test]
+    fn values_are_pinned_up_to_the_share_and_each_counts_once() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        for key in [b"a", b"b", b"c", b"d", b"e"] {
+            set(&mut guard, key, 1 << 20);
+        }
+        let pins: Vec<_> = [b"a", b"b", b"c", b"d"].map(|key| pin(&mut guard, key).unwrap()).into();
+        assert_eq!((store.held_bytes(), store.held_bytes_max()), (4 << 20, 4 << 20));
+        assert!(!store.take_refusal());
+        assert!(pin(&mut guard, b"e").is_none());
+        assert!(store.take_refusal() && !store.take_refusal());
+        let again = pin(&mut guard, b"a").expect("it is pinned already");
+        assert_eq!(store.held_bytes(), 4 << 20);
+        drop(pins);
+        assert_eq!(store.held_bytes(), 1 << 20);
+        drop(again);
+        assert_eq!(store.held_bytes(), 0);
+        set(&mut guard, b"f", 5 << 20);
+        let alone = pin(&mut guard, b"f").expect("it is alone");
+        assert!(pin(&mut guard, b"e").is_none());
+        drop(alone);
+        store.hold(3 << 20);
+        assert!(pin(&mut guard, b"f").is_none(), "buffers hold more than half of the share");
+        assert!(pin(&mut guard, b"e").is_some());
+    }
+
+    #[test]
+    fn items_give_way_to_buffers_and_take_their_memory_again() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        for i in 0..40_000u32 {
+            set(&mut guard, &i.to_le_bytes(), 500);
+        }
+        let used = || store.totals().used_bytes;
+        assert!(used() > 15 << 20);
+        store.hold(4 << 20);
+        assert!(store.is_over_limit());
+        for _ in 0..1000 {
+            guard.maintain();
+        }
+        assert!(!store.is_over_limit() && used() <= 16 << 20);
+        for i in 0..40_000u32 {
+            set(&mut guard, &i.to_le_bytes(), 500);
+        }
+        assert!(used() <= 16 << 20);
+        store.hold(-(4 << 20));
+        let before = used();
+        for i in 0..40_000u32 {
+            set(&mut guard, &i.to_le_bytes(), 500);
+        }
+        assert!(used() > before + (3 << 20));
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+}
