@@ -4,12 +4,26 @@ use std::fmt;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use larder_commands::{Connection, Context, Counters, Host, Output, Process, Session, Settings, Shared};
+use larder_commands::{
+    Connection, Context, Counters, Host, Output, Peer, Process, Session, Settings, Shared,
+};
 use larder_store::{Config, Store};
 
 #[derive(Default)]
 struct Alone {
     counters: Counters,
+}
+
+impl Peer for Alone {
+    fn address(&self) -> String {
+        "127.0.0.1:50000".into()
+    }
+    fn listen_address(&self) -> String {
+        "127.0.0.1:6379".into()
+    }
+    fn place(&self) -> u64 {
+        0
+    }
 }
 
 impl Host for Alone {
@@ -24,6 +38,10 @@ impl Host for Alone {
     fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
     fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
         None
+    }
+    fn kill(&self, _place: u64, _client: u64) {}
+    fn clock_us(&self) -> u64 {
+        0
     }
     fn shutdown(&self, _graceful: bool) {}
     fn verbosity(&self, _level: u8) {}
@@ -55,7 +73,7 @@ fn bench(c: &mut Criterion) {
     let mut session = Session::new();
     let mut run = |input: &str| {
         let guard = worker.enter(1_800_000_000_000);
-        let mut cx = Context { guard, counters: &host.counters, shared: &shared, host: &host };
+        let mut cx = Context { guard, counters: &host.counters, shared: &shared, host: &host, peer: &host };
         let progress = session.receive(&mut cx, black_box(input.as_bytes()), &mut out);
         assert_eq!(progress.consumed, input.len());
         black_box(out.contiguous());

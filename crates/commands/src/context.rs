@@ -3,7 +3,7 @@
 use larder_store::{Guard, Millis};
 
 use crate::counters::Counters;
-use crate::host::Host;
+use crate::host::{Host, Peer};
 use crate::shared::Shared;
 
 /// Everything around a session while it works; made once per batch of receives.
@@ -16,6 +16,8 @@ pub struct Context<'c, 'w> {
     pub shared: &'c Shared,
     /// The server around it.
     pub host: &'c dyn Host,
+    /// The other end of the connection.
+    pub peer: &'c dyn Peer,
 }
 
 impl Context<'_, '_> {

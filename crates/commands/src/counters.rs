@@ -75,6 +75,10 @@ counters! {
     BytesWritten,
     /// Connections closed for idleness; the server counts.
     IdleKicks,
+    /// RESP commands.
+    RedisCommands,
+    /// RESP commands that were answered with an error.
+    RedisErrors,
 }
 
 /// The counters of one worker.

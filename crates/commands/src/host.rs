@@ -64,6 +64,16 @@ pub struct Connection {
     pub idle_s: u64,
 }
 
+/// The other end of a connection, and its place in the server.
+pub trait Peer: Sync {
+    /// `127.0.0.1:49472`, or `/path:0` of a Unix socket.
+    fn address(&self) -> String;
+    /// The server's own address, in the same form.
+    fn listen_address(&self) -> String;
+    /// Where the server finds the connection again.
+    fn place(&self) -> u64;
+}
+
 /// The server around a session. All of it is called from workers, none of it on the data path.
 pub trait Host: Sync {
     /// Calls `visit` with every worker's counters.
@@ -81,6 +91,13 @@ pub trait Host: Sync {
     /// Calls `visit` with up to `max` connections whose place is `from` or later; returns the place
     /// to go on from, none at the end. Places are the server's own, ascending, 0 first.
     fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64>;
+
+    /// Closes the connection at this place if it is still that of this RESP client. Others' only:
+    /// the calling session ends by itself.
+    fn kill(&self, place: u64, client: u64);
+
+    /// A clock that only goes on, microseconds; for measuring commands that may take long.
+    fn clock_us(&self) -> u64;
 
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);

@@ -22,6 +22,7 @@ mod host;
 mod meta;
 mod output;
 mod prefix;
+pub mod redis;
 mod session;
 mod shared;
 pub mod stats;
@@ -33,7 +34,7 @@ mod upload;
 
 pub use context::Context;
 pub use counters::{Counter, Counters, Sums};
-pub use host::{Connection, Host, Process};
+pub use host::{Connection, Host, Peer, Process};
 pub use output::{Mark, Output};
 pub use prefix::{PrefixCount, Prefixes};
 pub use session::{Next, Progress, Session};

@@ -10,6 +10,7 @@ use larder_store::{Guard, Millis};
 
 use crate::counters::Sums;
 use crate::prefix::Prefixes;
+use crate::redis::{Access, Common};
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
@@ -47,6 +48,12 @@ pub struct Settings {
     pub idle_timeout: bool,
     /// Bytes that appends and prepends longer than a receive buffer may hold while they arrive.
     pub append_bytes_max: u64,
+    /// Not `-B ascii`: a connection whose first byte is `*` speaks RESP.
+    pub redis: bool,
+    /// `--requirepass`: the RESP clients' password; empty: none is asked for.
+    pub password: String,
+    /// `--auth-file`: further users and their passwords.
+    pub users: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -74,6 +81,9 @@ impl Default for Settings {
             track_sizes: false,
             idle_timeout: false,
             append_bytes_max: 4 << 20,
+            redis: true,
+            password: String::new(),
+            users: Vec::new(),
         }
     }
 }
@@ -150,6 +160,8 @@ pub struct Shared {
     pub(crate) reset: Mutex<Sums>,
     /// Bytes held by appends on their way in.
     pub(crate) append_bytes: Arc<AtomicU64>,
+    /// What RESP clients share.
+    pub(crate) redis: Common,
 }
 
 impl Shared {
@@ -163,6 +175,7 @@ impl Shared {
             flush_at: AtomicU64::new(NEVER),
             reset: Mutex::default(),
             append_bytes: Arc::default(),
+            redis: Common::new(Access::new(&settings.password, &settings.users)),
             settings,
         }
     }

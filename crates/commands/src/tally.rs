@@ -9,6 +9,7 @@ pub struct Tally {
     pub get_hits: u32,
     pub sets: u32,
     pub metas: u32,
+    pub commands: u32,
 }
 
 impl Tally {
@@ -20,6 +21,7 @@ impl Tally {
             (Counter::GetHits, self.get_hits),
             (Counter::CmdSet, self.sets),
             (Counter::CmdMeta, self.metas),
+            (Counter::RedisCommands, self.commands),
         ] {
             if n != 0 {
                 counters.add(counter, u64::from(n));

@@ -109,7 +109,7 @@ impl Gathering {
             purpose,
             value: Vec::new(),
             value_bytes: value_bytes as usize,
-            held: Held { all: Arc::clone(&shared.append_bytes), bytes: 0 },
+            held: Held::new(&shared.append_bytes),
         }
     }
 
@@ -145,14 +145,19 @@ impl Gathering {
 
 /// A share of the bytes that may be gathered, given back when dropped.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     all: Arc<AtomicU64>,
     bytes: u64,
 }
 
 impl Held {
+    /// Holds nothing of `all` yet.
+    pub fn new(all: &Arc<AtomicU64>) -> Held {
+        Held { all: Arc::clone(all), bytes: 0 }
+    }
+
     /// Holds `bytes` in all; false if that would be more than `max` together with all others.
-    fn raise(&mut self, bytes: u64, max: u64) -> bool {
+    pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if self.all.fetch_add(more, Relaxed) + more > max {
             self.all.fetch_sub(more, Relaxed);

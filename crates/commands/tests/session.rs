@@ -3,7 +3,7 @@
 use std::fmt;
 
 use larder_commands::{
-    Connection, Context, Counter, Counters, Host, Next, Output, Process, Session, Settings, Shared,
+    Connection, Context, Counter, Counters, Host, Next, Output, Peer, Process, Session, Settings, Shared,
 };
 use larder_store::{Config, Store, Worker};
 
@@ -12,6 +12,18 @@ const START: u64 = 1_800_000_000_000;
 #[derive(Default)]
 struct Alone {
     counters: Counters,
+}
+
+impl Peer for Alone {
+    fn address(&self) -> String {
+        "127.0.0.1:50000".into()
+    }
+    fn listen_address(&self) -> String {
+        "127.0.0.1:6379".into()
+    }
+    fn place(&self) -> u64 {
+        0
+    }
 }
 
 impl Host for Alone {
@@ -31,6 +43,10 @@ impl Host for Alone {
             visit(&Connection { id, address: "tcp:127.0.0.1:1".into(), ..Connection::default() });
         }
         Some(from + max as u64).filter(|&next| next < 500)
+    }
+    fn kill(&self, _place: u64, _client: u64) {}
+    fn clock_us(&self) -> u64 {
+        0
     }
     fn shutdown(&self, _graceful: bool) {}
     fn verbosity(&self, _level: u8) {}
@@ -74,7 +90,8 @@ impl Bench {
                 let now = self.shared.now(self.system);
                 let guard = self.worker.enter(now);
                 let counters = &self.host.counters;
-                let mut cx = Context { guard, counters, shared: &self.shared, host: &self.host };
+                let mut cx =
+                    Context { guard, counters, shared: &self.shared, host: &self.host, peer: &self.host };
                 let progress = session.receive(&mut cx, &kept, &mut out);
                 kept.drain(..progress.consumed);
                 replies.extend_from_slice(&out.to_vec());
@@ -224,7 +241,7 @@ fn lines_that_are_no_commands_get_their_error() {
             ("foo bar noreply\r\n", ""),
             ("verbosity noreply\r\n", ""),
             ("verbosity 1 noreply\r\n", ""),
-            ("*1\r\n$4\r\nPING\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+            ("*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
             ("slabs reassign 1 2\r\nslabs\r\nlru\r\nstats foo\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
             ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
             ("debugtime 5\r\n", "ERROR\r\n"),

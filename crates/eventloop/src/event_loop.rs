@@ -148,6 +148,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
+    /// The connection at an index, if there is one.
+    pub fn id_at(&mut self, index: usize) -> Option<Id> {
+        (index < self.connections.slots()).then(|| self.connections.at(index))?.map(|(id, _)| id)
+    }
+
     /// Waits for something to do, `timeout` at most, and does it.
     ///
     /// # Errors

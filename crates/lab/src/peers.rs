@@ -245,7 +245,9 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let Spec { memory_mb, threads, .. } = spec;
     match spec.kind {
-        Kind::Larder => words(format!("serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c 2048")),
+        Kind::Larder => {
+            words(format!("serve -p {port} --redis-port 0 -l 127.0.0.1 -t {threads} -m {memory_mb} -c 2048"))
+        }
         Kind::Memcached => {
             let mut all = words(format!("-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c 2048"));
             // memcached refuses to run as root unless it is told who to be.

@@ -1,4 +1,4 @@
-//! Bytes ⇄ requests and replies of memcached's text protocols.
+//! Bytes ⇄ requests and replies of memcached's text protocols and of Redis.
 //!
 //! Decoding borrows from the input, copies nothing, allocates nothing, and takes up again after any
 //! byte: what is not complete is presented again with more behind it. No I/O, no meaning: what a
@@ -7,6 +7,7 @@
 //! - [`classic`]: the line and its dispatch, the classic commands
 //! - [`meta`]: `mg ms md ma mn me` and their flags
 //! - [`reply`]: replies that carry values
+//! - [`resp`]: the requests and replies of Redis
 //! - [`number`], [`scan`], [`Tokens`], [`base64`], [`escape`]: the pieces
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod fault;
 pub mod meta;
 pub mod number;
 pub mod reply;
+pub mod resp;
 pub mod scan;
 mod tokens;
 

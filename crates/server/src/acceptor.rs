@@ -17,6 +17,9 @@ use crate::worker::fewest;
 /// What a connection above `-c` hears, as from memcached.
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
 
+/// And what a Redis client hears.
+const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
+
 /// Connections taken from one listener before others have their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 
@@ -92,7 +95,7 @@ fn accept(hub: &Hub, bound: &[Bound], listener: usize) -> bool {
             }
         };
         if full {
-            refuse(hub, &socket);
+            refuse(hub, &socket, listener);
         } else {
             hand_over(hub, socket, listener);
         }
@@ -100,9 +103,9 @@ fn accept(hub: &Hub, bound: &[Bound], listener: usize) -> bool {
     true
 }
 
-fn refuse(hub: &Hub, socket: &Socket) {
+fn refuse(hub: &Hub, socket: &Socket, listener: usize) {
     hub.tally.rejected.fetch_add(1, Relaxed);
-    let _ = socket.send(REFUSAL);
+    let _ = socket.send(if listener >= hub.redis_from { REDIS_REFUSAL } else { REFUSAL });
     // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
     let _ = socket.recv(&mut [0; 4096]);
     tracing::info!("connection refused: -c is reached");

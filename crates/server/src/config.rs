@@ -21,6 +21,16 @@ pub enum Protocol {
 pub struct Config {
     /// `-p`: none is off, 0 any free port.
     pub port: Option<u16>,
+    /// `-p` was given.
+    pub port_given: bool,
+    /// `--redis-port`: none is off, 0 any free port.
+    pub redis_port: Option<u16>,
+    /// `--redis-port` was given.
+    pub redis_port_given: bool,
+    /// `--requirepass`, if given.
+    pub password: Option<String>,
+    /// Users of `--auth-file` and their passwords.
+    pub users: Vec<(String, String)>,
     /// `-l`, in order; empty means the default address.
     pub listen: Vec<Place>,
     /// `-s`.
@@ -136,6 +146,11 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             port: Some(11211),
+            port_given: false,
+            redis_port: Some(6379),
+            redis_port_given: false,
+            password: None,
+            users: Vec::new(),
             listen: Vec::new(),
             unix_socket: None,
             unix_mode: 0o700,
@@ -213,6 +228,18 @@ const SLAB_STEP_BYTES: u32 = 8;
 const SLAB_SIZES_MAX: usize = 62;
 
 impl Config {
+    /// The TCP port for text clients. They cannot say who they are: where clients have to, there is
+    /// one only if it was asked for.
+    pub fn text_port(&self) -> Option<u16> {
+        let closed = !self.port_given && (self.password.is_some() || !self.users.is_empty());
+        self.port.filter(|_| !closed)
+    }
+
+    /// The TCP port for RESP clients; beside a Unix socket only if it was asked for.
+    pub fn resp_port(&self) -> Option<u16> {
+        self.redis_port.filter(|_| self.redis_port_given || self.unix_socket.is_none())
+    }
+
     /// Bytes of the largest item: `-I`, or 1 MiB as far as memory allows.
     pub fn item_bytes_max(&self) -> u64 {
         self.item_bytes_max.unwrap_or(ITEM_BYTES_MAX_DEFAULT.min(self.memory_bytes / 2))

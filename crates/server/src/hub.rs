@@ -12,6 +12,7 @@ use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
 use crate::config::{Config, Protocol};
+use crate::listen::Bound;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
 use crate::table::Table;
@@ -25,6 +26,13 @@ pub enum Message {
         socket: Socket,
         /// Index of the listener it came through.
         listener: usize,
+    },
+    /// Close the connection at this index if it is still that of this RESP client.
+    Kill {
+        /// Its index in the loop.
+        index: usize,
+        /// The client's number.
+        client: u64,
     },
     /// Finish.
     Stop,
@@ -71,8 +79,10 @@ pub struct Hub {
     pub table: Table,
     /// Counts of connections.
     pub tally: Tally,
-    /// Addresses of the listeners.
+    /// Addresses of the listeners, those for RESP behind the others.
     pub listening: Vec<Address>,
+    /// Listeners from this one on are for RESP.
+    pub redis_from: usize,
     /// Wakes the acceptor.
     pub waker: Waker,
     /// A client asked the server to stop.
@@ -88,7 +98,7 @@ impl Hub {
     ///
     /// # Errors
     /// When wakers cannot be had (too many open files).
-    pub fn new(config: Config, store: Arc<Store>, listening: Vec<Address>, log: Log) -> std::io::Result<Hub> {
+    pub fn new(config: Config, store: Arc<Store>, bound: &[Bound], log: Log) -> std::io::Result<Hub> {
         let desk = |_| {
             let mailbox = Mailbox::new()?;
             Ok(Desk { mailbox, counters: Counters::default(), connections: AtomicUsize::new(0) })
@@ -99,7 +109,8 @@ impl Hub {
             table: Table::new(config.threads),
             desks,
             tally: Tally::default(),
-            listening,
+            listening: bound.iter().map(|bound| bound.address.clone()).collect(),
+            redis_from: bound.iter().position(|bound| bound.redis).unwrap_or(bound.len()),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
             started: Instant::now(),
@@ -146,6 +157,9 @@ fn settings(config: &Config) -> Settings {
         track_sizes: config.track_sizes,
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
+        redis: config.protocol == Protocol::Auto,
+        password: config.password.clone().unwrap_or_default(),
+        users: config.users.clone(),
     }
 }
 
@@ -198,6 +212,16 @@ impl Host for Hub {
         for counter in [&tally.accepted, &tally.rejected, &tally.pauses, &tally.paused_us] {
             counter.store(0, Relaxed);
         }
+    }
+
+    fn kill(&self, place: u64, client: u64) {
+        let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
+        // A mailbox that is full loses it: the client is closed when it next sends something.
+        let _ = self.desks[worker].mailbox.send(Message::Kill { index, client });
+    }
+
+    fn clock_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {

@@ -115,8 +115,7 @@ pub fn serve(config: Config) -> Result<(), String> {
         let written = listen::write_port_file(path.as_ref(), &bound);
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
-    let listening = bound.iter().map(|bound| bound.address.clone()).collect();
-    let hub = Hub::new(config, store, listening, log).map_err(|error| format!("cannot start: {error}"))?;
+    let hub = Hub::new(config, store, &bound, log).map_err(|error| format!("cannot start: {error}"))?;
     let hub = Arc::new(hub);
     let workers = start_workers(&hub)?;
     if process::is_detached() {

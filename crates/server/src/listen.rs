@@ -81,11 +81,19 @@ fn unreadable(text: &str) -> String {
 pub struct ListenError {
     place: String,
     error: io::Error,
+    /// It is the port for RESP that nobody asked for.
+    default_redis: bool,
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { place, error } = self;
+        let ListenError { place, error, default_redis } = self;
+        if *default_redis && error.kind() == io::ErrorKind::AddrInUse {
+            return write!(
+                f,
+                "cannot listen on {place} for Redis clients: the address is in use; choose another with --redis-port, or none with --redis-port 0"
+            );
+        }
         if error.kind() == io::ErrorKind::AddrInUse {
             return write!(
                 f,
@@ -105,6 +113,8 @@ pub struct Bound {
     pub listener: Listener,
     /// The address, with the real port.
     pub address: Address,
+    /// Its clients speak RESP, inline requests too.
+    pub redis: bool,
 }
 
 /// Opens all listeners of a configuration.
@@ -112,26 +122,34 @@ pub struct Bound {
 /// # Errors
 /// The first that cannot be opened; none stays open then.
 pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
-    if let Some(path) = &config.unix_socket {
-        return Ok(vec![open_unix(path, config)?]);
-    }
     let mut bound = Vec::new();
-    for address in tcp_addresses(config)? {
-        bound.push(bind(&Address::Tcp(address), config)?);
+    if let Some(path) = &config.unix_socket {
+        bound.push(open_unix(path, config)?);
+    } else {
+        for address in tcp_addresses(config, config.text_port(), true)? {
+            bound.push(bind(&Address::Tcp(address), config)?);
+        }
+    }
+    for address in tcp_addresses(config, config.resp_port(), false)? {
+        let redis = bind(&Address::Tcp(address), config)
+            .map_err(|error| ListenError { default_redis: !config.redis_port_given, ..error })?;
+        bound.push(Bound { redis: true, ..redis });
     }
     Ok(bound)
 }
 
-fn tcp_addresses(config: &Config) -> Result<Vec<SocketAddr>, ListenError> {
+/// Where to listen on `port`; `own`: a place that has a port of its own keeps it.
+fn tcp_addresses(config: &Config, port: Option<u16>, own: bool) -> Result<Vec<SocketAddr>, ListenError> {
     if config.listen.is_empty() {
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        return Ok(config.port.map(|port| SocketAddr::new(local, port)).into_iter().collect());
+        return Ok(port.map(|port| SocketAddr::new(local, port)).into_iter().collect());
     }
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for place in &config.listen {
-        let Some(port) = place.port.or(config.port) else { continue };
+        let Some(port) = place.port.filter(|_| own).or(port) else { continue };
         let found = (place.host.as_str(), port).to_socket_addrs();
-        let found = found.map_err(|error| ListenError { place: place.host.clone(), error })?;
+        let found =
+            found.map_err(|error| ListenError { place: place.host.clone(), error, default_redis: false })?;
         for address in found {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -142,10 +160,10 @@ fn tcp_addresses(config: &Config) -> Result<Vec<SocketAddr>, ListenError> {
 }
 
 fn bind(address: &Address, config: &Config) -> Result<Bound, ListenError> {
-    let wrap = |error| ListenError { place: address.to_string(), error };
+    let wrap = |error| ListenError { place: address.to_string(), error, default_redis: false };
     let listener = Listener::bind(address, i32::from(config.backlog)).map_err(wrap)?;
     let address = listener.local_address().map_err(wrap)?;
-    Ok(Bound { listener, address })
+    Ok(Bound { listener, address, redis: false })
 }
 
 fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
@@ -166,8 +184,8 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     let linked = std::fs::hard_link(&unfinished, path);
     let _ = std::fs::remove_file(&unfinished);
     let Bound { listener, .. } = bound?;
-    linked.map_err(|error| ListenError { place: address.to_string(), error })?;
-    Ok(Bound { listener, address })
+    linked.map_err(|error| ListenError { place: address.to_string(), error, default_redis: false })?;
+    Ok(Bound { listener, address, redis: false })
 }
 
 /// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
@@ -177,10 +195,11 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
 /// What writing the file says.
 pub fn write_port_file(path: &Path, bound: &[Bound]) -> io::Result<()> {
     let mut text = String::new();
-    for Bound { address, .. } in bound {
+    for Bound { address, redis, .. } in bound {
         if let Address::Tcp(address) = address {
+            let kind = if *redis { "RESP" } else { "TCP" };
             let family = if address.is_ipv4() { "INET" } else { "INET6" };
-            text.push_str(&format!("TCP {family}: {}\n", address.port()));
+            text.push_str(&format!("{kind} {family}: {}\n", address.port()));
         }
     }
     let mut unfinished = path.as_os_str().to_owned();
@@ -215,7 +234,7 @@ mod tests {
     #[test]
     fn a_place_named_twice_is_opened_once_and_a_free_port_is_found() {
         let listen = vec![place("127.0.0.1", None).unwrap(), place("127.0.0.1", None).unwrap()];
-        let config = Config { port: Some(0), listen, ..Config::default() };
+        let config = Config { port: Some(0), redis_port: None, listen, ..Config::default() };
         let bound = open(&config).unwrap();
         assert_eq!(bound.len(), 1);
         let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
@@ -226,10 +245,33 @@ mod tests {
 
     #[test]
     fn port_off_listens_on_nothing_but_places_with_their_own() {
-        let config = Config { port: None, ..Config::default() };
+        let config = Config { port: None, redis_port: None, ..Config::default() };
         assert!(open(&config).unwrap().is_empty());
         let listen = vec![place("127.0.0.1", Some(0)).unwrap(), place("127.0.0.1", None).unwrap()];
         assert_eq!(open(&Config { listen, ..config }).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn redis_clients_have_a_port_of_their_own() {
+        let config = Config { port: None, redis_port: Some(0), redis_port_given: true, ..Config::default() };
+        let bound = open(&config).unwrap();
+        assert_eq!(bound.len(), 1);
+        assert!(bound[0].redis);
+        let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
+        let taken = Config { redis_port: Some(address.port()), ..config.clone() };
+        let error = open(&taken).unwrap_err().to_string();
+        assert!(error.contains("in use") && !error.contains("--redis-port"), "{error}");
+        let default = Config { redis_port_given: false, ..taken };
+        assert!(open(&default).unwrap_err().to_string().contains("--redis-port 0"));
+    }
+
+    #[test]
+    fn a_password_closes_the_port_of_those_who_cannot_say_it() {
+        let config = Config { password: Some("x".into()), ..Config::default() };
+        assert_eq!(config.text_port(), None);
+        assert_eq!(Config { port_given: true, ..config.clone() }.text_port(), config.port);
+        assert_eq!(config.resp_port(), Some(6379));
+        assert_eq!(Config { unix_socket: Some("/x".into()), ..config }.resp_port(), None);
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub const OPTIONS: &[Row] = &[
         default: "11211",
         range: "-1 to 65535",
         apply: |config, value| {
+            config.port_given = true;
             config.port = match number::<i64>(value, -1, 65535)? {
                 0 => None,
                 -1 => Some(0),
@@ -80,6 +81,35 @@ pub const OPTIONS: &[Row] = &[
             Ok(())
         },
         ..row('p', "port", "TCP port; 0 listens on none, -1 on a free one (see MEMCACHED_PORT_FILENAME)")
+    },
+    Row {
+        value: Some("PORT"),
+        default: "6379",
+        range: "-1 to 65535",
+        letter: None,
+        apply: |config, value| {
+            config.redis_port_given = true;
+            config.redis_port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row(' ', "redis-port", "TCP port for Redis clients; 0 listens on none, -1 on a free one")
+    },
+    Row {
+        value: Some("PASSWORD"),
+        letter: None,
+        apply: |config, value| {
+            config.password = Some(value.into());
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "requirepass",
+            "Redis clients have to know this; text clients cannot say it, so without -p they have no port",
+        )
     },
     Row {
         value: Some("ADDRESS[:PORT]"),
@@ -362,8 +392,16 @@ pub const OPTIONS: &[Row] = &[
     },
     Row {
         value: Some("PATH"),
-        effect: Effect::Refused("there is no authentication by file"),
-        ..row('Y', "auth-file", "authentication of text clients")
+        range: "a file with lines user:password",
+        apply: |config, value| {
+            config.users = users(value)?;
+            Ok(())
+        },
+        ..row(
+            'Y',
+            "auth-file",
+            "users that Redis clients have to be one of; text clients cannot say who they are, so without -p they have no port",
+        )
     },
     Row {
         value: Some("PATH"),
@@ -376,6 +414,20 @@ pub const OPTIONS: &[Row] = &[
         ..row('N', "napi-ids", "threads chosen by network queue")
     },
 ];
+
+/// Reads users and their passwords from a file: `user:password` lines, `#` comments.
+fn users(path: &str) -> Result<Vec<(String, String)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut users = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (user, password) = line.split_once(':').ok_or("lines are user:password")?;
+        users.push((user.to_owned(), password.to_owned()));
+    }
+    if users.is_empty() {
+        return Err("the file names no user".into());
+    }
+    Ok(users)
+}
 
 /// Most worker threads.
 pub const THREADS_MAX: usize = 1024;

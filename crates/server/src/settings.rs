@@ -10,7 +10,7 @@ use crate::hub::{Hub, YesNo};
 pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let config = &hub.config;
     let reported = &config.reported;
-    let tcp_port = hub.listening.iter().find_map(|address| match address {
+    let tcp_port = hub.listening[..hub.redis_from].iter().find_map(|address| match address {
         Address::Tcp(address) => Some(address.port()),
         Address::Unix(_) => None,
     });

@@ -16,6 +16,8 @@ pub struct Facts {
     pub peer: Address,
     /// Index of the listener it came through.
     pub listener: usize,
+    /// Its place in the table: worker and index.
+    place: AtomicU64,
     /// When something was last received, on the loop's clock.
     received_at: AtomicU64,
     /// A request has come in part.
@@ -25,7 +27,18 @@ pub struct Facts {
 impl Facts {
     /// Facts of a new connection.
     pub fn new(peer: Address, listener: usize, now: Millis) -> Facts {
-        Facts { peer, listener, received_at: AtomicU64::new(now), partial: AtomicBool::new(false) }
+        Facts {
+            peer,
+            listener,
+            place: AtomicU64::new(0),
+            received_at: AtomicU64::new(now),
+            partial: AtomicBool::new(false),
+        }
+    }
+
+    /// Its place in the table.
+    pub fn place(&self) -> u64 {
+        self.place.load(Relaxed)
     }
 
     /// Something was received.
@@ -66,6 +79,7 @@ impl Table {
         if rows.len() <= index {
             rows.resize(index + 1, None);
         }
+        facts.place.store(place(worker, index), Relaxed);
         rows[index] = Some(facts);
     }
 
@@ -81,7 +95,7 @@ impl Table {
         for worker in first..self.workers.len() {
             let rows = self.rows(worker);
             for index in start..rows.len() {
-                let place = (worker as u64) << 32 | index as u64;
+                let place = place(worker, index);
                 if visited == max {
                     return Some(place);
                 }
@@ -98,6 +112,10 @@ impl Table {
     fn rows(&self, worker: usize) -> std::sync::MutexGuard<'_, Rows> {
         self.workers[worker].lock().expect("no holder panics")
     }
+}
+
+fn place(worker: usize, index: usize) -> u64 {
+    (worker as u64) << 32 | index as u64
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_commands::{Context, Counter, Counters, Next as Wish, Output, Session};
+use larder_commands::{Context, Counter, Counters, Next as Wish, Output, Peer, Session};
+use larder_eventloop::socket::Address;
 use larder_eventloop::{
     Closed, Epoll, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken,
 };
@@ -105,6 +106,14 @@ impl Service {
         (0..STEPS_MAX).all(|_| guard.maintain())
     }
 
+    /// A session of a connection that speaks RESP from its first byte on.
+    fn redis_session(&mut self, facts: &Facts) -> Session {
+        let hub = &*self.hub;
+        let counters = &hub.desks[self.index].counters;
+        let guard = self.store.enter(self.wall);
+        Session::redis(&Context { guard, counters, shared: &hub.shared, host: hub, peer: &At { facts, hub } })
+    }
+
     /// Takes over a connection.
     fn adopt(
         &mut self,
@@ -120,12 +129,45 @@ impl Service {
         let facts = Arc::new(Facts::new(peer, listener, events.now()));
         let connection = Connection { session: Session::new(), rest: None, facts: Arc::clone(&facts) };
         match events.adopt(socket, connection) {
-            Ok(id) => self.hub.table.enter(self.index, id.index(), facts),
+            Ok(id) => {
+                self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));
+                if listener >= self.hub.redis_from
+                    && let Some(connection) = events.state(id)
+                {
+                    connection.session = self.redis_session(&facts);
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot watch a connection");
                 self.hub.ended(self.index);
             }
         }
+    }
+}
+
+/// A connection as its session sees it.
+struct At<'h> {
+    facts: &'h Facts,
+    hub: &'h Hub,
+}
+
+impl Peer for At<'_> {
+    fn address(&self) -> String {
+        plain(&self.facts.peer)
+    }
+    fn listen_address(&self) -> String {
+        plain(&self.hub.listening[self.facts.listener])
+    }
+    fn place(&self) -> u64 {
+        self.facts.place()
+    }
+}
+
+/// `127.0.0.1:6379`, or `/path:0` of a Unix socket.
+fn plain(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("{}:0", path.display()),
     }
 }
 
@@ -149,7 +191,8 @@ impl Handler for Service {
             None => &mut self.out,
         };
         let guard = self.store.enter(self.wall);
-        let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
+        let peer = At { facts: &connection.facts, hub };
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
         let progress = connection.session.receive(&mut context, input, out);
         counters.add(Counter::BytesRead, progress.consumed as u64);
         let partial = progress.consumed < input.len() || !connection.session.is_idle();
@@ -170,7 +213,8 @@ impl Handler for Service {
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
-        let mut context = Context { guard, counters, shared: &hub.shared, host: hub };
+        let peer = At { facts: &connection.facts, hub };
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
         let missing = connection.session.upload_missing();
         Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
     }
@@ -305,6 +349,13 @@ fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> b
     for message in hub.desks[service.index].mailbox.take() {
         match message {
             Message::Connection { socket, listener } => service.adopt(events, socket, listener),
+            Message::Kill { index, client } => {
+                if let Some(id) = events.id_at(index)
+                    && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
+                {
+                    events.close(service, id, Closed::Handler);
+                }
+            }
             Message::Stop => go_on = false,
         }
     }

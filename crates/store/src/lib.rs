@@ -564,6 +564,11 @@ impl Store {
         all
     }
 
+    /// The memory limit.
+    pub fn memory_bytes(&self) -> u64 {
+        self.arena.limit_bytes()
+    }
+
     /// Sets the memory limit; false when above the reservation or below the least. A lower limit
     /// takes effect as upkeep gives memory back.
     pub fn set_memory_bytes(&self, bytes: u64) -> bool {

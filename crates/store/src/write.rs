@@ -249,24 +249,55 @@ impl Guard<'_> {
         })
     }
 
+    /// Removes the item if `holds` says so of its expiry (0: never); whether it did.
+    ///
+    /// # Errors
+    /// [`Refusal::Absent`].
+    pub fn delete_if(&mut self, key: &Key<'_>, holds: impl Fn(Millis) -> bool) -> Result<bool, Refusal> {
+        self.local.breathe(self.store);
+        self.with_live(key, |guard, locked, found, raw| {
+            let held = holds(raw.expires_at());
+            if held {
+                guard.local.unlink(guard.store, locked, found);
+            }
+            Ok(held)
+        })
+    }
+
     /// Sets the expiry (0: never). The token does not change.
     ///
     /// # Errors
     /// [`Refusal::Absent`], [`Refusal::NoMemory`].
     pub fn touch(&mut self, key: &Key<'_>, expires_at: Millis) -> Result<(), Refusal> {
+        self.touch_if(key, expires_at, |_| true).map(|_| ())
+    }
+
+    /// As [`Guard::touch`], if `holds` says so of the expiry that the item has; whether it did.
+    ///
+    /// # Errors
+    /// As [`Guard::touch`].
+    pub fn touch_if(
+        &mut self,
+        key: &Key<'_>,
+        expires_at: Millis,
+        holds: impl Fn(Millis) -> bool,
+    ) -> Result<bool, Refusal> {
         loop {
             let store = self.store;
             let set = self.with_live(key, |_, locked, found, raw| {
+                if !holds(raw.expires_at()) {
+                    return Ok(Ok(false));
+                }
                 if raw.header().has(EXPIRY) {
                     set_expiry(store, raw, found, expires_at);
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
                 locked.control = locked.control.written();
-                Ok(Ok(()))
+                Ok(Ok(true))
             })?;
             match set {
-                Ok(()) => return Ok(()),
+                Ok(held) => return Ok(held),
                 Err(was) => self.reshape(key, was)?,
             }
         }

@@ -6,7 +6,8 @@
 
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Connection, Context, Counter, Counters, Host, Next, Output, Process, Session, Settings, Shared, Sums,
+    Connection, Context, Counter, Counters, Host, Next, Output, Peer, Process, Session, Settings, Shared,
+    Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -175,7 +176,7 @@ impl LocalConnection {
 
 fn context<'c, 'w>(worker: &'w mut Worker, shared: &'c Shared, host: &'c LocalHost) -> Context<'c, 'w> {
     let guard = worker.enter(shared.now(START));
-    Context { guard, counters: &host.counters, shared, host }
+    Context { guard, counters: &host.counters, shared, host, peer: host }
 }
 
 /// Runs the session over `input` until it wants more; how much of it is consumed.
@@ -247,6 +248,18 @@ impl Wire for Local {
     }
 }
 
+impl Peer for LocalHost {
+    fn address(&self) -> String {
+        "127.0.0.1:50000".into()
+    }
+    fn listen_address(&self) -> String {
+        "127.0.0.1:6379".into()
+    }
+    fn place(&self) -> u64 {
+        0
+    }
+}
+
 impl Host for LocalHost {
     fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
         visit(&self.counters);
@@ -262,6 +275,12 @@ impl Host for LocalHost {
 
     fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
         None
+    }
+
+    fn kill(&self, _place: u64, _client: u64) {}
+
+    fn clock_us(&self) -> u64 {
+        0
     }
 
     fn shutdown(&self, _graceful: bool) {}

@@ -93,6 +93,10 @@ impl Server {
             }
         };
         command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+        if matches!(program, Program::Larder) && !options.iter().any(|o| o.as_ref() == "--redis-port") {
+            // Many servers run at once; RESP is spoken on the one port too.
+            command.args(["--redis-port", "0"]);
+        }
         command.args(options.iter().map(AsRef::as_ref));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

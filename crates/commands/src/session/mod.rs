@@ -32,6 +32,7 @@ use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
 use crate::output::Output;
+use crate::redis::Conversation;
 use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
@@ -39,6 +40,8 @@ use crate::upload::{Gathering, Purpose};
 
 /// First byte of the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
+/// First byte of a RESP request.
+const RESP_ARRAY: u8 = b'*';
 
 /// Fewer missing bytes than this are received with what follows them, not on their own.
 const UPLOAD_SPACE_MIN: u64 = 2048;
@@ -97,6 +100,8 @@ enum State {
     Gather(Gathering),
     /// A request, after a long reply.
     Dump(Dump),
+    /// Redis's requests, from here on.
+    Redis(Box<Conversation>),
     /// Nothing more.
     Closed,
 }
@@ -117,8 +122,35 @@ impl Session {
         Session::default()
     }
 
+    /// A conversation of a RESP client, whatever its first byte is.
+    pub fn redis(cx: &Context<'_, '_>) -> Session {
+        Session { state: State::Redis(Box::new(Conversation::new(cx))) }
+    }
+
+    /// The number of the RESP client, if it is one.
+    pub fn redis_client(&self) -> Option<u64> {
+        match &self.state {
+            State::Redis(conversation) => Some(conversation.client_id()),
+            _ => None,
+        }
+    }
+
     /// Answers the requests in `input`, as far as they are complete.
+    #[inline]
     pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        match &mut self.state {
+            State::Redis(conversation) => conversation.receive(cx, input, out),
+            State::New if input.first() == Some(&RESP_ARRAY) && cx.shared.settings.redis => {
+                let mut conversation = Box::new(Conversation::new(cx));
+                let progress = conversation.receive(cx, input, out);
+                self.state = State::Redis(conversation);
+                progress
+            }
+            _ => self.receive_text(cx, input, out),
+        }
+    }
+
+    fn receive_text(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
@@ -168,7 +200,11 @@ impl Session {
 
     /// Between two requests: nothing is half done (the input that is kept aside).
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::New | State::Ready)
+        match &self.state {
+            State::New | State::Ready => true,
+            State::Redis(conversation) => conversation.is_idle(),
+            _ => false,
+        }
     }
 
     /// Memory is held for a value that is on its way in.
@@ -183,6 +219,7 @@ impl Session {
             State::New => "conn_new_cmd",
             State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
             State::Swallow { .. } => "conn_swallow",
+            State::Redis(_) => "conn_parse_cmd",
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
             State::Closed => "conn_closing",
@@ -241,7 +278,8 @@ impl Session {
                 Step::Full => Some(Next::Flush),
                 Step::More => Some(Next::Yield),
             },
-            State::Closed => Some(Next::Close),
+            // Never here: what it receives goes to the conversation.
+            State::Redis(_) | State::Closed => Some(Next::Close),
         }
     }
 

@@ -1,0 +1,176 @@
+//! A client: what its connection keeps between two commands, and what others may see of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_store::Millis;
+
+use crate::context::Context;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    /// Not this command's, nor the next one's.
+    SkipNext,
+    /// Not this command's.
+    Skip,
+    Off,
+}
+
+/// What a connection keeps between two commands.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The selected database.
+    pub db: u32,
+    /// It speaks RESP3.
+    pub resp3: bool,
+    /// It has said who it is, or need not.
+    pub authenticated: bool,
+    pub replies: Replies,
+    /// Its reads leave no trace in what is evicted first.
+    pub no_touch: bool,
+    /// What others may see.
+    pub facts: Arc<Facts>,
+    clients: Arc<Clients>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.clients.leave(self.facts.id);
+    }
+}
+
+impl Client {
+    /// A client that has just begun to speak.
+    pub fn new(cx: &Context<'_, '_>) -> Client {
+        let facts = cx.shared.redis.clients.enter(|id| Facts {
+            id,
+            place: cx.peer.place(),
+            address: cx.peer.address(),
+            listen_address: cx.peer.listen_address(),
+            since: cx.now(),
+            active: AtomicU64::new(cx.now()),
+            row: AtomicU32::new(u32::MAX),
+            db: AtomicU32::new(0),
+            resp3: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            names: Mutex::default(),
+        });
+        Client {
+            db: 0,
+            resp3: false,
+            authenticated: !cx.shared.redis.access.asks(),
+            replies: Replies::On,
+            no_touch: false,
+            facts,
+            clients: Arc::clone(&cx.shared.redis.clients),
+        }
+    }
+
+    /// Commands may be read ahead and run in batches: nothing is to be asked before each.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.authenticated && self.replies == Replies::On
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u32) {
+        self.db = db;
+        self.facts.db.store(db, Relaxed);
+    }
+
+    /// Speaks RESP3 from now on, or RESP2.
+    pub fn speak(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.facts.resp3.store(resp3, Relaxed);
+    }
+}
+
+/// What others may see of a client.
+#[derive(Debug)]
+pub struct Facts {
+    /// Its number; never used again.
+    pub(crate) id: u64,
+    /// Its place in the server.
+    pub(crate) place: u64,
+    pub(crate) address: String,
+    pub(crate) listen_address: String,
+    /// When it connected.
+    pub(crate) since: Millis,
+    /// When it last sent something.
+    pub(crate) active: AtomicU64,
+    /// The row of its last command.
+    pub(crate) row: AtomicU32,
+    pub(crate) db: AtomicU32,
+    pub(crate) resp3: AtomicBool,
+    pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
+    /// It is to be closed.
+    pub(crate) killed: AtomicBool,
+    names: Mutex<Names>,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub name: Box<str>,
+    pub user: Box<str>,
+    pub library: Box<str>,
+    pub library_version: Box<str>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { name: "".into(), user: "default".into(), library: "".into(), library_version: "".into() }
+    }
+}
+
+impl Facts {
+    /// What it says of itself.
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// All clients that speak RESP. Entered when one says its first word, left when it ends: the data
+/// path does not come here.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    last_id: AtomicU64,
+    /// By number, ascending.
+    all: Mutex<Vec<Arc<Facts>>>,
+}
+
+impl Clients {
+    fn enter(&self, facts: impl FnOnce(u64) -> Facts) -> Arc<Facts> {
+        let mut all = self.all();
+        let facts = Arc::new(facts(self.last_id.fetch_add(1, Relaxed) + 1));
+        all.push(Arc::clone(&facts));
+        facts
+    }
+
+    pub fn leave(&self, id: u64) {
+        let mut all = self.all();
+        if let Ok(at) = all.binary_search_by_key(&id, |facts| facts.id) {
+            all.remove(at);
+        }
+    }
+
+    /// All of them, as of now.
+    pub fn list(&self) -> Vec<Arc<Facts>> {
+        self.all().clone()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Facts>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,141 @@
+//! What the RESP clients of all workers share.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_store::Guard;
+
+use super::client::Clients;
+
+/// `proto-max-bulk-len` unless it is set.
+const BULK_BYTES_MAX: u64 = 512 << 20;
+
+/// Shared by all RESP clients.
+#[derive(Debug)]
+pub struct Common {
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) limits: Limits,
+    pub(crate) access: Access,
+}
+
+impl Common {
+    pub(crate) fn new(access: Access) -> Common {
+        Common { clients: Arc::default(), limits: Limits::default(), access }
+    }
+}
+
+/// Limits that can be set while the server runs.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    bulk_bytes_max: AtomicU64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { bulk_bytes_max: AtomicU64::new(BULK_BYTES_MAX) }
+    }
+}
+
+impl Limits {
+    /// Most bytes of a value: what is set, and no more than half of the memory.
+    #[inline]
+    pub fn bulk_bytes_max(&self, guard: &Guard<'_>) -> u64 {
+        let _ = guard;
+        self.bulk_bytes_max.load(Relaxed)
+    }
+
+    pub fn set_bulk_bytes_max(&self, bytes: u64) {
+        self.bulk_bytes_max.store(bytes, Relaxed);
+    }
+}
+
+/// Who may speak: passwords of the default user and of named ones.
+#[derive(Debug, Default)]
+pub struct Access {
+    users: Mutex<Users>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Users {
+    /// The default user's password; empty: none is asked for.
+    password: Box<str>,
+    /// Named users and their passwords.
+    named: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Users {
+    fn asks(&self) -> bool {
+        !self.password.is_empty() || !self.named.is_empty()
+    }
+}
+
+impl Access {
+    /// A password for the default user (empty: none), and further users with theirs.
+    pub fn new(password: &str, named: &[(String, String)]) -> Access {
+        let named = named.iter().map(|(user, password)| (user.as_str().into(), password.as_str().into()));
+        Access { users: Mutex::new(Users { password: password.into(), named: named.collect() }) }
+    }
+
+    /// A client has to say who it is.
+    pub fn asks(&self) -> bool {
+        self.users().asks()
+    }
+
+    /// The default user's password.
+    pub fn password(&self) -> String {
+        self.users().password.to_string()
+    }
+
+    /// Sets the default user's password; those who are in stay in.
+    pub fn set_password(&self, password: &str) {
+        self.users().password = password.into();
+    }
+
+    /// Whether this user has this password. A default user without one has any.
+    pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
+        let users = self.users();
+        if user == b"default"
+            && (!users.asks() || !users.password.is_empty() && same(users.password.as_bytes(), password))
+        {
+            return true;
+        }
+        let mut admitted = false;
+        for (name, secret) in &users.named {
+            admitted |= name.as_bytes() == user && same(secret.as_bytes(), password);
+        }
+        admitted
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn same(one: &[u8], two: &[u8]) -> bool {
+    let mut differ = one.len() ^ two.len();
+    for (i, byte) in two.iter().enumerate() {
+        differ |= usize::from(byte ^ one.get(i).copied().unwrap_or(0));
+    }
+    differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_password_admits() {
+        let open = Access::default();
+        assert!(!open.asks() && open.admits(b"default", b"anything") && !open.admits(b"app", b""));
+        let closed = Access::new("secret", &[("app".into(), "other".into())]);
+        assert!(closed.asks());
+        assert!(closed.admits(b"default", b"secret") && closed.admits(b"app", b"other"));
+        for bad in [&b""[..], b"secre", b"secrets", b"other"] {
+            assert!(!closed.admits(b"default", bad));
+        }
+        assert!(!closed.admits(b"app", b"secret"));
+        let named = Access::new("", &[("app".into(), "other".into())]);
+        assert!(named.asks() && !named.admits(b"default", b""));
+    }
+}

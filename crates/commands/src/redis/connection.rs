@@ -1,0 +1,211 @@
+//! A connection's own commands: who it is, how it speaks, what it has selected.
+
+use larder_protocol::resp::{Args, parse_integer};
+
+use super::call::{Call, Flow, integer, is, next};
+use super::client::Replies;
+use super::fail::{Done, Fail};
+use super::reply::{put_bulk, put_simple};
+use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
+use super::table::{Command, NO_KEYS};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The version of Redis that is spoken: libraries turn features on by it.
+pub(crate) const REDIS_VERSION: &str = "7.4.0";
+/// Databases that SELECT names.
+pub(crate) const DATABASES: u32 = 16;
+
+const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("ping", -1, FAST, NO_KEYS, ping).doc("1.0.0", "[message]", "Answers PONG or the message."),
+    Command::args("echo", 2, LOADING | STALE | FAST, NO_KEYS, echo).doc(
+        "1.0.0",
+        "message",
+        "Answers the message.",
+    ),
+    Command::args("select", 2, LOADING | STALE | FAST, NO_KEYS, select).doc(
+        "1.0.0",
+        "index",
+        "Selects a database.",
+    ),
+    Command::args("quit", -1, ANY_TIME | NO_AUTH, NO_KEYS, quit).doc("1.0.0", "", "Closes the connection."),
+    Command::args("hello", -1, ANY_TIME | NO_AUTH, NO_KEYS, hello).doc(
+        "6.0.0",
+        "[protover [AUTH username password] [SETNAME clientname]]",
+        "Says who speaks and how.",
+    ),
+    Command::args("auth", -2, ANY_TIME | NO_AUTH, NO_KEYS, auth).doc(
+        "1.0.0",
+        "[username] password",
+        "Says who speaks.",
+    ),
+    Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset).doc(
+        "6.2.0",
+        "",
+        "Brings the connection back to how it began.",
+    ),
+];
+
+fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    match (args.next(), args.next()) {
+        (_, Some(_)) => Err(Fail::arity("ping")),
+        (Some(message), None) => call.bulk(message),
+        (None, None) => {
+            put_simple(call.out, "PONG");
+            Ok(())
+        }
+    }
+}
+
+fn echo(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    call.bulk(args.next().unwrap_or_default())
+}
+
+/// A database's number.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn database(word: &[u8], not_a_number: &'static str) -> Result<u32, Fail> {
+    let n = parse_integer(word).and_then(|n| i32::try_from(n).ok()).ok_or(Fail::of(not_a_number))?;
+    u32::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
+}
+
+fn select(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let db = integer(args.next().unwrap_or_default())?;
+    let db = u32::try_from(db).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)?;
+    if db != 0 {
+        return Err(Fail::BAD_DATABASE);
+    }
+    call.client.select(db);
+    call.ok()
+}
+
+fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    call.flow = Flow::Close;
+    call.ok()
+}
+
+/// A name of a client, or something like it.
+///
+/// # Errors
+/// It has other characters than visible ones.
+pub(crate) fn visible(text: &[u8]) -> Option<&str> {
+    std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
+}
+
+const BAD_NAME: Fail = Fail::of("ERR Client names cannot contain spaces, newlines or special characters.");
+
+/// Sets the client's name.
+///
+/// # Errors
+/// It cannot be one.
+pub(crate) fn set_name(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<(), Fail> {
+    let name = visible(name).ok_or(BAD_NAME)?;
+    call.client.facts.names().name = name.into();
+    Ok(())
+}
+
+fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let mut resp3 = call.client.resp3;
+    let mut user = None;
+    let mut name = None;
+    if let Some(version) = args.next() {
+        let version = parse_integer(version)
+            .ok_or(Fail::of("ERR Protocol version is not an integer or out of range"))?;
+        resp3 = match version {
+            2 => false,
+            3 => true,
+            _ => return Err(Fail::of("NOPROTO unsupported protocol version")),
+        };
+        while let Some(word) = args.next() {
+            let bad = || {
+                let word = super::fail::shown(word, 128);
+                Fail::with(format!("ERR Syntax error in HELLO option '{word}'"))
+            };
+            if is(word, "AUTH") && args.len() >= 2 {
+                user = Some((next(&mut args)?, next(&mut args)?));
+            } else if is(word, "SETNAME") && !args.is_empty() {
+                let wanted = next(&mut args)?;
+                visible(wanted).ok_or(BAD_NAME)?;
+                name = Some(wanted);
+            } else {
+                return Err(bad());
+            }
+        }
+    }
+    if let Some((user, password)) = user {
+        admit(call, user, password)?;
+    }
+    if !call.client.authenticated {
+        return Err(Fail::of(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        set_name(call, name)?;
+    }
+    call.client.speak(resp3);
+    call.map(7);
+    for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        put_bulk(call.out, key.as_bytes());
+        put_bulk(call.out, value.as_bytes());
+    }
+    put_bulk(call.out, b"proto");
+    call.integer(if resp3 { 3 } else { 2 })?;
+    put_bulk(call.out, b"id");
+    call.integer(call.client.facts.id as i64)?;
+    for (key, value) in [("mode", "standalone"), ("role", "master"), ("modules", "")] {
+        put_bulk(call.out, key.as_bytes());
+        if value.is_empty() {
+            call.array(0);
+        } else {
+            put_bulk(call.out, value.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Lets a user in.
+fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<(), Fail> {
+    if !call.cx.shared.redis.access.admits(user, password) {
+        return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    call.client.authenticated = true;
+    call.client.facts.names().user = String::from_utf8_lossy(user).into();
+    Ok(())
+}
+
+fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (user, password) = match (args.next(), args.next(), args.next()) {
+        (_, _, Some(_)) => return Err(Fail::SYNTAX),
+        (Some(password), None, _) => {
+            if !call.cx.shared.redis.access.asks() {
+                return Err(Fail::of(
+                    "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+                ));
+            }
+            (&b"default"[..], password)
+        }
+        (user, password, _) => (user.unwrap_or_default(), password.unwrap_or_default()),
+    };
+    admit(call, user, password)?;
+    call.ok()
+}
+
+fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let client = &mut *call.client;
+    client.select(0);
+    client.speak(false);
+    client.replies = Replies::On;
+    client.no_touch = false;
+    client.authenticated = !call.cx.shared.redis.access.asks();
+    client.facts.no_evict.store(false, Relaxed);
+    client.facts.no_touch.store(false, Relaxed);
+    let mut names = client.facts.names();
+    names.name = "".into();
+    names.user = "default".into();
+    drop(names);
+    put_simple(call.out, "RESET");
+    Ok(())
+}

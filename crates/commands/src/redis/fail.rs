@@ -1,0 +1,84 @@
+//! Why a command was not carried out, in Redis's words: the first word is part of the protocol,
+//! clients switch on it.
+
+use std::borrow::Cow;
+
+/// An error reply, without its minus sign and line end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fail(Cow<'static, str>);
+
+/// What a command comes to: its reply is written, or this is.
+pub(crate) type Done = Result<(), Fail>;
+
+impl Fail {
+    pub const SYNTAX: Fail = Fail::of("ERR syntax error");
+    pub const NOT_AN_INTEGER: Fail = Fail::of("ERR value is not an integer or out of range");
+    pub const NOT_A_FLOAT: Fail = Fail::of("ERR value is not a valid float");
+    pub const OVERFLOW: Fail = Fail::of("ERR increment or decrement would overflow");
+    pub const NO_SUCH_KEY: Fail = Fail::of("ERR no such key");
+    pub const OUT_OF_MEMORY: Fail = Fail::of("OOM command not allowed when used memory > 'maxmemory'.");
+    pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");
+    pub const BAD_DATABASE: Fail = Fail::of("ERR DB index is out of range");
+    pub const NOT_POSITIVE: Fail = Fail::of("ERR value is out of range, must be positive");
+
+    /// A fixed text.
+    pub const fn of(text: &'static str) -> Fail {
+        Fail(Cow::Borrowed(text))
+    }
+
+    /// A text made for the occasion. Bytes that would end the line become spaces.
+    pub fn with(text: String) -> Fail {
+        Fail(Cow::Owned(text))
+    }
+
+    /// The name is no command's.
+    #[cold]
+    pub fn unknown_command<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> Fail {
+        let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name, 128));
+        let mut left = 128usize;
+        for arg in args {
+            if left == 0 {
+                break;
+            }
+            let arg = shown(arg, left);
+            left = left.saturating_sub(arg.chars().count() + 3);
+            text.push_str(&format!("'{arg}' "));
+        }
+        Fail::with(text)
+    }
+
+    /// The container has no such command.
+    #[cold]
+    pub fn unknown_subcommand(container: &str, name: &[u8]) -> Fail {
+        let container = container.to_ascii_uppercase();
+        Fail::with(format!("ERR unknown subcommand '{}'. Try {container} HELP.", shown(name, 128)))
+    }
+
+    /// Too few arguments or too many.
+    #[cold]
+    pub fn arity(name: &str) -> Fail {
+        Fail::with(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+
+    /// An expiry that cannot be.
+    #[cold]
+    pub fn expire_time(name: &str) -> Fail {
+        Fail::with(format!("ERR invalid expire time in '{name}' command"))
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The first word.
+    pub fn code(&self) -> &str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// Bytes from the network as text for an error line.
+pub(crate) fn shown(bytes: &[u8], bytes_max: usize) -> String {
+    bytes.iter().take(bytes_max).map(|&byte| char::from(byte)).collect()
+}

@@ -1,0 +1,142 @@
+//! Requests too long to wait for in the receive buffer: gathered in memory of their own, as much as
+//! has come, out of what all such requests may take together; or thrown away when that is used up.
+
+use larder_protocol::resp::{Decoded, Partial, parse_integer, split};
+use larder_protocol::scan::line_feed;
+
+use super::fail::Fail;
+use super::reply::put_fail;
+use super::session::{Conversation, State, Turn};
+use crate::session::Next;
+use crate::upload::Held;
+
+/// A long request, as far as it has come.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    bytes: Vec<u8>,
+    partial: Partial,
+    held: Held,
+}
+
+/// The rest of a request that nobody wants.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    /// Arguments that have not begun.
+    args: u32,
+    /// Bytes left of the one under way.
+    bytes: u64,
+}
+
+impl Conversation {
+    /// Begins to gather the request whose start is at `turn.at`.
+    #[cold]
+    pub(super) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
+        let held = Held::new(&turn.cx.shared.append_bytes);
+        self.state = State::Gather(Gathering { bytes: Vec::new(), partial, held });
+        None
+    }
+
+    /// Takes what belongs to the request; runs it when it is whole.
+    pub(super) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        loop {
+            let rest = &turn.input[turn.at..];
+            if rest.is_empty() {
+                return Some(Next::Receive);
+            }
+            let taken = match gathering.partial.known_end() {
+                Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
+                // A header line, or an inline request: to its end.
+                None => line_feed(rest).map_or(rest.len(), |feed| feed + 1),
+            };
+            if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
+                return self.give_up();
+            }
+            turn.at += taken;
+            match decode_on(gathering, turn) {
+                Decoded::Incomplete(partial) => gathering.partial = partial,
+                Decoded::Request(..) | Decoded::Inline(..) | Decoded::Nothing(_) => break,
+                Decoded::Fault(fault) => return self.fault(turn, fault),
+            }
+        }
+        let State::Gather(gathering) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        turn.left = turn.left.saturating_sub(1);
+        match decode_on(&gathering, turn) {
+            Decoded::Request(args, _) => self.single(turn, args),
+            Decoded::Inline(line, _) => match split(line) {
+                Some(words) => self.single(turn, words.args()),
+                None => self.fault(turn, larder_protocol::resp::Fault::UnbalancedQuotes),
+            },
+            Decoded::Nothing(_) | Decoded::Incomplete(_) | Decoded::Fault(_) => None,
+        }
+    }
+
+    /// There is no memory for the request: the rest of it is thrown away.
+    fn give_up(&mut self) -> Option<Next> {
+        let State::Gather(gathering) = &self.state else { return None };
+        let Some(count) = gathering.partial.count() else { return self.close() };
+        let under_way = gathering.partial.known_end().map(|end| end - gathering.bytes.len() as u64);
+        let begun = gathering.partial.read() + u32::from(under_way.is_some());
+        let discard = Discard { args: count - begun, bytes: under_way.unwrap_or(0) };
+        self.state = State::Discard(discard);
+        None
+    }
+
+    /// Goes on throwing away.
+    pub(super) fn discard(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Discard(discard) = &mut self.state else { return None };
+        loop {
+            let rest = &turn.input[turn.at..];
+            let taken = discard.bytes.min(rest.len() as u64);
+            turn.at += taken as usize;
+            discard.bytes -= taken;
+            if discard.bytes > 0 {
+                return Some(Next::Receive);
+            }
+            if discard.args == 0 {
+                put_fail(turn.out, &Fail::OUT_OF_MEMORY);
+                self.state = State::Ready;
+                return None;
+            }
+            let rest = &turn.input[turn.at..];
+            let Some(feed) = line_feed(rest) else { return Some(Next::Receive) };
+            let bytes = match rest[..feed].strip_suffix(b"\r").unwrap_or(&rest[..feed]) {
+                [b'$', digits @ ..] => parse_integer(digits).and_then(|n| u64::try_from(n).ok()),
+                _ => None,
+            };
+            let Some(bytes) = bytes.filter(|&n| n <= turn.limits.bulk_bytes_max) else {
+                return self.fault(turn, larder_protocol::resp::Fault::BadBulk);
+            };
+            turn.at += feed + 1;
+            discard.args -= 1;
+            discard.bytes = bytes + 2;
+        }
+    }
+}
+
+/// Decodes what was gathered, on from where decoding stopped.
+fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decoded<'g> {
+    match gathering.bytes.first() {
+        Some(b'*') => gathering.partial.resume(&gathering.bytes, &turn.limits),
+        Some(_) => larder_protocol::resp::decode(&gathering.bytes, &turn.limits),
+        None => Decoded::Incomplete(gathering.partial),
+    }
+}
+
+impl Gathering {
+    /// Adds bytes; false if there is no memory for them.
+    fn take(&mut self, bytes: &[u8], max: u64) -> bool {
+        let len = self.bytes.len() + bytes.len();
+        if len > self.bytes.capacity() {
+            // An argument of known length is not grown by doubling.
+            let known = self.partial.known_end().map_or(usize::MAX, |end| end as usize);
+            let room = len.next_power_of_two().min(known.max(len));
+            if !self.held.raise(room as u64, max) {
+                return false;
+            }
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
+}

@@ -1,0 +1,136 @@
+//! Replies in RESP2 and RESP3, written into [`Output`].
+
+use larder_protocol::reply::copy;
+use larder_protocol::resp::{HEAD_BYTES_MAX, format_double, write_bulk_head, write_head, write_integer};
+use larder_store::{Item, Pieces, Value};
+
+use super::fail::Fail;
+use crate::output::Output;
+
+/// `+<text>`
+pub(crate) fn put_simple(out: &mut Output, text: &str) {
+    out.put(b"+");
+    out.put(text.as_bytes());
+    out.put(b"\r\n");
+}
+
+/// `:<n>`
+#[inline]
+pub(crate) fn put_integer(out: &mut Output, n: i64) {
+    let room = out.room(HEAD_BYTES_MAX);
+    room[0] = b':';
+    let end = 1 + write_integer(&mut room[1..], n);
+    room[end..end + 2].copy_from_slice(b"\r\n");
+    out.filled(end + 2);
+}
+
+/// `$<length>` and the bytes.
+#[inline]
+pub(crate) fn put_bulk(out: &mut Output, bytes: &[u8]) {
+    let room = out.room(HEAD_BYTES_MAX + bytes.len() + 2);
+    let head = write_bulk_head(room, bytes.len() as u64);
+    let (data, rest) = room[head..].split_at_mut(bytes.len());
+    copy(data, bytes);
+    *rest.first_chunk_mut().expect("room for the end") = *b"\r\n";
+    out.filled(head + bytes.len() + 2);
+}
+
+/// The value of an item: copied, or sent from its place.
+#[inline(always)]
+pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
+    match item.value() {
+        Value::Whole(value) => put_bulk(out, value),
+        Value::Pieces(_) => put_pinned(out, item),
+    }
+}
+
+#[inline(never)]
+fn put_pinned(out: &mut Output, item: &Item<'_>) {
+    put_head(out, b'$', item.value_bytes());
+    out.splice(item.pin());
+    out.put(b"\r\n");
+}
+
+/// The first bytes of a reply of some kind: `<kind><n>`.
+#[inline]
+pub(crate) fn put_head(out: &mut Output, kind: u8, n: u64) {
+    let bytes = write_head(out.room(HEAD_BYTES_MAX), kind, n);
+    out.filled(bytes);
+}
+
+/// An array of so many replies, which follow.
+#[inline]
+pub(crate) fn put_array(out: &mut Output, len: usize) {
+    put_head(out, b'*', len as u64);
+}
+
+/// A map of so many pairs, which follow.
+pub(crate) fn put_map(out: &mut Output, resp3: bool, pairs: usize) {
+    if resp3 { put_head(out, b'%', pairs as u64) } else { put_array(out, 2 * pairs) }
+}
+
+/// A set of so many replies, which follow.
+pub(crate) fn put_set(out: &mut Output, resp3: bool, len: usize) {
+    put_head(out, if resp3 { b'~' } else { b'*' }, len as u64);
+}
+
+/// No value.
+#[inline]
+pub(crate) fn put_null(out: &mut Output, resp3: bool) {
+    out.put(if resp3 { b"_\r\n" } else { b"$-1\r\n" });
+}
+
+/// No array.
+pub(crate) fn put_null_array(out: &mut Output, resp3: bool) {
+    out.put(if resp3 { b"_\r\n" } else { b"*-1\r\n" });
+}
+
+/// A floating-point number.
+pub(crate) fn put_double(out: &mut Output, resp3: bool, n: f64) {
+    let text = format_double(n);
+    if resp3 {
+        out.put(b",");
+        out.put(text.as_bytes());
+        out.put(b"\r\n");
+    } else {
+        put_bulk(out, text.as_bytes());
+    }
+}
+
+/// Text for people.
+pub(crate) fn put_verbatim(out: &mut Output, resp3: bool, text: &str) {
+    if resp3 {
+        put_head(out, b'=', text.len() as u64 + 4);
+        out.put(b"txt:");
+        out.put(text.as_bytes());
+        out.put(b"\r\n");
+    } else {
+        put_bulk(out, text.as_bytes());
+    }
+}
+
+/// `-<text>`; what would end the line becomes spaces, characters above 127 their bytes.
+#[cold]
+pub(crate) fn put_fail(out: &mut Output, fail: &Fail) {
+    out.put(b"-");
+    for c in fail.text().chars() {
+        match c {
+            '\r' | '\n' => out.put(b" "),
+            c if (c as u32) < 256 => out.put(&[c as u8]),
+            c => out.put(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out.put(b"\r\n");
+}
+
+/// Copies a value, in one piece or many, to the end of `into`.
+pub(crate) fn copy_value(value: Value<'_>, into: &mut Vec<u8>) {
+    match value {
+        Value::Whole(bytes) => into.extend_from_slice(bytes),
+        Value::Pieces(pieces) => copy_pieces(pieces, into),
+    }
+}
+
+fn copy_pieces(pieces: Pieces<'_>, into: &mut Vec<u8>) {
+    pieces.for_each(|piece| into.extend_from_slice(piece));
+}

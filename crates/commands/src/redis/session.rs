@@ -1,0 +1,401 @@
+//! One RESP connection's conversation, without I/O: bytes in, replies out.
+//!
+//! ```text
+//! Ready ──► run      GET and SET as they mostly come, in slots of their own        (runs.rs)
+//!   │ ────► batch    commands of one key: decode, hash and prefetch all, then execute
+//!   │ ────► single   everything else, one at a time
+//!   ├─────► Gather   a request too long to wait for in the receive buffer         (gather.rs)
+//!   ├─────► Discard  the rest of a request that there is no memory for
+//!   └─────► Closed
+//! ```
+//!
+//! What each request has to pass before it runs (known, arity, who is it, may it reply) is in
+//! [`Turn::dispatch`]; a client for whom all of it holds by itself is read ahead.
+
+use arrayvec::ArrayVec;
+use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode, split};
+use larder_store::{Hint, Key};
+
+use super::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
+use super::client::{Client, Replies};
+use super::fail::{Done, Fail};
+use super::gather::{Discard, Gathering};
+use super::reply::put_fail;
+use super::table::{self, Command, Run, flag};
+use crate::batch::{SLOTS, prefetch_items};
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::output::Output;
+use crate::session::{Next, Progress};
+use crate::tally::Tally;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A request that is not whole is waited for in the receive buffer up to so many bytes.
+pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
+
+/// One connection's conversation.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    pub(super) client: Client,
+    pub(super) state: State,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+pub(super) enum State {
+    /// A request.
+    Ready,
+    /// More of a long request.
+    Gather(Gathering),
+    /// More of a long request that nobody wants.
+    Discard(Discard),
+    /// Nothing more.
+    Closed,
+}
+
+/// One call of [`Conversation::receive`].
+pub(super) struct Turn<'x, 'a, 'c, 'w> {
+    pub cx: &'x mut Context<'c, 'w>,
+    pub out: &'x mut Output,
+    pub input: &'a [u8],
+    /// Bytes done with.
+    pub at: usize,
+    /// Requests left in this turn.
+    pub left: u32,
+    pub tally: Tally,
+    pub scratch: Vec<u8>,
+    pub limits: Limits,
+    /// So far the input was a run of plain gets and sets.
+    pub runs: bool,
+    /// The row of the last command.
+    pub row: table::RowId,
+}
+
+/// One command of one key.
+struct Slot<'a, 'w> {
+    key: Key<'a>,
+    hint: Hint<'w>,
+    /// Where in the input it begins.
+    at: usize,
+    run: OfKey,
+    args: Args<'a>,
+}
+
+/// Why no more was read ahead.
+enum Stop<'a> {
+    Full,
+    NeedMore(Partial),
+    Single(Args<'a>),
+    Inline(&'a [u8]),
+    Fault(Fault),
+}
+
+impl Conversation {
+    /// A conversation that has not begun.
+    pub fn new(cx: &Context<'_, '_>) -> Conversation {
+        Conversation { client: Client::new(cx), state: State::Ready }
+    }
+
+    /// The client's number.
+    pub fn client_id(&self) -> u64 {
+        self.client.facts.id
+    }
+
+    /// Between two requests.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// Answers the requests in `input`, as far as they are complete.
+    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        cx.shared.flush_if_due(&mut cx.guard);
+        if self.client.facts.killed.load(Relaxed) {
+            self.state = State::Closed;
+        }
+        let left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let limits = Limits {
+            bulk_bytes_max: cx.shared.redis.limits.bulk_bytes_max(&cx.guard),
+            authenticated: self.client.authenticated,
+        };
+        self.client.facts.active.store(cx.now(), Relaxed);
+        let row = self.client.facts.row.load(Relaxed);
+        let tally = Tally::default();
+        let mut turn =
+            Turn { cx, out, input, at: 0, left, tally, scratch: Vec::new(), limits, runs: true, row };
+        let next = loop {
+            if let Some(next) = self.step(&mut turn) {
+                break next;
+            }
+        };
+        turn.tally.settle(turn.cx.counters);
+        self.client.facts.row.store(turn.row, Relaxed);
+        Progress { consumed: turn.at, next }
+    }
+
+    #[inline]
+    fn step(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        match &self.state {
+            State::Ready => {
+                if turn.out.is_full() {
+                    return Some(Next::Flush);
+                }
+                if !self.client.is_plain() {
+                    return self.one(turn);
+                }
+                while turn.runs {
+                    if let Some(next) = self.run(turn) {
+                        return Some(next);
+                    }
+                }
+                self.batch(turn)
+            }
+            State::Gather(_) => self.gather(turn),
+            State::Discard(_) => self.discard(turn),
+            State::Closed => Some(Next::Close),
+        }
+    }
+
+    pub(super) fn close(&mut self) -> Option<Next> {
+        self.state = State::Closed;
+        Some(Next::Close)
+    }
+
+    /// Reads a batch ahead, executes it, and does what ended it.
+    fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let mut batch = ArrayVec::<Slot<'_, '_>, SLOTS>::new();
+        let stop = turn.fill(&mut batch);
+        prefetch_items(&turn.cx.guard, &mut batch, |slot| &mut slot.hint);
+        for slot in &batch {
+            if turn.out.is_full() {
+                turn.at = slot.at;
+                return Some(Next::Flush);
+            }
+            let mut call = turn.call(&mut self.client);
+            if let Err(fail) = (slot.run)(&mut call, &slot.key, &slot.hint, slot.args) {
+                call.fail(&fail);
+            }
+        }
+        self.stopped(turn, stop)
+    }
+
+    /// One request, for a client that is not read ahead.
+    fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        turn.limits.authenticated = self.client.authenticated;
+        let stop = turn.next_single();
+        self.stopped(turn, stop)
+    }
+
+    /// Does what reading ahead stopped at.
+    fn stopped(&mut self, turn: &mut Turn<'_, '_, '_, '_>, stop: Stop<'_>) -> Option<Next> {
+        match stop {
+            Stop::Full if turn.left == 0 => {
+                turn.cx.counters.add(Counter::ConnYields, 1);
+                Some(Next::Yield)
+            }
+            Stop::Full => None,
+            Stop::NeedMore(partial) => self.wait(turn, partial),
+            Stop::Single(args) => self.single(turn, args),
+            Stop::Inline(line) => match split(line) {
+                Some(words) if words.args().is_empty() => None,
+                Some(words) => self.single(turn, words.args()),
+                None => self.fault(turn, Fault::UnbalancedQuotes),
+            },
+            Stop::Fault(fault) => self.fault(turn, fault),
+        }
+    }
+
+    /// A request of its own.
+    pub(super) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
+        match turn.dispatch(&mut self.client, args) {
+            Flow::Next => None,
+            Flow::Yield => Some(Next::Yield),
+            Flow::Close => self.close(),
+        }
+    }
+
+    pub(super) fn fault(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault) -> Option<Next> {
+        let out = &mut *turn.out;
+        fault.write(&mut |bytes| out.put(bytes));
+        turn.at = turn.input.len();
+        self.close()
+    }
+
+    /// Not all of a request is there: it is waited for if it is short.
+    fn wait(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
+        let there = turn.input.len() - turn.at;
+        let known = partial.known_end().unwrap_or(0).max(there as u64);
+        if known <= WAIT_BYTES_MAX as u64 {
+            return Some(Next::Receive);
+        }
+        self.begin_gather(turn, partial)
+    }
+}
+
+impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
+    /// What a command works with.
+    #[inline]
+    pub(super) fn call<'y>(&'y mut self, client: &'y mut Client) -> Call<'y, 'c, 'w> {
+        Call {
+            cx: self.cx,
+            out: self.out,
+            client,
+            tally: &mut self.tally,
+            scratch: &mut self.scratch,
+            flow: Flow::Next,
+        }
+    }
+
+    /// Reads commands of one key ahead.
+    fn fill(&mut self, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if batch.is_full() || self.left == 0 {
+                return Stop::Full;
+            }
+            match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => {
+                    let mut rest = args;
+                    let found = rest.next().and_then(table::find);
+                    if let Some((row, id)) = found
+                        && let Run::Key(run) = row.run
+                        && row.takes(args.len())
+                        && let Some(key) = rest.next()
+                        && key.len() <= KEY_BYTES_MAX
+                    {
+                        let key = self.cx.guard.key(key);
+                        let hint = self.cx.guard.prefetch_bucket(&key);
+                        batch.push(Slot { key, hint, at: self.at, run: run.0, args: rest });
+                        self.row = id;
+                        self.at += bytes;
+                        self.left -= 1;
+                        self.tally.commands += 1;
+                        continue;
+                    }
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Single(args);
+                }
+                Decoded::Inline(line, bytes) => {
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Inline(line);
+                }
+                Decoded::Nothing(bytes) => self.at += bytes,
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            }
+        }
+    }
+
+    /// Reads the next request.
+    fn next_single(&mut self) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if self.left == 0 {
+                return Stop::Full;
+            }
+            let (stop, bytes) = match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => (Stop::Single(args), bytes),
+                Decoded::Inline(line, bytes) => (Stop::Inline(line), bytes),
+                Decoded::Nothing(bytes) => {
+                    self.at += bytes;
+                    continue;
+                }
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            };
+            self.at += bytes;
+            self.left -= 1;
+            return stop;
+        }
+    }
+
+    /// Runs one request with all that it has to pass first.
+    pub(super) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
+        self.tally.commands += 1;
+        let mark = self.out.mark();
+        let before = client.replies;
+        let mut row = self.row;
+        let mut call = self.call(client);
+        if let Err(fail) = call.run(args, &mut row) {
+            call.fail(&fail);
+        }
+        let flow = call.flow;
+        self.row = row;
+        match (before, client.replies) {
+            (_, Replies::On) => {}
+            (_, Replies::Off) => self.out.rewind(mark),
+            (_, Replies::SkipNext) => {
+                self.out.rewind(mark);
+                client.replies = Replies::Skip;
+            }
+            (_, Replies::Skip) => {
+                self.out.rewind(mark);
+                client.replies = Replies::On;
+            }
+        }
+        flow
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Says why a command was not carried out.
+    #[cold]
+    pub fn fail(&mut self, fail: &Fail) {
+        self.cx.counters.add(Counter::RedisErrors, 1);
+        put_fail(self.out, fail);
+    }
+
+    /// Finds the command and runs it, if all holds that has to.
+    pub fn run(&mut self, args: Args<'_>, row_id: &mut table::RowId) -> Done {
+        let mut rest = args;
+        let name = rest.next().unwrap_or_default();
+        let Some((row, id)) = table::find(name) else {
+            if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+                // A browser that was talked into speaking to us.
+                self.flow = Flow::Close;
+                return Ok(());
+            }
+            return Err(Fail::unknown_command(name, rest));
+        };
+        *row_id = id;
+        let mut row = row;
+        if let Run::Container(_) = row.run
+            && let Some(name) = rest.next()
+        {
+            row = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
+        }
+        if !row.takes(args.len()) {
+            return Err(Fail::arity(row.name));
+        }
+        if !self.client.authenticated && !row.has(flag::NO_AUTH) {
+            return Err(Fail::of("NOAUTH Authentication required."));
+        }
+        self.execute(row, rest)
+    }
+
+    /// Runs a command that may run; `args` begin behind its name.
+    pub fn execute(&mut self, row: &'static Command, mut args: Args<'_>) -> Done {
+        if args.longest() > KEY_BYTES_MAX as u64 {
+            let mut longest = 0;
+            row.each_key(args, &mut |key| longest = longest.max(key.len()));
+            if longest > KEY_BYTES_MAX {
+                return Err(Fail::KEY_TOO_LONG);
+            }
+        }
+        match row.run {
+            Run::Key(run) => {
+                let key = self.key(args.next().unwrap_or_default());
+                let hint = self.cx.guard.prefetch_bucket(&key);
+                (run.0)(self, &key, &hint, args)
+            }
+            Run::Args(run) => (run.0)(self, args),
+            Run::Container(_) => Err(Fail::arity(row.name)),
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Strings: GET, SET and what is made of them.
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
+
+use super::call::{Call, integer, kept, read};
+use super::expiry::{Clock, Expiry, deadline};
+use super::fail::{Done, Fail};
+use super::reply::{copy_value, put_array, put_bulk, put_null, put_value};
+use super::set::{Condition, Set, set};
+use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
+use super::table::{ALL_KEYS, Command, Keys};
+use crate::batch::SLOTS;
+use arrayvec::ArrayVec;
+
+/// Every second argument is a key.
+const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::key("get", 2, READONLY | FAST, |call, key, hint, _| fetch(call, key, hint)).doc(
+        "1.0.0",
+        "key",
+        "The value of a key.",
+    ),
+    Command::key("set", -3, WRITE | DENYOOM, set).doc(
+        "1.0.0",
+        "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+        "Sets a key to a value, on a condition if one is given.",
+    ),
+    Command::args("mget", -2, READONLY | FAST, ALL_KEYS, mget).doc(
+        "1.0.0",
+        "key [key ...]",
+        "The values of several keys.",
+    ),
+    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).doc(
+        "1.0.0",
+        "key value",
+        "Sets a key and returns what it had.",
+    ),
+    Command::key("getdel", 2, WRITE | FAST, getdel).doc(
+        "6.2.0",
+        "key",
+        "Removes a key and returns what it had.",
+    ),
+    Command::key("getex", -2, WRITE | FAST, getex).doc(
+        "6.2.0",
+        "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
+        "The value of a key, whose expiry is set.",
+    ),
+    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).doc(
+        "1.0.0",
+        "key value",
+        "Sets a key that is not there.",
+    ),
+    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).doc(
+        "2.0.0",
+        "key seconds value",
+        "Sets a key that expires.",
+    ),
+    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).doc(
+        "2.6.0",
+        "key milliseconds value",
+        "Sets a key that expires.",
+    ),
+    Command::key("strlen", 2, READONLY | FAST, strlen).doc("2.2.0", "key", "Bytes of a value."),
+    Command::key("append", 3, WRITE | DENYOOM | FAST, append).doc(
+        "2.0.0",
+        "key value",
+        "Adds behind a value; expiry and flags stay.",
+    ),
+    Command::key("getrange", 4, READONLY, getrange).doc("2.4.0", "key start end", "A part of a value."),
+    Command::key("substr", 4, READONLY, getrange).doc("1.0.0", "key start end", "As GETRANGE."),
+    Command::key("setrange", 4, WRITE | DENYOOM, setrange).doc(
+        "2.2.0",
+        "key offset value",
+        "Writes over a part of a value.",
+    ),
+    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, _, _| add(call, key, 1)).doc(
+        "1.0.0",
+        "key",
+        "Adds one to a number.",
+    ),
+    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, _, _| add(call, key, -1)).doc(
+        "1.0.0",
+        "key",
+        "Takes one from a number.",
+    ),
+    Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, _, mut args| {
+        let by = integer(args.next().unwrap_or_default())?;
+        add(call, key, by)
+    })
+    .doc("1.0.0", "key increment", "Adds to a number."),
+    Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, _, mut args| {
+        let by = integer(args.next().unwrap_or_default())?;
+        let by = by.checked_neg().ok_or(Fail::of("ERR decrement would overflow"))?;
+        add(call, key, by)
+    })
+    .doc("1.0.0", "key decrement", "Takes from a number."),
+    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, super::float::incrbyfloat).doc(
+        "2.6.0",
+        "key increment",
+        "Adds to a number with a fraction.",
+    ),
+    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).doc(
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several keys.",
+    ),
+    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).doc(
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several keys if none of them is there.",
+    ),
+    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, super::set::msetex)
+        .doc(
+            "8.4.0",
+            "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+            "Sets several keys with one expiry.",
+        ),
+    Command::args("lcs", -3, READONLY, super::table::TWO_KEYS, super::lcs::lcs).doc(
+        "7.0.0",
+        "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        "The longest common subsequence of two values.",
+    ),
+];
+
+/// Keys behind their number, a value behind each.
+const NUMBERED_PAIRS: Keys = Keys { first: 2, last: -1, step: 2 };
+
+/// The value of a key.
+#[inline(always)]
+pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
+    match read(call.cx, call.tally, key, hint) {
+        Some(item) => put_value(call.out, &item),
+        None => put_null(call.out, call.client.resp3),
+    }
+    Ok(())
+}
+
+/// SET without options.
+#[inline(always)]
+pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, value: &[u8]) -> Done {
+    let stored = call.cx.guard.store_value_hinted(key, value, &Attributes::default(), Expect::Any, hint);
+    match stored {
+        Ok(_) => {
+            call.tally.sets += 1;
+            call.out.put(b"+OK\r\n");
+            Ok(())
+        }
+        Err(_) => Err(Fail::OUT_OF_MEMORY),
+    }
+}
+
+fn mget(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    put_array(call.out, args.len());
+    while !args.is_empty() {
+        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
+        for name in args.by_ref().take(SLOTS) {
+            let key = call.key(name);
+            batch.push((key, call.cx.guard.prefetch_bucket(&key)));
+        }
+        crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(_, hint)| hint);
+        for (key, hint) in &batch {
+            fetch(call, key, hint)?;
+        }
+    }
+    Ok(())
+}
+
+fn getset(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    Set { value, condition: Condition::Any, get: true, expiry: Expiry::None }.run(call, key)
+}
+
+fn setnx(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    let done = call.store(key, value, &Attributes::default(), Expect::Absent)?;
+    call.integer(i64::from(done.is_ok()))
+}
+
+fn setex(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    mut args: Args<'_>,
+    milliseconds: bool,
+) -> Done {
+    let (time, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (name, clock) =
+        if milliseconds { ("psetex", Clock::Milliseconds) } else { ("setex", Clock::Seconds) };
+    let expires_at = deadline(name, time, clock, call.cx.now())?;
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    let done = call.cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
+    done.map_err(|_| Fail::OUT_OF_MEMORY)?;
+    call.tally.sets += 1;
+    call.ok()
+}
+
+fn getdel(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
+    loop {
+        let mark = call.out.mark();
+        let Some(item) = call.cx.guard.peek(key).hit() else { return call.null() };
+        put_value(call.out, &item);
+        let unchanged = Expect::Unchanged(item.seen());
+        match call.cx.guard.delete(key, unchanged) {
+            Ok(()) => return Ok(()),
+            Err(_) => call.out.rewind(mark),
+        }
+    }
+}
+
+fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let now = call.cx.now();
+    let mut expiry = None;
+    while let Some(word) = args.next() {
+        let one = match Clock::of_option(word) {
+            Some(clock) => {
+                let time = args.next().ok_or(Fail::SYNTAX)?;
+                if expiry.is_some() {
+                    return Err(Fail::SYNTAX);
+                }
+                deadline("getex", time, clock, now)?
+            }
+            None if super::call::is(word, "PERSIST") => 0,
+            None => return Err(Fail::SYNTAX),
+        };
+        if expiry.replace(one).is_some() {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.null() };
+    put_value(call.out, &item);
+    // One that another removed since was still read before: the reply holds.
+    match expiry {
+        None => {}
+        Some(at) if at != 0 && at <= now => drop(call.cx.guard.delete(key, Expect::Present)),
+        Some(at) => drop(call.cx.guard.touch(key, at)),
+    }
+    Ok(())
+}
+
+fn strlen(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'_>) -> Done {
+    let bytes = read(call.cx, call.tally, key, hint).map_or(0, |item| item.value_bytes());
+    call.integer(bytes as i64)
+}
+
+fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    loop {
+        let Some(item) = call.cx.guard.peek(key).hit() else {
+            if call.store(key, value, &Attributes::default(), Expect::Absent)?.is_ok() {
+                return call.length(value.len());
+            }
+            continue;
+        };
+        let bytes = item.value_bytes() + value.len() as u64;
+        let unchanged = Expect::Unchanged(item.seen());
+        if bytes > call.value_bytes_max() {
+            return Err(Fail::TOO_LONG);
+        }
+        match call.cx.guard.concat(key, value, End::Back, None, unchanged) {
+            Ok(_) => {
+                call.tally.sets += 1;
+                return call.integer(bytes as i64);
+            }
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+/// The part of `bytes` bytes from `start` to `end`, which is in it; negative ones count from the end.
+pub(crate) fn range(start: i64, end: i64, bytes: u64) -> std::ops::Range<usize> {
+    let len = bytes as i64;
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let place = |n: i64| if n < 0 { (len.saturating_add(n)).max(0) } else { n };
+    let (start, end) = (place(start), place(end).min(len - 1));
+    if start > end || len == 0 { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let start = integer(args.next().unwrap_or_default())?;
+    let end = integer(args.next().unwrap_or_default())?;
+    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.bulk(b"") };
+    let range = range(start, end, item.value_bytes());
+    match item.value() {
+        Value::Whole(value) => put_bulk(call.out, &value[range]),
+        Value::Pieces(pieces) => {
+            super::reply::put_head(call.out, b'$', range.len() as u64);
+            let mut at = 0;
+            for piece in pieces {
+                let from = range.start.clamp(at, at + piece.len());
+                let to = range.end.clamp(at, at + piece.len());
+                call.out.put(&piece[from - at..to - at]);
+                at += piece.len();
+            }
+            call.out.put(b"\r\n");
+        }
+    }
+    Ok(())
+}
+
+/// What a rewrite comes to.
+pub(crate) enum Rewrite<T> {
+    /// The bytes are the new value.
+    Store(T),
+    /// The value stays.
+    Keep(T),
+}
+
+/// Reads a value, lets `change` change it (none is no bytes), and stores it, as one step: if another
+/// client was faster, all over again. Expiry and flags stay.
+pub(crate) fn rewrite<T>(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    mut change: impl FnMut(&mut Vec<u8>, bool) -> Result<Rewrite<T>, Fail>,
+) -> Result<T, Fail> {
+    let mut bytes = std::mem::take(call.scratch);
+    let done = loop {
+        bytes.clear();
+        let (attributes, expect) = match call.cx.guard.peek(key).hit() {
+            Some(item) => {
+                copy_value(item.value(), &mut bytes);
+                (kept(&item), Expect::Unchanged(item.seen()))
+            }
+            None => (Attributes::default(), Expect::Absent),
+        };
+        let result = match change(&mut bytes, expect != Expect::Absent) {
+            Ok(Rewrite::Store(result)) => result,
+            Ok(Rewrite::Keep(result)) => break Ok(result),
+            Err(fail) => break Err(fail),
+        };
+        match call.store(key, &bytes, &attributes, expect) {
+            Ok(Ok(_)) => break Ok(result),
+            Ok(Err(_)) => {}
+            Err(fail) => break Err(fail),
+        }
+    };
+    *call.scratch = bytes;
+    done
+}
+
+fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let offset = integer(args.next().unwrap_or_default())?;
+    let value = args.next().unwrap_or_default();
+    let offset = usize::try_from(offset).map_err(|_| Fail::of("ERR offset is out of range"))?;
+    let max = call.value_bytes_max();
+    let bytes = rewrite(call, key, |bytes, _| {
+        if value.is_empty() {
+            return Ok(Rewrite::Keep(bytes.len()));
+        }
+        let end = offset.saturating_add(value.len());
+        if end as u64 > max {
+            return Err(Fail::TOO_LONG);
+        }
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(value);
+        Ok(Rewrite::Store(bytes.len()))
+    })?;
+    call.length(bytes)
+}
+
+/// A stored text as a number. Blanks behind it are what memcached's decr leaves.
+pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
+    integer(text.trim_ascii_end())
+}
+
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, by: i64) -> Done {
+    loop {
+        let (old, attributes, expect) = match call.cx.guard.peek(key).hit() {
+            Some(item) => {
+                let Value::Whole(text) = item.value() else { return Err(Fail::NOT_AN_INTEGER) };
+                (stored_integer(text)?, kept(&item), Expect::Unchanged(item.seen()))
+            }
+            None => (0, Attributes::default(), Expect::Absent),
+        };
+        let new = old.checked_add(by).ok_or(Fail::OVERFLOW)?;
+        let mut room = [0; 24];
+        let bytes = larder_protocol::resp::write_integer(&mut room, new);
+        if call.store(key, &room[..bytes], &attributes, expect)?.is_ok() {
+            return call.integer(new);
+        }
+    }
+}
+
+fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::arity("mset"));
+    }
+    store_pairs(call, args)?;
+    call.ok()
+}
+
+fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    while let (Some(key), Some(value)) = (args.next(), args.next()) {
+        let key = call.key(key);
+        let _ = call.store(&key, value, &Attributes::default(), Expect::Any)?;
+    }
+    Ok(())
+}
+
+fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::arity("msetnx"));
+    }
+    let mut keys = args;
+    while let (Some(key), Some(_)) = (keys.next(), keys.next()) {
+        let key = call.key(key);
+        if call.peek(&key)?.is_some() {
+            return call.integer(0);
+        }
+    }
+    store_pairs(call, args)?;
+    call.integer(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn ranges_are_cut_to_the_value() {
+        for ((start, end, bytes), expected) in [
+            ((0, 3, 10), 0..4),
+            ((-3, -1, 10), 7..10),
+            ((0, -1, 10), 0..10),
+            ((5, 100, 10), 5..10),
+            ((-100, 2, 10), 0..3),
+            ((5, 3, 10), 0..0),
+            ((-1, -5, 10), 0..0),
+            ((10, 20, 10), 0..0),
+            ((0, -100, 10), 0..1),
+            ((0, 0, 0), 0..0),
+            ((i64::MIN, i64::MAX, 5), 0..5),
+        ] {
+            assert_eq!(range(start, end, bytes), expected, "{start} {end} {bytes}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! RESP2, RESP3 and inline requests, and the encoding of replies.
+//!
+//! ```text
+//! *2\r\n$3\r\nGET\r\n$3\r\nkey\r\n       an array of bulk strings
+//! GET key\r\n                            inline: a line of words, with quoting
+//! ```
+//!
+//! [`decode`] checks a whole request and returns it as [`Args`], which reads the arguments out of the
+//! input when they are asked for: any number of them costs no memory. A request that is not all there
+//! leaves a [`Partial`], with which decoding goes on where it stopped once more has come. The short
+//! forms of GET and SET have a path of their own ([`decode_get`], [`decode_set`]); both paths give the
+//! same answer (a property test holds them to it).
+
+mod args;
+mod fault;
+mod inline;
+mod write;
+
+pub use args::{Args, Encoder};
+pub use fault::Fault;
+pub use inline::split;
+pub use write::{
+    HEAD_BYTES_MAX, format_double, parse_double, parse_integer, write_bulk_head, write_head, write_integer,
+};
+
+use crate::scan::line_feed;
+use memchr::memchr;
+
+/// Most arguments of a request.
+pub const ARGS_MAX: i64 = i32::MAX as i64;
+/// Most arguments before a client has said who it is.
+pub const ARGS_MAX_UNAUTHENTICATED: i64 = 10;
+/// Most bytes of an argument before a client has said who it is.
+pub const BULK_BYTES_MAX_UNAUTHENTICATED: u64 = 16384;
+/// A header line or inline request of more bytes that has no end yet is not waited for.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// What bounds a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of an argument (`proto-max-bulk-len`).
+    pub bulk_bytes_max: u64,
+    /// The client has said who it is, or need not.
+    pub authenticated: bool,
+}
+
+/// What [`decode`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A request and the bytes it takes.
+    Request(Args<'a>, usize),
+    /// An inline request (its line, without the end, for [`split`]) and the bytes it takes.
+    Inline(&'a [u8], usize),
+    /// Nothing to answer, in so many bytes: an empty array or line.
+    Nothing(usize),
+    /// Not all of a request.
+    Incomplete(Partial),
+    /// What cannot be a request: say so, then close.
+    Fault(Fault),
+}
+
+/// How far a request was read that is not all there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// Arguments in all; 0: the header is not there.
+    count: u32,
+    /// Arguments read.
+    read: u32,
+    /// Bytes read: where the next header begins.
+    at: usize,
+    /// Where the arguments begin.
+    start: usize,
+    /// The longest argument so far, in bytes.
+    longest: u64,
+    /// Bytes up to the end of the argument that is under way, counted from the request's start; 0 while
+    /// its header is not there.
+    end: u64,
+}
+
+impl Partial {
+    /// Bytes from the request's start to the end of the argument that is under way; none while a
+    /// header line is.
+    pub fn known_end(&self) -> Option<u64> {
+        (self.end > 0).then_some(self.end)
+    }
+
+    /// Arguments in all; none while the header is not there.
+    pub fn count(&self) -> Option<u32> {
+        (self.count > 0).then_some(self.count)
+    }
+
+    /// Arguments that are all there.
+    pub fn read(&self) -> u32 {
+        self.read
+    }
+
+    /// The bytes of the argument that is under way, and where in the request it begins.
+    pub fn under_way(&self, input: &[u8]) -> Option<(u64, usize)> {
+        let end = self.known_end()?;
+        let feed = line_feed(input.get(self.at..)?)?;
+        let start = self.at + feed + 1;
+        Some((end - 2 - start as u64, start))
+    }
+
+    /// The arguments that are all there.
+    pub fn args<'a>(&self, input: &'a [u8]) -> Args<'a> {
+        Args::new(&input[self.start..self.at], self.read, self.longest)
+    }
+
+    /// Goes on with the same request, of which there is more now.
+    #[inline]
+    pub fn resume<'a>(mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
+        if self.count == 0 {
+            match self.header(input, limits) {
+                Ok(()) => {}
+                Err(decoded) => return decoded,
+            }
+        }
+        if self.end > input.len() as u64 {
+            return Decoded::Incomplete(self);
+        }
+        let mut at = self.at;
+        for read in self.read..self.count {
+            let Some((bytes, head)) = short_bulk(&input[at..], limits) else {
+                (self.read, self.at) = (read, at);
+                match self.bulk(input, limits) {
+                    Ok(next) => at = next,
+                    Err(decoded) => return decoded,
+                }
+                continue;
+            };
+            self.longest = self.longest.max(bytes as u64);
+            let end = at + head + bytes + 2;
+            if end > input.len() {
+                (self.read, self.at, self.end) = (read, at, end as u64);
+                return Decoded::Incomplete(self);
+            }
+            at = end;
+        }
+        Decoded::Request(Args::new(&input[self.start..at], self.count, self.longest), at)
+    }
+
+    /// Reads `*<count>\r\n`.
+    #[inline]
+    fn header<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<(), Decoded<'a>> {
+        // Nearly all requests have one digit.
+        if let Some([b'*', digit @ b'1'..=b'9', b'\r', b'\n']) = input.first_chunk::<4>() {
+            self.count = u32::from(digit - b'0');
+            (self.at, self.start) = (4, 4);
+            return Ok(());
+        }
+        self.long_header(input, limits)
+    }
+
+    #[inline(never)]
+    fn long_header<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<(), Decoded<'a>> {
+        let Some(end) = line_end(input) else {
+            return Err(match input.len() > LINE_BYTES_MAX && memchr(b'\r', input).is_none() {
+                true => Decoded::Fault(Fault::LongCount),
+                false => Decoded::Incomplete(*self),
+            });
+        };
+        let count = parse_integer(&input[1..end]).filter(|&n| n <= ARGS_MAX);
+        let Some(count) = count else { return Err(Decoded::Fault(Fault::BadCount)) };
+        if count > ARGS_MAX_UNAUTHENTICATED && !limits.authenticated {
+            return Err(Decoded::Fault(Fault::UnauthenticatedCount));
+        }
+        if count <= 0 {
+            return Err(Decoded::Nothing(end + 2));
+        }
+        self.count = count as u32;
+        (self.at, self.start) = (end + 2, end + 2);
+        Ok(())
+    }
+
+    /// Reads `$<bytes>\r\n` in any form and steps over the argument.
+    #[inline(never)]
+    fn bulk<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<usize, Decoded<'a>> {
+        let rest = &input[self.at..];
+        let Some(line) = line_end(rest) else {
+            self.end = 0;
+            return Err(match rest.len() > LINE_BYTES_MAX && memchr(b'\r', rest).is_none() {
+                true => Decoded::Fault(Fault::LongBulkHeader),
+                false => Decoded::Incomplete(*self),
+            });
+        };
+        if rest[0] != b'$' {
+            return Err(Decoded::Fault(Fault::NotABulk(rest[0])));
+        }
+        let bytes = parse_integer(&rest[1..line]).and_then(|n| u64::try_from(n).ok());
+        let Some(bytes) = bytes.filter(|&n| n <= limits.bulk_bytes_max) else {
+            return Err(Decoded::Fault(Fault::BadBulk));
+        };
+        if bytes > BULK_BYTES_MAX_UNAUTHENTICATED && !limits.authenticated {
+            return Err(Decoded::Fault(Fault::UnauthenticatedBulk));
+        }
+        self.longest = self.longest.max(bytes);
+        let end = (self.at + line + 2) as u64 + bytes + 2;
+        if end > input.len() as u64 {
+            self.end = end;
+            return Err(Decoded::Incomplete(*self));
+        }
+        self.end = 0;
+        Ok(end as usize)
+    }
+}
+
+/// Index of a carriage return that has its line feed, or any byte, behind it.
+#[inline]
+fn line_end(input: &[u8]) -> Option<usize> {
+    memchr(b'\r', input).filter(|&at| at + 1 < input.len())
+}
+
+/// `$<one to four digits>\r\n`: the argument's bytes and the header's; none if it is anything else.
+#[inline(always)]
+fn short_bulk(input: &[u8], limits: &Limits) -> Option<(usize, usize)> {
+    let (bytes, digits) = match *input.first_chunk::<5>()? {
+        [b'$', a, b'\r', b'\n', _] if a.is_ascii_digit() => (usize::from(a - b'0'), 1),
+        [b'$', a @ b'1'..=b'9', b, b'\r', b'\n'] if b.is_ascii_digit() => {
+            (usize::from(a - b'0') * 10 + usize::from(b - b'0'), 2)
+        }
+        [b'$', a @ b'1'..=b'9', b, c, d] if b.is_ascii_digit() && c.is_ascii_digit() => {
+            let three = usize::from(a - b'0') * 100 + usize::from(b - b'0') * 10 + usize::from(c - b'0');
+            match (d, input.get(5), input.get(6)) {
+                (b'\r', Some(b'\n'), _) => (three, 3),
+                (b'0'..=b'9', Some(b'\r'), Some(b'\n')) => (three * 10 + usize::from(d - b'0'), 4),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    (bytes as u64 <= limits.bulk_bytes_max).then_some((bytes, digits + 3))
+}
+
+/// Reads one request at the start of `input`, which is not empty.
+#[inline]
+pub fn decode<'a>(input: &'a [u8], limits: &Limits) -> Decoded<'a> {
+    if input[0] == b'*' {
+        return Partial::default().resume(input, limits);
+    }
+    decode_inline(input)
+}
+
+#[inline(never)]
+fn decode_inline(input: &[u8]) -> Decoded<'_> {
+    let Some(feed) = line_feed(input) else {
+        return match input.len() > LINE_BYTES_MAX {
+            true => Decoded::Fault(Fault::LongInline),
+            false => Decoded::Incomplete(Partial::default()),
+        };
+    };
+    let line = crate::scan::line(input, feed);
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Decoded::Nothing(feed + 1);
+    }
+    Decoded::Inline(line, feed + 1)
+}
+
+const COUNT_2: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
+const COUNT_3: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
+const GET: u64 = u64::from_le_bytes(*b"\r\nget\r\n$");
+const SET: u64 = u64::from_le_bytes(*b"\r\nset\r\n$");
+/// The bit that makes letters lower case.
+const LOWER: u64 = u64::from_le_bytes([0, 0, 0x20, 0x20, 0x20, 0, 0, 0]);
+/// Bytes up to the length of the key.
+const NAME_BYTES: usize = 13;
+
+#[inline(always)]
+fn word(input: &[u8; 14], at: usize) -> u64 {
+    u64::from_le_bytes(input[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// `*2 $3 GET $<key>`, all there: the key and the bytes of the request; none if it is anything else.
+#[inline]
+pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let head = input.first_chunk::<14>()?;
+    if word(head, 0) != COUNT_2 || word(head, 6) | LOWER != GET {
+        return None;
+    }
+    let (key, end) = argument(input, NAME_BYTES)?;
+    Some((key, end))
+}
+
+/// `*3 $3 SET $<key> $<value>`, all there: key, value and the bytes of the request; none if it is
+/// anything else.
+#[inline]
+pub fn decode_set(input: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+    let head = input.first_chunk::<14>()?;
+    if word(head, 0) != COUNT_3 || word(head, 6) | LOWER != SET {
+        return None;
+    }
+    let (key, at) = argument(input, NAME_BYTES)?;
+    let (value, end) = argument(input, at)?;
+    Some((key, value, end))
+}
+
+/// The argument whose header is at `at`, and where it ends; none if it is long or not all there.
+#[inline(always)]
+fn argument(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let rest = input.get(at..)?;
+    let (bytes, head) = short_bulk(rest, &Limits { bulk_bytes_max: u64::MAX, authenticated: true })?;
+    let argument = rest.get(head..head + bytes)?;
+    let end = at + head + bytes + 2;
+    (end <= input.len()).then_some((argument, end))
+}
+
+#[cfg(test)]
+mod tests;

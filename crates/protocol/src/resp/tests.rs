@@ -1,0 +1,189 @@
+//! Every rule of RESP's framing, and that the short paths agree with the general one.
+
+use super::*;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { bulk_bytes_max: 512 << 20, authenticated: true };
+
+fn args(input: &[u8]) -> Vec<Vec<u8>> {
+    match decode(input, &LIMITS) {
+        Decoded::Request(args, bytes) => {
+            assert_eq!(bytes, input.len());
+            assert_eq!(args.longest() as usize, args.map(<[u8]>::len).max().unwrap_or(0));
+            args.map(<[u8]>::to_vec).collect()
+        }
+        Decoded::Inline(line, bytes) => {
+            assert_eq!(bytes, input.len());
+            split(line).expect("balanced").args().map(<[u8]>::to_vec).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fault(input: &[u8], limits: &Limits) -> String {
+    let Decoded::Fault(fault) = decode(input, limits) else { panic!("{}", String::from_utf8_lossy(input)) };
+    let mut text = Vec::new();
+    fault.write(&mut |bytes| text.extend_from_slice(bytes));
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.strip_prefix("-ERR Protocol error: ").and_then(|t| t.strip_suffix("\r\n")).expect("an error").into()
+}
+
+#[test]
+fn arrays_are_read_and_the_bytes_behind_an_argument_are_not() {
+    assert_eq!(args(b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), [b"GET".to_vec(), b"key".to_vec()]);
+    assert_eq!(args(b"*1\r\n$4\r\nPINGxx"), [b"PING".to_vec()]);
+    assert_eq!(args(b"*1\r\n$0\r\n\r\n"), [b"".to_vec()]);
+    let long = [b"*2\r\n$1\r\na\r\n$20000\r\n".to_vec(), vec![b'x'; 20000], b"\r\n".to_vec()].concat();
+    assert_eq!(args(&long)[1].len(), 20000);
+}
+
+#[test]
+fn inline_words_are_split_with_quotes() {
+    assert_eq!(args(b"PING\n"), [b"PING".to_vec()]);
+    assert_eq!(args(b"  SET  a \"a\\x41\\n b\" \r\n"), [&b"SET"[..], b"a", b"aA\n b"]);
+    assert_eq!(args(b"ECHO 'a\\'b'\r\n"), [&b"ECHO"[..], b"a'b"]);
+    for bad in [&b"a \"b"[..], b"a 'b", b"a \"b\"c", b"a 'b'c"] {
+        assert!(split(bad).is_none(), "{}", String::from_utf8_lossy(bad));
+    }
+    assert_eq!(decode(b"\r\n", &LIMITS), Decoded::Nothing(2));
+    assert_eq!(decode(b"   \n", &LIMITS), Decoded::Nothing(4));
+}
+
+#[test]
+fn empty_arrays_are_nothing() {
+    for text in [&b"*0\r\n"[..], b"*-1\r\n", b"*-7\r\n"] {
+        assert_eq!(decode(text, &LIMITS), Decoded::Nothing(text.len()));
+    }
+}
+
+#[test]
+fn what_cannot_be_a_request_is_said_in_redis_words() {
+    for bad in ["*abc\r\n", "*+1\r\n", "*01\r\n", "*2147483648\r\n", "*\r\n"] {
+        assert_eq!(fault(bad.as_bytes(), &LIMITS), "invalid multibulk length", "{bad:?}");
+    }
+    assert_eq!(fault(b"*1\r\nPING\r\n", &LIMITS), "expected '$', got 'P'");
+    for bad in ["*1\r\n$-1\r\n", "*1\r\n$abc\r\n", "*1\r\n$536870913\r\n", "*1\r\n$01\r\n"] {
+        assert_eq!(fault(bad.as_bytes(), &LIMITS), "invalid bulk length", "{bad:?}");
+    }
+    assert!(matches!(decode(b"*1\r\n$536870912\r\n", &LIMITS), Decoded::Incomplete(_)));
+    let stranger = Limits { authenticated: false, ..LIMITS };
+    assert_eq!(fault(b"*11\r\n", &stranger), "unauthenticated multibulk length");
+    assert!(matches!(decode(b"*10\r\n", &stranger), Decoded::Incomplete(_)));
+    assert_eq!(fault(b"*1\r\n$16385\r\n", &stranger), "unauthenticated bulk length");
+    assert!(matches!(decode(b"*1\r\n$16384\r\n", &stranger), Decoded::Incomplete(_)));
+}
+
+#[test]
+fn lines_without_end_are_waited_for_up_to_a_limit() {
+    for (start, text) in [
+        (&b"*"[..], "too big mbulk count string"),
+        (b"*1\r\n$", "too big bulk count string"),
+        (b"a", "too big inline request"),
+    ] {
+        // The limit counts the line itself.
+        let fill = LINE_BYTES_MAX - 1;
+        let mut input = [start, &vec![b'1'; fill][..]].concat();
+        assert!(matches!(decode(&input, &LIMITS), Decoded::Incomplete(_)), "{text}");
+        input.push(b'1');
+        assert_eq!(fault(&input, &LIMITS), text);
+    }
+}
+
+#[test]
+fn integers_are_read_strictly() {
+    for n in [0, 1, -1, 9, 10, i64::MAX, i64::MIN] {
+        assert_eq!(parse_integer(n.to_string().as_bytes()), Some(n));
+    }
+    for bad in ["", "-", "+1", "01", "-0", "1 ", " 1", "9223372036854775808", "-9223372036854775809", "1x"] {
+        assert_eq!(parse_integer(bad.as_bytes()), None, "{bad}");
+    }
+}
+
+#[test]
+fn doubles_are_read_and_written_as_redis_does() {
+    for (text, n) in [("1.5", 1.5), ("-.5", -0.5), ("+3", 3.0), ("1e3", 1000.0), ("inf", f64::INFINITY)] {
+        assert_eq!(parse_double(text.as_bytes()), Some(n), "{text}");
+    }
+    for bad in ["", "nan", " 1", "1 ", "abc", "1e400", "--1"] {
+        assert_eq!(parse_double(bad.as_bytes()), None, "{bad}");
+    }
+    for (n, text) in [(1.5, "1.5"), (3.0, "3"), (0.1, "0.1"), (f64::NEG_INFINITY, "-inf"), (1e20, "1e+20")] {
+        assert_eq!(format_double(n), text);
+    }
+}
+
+#[test]
+fn bulk_heads_of_table_and_general_form_agree() {
+    for n in [0, 9, 10, 99, 100, 999, 1000, 1 << 40] {
+        let (mut one, mut two) = ([0; HEAD_BYTES_MAX], [0; HEAD_BYTES_MAX]);
+        let (a, b) = (write_bulk_head(&mut one, n), write_head(&mut two, b'$', n));
+        assert_eq!(one[..a], two[..b]);
+    }
+}
+
+fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut text = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        text.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        text.extend_from_slice(word);
+        text.extend_from_slice(b"\r\n");
+    }
+    text
+}
+
+fn words() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let name = prop_oneof![Just(b"GET".to_vec()), Just(b"set".to_vec()), Just(b"SEt".to_vec())];
+    let word = prop::collection::vec(any::<u8>(), 0..1200);
+    (name, prop::collection::vec(word, 0..12)).prop_map(|(name, mut words)| {
+        words.insert(0, name);
+        words
+    })
+}
+
+proptest! {
+    #[test]
+    fn short_paths_agree_with_the_general_one(words in words()) {
+        let text = encoded(&words);
+        prop_assert_eq!(&args(&text), &words);
+        match decode_get(&text) {
+            Some((key, bytes)) => prop_assert_eq!((key, bytes), (&words[1][..], text.len())),
+            None => prop_assert!(words.len() != 2 || words[0] != b"GET"),
+        }
+        match decode_set(&text) {
+            Some((key, value, bytes)) => {
+                prop_assert_eq!((key, value, bytes), (&words[1][..], &words[2][..], text.len()));
+            }
+            None => prop_assert!(words.len() != 3 || words[0] == b"GET"),
+        }
+    }
+
+    /// However the bytes come, decoding that goes on where it stopped ends as decoding at once.
+    #[test]
+    fn decoding_resumes_after_any_byte(words in words(), steps in prop::collection::vec(1usize..2000, 1..40)) {
+        let text = encoded(&words);
+        let mut partial = Partial::default();
+        let mut there = 0;
+        for step in steps.iter().cycle() {
+            there = (there + step).min(text.len());
+            match partial.resume(&text[..there], &LIMITS) {
+                Decoded::Incomplete(next) => {
+                    prop_assert!(there < text.len());
+                    prop_assert!(next.known_end().is_none_or(|end| end > there as u64));
+                    partial = next;
+                }
+                Decoded::Request(args, bytes) => {
+                    prop_assert_eq!(bytes, text.len());
+                    prop_assert_eq!(args.map(<[u8]>::to_vec).collect::<Vec<_>>(), words);
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_without_panic(input in prop::collection::vec(any::<u8>(), 1..200)) {
+        let _ = decode(&input, &LIMITS);
+        let _ = split(&input);
+    }
+}

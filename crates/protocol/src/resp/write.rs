@@ -1,0 +1,155 @@
+//! Replies in bytes, and the numbers in them.
+
+use crate::number::write_u64;
+
+/// Most bytes of a header line: a type, a 64-bit number, a line end.
+pub const HEAD_BYTES_MAX: usize = 24;
+
+/// Lengths below this have their header in the table.
+const TABLE_VALUES: usize = 1000;
+
+/// `$<length>\r\n` padded with zeros to eight bytes, its length in the last.
+const HEADS: &[[u8; 8]; TABLE_VALUES] = &{
+    let mut heads = [[0; 8]; TABLE_VALUES];
+    let mut n = 0;
+    while n < TABLE_VALUES {
+        let digits = if n < 10 {
+            1
+        } else if n < 100 {
+            2
+        } else {
+            3
+        };
+        let mut text = [b'$', 0, 0, 0, 0, 0, 0, digits as u8 + 3];
+        let mut left = n;
+        let mut at = 1 + digits;
+        while at > 1 {
+            at -= 1;
+            text[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        text[1 + digits] = b'\r';
+        text[2 + digits] = b'\n';
+        heads[n] = text;
+        n += 1;
+    }
+    heads
+};
+
+/// Writes `$<bytes>\r\n` and returns its length. Up to eight bytes of `into` are written to.
+///
+/// # Panics
+/// When `into` is shorter than [`HEAD_BYTES_MAX`].
+#[inline(always)]
+pub fn write_bulk_head(into: &mut [u8], bytes: u64) -> usize {
+    if bytes < TABLE_VALUES as u64 {
+        let head = &HEADS[bytes as usize];
+        *into.first_chunk_mut::<8>().expect("room for a header") = *head;
+        return usize::from(head[7]);
+    }
+    write_head(into, b'$', bytes)
+}
+
+/// Writes `<kind><n>\r\n` and returns its length.
+///
+/// # Panics
+/// When `into` is shorter than [`HEAD_BYTES_MAX`].
+#[inline]
+pub fn write_head(into: &mut [u8], kind: u8, n: u64) -> usize {
+    into[0] = kind;
+    let end = 1 + write_u64(&mut into[1..], n);
+    into[end..end + 2].copy_from_slice(b"\r\n");
+    end + 2
+}
+
+/// Writes the digits of a signed number and returns their length.
+///
+/// # Panics
+/// When `into` is shorter than 20 bytes.
+#[inline]
+pub fn write_integer(into: &mut [u8], n: i64) -> usize {
+    if n < 0 {
+        into[0] = b'-';
+        return 1 + write_u64(&mut into[1..], n.unsigned_abs());
+    }
+    write_u64(into, n as u64)
+}
+
+/// Reads a number as Redis does everywhere: an optional minus, digits without leading zeros, 64 bits.
+#[inline]
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut n: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n = n * 10 + u64::from(digit);
+    }
+    if negative {
+        (n <= i64::MIN.unsigned_abs()).then_some((n as i64).wrapping_neg())
+    } else {
+        i64::try_from(n).ok()
+    }
+}
+
+/// Reads a floating-point number as `strtod` does, all of the text; no blanks in front, no NaN.
+pub fn parse_double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1.0, &text[1..]),
+        b'+' => (1.0, &text[1..]),
+        _ => (1.0, text),
+    };
+    if digits.eq_ignore_ascii_case("inf") || digits.eq_ignore_ascii_case("infinity") {
+        return Some(sign * f64::INFINITY);
+    }
+    if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        return u64::from_str_radix(hex, 16).ok().map(|n| sign * n as f64);
+    }
+    if !digits.bytes().next()?.is_ascii_digit() && !digits.starts_with('.') {
+        return None;
+    }
+    let n: f64 = digits.parse().ok()?;
+    // What is too large or too small for the type is an error, as `strtod` reports one.
+    let is_zero = digits.bytes().take_while(|b| !matches!(b, b'e' | b'E')).all(|b| matches!(b, b'0' | b'.'));
+    (n.is_finite() && (n != 0.0 || is_zero)).then_some(sign * n)
+}
+
+/// Writes a floating-point number as Redis prints scores and RESP3 doubles: 17 significant digits at
+/// most, no exponent where an integer says the same.
+pub fn format_double(n: f64) -> String {
+    if n.is_nan() {
+        return "nan".into();
+    }
+    if n.is_infinite() {
+        return if n > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    if n == 0.0 {
+        return if n.is_sign_negative() { "-0".into() } else { "0".into() };
+    }
+    if n.fract() == 0.0 && n.abs() < 1e17 {
+        return format!("{n:.0}");
+    }
+    let exponent = n.abs().log10().floor() as i32;
+    if (-5..17).contains(&exponent) {
+        return format!("{n}");
+    }
+    let text = format!("{n:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let exponent: i32 = exponent.parse().unwrap_or(0);
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        }
+        None => text,
+    }
+}
