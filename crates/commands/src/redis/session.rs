@@ -107,6 +107,12 @@ impl Conversation {
         matches!(self.state, State::Ready)
     }
 
+    /// Memory is held for a request that is on its way in.
+    #[inline]
+    pub fn holds_room(&self) -> bool {
+        matches!(self.state, State::Gather(_))
+    }
+
     /// Answers the requests in `input`, as far as they are complete.
     pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         cx.shared.flush_if_due(&mut cx.guard);

@@ -210,7 +210,11 @@ impl Session {
     /// Memory is held for a value that is on its way in.
     #[inline]
     pub fn holds_room(&self) -> bool {
-        matches!(self.state, State::Upload { .. } | State::Gather(_))
+        match &self.state {
+            State::Upload { .. } | State::Gather(_) => true,
+            State::Redis(conversation) => conversation.holds_room(),
+            _ => false,
+        }
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
