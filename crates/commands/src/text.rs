@@ -19,6 +19,8 @@ pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 pub const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 /// No memory in the middle of a value.
 pub const NO_MEMORY_DURING_READ: &[u8] = b"SERVER_ERROR Out of memory during read\r\n";
+/// Connections hold as much memory as they may; the value goes to nobody more.
+pub const NO_MEMORY_FOR_REPLY: &[u8] = b"SERVER_ERROR out of memory writing get response\r\n";
 /// The counter is no number.
 pub const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
@@ -28,9 +30,11 @@ pub fn put_number(out: &mut Output, n: u64) {
     out.filled(bytes);
 }
 
-/// Appends `VALUE <key> <flags> <bytes>[ <cas>]`, the value, and `END` if this is the last.
+/// Appends `VALUE <key> <flags> <bytes>[ <cas>]`, the value, and `END` if this is the last. False, and
+/// nothing appended, if there is no memory to keep the value in while it is sent.
 #[inline(always)]
-pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) {
+#[must_use]
+pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
     match item.value() {
         Value::Whole(value) => {
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX + value.len() + 2 + END.len());
@@ -42,18 +46,21 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
             out.filled(head + value.len() + if last { 7 } else { 2 });
         }
         Value::Pieces(_) => {
+            let Some(pinned) = item.pin_for_reply() else { return false };
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
             let head = write_value_line(room, key, item.flags(), item.value_bytes(), cas);
             out.filled(head);
-            out.splice(item.pin());
+            out.splice(pinned);
             out.put(if last { b"\r\nEND\r\n" } else { b"\r\n" });
         }
     }
+    true
 }
 
-/// Appends a value and its line end, copied or from its place.
+/// Appends a value and its line end, copied or from its place; false as for [`put_value`].
 #[inline]
-pub fn put_data(out: &mut Output, item: &Item<'_>) {
+#[must_use]
+pub fn put_data(out: &mut Output, item: &Item<'_>) -> bool {
     match item.value() {
         Value::Whole(value) => {
             let room = out.room(value.len() + 2);
@@ -63,10 +70,12 @@ pub fn put_data(out: &mut Output, item: &Item<'_>) {
             out.filled(value.len() + 2);
         }
         Value::Pieces(_) => {
-            out.splice(item.pin());
+            let Some(pinned) = item.pin_for_reply() else { return false };
+            out.splice(pinned);
             out.put(b"\r\n");
         }
     }
+    true
 }
 
 /// Appends a key in base64.

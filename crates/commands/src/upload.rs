@@ -103,13 +103,19 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    pub fn new(shared: &Shared, key: &[u8], value_bytes: u32, purpose: Purpose) -> Gathering {
+    pub fn new(
+        shared: &Shared,
+        store: &Arc<larder_store::Store>,
+        key: &[u8],
+        value_bytes: u32,
+        purpose: Purpose,
+    ) -> Gathering {
         Gathering {
             key: key.into(),
             purpose,
             value: Vec::new(),
             value_bytes: value_bytes as usize,
-            held: Held::new(&shared.append_bytes),
+            held: Held::new(&shared.append_bytes, store),
         }
     }
 
@@ -147,13 +153,14 @@ impl Gathering {
 #[derive(Debug)]
 pub(crate) struct Held {
     all: Arc<AtomicU64>,
+    store: Arc<larder_store::Store>,
     bytes: u64,
 }
 
 impl Held {
     /// Holds nothing of `all` yet.
-    pub fn new(all: &Arc<AtomicU64>) -> Held {
-        Held { all: Arc::clone(all), bytes: 0 }
+    pub fn new(all: &Arc<AtomicU64>, store: &Arc<larder_store::Store>) -> Held {
+        Held { all: Arc::clone(all), store: Arc::clone(store), bytes: 0 }
     }
 
     /// Holds `bytes` in all; false if that would be more than `max` together with all others.
@@ -163,6 +170,7 @@ impl Held {
             self.all.fetch_sub(more, Relaxed);
             return false;
         }
+        self.store.hold(more as i64);
         self.bytes += more;
         true
     }
@@ -171,6 +179,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Relaxed);
+        self.store.hold(-(self.bytes as i64));
     }
 }
 
@@ -181,15 +190,17 @@ mod tests {
     #[test]
     fn gathered_bytes_are_limited_together_and_given_back() {
         let all = Arc::new(AtomicU64::new(0));
-        let held = || Held { all: Arc::clone(&all), bytes: 0 };
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let held = || Held::new(&all, &store);
         let (mut one, mut two) = (held(), held());
         assert!(one.raise(60, 100));
         assert!(!two.raise(41, 100));
         assert!(two.raise(40, 100));
+        assert_eq!(store.held_bytes(), 100);
         assert!(!one.raise(61, 100));
         drop(two);
         assert!(one.raise(100, 100));
         drop(one);
-        assert_eq!(all.load(Relaxed), 0);
+        assert_eq!((all.load(Relaxed), store.held_bytes()), (0, 0));
     }
 }

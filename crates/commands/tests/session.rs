@@ -525,3 +525,41 @@ fn stats_have_memcacheds_lines() {
     );
     assert!(bench.ask("stats\r\n").contains("STAT cmd_get 0\r\n"));
 }
+
+#[test]
+fn a_large_value_goes_to_nobody_when_connections_hold_their_share() {
+    const NO_MEMORY: &str = "SERVER_ERROR out of memory writing get response\r\n";
+    let mut bench = bench();
+    let value = "v".repeat(100_000);
+    let large = format!("VALUE l 0 100000\r\n{value}\r\n");
+    assert_eq!(
+        bench.ask(&format!("set l 0 0 100000\r\n{value}\r\nset s 0 0 1\r\nx\r\n")),
+        "STORED\r\nSTORED\r\n"
+    );
+    let store = std::sync::Arc::clone(bench.worker.store());
+    let full = store.held_bytes_max() as i64;
+    store.hold(full);
+    let small = "VALUE s 0 1\r\nx\r\n";
+    talk(
+        &mut bench,
+        &[
+            ("get l\r\nmn\r\n", &format!("{NO_MEMORY}MN\r\n")),
+            ("get s\r\n", &format!("{small}END\r\n")),
+            ("get s l s\r\nget s\r\n", &format!("{NO_MEMORY}{small}END\r\n")),
+            ("get l s  \r\nget s s\r\n", &format!("{NO_MEMORY}{small}{small}END\r\n")),
+            ("gets s s l\r\ngat 0 s l s\r\nmn\r\n", &format!("{NO_MEMORY}{NO_MEMORY}MN\r\n")),
+            ("mg l v\r\nmg l\r\nmg l v k q\r\n", &format!("{NO_MEMORY}HD\r\n{NO_MEMORY}")),
+            // More keys than are read ahead at once.
+            (
+                &format!("get{} l{}\r\nmn\r\n", " s".repeat(40), " s".repeat(100)),
+                &format!("{NO_MEMORY}MN\r\n"),
+            ),
+        ],
+    );
+    let long = format!("get{} l{}\r\nmn\r\n", " s".repeat(19_000), " l".repeat(9000));
+    let replies = String::from_utf8(bench.run(&mut Session::new(), long.as_bytes(), 4096).0).unwrap();
+    assert!(replies.ends_with(&format!("{small}{NO_MEMORY}MN\r\n")));
+    assert!(!replies.contains("END"));
+    store.hold(-full);
+    assert_eq!(bench.ask("get l s\r\n"), format!("{large}{small}END\r\n"));
+}

@@ -9,8 +9,9 @@ use crate::tally::Tally;
 use crate::text::{END, put_value};
 use crate::time::expires_at;
 
-/// get, gets: one key of the line.
+/// get, gets: one key of the line. False, and no reply, if there is no memory to send the value from.
 #[inline]
+#[must_use]
 pub fn fetch(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -19,23 +20,25 @@ pub fn fetch(
     hint: &Hint<'_>,
     cas: bool,
     last: bool,
-) {
+) -> bool {
     tally.gets += 1;
     let settings = &cx.shared.settings;
     match cx.guard.get_hinted(key, hint) {
         Lookup::Hit(item) => {
             tally.get_hits += 1;
             let token = cas.then(|| settings.token(item.cas()));
-            put_value(out, key.bytes(), &item, token, last);
+            let put = put_value(out, key.bytes(), &item, token, last);
             cx.shared.prefixes.count(key.bytes(), |count| {
                 count.gets += 1;
                 count.hits += 1;
             });
+            return put;
         }
         Lookup::Miss => missed(cx, out, key, None, last),
         Lookup::Expired => missed(cx, out, key, Some(Counter::GetExpired), last),
         Lookup::Flushed => missed(cx, out, key, Some(Counter::GetFlushed), last),
     }
+    true
 }
 
 fn missed(cx: &Context<'_, '_>, out: &mut Output, key: &Key<'_>, why: Option<Counter>, last: bool) {
@@ -49,7 +52,9 @@ fn missed(cx: &Context<'_, '_>, out: &mut Output, key: &Key<'_>, why: Option<Cou
     }
 }
 
-/// gat, gats: one key of the line. Counts as a touch, not as a get.
+/// gat, gats: one key of the line. Counts as a touch, not as a get. False as for [`fetch`]; then the
+/// item was not touched.
+#[must_use]
 pub fn fetch_and_touch(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -57,14 +62,16 @@ pub fn fetch_and_touch(
     cas: bool,
     exptime: i32,
     last: bool,
-) {
+) -> bool {
     cx.counters.add(Counter::CmdTouch, 1);
     let now = cx.now();
     let settings = &cx.shared.settings;
     let hit = match cx.guard.get(key) {
         Lookup::Hit(item) => {
             let token = cas.then(|| settings.token(item.cas()));
-            put_value(out, key.bytes(), &item, token, last);
+            if !put_value(out, key.bytes(), &item, token, last) {
+                return false;
+            }
             true
         }
         Lookup::Miss | Lookup::Expired | Lookup::Flushed => {
@@ -85,4 +92,5 @@ pub fn fetch_and_touch(
     } else {
         cx.counters.add(Counter::TouchMisses, 1);
     }
+    true
 }

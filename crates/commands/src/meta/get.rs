@@ -12,7 +12,7 @@ use crate::counters::Counter;
 use crate::output::Output;
 use crate::shared::Settings;
 use crate::tally::Tally;
-use crate::text::{NO_MEMORY, put_data};
+use crate::text::{NO_MEMORY, NO_MEMORY_FOR_REPLY, put_data};
 use crate::time::{expires_at, seconds_left};
 
 /// The numbers an mg was given.
@@ -97,9 +97,14 @@ fn get_plain(
 #[inline]
 fn put_found(out: &mut Output, item: &Item<'_>) {
     let Value::Whole(value) = item.value() else {
+        let mark = out.mark();
         put_size(out, item.value_bytes());
         out.put(b"\r\n");
-        return put_data(out, item);
+        if !put_data(out, item) {
+            out.rewind(mark);
+            out.put(NO_MEMORY_FOR_REPLY);
+        }
+        return;
     };
     let room = out.room(3 + U64_BYTES_MAX + 2 + value.len() + 2);
     *room.first_chunk_mut::<3>().expect("room for the line") = *b"VA ";
@@ -142,14 +147,20 @@ fn get_with_flags(
                 let mut marks = marks(&cx.shared.settings, &item, &given, now);
                 let expires = given.touch.map(|exptime| expires_at(exptime, now));
                 let mark = out.mark();
-                put_hit(out, &item, flags, &given, marks, now, expires);
+                if !put_hit(out, &item, flags, &given, marks, now, expires) {
+                    out.rewind(mark);
+                    return out.put(NO_MEMORY_FOR_REPLY);
+                }
                 if marks.won && !cx.guard.claim_token(key, seen) {
                     // Another one won since, or the item is another: say so.
                     out.rewind(mark);
                     match cx.guard.peek(key) {
                         Lookup::Hit(item) if item.seen() == seen => {
                             marks = Marks { won: false, sent: true, ..marks };
-                            put_hit(out, &item, flags, &given, marks, now, expires);
+                            if !put_hit(out, &item, flags, &given, marks, now, expires) {
+                                out.rewind(mark);
+                                return out.put(NO_MEMORY_FOR_REPLY);
+                            }
                         }
                         Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => continue,
                     }
@@ -213,7 +224,8 @@ fn marks(settings: &Settings, item: &Item<'_>, given: &Given, now: Millis) -> Ma
     Marks { cas: settings.token(item.cas()), sent, stale, won: !sent && (stale || due) }
 }
 
-/// The reply to a hit.
+/// The reply to a hit; false, with a part of it written, if there is no memory to send the value from.
+#[must_use]
 fn put_hit(
     out: &mut Output,
     item: &Item<'_>,
@@ -222,7 +234,7 @@ fn put_hit(
     marks: Marks,
     now: Millis,
     touched: Option<Millis>,
-) {
+) -> bool {
     let value = flags.has(b'v') && given.compare != Some(marks.cas);
     if value {
         put_size(out, item.value_bytes());
@@ -251,9 +263,7 @@ fn put_hit(
         }
     }
     out.put(b"\r\n");
-    if value {
-        put_data(out, item);
-    }
+    !value || put_data(out, item)
 }
 
 /// A miss with N: an empty item is made, and this one is told to fill it.

@@ -31,7 +31,7 @@ impl Conversation {
     /// Begins to gather the request whose start is at `turn.at`.
     #[cold]
     pub(super) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
-        let held = Held::new(&turn.cx.shared.append_bytes);
+        let held = Held::new(&turn.cx.shared.append_bytes, turn.cx.guard.store());
         self.state = State::Gather(Gathering { bytes: Vec::new(), partial, held });
         None
     }

@@ -46,8 +46,12 @@ pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
 
 #[inline(never)]
 fn put_pinned(out: &mut Output, item: &Item<'_>) {
+    let Some(pinned) = item.pin_for_reply() else {
+        // In an array, too, an error may stand in place of a value.
+        return out.put(b"-OOM connections hold as much memory as they may\r\n");
+    };
     put_head(out, b'$', item.value_bytes());
-    out.splice(item.pin());
+    out.splice(pinned);
     out.put(b"\r\n");
 }
 

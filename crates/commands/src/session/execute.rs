@@ -6,6 +6,7 @@ use larder_store::{Hint, Key};
 
 use super::Call;
 use crate::batch::Slot;
+use crate::text::NO_MEMORY_FOR_REPLY;
 use crate::{classic, meta};
 
 impl Call<'_, '_, '_, '_> {
@@ -15,12 +16,18 @@ impl Call<'_, '_, '_, '_> {
         let Call { cx, out, tally, .. } = self;
         let key = &slot.key;
         match &slot.request {
-            Request::Fetch(fetch) => match fetch.touch {
-                None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
-                Some(exptime) => {
-                    classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last);
+            Request::Fetch(fetch) => {
+                if slot.first && !slot.last {
+                    self.line_mark = Some(out.mark());
                 }
-            },
+                let done = match fetch.touch {
+                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
+                    Some(exptime) => classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last),
+                };
+                if !done {
+                    self.fail_keys(slot);
+                }
+            }
             Request::Store(store) => classic::store(cx, out, tally, key, &slot.hint, store, slot.value),
             Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
             Request::Arithmetic { delta, decrement, noreply, .. } => {
@@ -30,6 +37,17 @@ impl Call<'_, '_, '_, '_> {
             Request::Meta(meta) => self.meta(key, &slot.hint, meta, slot.value),
             Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
         }
+    }
+
+    /// No memory to send a value of a line of keys from: the line is answered by that alone, unless
+    /// other values of it are out already.
+    #[cold]
+    fn fail_keys(&mut self, slot: &Slot<'_, '_>) {
+        if let Some(mark) = self.line_mark.filter(|_| !slot.first) {
+            self.out.rewind(mark);
+        }
+        self.out.put(NO_MEMORY_FOR_REPLY);
+        self.skips = !slot.last;
     }
 
     /// A meta command with its key decoded and its value at hand.

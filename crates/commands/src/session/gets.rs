@@ -8,6 +8,7 @@ use larder_store::{Hint, Key};
 use super::{Call, Next, Session};
 use crate::batch::{SLOTS, prefetch_items};
 use crate::classic;
+use crate::text::NO_MEMORY_FOR_REPLY;
 
 /// One plain get.
 pub(super) struct Get<'a, 'w> {
@@ -43,7 +44,9 @@ impl Session {
                 call.reader.at = get.at;
                 return Some(Next::Flush);
             }
-            classic::fetch(call.cx, call.out, &mut call.tally, &get.key, &get.hint, false, true);
+            if !classic::fetch(call.cx, call.out, &mut call.tally, &get.key, &get.hint, false, true) {
+                call.out.put(NO_MEMORY_FOR_REPLY);
+            }
             call.reader.turn -= 1;
         }
         call.reader.at = at;

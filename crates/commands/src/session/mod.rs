@@ -31,7 +31,7 @@ use crate::counters::Counter;
 use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
-use crate::output::Output;
+use crate::output::{Mark, Output};
 use crate::redis::Conversation;
 use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
@@ -114,6 +114,10 @@ struct Call<'x, 'a, 'c, 'w> {
     tally: Tally,
     /// So far the input was a run of plain gets.
     runs_of_gets: bool,
+    /// Where the replies to the current line of keys begin, if it began in this call.
+    line_mark: Option<Mark>,
+    /// The current line of keys has failed: its other keys are passed over.
+    skips: bool,
 }
 
 impl Session {
@@ -154,7 +158,15 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call = Call { cx, out, reader, tally: Tally::default(), runs_of_gets: true };
+        let mut call = Call {
+            cx,
+            out,
+            reader,
+            tally: Tally::default(),
+            runs_of_gets: true,
+            line_mark: None,
+            skips: false,
+        };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
                 break next;
@@ -308,12 +320,21 @@ impl Session {
         let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
         prefetch_items(&call.cx.guard, &mut batch, |slot| &mut slot.hint);
         for slot in &batch {
+            if call.skips {
+                call.skips = !slot.last;
+                continue;
+            }
             if call.out.is_full() {
                 self.state = leave_at(slot);
                 call.reader.at = slot.at;
                 return Some(Next::Flush);
             }
             call.execute(slot);
+        }
+        if std::mem::take(&mut call.skips) {
+            let ended = call.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
+            self.state = if ended { State::Ready } else { State::Skip };
+            return None;
         }
         self.state = call.reader.keys.map_or(State::Ready, State::Keys);
         match stop {

@@ -54,7 +54,13 @@ impl Session {
     fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
         let left = u64::from(value_bytes) + 2;
         if purpose.concats() {
-            self.state = State::Gather(Gathering::new(call.cx.shared, key.bytes(), value_bytes, purpose));
+            self.state = State::Gather(Gathering::new(
+                call.cx.shared,
+                call.cx.guard.store(),
+                key.bytes(),
+                value_bytes,
+                purpose,
+            ));
             return;
         }
         let attributes = match &purpose {
