@@ -42,7 +42,7 @@ pub(crate) const OWNER_INDEX: u8 = 255;
 pub(crate) struct Span {
     /// [`OWNER_FREE`], a class id, or [`OWNER_INDEX`].
     pub(crate) owner: AtomicU8,
-    /// 1 while its items are being evicted so that it can go to another class.
+    /// 1 while it is being emptied so that it can go to another class.
     pub(crate) draining: AtomicU8,
     /// First free chunk, in units from the span's start, or [`NONE`].
     pub(crate) free: AtomicU16,
@@ -53,8 +53,11 @@ pub(crate) struct Span {
     /// Neighbours in the class's list of spans with room (0: none).
     pub(crate) next: AtomicU32,
     pub(crate) previous: AtomicU32,
-    /// Place in the class's list of all its spans.
-    pub(crate) place: AtomicU32,
+    /// Neighbours in the class's queue of spans, or among those it drains (0: none).
+    pub(crate) queue_next: AtomicU32,
+    pub(crate) queue_previous: AtomicU32,
+    /// When the hand last passed it, or the class got it.
+    pub(crate) passed_at: AtomicU64,
     /// When enough of its items will have expired to be worth a visit.
     pub(crate) due: Due,
 }

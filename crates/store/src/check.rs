@@ -53,7 +53,7 @@ impl Store {
         for class in ClassId::all() {
             let slab = self.slabs.class(class);
             let mut free = 0;
-            for &number in &slab.spans {
+            for number in slab.all_spans(&self.arena) {
                 let span = self.arena.span(number);
                 assert_eq!(span.owner.load(Ordering::Relaxed), class.0);
                 let mut unit = span.free.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Store {
                 free += class.chunks_per_span() as u64 - u64::from(span.carved.load(Ordering::Relaxed));
             }
             assert_eq!(free, slab.free_chunks, "free chunks of class {}", class.0);
-            let total = (slab.spans.len() * class.chunks_per_span()) as u64;
+            let total = (slab.spans() * class.chunks_per_span()) as u64;
             let used = reached.values().filter(|(of, _)| *of == class).count() as u64;
             assert_eq!(used + free, total, "class {} leaks chunks", class.0);
             drop(slab);

@@ -34,6 +34,26 @@ pub(crate) struct ClassCount {
     pub(crate) used_chunks: Counter,
     pub(crate) requested_bytes: Counter,
     pub(crate) items: Counter,
+    pub(crate) evictions: Counter,
+    pub(crate) evicted_unfetched: Counter,
+    pub(crate) evicted_nonzero: Counter,
+    pub(crate) reclaimed: Counter,
+    pub(crate) expired_unfetched: Counter,
+    pub(crate) ghost_hits: Counter,
+}
+
+impl ClassCount {
+    /// The counts of events, which a reset zeroes.
+    pub(crate) fn events(&self) -> [&Counter; 6] {
+        [
+            &self.evictions,
+            &self.evicted_unfetched,
+            &self.evicted_nonzero,
+            &self.reclaimed,
+            &self.expired_unfetched,
+            &self.ghost_hits,
+        ]
+    }
 }
 
 /// What a worker counts.
@@ -47,6 +67,7 @@ pub(crate) struct WorkerCounters {
     pub(crate) out_of_memory: Counter,
     pub(crate) maintain_checked: Counter,
     pub(crate) spans_moved: Counter,
+    pub(crate) chunks_moved: Counter,
 }
 
 impl Default for WorkerCounters {
@@ -58,6 +79,7 @@ impl Default for WorkerCounters {
             out_of_memory: Counter::default(),
             maintain_checked: Counter::default(),
             spans_moved: Counter::default(),
+            chunks_moved: Counter::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Eviction: S3-FIFO in place, one state per class, no links between items.
 //!
 //! ```text
-//!            new key ──▶ probation (a ring of hashes, 10 % of the class) ──▶ read twice? main
+//!            new key ──▶ probation (a ring of hashes; the last 10 % of bytes) ──▶ read twice? main
 //!                                                     └──▶ no: evicted, its ghost is kept
 //! key with a ghost ──▶ main (a hand over the class's spans) ──▶ frequency 0? evicted
 //!                                                     └──▶ else: frequency − 1, passed over
@@ -12,29 +12,38 @@
 //! promoted or replaced is skipped. Victims are taken some at a time, their buckets prefetched; a
 //! bucket that somebody holds is left for later.
 //!
-//! To give a span to another class, all that is in it is evicted and the chunks are kept out of
-//! circulation until the last one is free.
+//! A key is on probation until so many bytes of other keys have been put there after it as make a
+//! tenth of the limit: the same for all classes, whatever their share.
+//!
+//! ```text
+//! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
+//! ```
 
 use crate::arena::Arena;
 use crate::bucket::{FREQUENCY_MAX, Slot};
 use crate::class::ClassId;
 use crate::index::{Found, Index, Locked};
-use crate::item::{EXPIRY, FETCHED, Kind, RawItem};
+use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
+use crate::large::Large;
 use crate::ring::BLOCK_BYTES;
+use crate::slab::Class;
 use crate::worker::{FRESH_MAX, Local};
-use crate::{Store, access};
+use crate::{Eviction, Millis, Store, access};
 use std::sync::atomic::Ordering;
 
 /// Victims looked for at a time.
-const BATCH: usize = 16;
+pub(crate) const BATCH: usize = 16;
 /// Chunks the hand looks at in one turn at most.
 const HAND_CHUNKS_MAX: usize = 512;
+/// Turns of the hand without a victim after which the oldest key on probation goes early.
+const HAND_TURNS_PATIENT: usize = 4;
 /// Accesses that take a key from probation to main.
-const PROMOTE_FREQUENCY: u64 = 2;
-/// Probation holds at most one of this many of the class's chunks.
+pub(crate) const PROMOTE_FREQUENCY: u64 = 2;
+/// Probation is one part in this many of the memory limit.
 const PROBATION_SHARE: u64 = 10;
-/// Spans tried when one is wanted for another class: uploads and pins keep some from emptying.
-const DRAIN_SPANS_MAX: usize = 4;
+/// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
+const STAMP_BYTES: u64 = 4096;
+const STAMP_MASK: u64 = (1 << 24) - 1;
 
 /// Why an item goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +52,32 @@ pub(crate) enum Reason {
     Evicted,
     /// Its time had passed.
     Expired,
+}
+
+/// A new key that waits to be put on probation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) class: ClassId,
+    pub(crate) hash: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Store {
+    /// True if what is in the ring entry has been on probation for long enough.
+    pub(crate) fn is_overdue(&self, entry: u64) -> bool {
+        let now = self.probation_bytes.load(Ordering::Relaxed) / STAMP_BYTES;
+        let window = self.arena.limit_bytes() / PROBATION_SHARE / STAMP_BYTES;
+        now.wrapping_sub(entry) & STAMP_MASK >= window.min(STAMP_MASK / 2)
+    }
+
+    /// True if this policy never evicts an item with this header.
+    pub(crate) fn is_protected(&self, item: RawItem, header: Header) -> bool {
+        match self.eviction() {
+            Eviction::Off => true,
+            Eviction::All => false,
+            Eviction::Volatile | Eviction::VolatileTtl => !header.has(EXPIRY) || item.expires_at() == 0,
+        }
+    }
 }
 
 impl Local {
@@ -81,7 +116,8 @@ impl Local {
         self.retire(store, location);
     }
 
-    /// Counts why an item went, in its class.
+    /// Counts why an item went, in its class. Every item that the store takes out by itself, evicted
+    /// or expired, passes here once, under its home's lock, while its key is still there.
     pub(crate) fn count_reason(
         &mut self,
         store: &Store,
@@ -92,30 +128,41 @@ impl Local {
     ) {
         let header = item.header();
         let class = ClassId(store.arena.span(Arena::span_of(slot.location())).owner.load(Ordering::Relaxed));
-        let mut slab = store.slabs.class(class);
-        let unfetched = u64::from(!header.has(FETCHED));
+        let count = self.counters(store).class(class);
+        let unfetched = i64::from(!header.has(FETCHED));
         match reason {
             Reason::Evicted => {
-                slab.counters.evictions += 1;
-                slab.counters.evicted_unfetched += unfetched;
-                slab.counters.evicted_nonzero += u64::from(header.has(EXPIRY));
-                slab.counters.evicted_age_s = access::idle_s(slot.access(), now_s);
+                count.evictions.add(1);
+                count.evicted_unfetched.add(unfetched);
+                count.evicted_nonzero.add(i64::from(header.has(EXPIRY)));
+                let idle_s = access::idle_s(slot.access(), now_s);
+                store.slabs.view(class).evicted_age_s.store(idle_s, Ordering::Relaxed);
             }
             Reason::Expired => {
-                slab.counters.reclaimed += 1;
-                slab.counters.expired_unfetched += unfetched;
+                count.reclaimed.add(1);
+                count.expired_unfetched.add(unfetched);
             }
         }
     }
 
     /// Notes a key stored for the first time while memory is short: true if it starts on
-    /// probation.
+    /// probation. A value in pieces is queued with the class of its pieces, which have its memory.
     #[inline]
-    pub(crate) fn starts_on_probation(&mut self, store: &Store, class: ClassId, hash: u64) -> bool {
-        if !store.evicts || !store.arena.nearly_full() || store.ghosts.recall(hash) {
+    pub(crate) fn starts_on_probation(
+        &mut self,
+        store: &Store,
+        class: ClassId,
+        hash: u64,
+        bytes: u64,
+    ) -> bool {
+        if !store.arena.nearly_full() || !matches!(store.eviction(), Eviction::All | Eviction::Volatile) {
             return false;
         }
-        self.fresh.push((class, hash));
+        if store.ghosts.recall(hash) {
+            self.counters(store).class(class).ghost_hits.add(1);
+            return false;
+        }
+        self.fresh.push(Fresh { class, hash, bytes });
         true
     }
 
@@ -128,70 +175,102 @@ impl Local {
     }
 
     pub(crate) fn queue_fresh(&mut self, store: &Store) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let bytes = self.fresh.iter().map(|fresh| fresh.bytes).sum();
+        let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut slab = None;
-        for (class, hash) in self.fresh.drain(..) {
+        let mut crowded = None;
+        for Fresh { class, hash, bytes } in self.fresh.drain(..) {
             if slab.as_ref().is_none_or(|(held, _)| *held != class) {
                 // The old lock goes before the new one is taken.
                 drop(slab.take());
                 slab = Some((class, store.slabs.class(class)));
             }
             let (_, slab) = slab.as_mut().expect("just set");
-            let bytes = slab.probation.push(hash);
-            if bytes != 0 {
-                store.arena.charge(bytes);
+            sum += bytes;
+            let taken = slab.probation.push(hash & !STAMP_MASK | ((sum / STAMP_BYTES) & STAMP_MASK));
+            if taken != 0 {
+                store.arena.charge(taken);
             }
+            if slab.probation.len() > slab.spans() * class.chunks_per_span() + BATCH {
+                crowded = Some(class);
+            }
+        }
+        drop(slab);
+        if let Some(class) = crowded {
+            self.thin_out(store, class);
+        }
+    }
+
+    /// More entries than chunks: most are of keys that are gone. The oldest leave; who is still there
+    /// joins main.
+    #[cold]
+    fn thin_out(&mut self, store: &Store, class: ClassId) {
+        for _ in 0..2 * FRESH_MAX {
+            let Some(hash) = pop(store, &mut store.slabs.class(class)) else { return };
+            let Some(locked) = store.index.try_lock(&store.arena, hash) else { continue };
+            if let Some(found) = store.index.scan(&locked.place, locked.control, Slot::probation) {
+                found.bucket.replace(found.i, found.slot.promoted());
+            }
+            locked.home.unlock(locked.control);
         }
     }
 
     /// Evicts up to [`BATCH`] items of a class; returns how many went.
-    pub(crate) fn evict(&mut self, store: &Store, now_s: u64, class: ClassId) -> usize {
+    pub(crate) fn evict(&mut self, store: &Store, now: Millis, class: ClassId) -> usize {
         self.queue_fresh(store);
+        let gone = match store.eviction() {
+            Eviction::VolatileTtl => 0,
+            Eviction::Off | Eviction::All | Eviction::Volatile => self.evict_new(store, now, class, false),
+        };
+        if gone > 0 { gone } else { self.sweep_main(store, now, class) }
+    }
+
+    /// Judges the oldest keys on probation: those that are overdue, or any if `early`.
+    fn evict_new(&mut self, store: &Store, now: Millis, class: ClassId, early: bool) -> usize {
         let mut hashes = [0; BATCH];
         let mut count = 0;
         {
             let mut slab = store.slabs.class(class);
-            let chunks = slab.spans.len() as u64 * class.chunks_per_span() as u64 - slab.free_chunks;
-            while count < BATCH && slab.probation.len() as u64 * PROBATION_SHARE > chunks {
-                let Some((hash, bytes)) = slab.probation.pop() else { break };
-                debug_assert!(bytes == 0 || bytes == BLOCK_BYTES);
-                store.arena.charge(-bytes);
-                hashes[count] = hash;
+            while count < BATCH
+                && slab.probation.front().is_some_and(|entry| early || store.is_overdue(entry))
+            {
+                hashes[count] = pop(store, &mut slab).expect("it has a front");
                 count += 1;
             }
         }
-        if count > 0 {
-            for &hash in &hashes[..count] {
-                store.prefetch_home(hash);
-            }
-            let gone =
-                hashes[..count].iter().filter(|&&hash| self.judge_new(store, now_s, class, hash)).count();
-            if gone > 0 {
-                return gone;
-            }
+        for &hash in &hashes[..count] {
+            store.prefetch_home(hash);
         }
-        self.sweep_main(store, now_s, class)
+        for &hash in &hashes[..count] {
+            store.prefetch_probation(hash);
+        }
+        hashes[..count].iter().filter(|&&hash| self.judge_new(store, now, class, hash)).count()
     }
 
     /// The oldest key on probation: promotes or evicts it. True if memory came free.
-    fn judge_new(&mut self, store: &Store, now_s: u64, class: ClassId, hash: u64) -> bool {
+    fn judge_new(&mut self, store: &Store, now: Millis, class: ClassId, hash: u64) -> bool {
         let Some(mut locked) = store.index.try_lock(&store.arena, hash) else {
-            self.fresh.push((class, hash));
+            self.fresh.push(Fresh { class, hash, bytes: 0 });
             return false;
         };
         let found = store.index.scan(&locked.place, locked.control, Slot::probation);
         let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
-            let expired = item.expired(now_s * 1000);
-            if found.slot.frequency() >= PROMOTE_FREQUENCY && !expired {
+            let header = item.header();
+            let expired = item.expired_by(header, now);
+            if !expired && (found.slot.frequency() >= PROMOTE_FREQUENCY || store.is_protected(item, header)) {
                 found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
                 return false;
             }
-            let reason = if expired { Reason::Expired } else { Reason::Evicted };
             if !expired {
                 store.ghosts.remember(&store.arena, hash, || store.items());
             }
-            self.count_reason(store, item, found.slot, now_s, reason);
+            let reason = if expired { Reason::Expired } else { Reason::Evicted };
+            self.count_reason(store, item, found.slot, now / 1000, reason);
             self.unlink(store, &mut locked, &found);
             true
         });
@@ -200,84 +279,84 @@ impl Local {
     }
 
     /// Moves the hand on until some items of main have gone.
-    fn sweep_main(&mut self, store: &Store, now_s: u64, class: ClassId) -> usize {
+    fn sweep_main(&mut self, store: &Store, now: Millis, class: ClassId) -> usize {
         let arena = &store.arena;
         // One turn lowers every frequency by one: after four, everything left is locked or pinned.
         let turns = {
             let slab = store.slabs.class(class);
-            (slab.spans.len() * class.chunks_per_span()).div_ceil(HAND_CHUNKS_MAX)
+            (slab.queue.count * class.chunks_per_span()).div_ceil(HAND_CHUNKS_MAX)
                 * (FREQUENCY_MAX as usize + 2)
         };
-        for _ in 0..turns {
-            let mut candidates = [0; BATCH];
-            let mut count = 0;
+        let soonest = store.eviction() == Eviction::VolatileTtl;
+        for turn in 0..turns {
+            let mut victims = Victims::default();
             let probation_empty;
             {
                 let mut slab = store.slabs.class(class);
                 probation_empty = slab.probation.len() == 0;
-                let mut looked = 0;
-                while count < BATCH && looked < HAND_CHUNKS_MAX && !slab.spans.is_empty() {
-                    if slab.hand_place >= slab.spans.len() {
-                        slab.hand_place = 0;
-                        slab.hand_chunk = 0;
+                slab.pass(arena, now, HAND_CHUNKS_MAX, |location| {
+                    // SAFETY: a carved chunk has a header word at all times, and under the class's lock
+                    // an item stays one for this worker's epoch.
+                    match unsafe { victim_at(arena, location) } {
+                        Some(owner) if soonest => victims.keep_soonest(store, owner),
+                        Some(owner) => victims.push(owner),
+                        None => {}
                     }
-                    let number = slab.spans[slab.hand_place];
-                    if slab.hand_chunk >= usize::from(arena.span(number).carved.load(Ordering::Relaxed)) {
-                        slab.hand_place += 1;
-                        slab.hand_chunk = 0;
-                        looked += 1;
-                        continue;
-                    }
-                    let location = Arena::location_of(number)
-                        + (slab.hand_chunk * class.chunk_bytes() / crate::arena::UNIT) as u64;
-                    slab.hand_chunk += 1;
-                    looked += 1;
-                    // SAFETY: a carved chunk has a header word at all times.
-                    if unsafe { RawItem::new(arena.at(location)) }.header().is_item() {
-                        candidates[count] = location;
-                        count += 1;
-                    }
-                }
+                    victims.count < BATCH || soonest
+                });
             }
+            let victims = &victims.locations[..victims.count];
             let mut hashes = [0; BATCH];
-            for (hash, &location) in hashes.iter_mut().zip(&candidates[..count]) {
+            for (hash, &location) in hashes.iter_mut().zip(victims) {
                 *hash = store.hash_at(location);
                 store.prefetch_home(*hash);
             }
-            let gone = candidates[..count]
+            let gone = victims
                 .iter()
                 .zip(hashes)
-                .filter(|&(&location, hash)| self.judge_main(store, now_s, hash, location, probation_empty))
+                .filter(|&(&location, hash)| {
+                    self.judge_main(store, now, hash, location, probation_empty || soonest, soonest)
+                })
                 .count();
             if gone > 0 {
                 return gone;
             }
+            if turn >= HAND_TURNS_PATIENT {
+                let gone = self.evict_new(store, now, class, true);
+                if gone > 0 {
+                    return gone;
+                }
+            }
         }
-        0
+        self.evict_new(store, now, class, true)
     }
 
     /// An item under the hand: passes over it or evicts it. True if memory came free.
-    fn judge_main(&mut self, store: &Store, now_s: u64, hash: u64, location: u64, also_new: bool) -> bool {
+    fn judge_main(
+        &mut self,
+        store: &Store,
+        now: Millis,
+        hash: u64,
+        location: u64,
+        also_new: bool,
+        also_read: bool,
+    ) -> bool {
         let Some(mut locked) = store.index.try_lock(&store.arena, hash) else { return false };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
         let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(location)) };
-            let expired = item.expired(now_s * 1000);
-            if !expired && found.slot.probation() && !also_new {
+            let header = item.header();
+            let expired = item.expired_by(header, now);
+            if !expired && (found.slot.probation() && !also_new || store.is_protected(item, header)) {
                 return false;
             }
-            if !expired && found.slot.frequency() > 0 {
+            if !expired && !also_read && found.slot.frequency() > 0 {
                 found.bucket.replace(found.i, found.slot.with_frequency(found.slot.frequency() - 1));
                 return false;
             }
-            self.count_reason(
-                store,
-                item,
-                found.slot,
-                now_s,
-                if expired { Reason::Expired } else { Reason::Evicted },
-            );
+            let reason = if expired { Reason::Expired } else { Reason::Evicted };
+            self.count_reason(store, item, found.slot, now / 1000, reason);
             self.unlink(store, &mut locked, &found);
             true
         });
@@ -301,117 +380,76 @@ impl Local {
         home.unlock(locked.control);
         gone
     }
+}
 
-    /// Empties a span of the class that has the most, for `class` to take.
-    pub(crate) fn drain_for(&mut self, store: &Store, class: ClassId) {
-        for _ in 0..DRAIN_SPANS_MAX {
-            let used = store.arena.used_bytes();
-            match store.slabs.richest(Some(class)).or_else(|| store.slabs.richest(None)) {
-                Some(victim) => self.drain_span(store, victim),
-                None => self.drain_again(store),
-            }
-            self.pass_epochs(store);
-            self.pass_epochs(store);
-            if store.arena.used_bytes() < used {
-                self.counters(store).spans_moved.add(1);
-                return;
-            }
-            // What is missing is in other workers' hands.
-            self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+/// Takes the oldest entry from a class's ring; the hash's leading bits.
+fn pop(store: &Store, slab: &mut Class) -> Option<u64> {
+    let (entry, bytes) = slab.probation.pop()?;
+    debug_assert!(bytes == 0 || bytes == BLOCK_BYTES);
+    if bytes != 0 {
+        store.arena.charge(-bytes);
+    }
+    Some(entry & !STAMP_MASK)
+}
+
+/// The item that the hand judges at a chunk: the one in it, or the large one whose first piece it is.
+/// A large one is not judged at its head: what counts is the memory of its pieces.
+///
+/// # Safety
+/// The chunk is carved, and the caller holds its class's lock.
+unsafe fn victim_at(arena: &Arena, location: u64) -> Option<u64> {
+    // SAFETY: carved chunks have a header word; a piece's owner has one for as long as the piece.
+    unsafe {
+        let header = RawItem::new(arena.at(location)).header();
+        if header.is_item() {
+            let alone = header.kind() == Kind::Whole
+                || Large::of(RawItem::new(arena.at(location))).first_piece().is_none();
+            return alone.then_some(location);
         }
+        if !header.is_piece() {
+            return None;
+        }
+        let owner = header.piece_owner();
+        let item = RawItem::new(arena.at(owner));
+        let large = item.header().is_item() && item.header().kind() == Kind::Large;
+        (large && Large::of(item).first_piece() == Some(location)).then_some(owner)
+    }
+}
+
+/// What the hand has found.
+#[derive(Default)]
+struct Victims {
+    locations: [u64; BATCH],
+    expiries: [Millis; BATCH],
+    count: usize,
+}
+
+impl Victims {
+    fn push(&mut self, location: u64) {
+        self.locations[self.count] = location;
+        self.count += 1;
     }
 
-    /// Evicts everything in the span under a class's hand.
-    pub(crate) fn drain_span(&mut self, store: &Store, class: ClassId) {
-        let arena = &store.arena;
-        self.empty_magazine(store, class);
-        let number = {
-            let mut slab = store.slabs.class(class);
-            let start = slab.hand_place;
-            let count = slab.spans.len();
-            let undrained = (0..count)
-                .map(|i| slab.spans[(start + i) % count])
-                .find(|&number| arena.span(number).draining.load(Ordering::Relaxed) == 0);
-            let Some(number) = undrained else { return };
-            slab.start_draining(arena, number);
-            if arena.span(number).owner.load(Ordering::Relaxed) != class.0 {
-                return;
-            }
-            number
+    /// Keeps those that expire soonest.
+    fn keep_soonest(&mut self, store: &Store, location: u64) {
+        // SAFETY: it is an item in this epoch.
+        let at = match unsafe { RawItem::new(store.arena.at(location)) }.expires_at() {
+            0 => return,
+            at => at,
         };
-        self.evict_span(store, class, number);
-    }
-
-    /// All spans are being drained: evicts what came into them since, as uploads that were under way.
-    pub(crate) fn drain_again(&mut self, store: &Store) {
-        for class in ClassId::all() {
-            self.empty_magazine(store, class);
-            let spans = store.slabs.class(class).spans.clone();
-            for number in spans {
-                self.evict_span(store, class, number);
-            }
-        }
-    }
-
-    /// Evicts every item of a span of `class`, and those that have a piece there.
-    fn evict_span(&mut self, store: &Store, class: ClassId, number: u32) {
-        let arena = &store.arena;
-        let mut chunk = 0;
-        loop {
-            let mut victims = [0; BATCH];
-            let mut count = 0;
-            {
-                // Under the lock the span stays with its class, and what is seen as an item is not
-                // used again before this worker's epoch has passed.
-                let _class = store.slabs.class(class);
-                if arena.span(number).owner.load(Ordering::Relaxed) != class.0 {
-                    return;
-                }
-                let carved = usize::from(arena.span(number).carved.load(Ordering::Relaxed));
-                while chunk < carved && count < BATCH {
-                    let location = Arena::location_of(number)
-                        + (chunk * class.chunk_bytes() / crate::arena::UNIT) as u64;
-                    chunk += 1;
-                    // SAFETY: a carved chunk has a header word at all times.
-                    let header = unsafe { RawItem::new(arena.at(location)) }.header();
-                    let owner = match header.kind() {
-                        Kind::Whole | Kind::Large => location,
-                        Kind::Piece => header.piece_owner(),
-                        Kind::Free | Kind::Draft => continue,
-                    };
-                    // SAFETY: a piece's owner is a chunk with a header word.
-                    if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
-                        victims[count] = owner;
-                        count += 1;
-                    }
-                }
-            }
-            if count == 0 {
+        let place = if self.count < BATCH {
+            self.count += 1;
+            self.count - 1
+        } else {
+            let (last, &latest) =
+                self.expiries.iter().enumerate().max_by_key(|(_, at)| **at).expect("it is full");
+            if latest <= at {
                 return;
             }
-            for &owner in &victims[..count] {
-                // Several pieces of one value: it is an item only before the first.
-                // SAFETY: it was an item in this epoch.
-                if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
-                    self.evict_at(store, owner);
-                }
-            }
-        }
-    }
-
-    /// Evicts the item at a location, if it is still reachable there.
-    fn evict_at(&mut self, store: &Store, location: u64) {
-        let hash = store.hash_at(location);
-        let mut locked = store.index.lock(&store.arena, hash);
-        if let Some(found) =
-            store.index.scan(&locked.place, locked.control, |slot| slot.location() == location)
-        {
-            // SAFETY: reachable in this epoch.
-            let item = unsafe { RawItem::new(store.arena.at(location)) };
-            self.count_reason(store, item, found.slot, 0, Reason::Evicted);
-            self.unlink(store, &mut locked, &found);
-        }
-        locked.home.unlock(locked.control);
+            last
+        };
+        self.locations[place] = location;
+        self.expiries[place] = at;
     }
 }
 

@@ -18,7 +18,8 @@ pub(crate) struct Ghosts {
 }
 
 fn fingerprint(hash: u64) -> u16 {
-    (hash as u16).max(1)
+    // Bits that a probation queue's entry keeps.
+    ((hash >> 24) as u16).max(1)
 }
 
 impl Ghosts {
@@ -56,10 +57,10 @@ mod tests {
     fn ghost_is_recalled_once() {
         let arena = Arena::new(1 << 20, 1 << 20).unwrap();
         let ghosts = Ghosts::default();
-        assert!(!ghosts.recall(77 << 40 | 3));
-        ghosts.remember(&arena, 77 << 40 | 3, || 10);
-        assert!(!ghosts.recall(77 << 40 | 4));
-        assert!(ghosts.recall(77 << 40 | 3));
-        assert!(!ghosts.recall(77 << 40 | 3));
+        assert!(!ghosts.recall(77 << 40 | 3 << 24));
+        ghosts.remember(&arena, 77 << 40 | 3 << 24, || 10);
+        assert!(!ghosts.recall(77 << 40 | 4 << 24));
+        assert!(ghosts.recall(77 << 40 | 3 << 24));
+        assert!(!ghosts.recall(77 << 40 | 3 << 24));
     }
 }

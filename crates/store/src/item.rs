@@ -20,6 +20,7 @@
 //! free    | 31 … 16 next free chunk of the span |                        | kind 0 |
 //! retired | as it was                                                    | kind 6, 7 |
 //! piece   | 63 … 29 location of the head | 28 … 3 bytes used             | kind 4 |
+//! moved   | as it was, of a piece that has a copy elsewhere              | kind 5 |
 //! ```
 
 use crate::Millis;
@@ -137,6 +138,19 @@ impl Header {
     #[inline]
     pub(crate) fn piece(owner: u64, bytes: usize) -> Header {
         Header(owner << 29 | (bytes as u64) << 3 | Kind::Piece as u64)
+    }
+    /// The same piece of a value whose head has moved.
+    pub(crate) fn with_piece_owner(self, owner: u64) -> Header {
+        Header(self.0 & ((1 << 29) - 1) | owner << 29)
+    }
+    /// A piece, as a sweep sees it: not moved away.
+    #[inline]
+    pub(crate) fn is_piece(self) -> bool {
+        self.0 & KIND_MASK == Kind::Piece as u64
+    }
+    /// The same piece, left behind by a copy and waiting for its epoch.
+    pub(crate) fn moved_piece(self) -> Header {
+        Header(self.0 | 1)
     }
     #[inline]
     pub(crate) fn piece_owner(self) -> u64 {

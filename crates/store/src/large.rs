@@ -14,7 +14,7 @@ use crate::class::CHUNK_BYTES_MAX;
 use crate::item::{RawItem, Shape};
 use crate::pin::Pins;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the value in a full piece.
 pub(crate) const PIECE_BYTES: usize = CHUNK_BYTES_MAX - 8;
@@ -29,7 +29,7 @@ pub(crate) struct Head {
     pub(crate) pins: Pins,
     pub(crate) pieces: u32,
     pub(crate) inline: u32,
-    next_table: u64,
+    next_table: AtomicU64,
 }
 const HEAD_BYTES: usize = size_of::<Head>();
 const _: () = assert!(HEAD_BYTES == 32);
@@ -83,7 +83,7 @@ impl Large {
                 pins: Pins::new(),
                 pieces: 0,
                 inline: inline_of(shape) as u32,
-                next_table: 0,
+                next_table: AtomicU64::new(0),
             });
             large
         }
@@ -95,10 +95,11 @@ impl Large {
         unsafe { self.head.as_ref() }
     }
 
-    fn entry(self, i: usize) -> NonNull<u64> {
+    fn entry<'a>(self, i: usize) -> &'a AtomicU64 {
         debug_assert!(i < self.head().inline as usize);
-        // SAFETY: the head's table has `inline` entries behind the fixed part.
-        unsafe { self.head.add(1).cast::<u64>().add(i) }
+        // SAFETY: the head's table has `inline` entries behind the fixed part, which are only
+        // accessed atomically.
+        unsafe { self.head.add(1).cast::<AtomicU64>().add(i).as_ref() }
     }
 
     /// Bytes of the head chunk that are in use.
@@ -123,18 +124,18 @@ impl Large {
         // chunks are of the largest class: two words and `TABLE_ENTRIES` entries.
         unsafe {
             if pieces < inline {
-                self.entry(pieces).write(piece);
+                self.entry(pieces).store(piece, Ordering::Relaxed);
             } else {
-                let mut link = NonNull::from(&mut (*self.head.as_ptr()).next_table);
+                let mut link = &self.head().next_table;
                 for _ in 0..(pieces - inline) / TABLE_ENTRIES {
-                    link = arena.at(link.read()).cast::<u64>().add(1);
+                    link = table_word(arena, link.load(Ordering::Relaxed), 1);
                 }
                 if let Some(table) = table {
-                    link.write(table);
-                    arena.at(table).cast::<u64>().add(1).write(0);
+                    link.store(table, Ordering::Relaxed);
+                    table_word(arena, table, 1).store(0, Ordering::Relaxed);
                 }
                 let at = (pieces - inline) % TABLE_ENTRIES;
-                arena.at(link.read()).cast::<u64>().add(2 + at).write(piece);
+                table_word(arena, link.load(Ordering::Relaxed), 2 + at).store(piece, Ordering::Relaxed);
             }
             (*self.head.as_ptr()).pieces += 1;
         }
@@ -146,14 +147,59 @@ impl Large {
         while let Some(piece) = cursor.next(arena) {
             each(piece);
         }
-        let mut table = self.head().next_table;
+        let mut table = self.head().next_table.load(Ordering::Acquire);
         while table != 0 {
             // SAFETY: a table chunk's second word is the location of the next one.
-            let next = unsafe { arena.at(table).cast::<u64>().add(1).read() };
+            let next = unsafe { table_word(arena, table, 1) }.load(Ordering::Acquire);
             each(table);
             table = next;
         }
     }
+
+    /// The word that names the piece or table at `location`; none if it is not this value's.
+    pub(crate) fn word_of<'a>(self, arena: &Arena, location: u64) -> Option<&'a AtomicU64> {
+        let (pieces, inline) = (self.head().pieces as usize, self.head().inline as usize);
+        let named = |word: &AtomicU64| word.load(Ordering::Relaxed) == location;
+        if let Some(i) = (0..pieces.min(inline)).find(|&i| named(self.entry(i))) {
+            return Some(self.entry(i));
+        }
+        let mut left = pieces.saturating_sub(inline);
+        let mut link = &self.head().next_table;
+        while left > 0 {
+            if named(link) {
+                return Some(link);
+            }
+            let table = link.load(Ordering::Acquire);
+            let here = left.min(TABLE_ENTRIES);
+            // SAFETY: so many entries of the table chunk are filled, and its second word is the
+            // location of the next one.
+            unsafe {
+                if let Some(at) = (0..here).find(|at| named(table_word(arena, table, 2 + at))) {
+                    return Some(table_word(arena, table, 2 + at));
+                }
+                link = table_word(arena, table, 1);
+            }
+            left -= here;
+        }
+        None
+    }
+
+    /// The location of the first piece, if there is one.
+    pub(crate) fn first_piece(self) -> Option<u64> {
+        let head = self.head();
+        (head.pieces > 0 && head.inline > 0).then(|| self.entry(0).load(Ordering::Acquire))
+    }
+}
+
+/// A word of a table chunk.
+///
+/// # Safety
+/// `table` is a table chunk of a value that the caller can reach, has pinned, or owns.
+unsafe fn table_word<'a>(arena: &Arena, table: u64, i: usize) -> &'a AtomicU64 {
+    debug_assert!(i < TABLE_ENTRIES + 2);
+    // SAFETY: table chunks are of the largest class; behind the header they are only accessed as
+    // atomic words.
+    unsafe { arena.at(table).cast::<AtomicU64>().add(i).as_ref() }
 }
 
 /// Walks a large value's pieces in order. Of a draft, it goes on with pieces added after its end.
@@ -179,8 +225,8 @@ impl PieceCursor {
         }
         self.next += 1;
         if i < head.inline as usize {
-            // SAFETY: entry `i` was written before `pieces` counted it.
-            return Some(unsafe { self.large.entry(i).read() });
+            // Acquire: a piece that was moved is whole.
+            return Some(self.large.entry(i).load(Ordering::Acquire));
         }
         let at = (i - head.inline as usize) % TABLE_ENTRIES;
         // SAFETY: the link to a table and its entry `at` were written before `pieces` counted the
@@ -188,11 +234,11 @@ impl PieceCursor {
         unsafe {
             if at == 0 {
                 self.table = match self.table {
-                    0 => head.next_table,
-                    table => arena.at(table).cast::<u64>().add(1).read(),
+                    0 => head.next_table.load(Ordering::Acquire),
+                    table => table_word(arena, table, 1).load(Ordering::Acquire),
                 };
             }
-            Some(arena.at(self.table).cast::<u64>().add(2 + at).read())
+            Some(table_word(arena, self.table, 2 + at).load(Ordering::Acquire))
         }
     }
 }

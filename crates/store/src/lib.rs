@@ -39,12 +39,14 @@
 //! ```
 
 mod access;
+mod arbitrate;
 mod arena;
 mod bucket;
 mod check;
 mod class;
 mod counters;
 mod database;
+mod drain;
 mod due;
 mod epoch;
 mod evict;
@@ -58,6 +60,7 @@ mod limbo;
 mod maintain;
 #[cfg(loom)]
 mod models;
+mod moving;
 mod overwrite;
 mod pin;
 mod read;
@@ -77,14 +80,14 @@ pub use worker::{Guard, Worker};
 use arena::{ARENA_BYTES_MAX, Arena};
 use bucket::Control;
 use class::{ClassId, SPAN_BYTES};
-use counters::WorkerCounters;
+use counters::{ClassCount, Counter, WorkerCounters};
 use database::{Flushes, Names, Word};
 use epoch::Epochs;
 use ghost::Ghosts;
 use index::Index;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use slab::Slabs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Milliseconds since the Unix epoch; 0 as an expiry means "never".
@@ -117,6 +120,40 @@ impl Default for Config {
     fn default() -> Config {
         Config { memory_bytes: 64 << 20, memory_bytes_max: 0, workers_max: 64, evict: true, seed: 0 }
     }
+}
+
+/// Which items a full store evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Eviction {
+    /// None: writes are refused.
+    Off,
+    /// Any, those of least use first.
+    All,
+    /// Those that have an expiry, of least use first.
+    Volatile,
+    /// Those that have an expiry, the soonest first of some hundreds at a time.
+    VolatileTtl,
+}
+
+impl Eviction {
+    const ALL: [Eviction; 4] = [Eviction::Off, Eviction::All, Eviction::Volatile, Eviction::VolatileTtl];
+}
+
+/// Whether memory moves between slab classes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Automove {
+    /// It does not: a class evicts its own. One without a span gets one.
+    Off,
+    /// A class that is clearly younger than the oldest takes from it.
+    Ages,
+    /// The oldest class always gives.
+    Always,
+}
+
+impl Automove {
+    const ALL: [Automove; 3] = [Automove::Off, Automove::Ages, Automove::Always];
 }
 
 /// A key with its hash: computed once a request, used by every step of it.
@@ -246,8 +283,12 @@ pub struct Totals {
     pub index_growing: bool,
     /// Spans nobody owns.
     pub spans_free: u64,
-    /// Spans moved between classes.
+    /// Spans that were drained for another class, or after the limit was lowered.
     pub spans_moved: u64,
+    /// Items and pieces of items that were moved out of such spans.
+    pub chunks_moved: u64,
+    /// Keys stored again soon after they were evicted on probation.
+    pub ghost_hits: u64,
 }
 
 /// Figures of one slab class.
@@ -281,8 +322,11 @@ pub struct ClassTotals {
     pub expired_unfetched: u64,
     /// As in [`Totals`].
     pub out_of_memory: u64,
-    /// Seconds since last access of the item that would be evicted next, as far as known.
-    pub age_s: u64,
+    /// Keys stored again soon after they were evicted on probation.
+    pub ghost_hits: u64,
+    /// Milliseconds since the eviction hand last passed where it is now: the age by which classes are
+    /// compared.
+    pub age_ms: u64,
 }
 
 /// Why a store or worker could not be made.
@@ -336,7 +380,11 @@ pub struct Store {
     ghosts: Ghosts,
     secrets: RapidSecrets,
     names: Names,
-    evicts: bool,
+    /// An [`Eviction`] and an [`Automove`], as numbers.
+    eviction: AtomicU8,
+    automove: AtomicU8,
+    /// Bytes of all keys ever put on probation.
+    probation_bytes: AtomicU64,
     counters: Box<[WorkerCounters]>,
     /// What happens without a worker: pins and uploads that are dropped.
     loose: WorkerCounters,
@@ -389,7 +437,9 @@ impl Store {
             ghosts: Ghosts::default(),
             secrets: RapidSecrets::seed(config.seed),
             names: Names::default(),
-            evicts: config.evict,
+            eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),
+            automove: AtomicU8::new(Automove::Ages as u8),
+            probation_bytes: AtomicU64::new(0),
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
             stamp: AtomicU64::new(0),
@@ -491,6 +541,32 @@ impl Store {
         self.stamp_count() - self.cleaned.load(Ordering::Relaxed) >= 128
     }
 
+    /// Which items a full store evicts.
+    #[inline]
+    pub fn eviction(&self) -> Eviction {
+        Eviction::ALL[usize::from(self.eviction.load(Ordering::Relaxed))]
+    }
+
+    /// Sets which items a full store evicts, from the next eviction on.
+    pub fn set_eviction(&self, eviction: Eviction) {
+        self.eviction.store(eviction as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn evicts(&self) -> bool {
+        self.eviction() != Eviction::Off
+    }
+
+    /// Whether memory moves between slab classes by itself.
+    pub fn automove(&self) -> Automove {
+        Automove::ALL[usize::from(self.automove.load(Ordering::Relaxed))]
+    }
+
+    /// Sets whether memory moves between slab classes by itself.
+    pub fn set_automove(&self, automove: Automove) {
+        self.automove.store(automove as u8, Ordering::Relaxed);
+    }
+
     fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
         self.counters.iter().chain(std::iter::once(&self.loose))
     }
@@ -512,6 +588,7 @@ impl Store {
             maintain_checked: self.sum(|c| c.maintain_checked.value()),
             out_of_memory: self.sum(|c| c.out_of_memory.value()),
             spans_moved: self.sum(|c| c.spans_moved.value()),
+            chunks_moved: self.sum(|c| c.chunks_moved.value()),
             memory_bytes: self.arena.limit_bytes(),
             used_bytes: self.arena.used_bytes(),
             index_bytes: self.index.bytes(),
@@ -521,44 +598,48 @@ impl Store {
             ..Totals::default()
         };
         for id in ClassId::all() {
-            let counters = self.slabs.class(id).counters;
-            totals.item_bytes =
-                totals.item_bytes.wrapping_add(self.sum(|c| c.class(id).requested_bytes.value()));
-            totals.evictions += counters.evictions;
-            totals.evicted_unfetched += counters.evicted_unfetched;
-            totals.reclaimed += counters.reclaimed;
-            totals.expired_unfetched += counters.expired_unfetched;
+            let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
+            totals.item_bytes = totals.item_bytes.wrapping_add(sum(|c| &c.requested_bytes));
+            totals.evictions += sum(|c| &c.evictions);
+            totals.evicted_unfetched += sum(|c| &c.evicted_unfetched);
+            totals.reclaimed += sum(|c| &c.reclaimed);
+            totals.expired_unfetched += sum(|c| &c.expired_unfetched);
+            totals.ghost_hits += sum(|c| &c.ghost_hits);
         }
         totals
     }
 
-    /// Figures of the classes that own a span, ascending.
-    pub fn classes(&self) -> Vec<ClassTotals> {
+    /// Figures at time `now` of the classes that own a span, ascending.
+    pub fn classes(&self, now: Millis) -> Vec<ClassTotals> {
         let mut all = Vec::new();
         for id in ClassId::all() {
-            let slab = self.slabs.class(id);
-            let (spans, counters) = (slab.spans.len() as u64, slab.counters);
-            drop(slab);
+            let (spans, out_of_memory) = {
+                let slab = self.slabs.class(id);
+                (slab.spans() as u64, slab.out_of_memory)
+            };
             if spans == 0 {
                 continue;
             }
-            let used_chunks = self.sum(|c| c.class(id).used_chunks.value());
+            let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
+            let used_chunks = sum(|c| &c.used_chunks);
+            let view = self.slabs.view(id);
             all.push(ClassTotals {
                 id: id.0,
                 chunk_bytes: id.chunk_bytes() as u32,
                 spans,
                 used_chunks,
                 free_chunks: (spans * id.chunks_per_span() as u64).saturating_sub(used_chunks),
-                items: self.sum(|c| c.class(id).items.value()),
-                requested_bytes: self.sum(|c| c.class(id).requested_bytes.value()),
-                evictions: counters.evictions,
-                evicted_unfetched: counters.evicted_unfetched,
-                evicted_nonzero: counters.evicted_nonzero,
-                evicted_age_s: counters.evicted_age_s,
-                reclaimed: counters.reclaimed,
-                expired_unfetched: counters.expired_unfetched,
-                out_of_memory: counters.out_of_memory,
-                age_s: counters.evicted_age_s,
+                items: sum(|c| &c.items),
+                requested_bytes: sum(|c| &c.requested_bytes),
+                evictions: sum(|c| &c.evictions),
+                evicted_unfetched: sum(|c| &c.evicted_unfetched),
+                evicted_nonzero: sum(|c| &c.evicted_nonzero),
+                evicted_age_s: view.evicted_age_s.load(Ordering::Relaxed),
+                reclaimed: sum(|c| &c.reclaimed),
+                expired_unfetched: sum(|c| &c.expired_unfetched),
+                ghost_hits: sum(|c| &c.ghost_hits),
+                out_of_memory,
+                age_ms: view.age(now).unwrap_or(0),
             });
         }
         all
@@ -578,14 +659,18 @@ impl Store {
     /// Zeroes what `stats reset` zeroes: counts of events, not of what is there.
     pub fn reset_counters(&self) {
         for id in ClassId::all() {
-            self.slabs.class(id).counters = Default::default();
+            self.slabs.class(id).out_of_memory = 0;
         }
         for counters in self.all_counters() {
+            for id in ClassId::all() {
+                counters.class(id).events().into_iter().for_each(Counter::reset);
+            }
             for counter in [
                 &counters.items_stored,
                 &counters.out_of_memory,
                 &counters.maintain_checked,
                 &counters.spans_moved,
+                &counters.chunks_moved,
             ] {
                 counter.reset();
             }

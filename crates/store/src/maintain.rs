@@ -10,6 +10,8 @@ use crate::bucket::SLOTS;
 use crate::worker::Guard;
 use std::sync::atomic::Ordering;
 
+/// Chunks drained in a step after the limit was lowered.
+const SHRINK_CHUNKS: usize = 256;
 /// A clock that moved this far between two steps was set, not passed.
 const CLOCK_JUMP_S: u64 = 64;
 
@@ -43,13 +45,13 @@ impl Guard<'_> {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
-        if store.arena.over_limit() && store.evicts {
-            match store.slabs.richest(None) {
-                Some(class) => self.local.drain_span(store, class),
-                None => self.local.drain_again(store),
-            }
+        if store.arena.over_limit() && store.evicts() {
+            self.local.shrink(store, SHRINK_CHUNKS);
             self.local.pass_epochs(store);
             return true;
+        }
+        if !self.local.lingering.is_empty() {
+            self.local.look_at_lingering(store, false);
         }
         if self.local.limbo_chunks() > 0 {
             self.local.pass_epochs(store);

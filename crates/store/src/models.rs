@@ -290,7 +290,7 @@ fn two_inserts_never_share_a_slot() {
 fn pinned_value_is_freed_exactly_once_and_after_the_pin() {
     loom::model(|| {
         let pins = Arc::new(Pins::new());
-        assert!(pins.add());
+        assert!(pins.add().unwrap());
         let freed = Arc::new(AtomicU64::new(0));
         let sender = {
             let (pins, freed) = (pins.clone(), freed.clone());

@@ -57,7 +57,7 @@ impl Guard<'_> {
             return None;
         }
         let new_class = ClassId::of(bytes);
-        let chunk = self.local.allocate(store, self.now_s, new_class, bytes)?;
+        let chunk = self.local.allocate(store, new_class, bytes)?;
         // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
         // outside the arena.
         let raw = unsafe {

@@ -1,17 +1,22 @@
 //! Pins: a value that is being sent stays in place although its key is gone.
 //!
 //! ```text
-//! | 63 … 1 number of pins | 0 dead |
+//! | 63 … 3 number of pins, or the new location | 2 moved | 1 moving | 0 dead |
 //! ```
 //!
 //! A pin is taken only inside an epoch in which the item was reachable, so it comes before the item
 //! is dead: dead is set when the epochs say that nobody can find the item any more. Whoever makes
 //! the word "dead, no pins" frees the memory, and only one thread does.
+//!
+//! What has no pins may be moved: who sets "moving" keeps new pins waiting for some microseconds,
+//! and whoever finds "moved" afterwards pins the copy instead.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Backoff, Ordering};
 
 const DEAD: u64 = 1;
-const ONE: u64 = 2;
+const MOVING: u64 = 1 << 1;
+const MOVED: u64 = 1 << 2;
+const ONE: u64 = 1 << 3;
 
 /// The word in the head of a large value.
 #[derive(Debug)]
@@ -22,15 +27,28 @@ impl Pins {
     pub(crate) fn new() -> Pins {
         Pins(AtomicU64::new(0))
     }
-    /// Adds a pin; true if it is the only one.
-    pub(crate) fn add(&self) -> bool {
-        let old = self.0.fetch_add(ONE, Ordering::Relaxed);
-        debug_assert_eq!(old & DEAD, 0);
-        old < ONE
+    /// Adds a pin, true if it is the only one; or says where the item is now.
+    pub(crate) fn add(&self) -> Result<bool, u64> {
+        let mut backoff = Backoff::default();
+        loop {
+            let word = self.0.load(Ordering::Acquire);
+            debug_assert_eq!(word & DEAD, 0);
+            if word & MOVED != 0 {
+                return Err(word / ONE);
+            }
+            // Acquire pairs with `end_move`: the table is read as it is after the move.
+            if word & MOVING == 0
+                && self.0.compare_exchange(word, word + ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Ok(word < ONE);
+            }
+            backoff.wait();
+        }
     }
     /// There are pins.
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= ONE
+        let word = self.0.load(Ordering::Relaxed);
+        word & MOVED == 0 && word >= ONE
     }
     /// Drops a pin: whether it was the only one, and whether the caller has to free the memory.
     pub(crate) fn remove(&self) -> (bool, bool) {
@@ -42,6 +60,19 @@ impl Pins {
     pub(crate) fn kill(&self) -> bool {
         self.0.fetch_or(DEAD, Ordering::AcqRel) == 0
     }
+    /// Keeps pins away if there are none; the caller holds the lock of the item's home.
+    pub(crate) fn begin_move(&self) -> bool {
+        // Acquire: who pinned before has read before.
+        self.0.compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+    /// A part was moved, or nothing: pins may come.
+    pub(crate) fn end_move(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+    /// The item was moved: pins go to the copy at `location`.
+    pub(crate) fn end_moved(&self, location: u64) {
+        self.0.store((location * ONE) | MOVED, Ordering::Release);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -52,12 +83,26 @@ mod tests {
     fn last_one_out_frees() {
         let pins = Pins::new();
         assert!(!pins.any());
-        assert!(pins.add());
-        assert!(!pins.add());
+        assert!(pins.add().unwrap());
+        assert!(!pins.add().unwrap());
         assert_eq!(pins.remove(), (false, false));
         assert!(pins.any());
         assert!(!pins.kill());
         assert_eq!(pins.remove(), (true, true));
         assert!(Pins::new().kill());
+    }
+
+    #[test]
+    fn pinned_value_stays_and_a_moved_one_says_where() {
+        let pins = Pins::new();
+        pins.add().unwrap();
+        assert!(!pins.begin_move());
+        pins.remove();
+        assert!(pins.begin_move());
+        pins.end_move();
+        assert!(pins.begin_move());
+        pins.end_moved((1 << 35) - 1);
+        assert_eq!(pins.add(), Err((1 << 35) - 1));
+        assert!(!pins.begin_move());
     }
 }

@@ -151,6 +151,17 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Starts loading the item on probation that the home bucket of a hash names.
+    pub(crate) fn prefetch_probation(&self, hash: u64) {
+        let place = self.index.place(&self.arena, hash);
+        let control = place.home().control();
+        if let Some(found) = self.index.scan(&place, control, Slot::probation) {
+            prefetch(self.arena.at(found.slot.location()).as_ptr());
+        }
+    }
+}
+
 #[inline]
 fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -421,10 +432,20 @@ impl<'g> Item<'g> {
     pub fn pin(&self) -> Pinned {
         assert_eq!(self.raw.header().kind(), Kind::Large, "only large values are pinned");
         // SAFETY: reachable in this epoch, and a large item.
-        if unsafe { Large::of(self.raw) }.head().pins.add() {
+        let mut large = unsafe { Large::of(self.raw) };
+        let mut location = self.slot.location();
+        let only = loop {
+            match large.head().pins.add() {
+                Ok(only) => break only,
+                Err(moved) => location = moved,
+            }
+            // SAFETY: a large item again, published in this epoch.
+            large = unsafe { Large::of(RawItem::new(self.arc.arena.at(location))) };
+        };
+        if only {
             self.arc.held.pinned(self.value_bytes() as i64);
         }
-        Pinned { store: Arc::clone(self.arc), location: self.slot.location() }
+        Pinned { store: Arc::clone(self.arc), location }
     }
     /// As [`Item::pin`], unless connections hold their share of the memory.
     ///

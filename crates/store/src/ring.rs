@@ -38,6 +38,11 @@ impl Ring {
         taken
     }
 
+    /// The oldest hash.
+    pub(crate) fn front(&self) -> Option<u64> {
+        (self.len > 0).then(|| self.blocks[0][self.head])
+    }
+
     /// Takes the oldest hash; the second value is how many bytes of heap that gave back.
     pub(crate) fn pop(&mut self) -> Option<(u64, i64)> {
         if self.len == 0 {

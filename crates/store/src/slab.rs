@@ -8,17 +8,20 @@
 //! waiting for their epoch`. A span whose chunks are all free goes back to the arena, unless it is
 //! its class's only one.
 
+use crate::Millis;
 use crate::arena::{Arena, NONE, Span, UNIT, poison, unpoison};
 use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Most chunks in a magazine.
 const MAGAZINE_CHUNKS_MAX: usize = 32;
 /// Most bytes in a magazine, but for one chunk.
 const MAGAZINE_BYTES_MAX: usize = 4096;
+/// Spans looked at for the one with the most room.
+const EMPTIEST_SPANS_MAX: usize = 32;
 
 /// A worker's free chunks of one class, as locations; last in, first out.
 #[derive(Clone, Copy, Debug)]
@@ -59,64 +62,149 @@ impl Magazine {
     }
 }
 
-/// Counters of one class, kept by whoever evicts or reclaims, under the class's lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClassCounters {
-    pub(crate) evictions: u64,
-    pub(crate) evicted_unfetched: u64,
-    pub(crate) evicted_nonzero: u64,
-    pub(crate) evicted_age_s: u64,
-    pub(crate) reclaimed: u64,
-    pub(crate) expired_unfetched: u64,
-    pub(crate) out_of_memory: u64,
+/// What others see of a class without its lock.
+#[derive(Debug)]
+pub(crate) struct ClassView {
+    /// When the hand last passed the span that it passes next; the largest number: no span.
+    coldest_at: AtomicU64,
+    /// Spans that are not being drained.
+    spans: AtomicU32,
+    /// Chunks in free lists and never carved, of spans that are not being drained.
+    free_chunks: AtomicU64,
+    /// Seconds since last access of the item evicted last.
+    pub(crate) evicted_age_s: AtomicU64,
+}
+
+impl Default for ClassView {
+    fn default() -> ClassView {
+        ClassView {
+            coldest_at: AtomicU64::new(u64::MAX),
+            spans: AtomicU32::new(0),
+            free_chunks: AtomicU64::new(0),
+            evicted_age_s: AtomicU64::new(0),
+        }
+    }
+}
+
+impl ClassView {
+    /// How long ago the hand passed what it passes next; none without spans.
+    pub(crate) fn age(&self, now: Millis) -> Option<Millis> {
+        let at = self.coldest_at.load(Ordering::Relaxed);
+        (at != u64::MAX).then(|| now.saturating_sub(at))
+    }
+    pub(crate) fn spans(&self) -> u32 {
+        self.spans.load(Ordering::Relaxed)
+    }
+    pub(crate) fn free_chunks(&self) -> u64 {
+        self.free_chunks.load(Ordering::Relaxed)
+    }
+}
+
+/// Spans in a row, linked through their descriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    front: u32,
+    back: u32,
+    pub(crate) count: usize,
+}
+
+impl Row {
+    fn push_back(&mut self, arena: &Arena, number: u32) {
+        let span = arena.span(number);
+        span.queue_next.store(0, Ordering::Relaxed);
+        span.queue_previous.store(self.back, Ordering::Relaxed);
+        match self.back {
+            0 => self.front = number,
+            back => arena.span(back).queue_next.store(number, Ordering::Relaxed),
+        }
+        self.back = number;
+        self.count += 1;
+    }
+
+    fn remove(&mut self, arena: &Arena, number: u32) {
+        let span = arena.span(number);
+        let previous = span.queue_previous.load(Ordering::Relaxed);
+        let next = span.queue_next.load(Ordering::Relaxed);
+        match previous {
+            0 => self.front = next,
+            previous => arena.span(previous).queue_next.store(next, Ordering::Relaxed),
+        }
+        match next {
+            0 => self.back = previous,
+            next => arena.span(next).queue_previous.store(previous, Ordering::Relaxed),
+        }
+        self.count -= 1;
+    }
+
+    pub(crate) fn front(&self) -> Option<u32> {
+        (self.front != 0).then_some(self.front)
+    }
+
+    pub(crate) fn iter<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = u32> + use<'a> {
+        std::iter::successors(self.front(), |&number| {
+            let next = arena.span(number).queue_next.load(Ordering::Relaxed);
+            (next != 0).then_some(next)
+        })
+    }
 }
 
 /// One class.
 #[derive(Debug)]
 pub(crate) struct Class {
     id: ClassId,
+    views: Arc<[ClassView]>,
     /// First span with a free chunk; 0: none.
     partial: u32,
-    /// All spans of the class.
-    pub(crate) spans: Vec<u32>,
-    /// How many of them are being drained.
-    draining: usize,
+    /// Spans in the order in which the hand passes them: the front was not passed for longest.
+    pub(crate) queue: Row,
+    /// Spans that are being emptied.
+    pub(crate) draining: Row,
     /// Chunks in free lists and never carved.
     pub(crate) free_chunks: u64,
-    /// The eviction hand: place in `spans`, and the next chunk there.
-    pub(crate) hand_place: usize,
-    pub(crate) hand_chunk: usize,
+    /// Those of them that are in spans being drained.
+    draining_free: u64,
+    /// The eviction hand: the next chunk of the front span.
+    hand_chunk: usize,
     /// Hashes of keys on probation, oldest first.
     pub(crate) probation: Ring,
-    pub(crate) counters: ClassCounters,
+    pub(crate) out_of_memory: u64,
 }
 
 /// All classes.
 #[derive(Debug)]
 pub(crate) struct Slabs {
     classes: Box<[Mutex<Class>]>,
+    views: Arc<[ClassView]>,
 }
 
 impl Slabs {
     pub(crate) fn new() -> Slabs {
+        let views: Arc<[ClassView]> = (0..=CLASSES).map(|_| ClassView::default()).collect();
         let class = |id| Class {
             id,
+            views: Arc::clone(&views),
             partial: 0,
-            spans: Vec::new(),
-            draining: 0,
+            queue: Row::default(),
+            draining: Row::default(),
             free_chunks: 0,
-            hand_place: 0,
+            draining_free: 0,
             hand_chunk: 0,
             probation: Ring::default(),
-            counters: ClassCounters::default(),
+            out_of_memory: 0,
         };
         assert_eq!(ClassId::all().count(), CLASSES);
-        Slabs { classes: ClassId::all().map(|id| Mutex::new(class(id))).collect() }
+        let classes = ClassId::all().map(|id| Mutex::new(class(id))).collect();
+        Slabs { classes, views }
     }
 
     /// Locks a class. Locks of two classes are never held at once; no bucket is locked under one.
     pub(crate) fn class(&self, id: ClassId) -> MutexGuard<'_, Class> {
         self.classes[id.0 as usize - 1].lock().expect("no panic under the lock")
+    }
+
+    /// What is seen of a class without its lock.
+    pub(crate) fn view(&self, id: ClassId) -> &ClassView {
+        &self.views[id.0 as usize]
     }
 
     /// The class other than `except` that has the most spans still to drain; none if all spans are
@@ -125,7 +213,7 @@ impl Slabs {
     pub(crate) fn richest(&self, except: Option<ClassId>) -> Option<ClassId> {
         ClassId::all()
             .filter(|&id| Some(id) != except)
-            .map(|id| (self.class(id).undrained(), id))
+            .map(|id| (self.view(id).spans(), id))
             .max_by_key(|&(spans, _)| spans)
             .filter(|&(spans, _)| spans > 0)
             .map(|(_, id)| id)
@@ -133,22 +221,99 @@ impl Slabs {
 }
 
 impl Class {
-    fn undrained(&self) -> usize {
-        self.spans.len() - self.draining
+    /// Spans, drained or not.
+    pub(crate) fn spans(&self) -> usize {
+        self.queue.count + self.draining.count
+    }
+
+    /// All spans, drained or not.
+    pub(crate) fn all_spans<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = u32> + use<'a> {
+        self.queue.iter(arena).chain(self.draining.iter(arena))
+    }
+
+    /// Shows what has changed to those without the lock.
+    fn show(&self, arena: &Arena) {
+        let view = &self.views[self.id.0 as usize];
+        let coldest =
+            self.queue.front().map_or(u64::MAX, |front| arena.span(front).passed_at.load(Ordering::Relaxed));
+        view.coldest_at.store(coldest, Ordering::Relaxed);
+        view.spans.store(self.queue.count as u32, Ordering::Relaxed);
+        self.show_free();
+    }
+
+    fn show_free(&self) {
+        self.views[self.id.0 as usize]
+            .free_chunks
+            .store(self.free_chunks - self.draining_free, Ordering::Relaxed);
+    }
+
+    /// The chunks the hand passes next: `each` gets the location of carved ones, and says whether it
+    /// wants more; `chunks_max` are looked at.
+    pub(crate) fn pass(
+        &mut self,
+        arena: &Arena,
+        now: Millis,
+        chunks_max: usize,
+        mut each: impl FnMut(u64) -> bool,
+    ) {
+        let mut looked = 0;
+        while looked < chunks_max
+            && let Some(number) = self.queue.front()
+        {
+            if self.hand_chunk >= usize::from(arena.span(number).carved.load(Ordering::Relaxed)) {
+                arena.span(number).passed_at.store(now, Ordering::Relaxed);
+                self.queue.remove(arena, number);
+                self.queue.push_back(arena, number);
+                self.hand_chunk = 0;
+                self.show(arena);
+                looked += 1;
+                continue;
+            }
+            let location =
+                Arena::location_of(number) + (self.hand_chunk * self.id.chunk_bytes() / UNIT) as u64;
+            self.hand_chunk += 1;
+            looked += 1;
+            if !each(location) {
+                return;
+            }
+        }
+    }
+
+    /// Of the first spans with room the one that has most of it; none if no span has room.
+    pub(crate) fn emptiest(&self, arena: &Arena) -> Option<u32> {
+        let next = |number: u32| arena.span(number).next.load(Ordering::Relaxed);
+        std::iter::successors((self.partial != 0).then_some(self.partial), |&number| {
+            (next(number) != 0).then(|| next(number))
+        })
+        .take(EMPTIEST_SPANS_MAX)
+        .max_by_key(|&number| self.free_in(arena.span(number)))
+    }
+
+    /// Takes a span from the arena for this class if there is one.
+    pub(crate) fn grow(&mut self, arena: &Arena, now: Millis) -> bool {
+        let Some(number) = arena.take_span(self.id.0, false) else { return false };
+        self.add_span(arena, number, now);
+        true
     }
 
     /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
-    /// takes a new span from the arena if none of the class's has a chunk. Returns how many.
-    pub(crate) fn fill(&mut self, arena: &Arena, magazine: &mut Magazine, room: usize) -> usize {
+    /// takes a new span from the arena if none of the class's has a chunk and it may `grow`. Returns
+    /// how many.
+    pub(crate) fn fill(
+        &mut self,
+        arena: &Arena,
+        magazine: &mut Magazine,
+        room: usize,
+        now: Millis,
+        grow: bool,
+    ) -> usize {
         let wanted = Magazine::capacity(self.id).div_ceil(2).min(room.max(1));
         while usize::from(magazine.count) < wanted {
             if self.partial == 0 {
                 // What is there is enough to go on; a span is taken only for an empty magazine.
-                if magazine.count > 0 {
+                if magazine.count > 0 || !grow || !self.grow(arena, now) {
                     break;
                 }
-                let Some(number) = arena.take_span(self.id.0, false) else { break };
-                self.add_span(arena, number);
             }
             let number = self.partial;
             let span = arena.span(number);
@@ -159,6 +324,7 @@ impl Class {
                 self.unlink_partial(arena, number);
             }
         }
+        self.show_free();
         usize::from(magazine.count)
     }
 
@@ -212,7 +378,9 @@ impl Class {
         span.free_count.fetch_add(1, Ordering::Relaxed);
         self.free_chunks += 1;
         let draining = span.draining.load(Ordering::Relaxed) != 0;
-        if self.free_in(span) == self.id.chunks_per_span() && (self.spans.len() > 1 || draining) {
+        self.draining_free += u64::from(draining);
+        self.show_free();
+        if self.free_in(span) == self.id.chunks_per_span() && (self.spans() > 1 || draining) {
             if had_room {
                 self.unlink_partial(arena, number);
             }
@@ -222,37 +390,65 @@ impl Class {
         }
     }
 
-    fn add_span(&mut self, arena: &Arena, number: u32) {
-        arena.span(number).place.store(self.spans.len() as u32, Ordering::Relaxed);
+    fn add_span(&mut self, arena: &Arena, number: u32, now: Millis) {
+        arena.span(number).passed_at.store(now, Ordering::Relaxed);
+        self.queue.push_back(arena, number);
         unpoison(arena.at(Arena::location_of(number)).as_ptr(), SPAN_BYTES);
-        self.spans.push(number);
         self.free_chunks += self.id.chunks_per_span() as u64;
         self.link_partial(arena, number);
+        self.show(arena);
     }
 
     fn remove_span(&mut self, arena: &Arena, number: u32) {
-        let place = arena.span(number).place.load(Ordering::Relaxed) as usize;
-        debug_assert_eq!(self.spans[place], number);
-        self.spans.swap_remove(place);
-        if let Some(&moved) = self.spans.get(place) {
-            arena.span(moved).place.store(place as u32, Ordering::Relaxed);
-        }
         self.free_chunks -= self.id.chunks_per_span() as u64;
-        self.draining -= usize::from(arena.span(number).draining.load(Ordering::Relaxed) != 0);
+        if arena.span(number).draining.load(Ordering::Relaxed) != 0 {
+            self.draining.remove(arena, number);
+            self.draining_free -= self.id.chunks_per_span() as u64;
+        } else {
+            self.leave_queue(arena, number);
+        }
+        self.show(arena);
         arena.give_span(number);
+    }
+
+    fn leave_queue(&mut self, arena: &Arena, number: u32) {
+        if self.queue.front() == Some(number) {
+            self.hand_chunk = 0;
+        }
+        self.queue.remove(arena, number);
     }
 
     /// Stops handing out chunks of a span, so that it goes back to the arena once all are free.
     pub(crate) fn start_draining(&mut self, arena: &Arena, number: u32) {
         let span = arena.span(number);
+        debug_assert_eq!(span.draining.load(Ordering::Relaxed), 0);
         if self.room(span) > 0 {
             self.unlink_partial(arena, number);
         }
+        self.leave_queue(arena, number);
         span.draining.store(1, Ordering::Relaxed);
-        self.draining += 1;
+        self.draining.push_back(arena, number);
+        self.draining_free += self.free_in(span) as u64;
         if self.free_in(span) == self.id.chunks_per_span() {
             self.remove_span(arena, number);
+        } else {
+            self.show(arena);
         }
+    }
+
+    /// A span that could not be emptied is used again; the hand has passed it now.
+    pub(crate) fn stop_draining(&mut self, arena: &Arena, number: u32, now: Millis) {
+        let span = arena.span(number);
+        debug_assert_eq!(span.draining.load(Ordering::Relaxed), 1);
+        self.draining.remove(arena, number);
+        self.draining_free -= self.free_in(span) as u64;
+        span.draining.store(0, Ordering::Relaxed);
+        span.passed_at.store(now, Ordering::Relaxed);
+        self.queue.push_back(arena, number);
+        if self.room(span) > 0 {
+            self.link_partial(arena, number);
+        }
+        self.show(arena);
     }
 
     fn link_partial(&mut self, arena: &Arena, number: u32) {
@@ -303,10 +499,10 @@ mod tests {
         let mut magazine = Magazine::EMPTY;
         let mut chunks = Vec::new();
         while chunks.len() < 3 * id.chunks_per_span() {
-            assert!(class.fill(&arena, &mut magazine, 32) > 0);
+            assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
             chunks.extend(std::iter::from_fn(|| magazine.pop()));
         }
-        assert_eq!((class.spans.len(), class.free_chunks), (3, 0));
+        assert_eq!((class.spans(), class.free_chunks), (3, 0));
         assert_eq!(arena.used_bytes(), 3 * SPAN_BYTES as u64);
         let mut sorted = chunks.clone();
         sorted.sort_unstable();
@@ -315,7 +511,7 @@ mod tests {
         for chunk in chunks {
             class.give(&arena, chunk);
         }
-        assert_eq!((class.spans.len(), class.free_chunks), (1, 16));
+        assert_eq!((class.spans(), class.free_chunks), (1, 16));
         assert_eq!(arena.used_bytes(), SPAN_BYTES as u64);
     }
 
@@ -325,16 +521,16 @@ mod tests {
         let slabs = Slabs::new();
         let mut class = slabs.class(ClassId::of(16384));
         let mut magazine = Magazine::EMPTY;
-        assert!(class.fill(&arena, &mut magazine, 32) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
         let chunk = magazine.pop().unwrap();
         let span = Arena::span_of(chunk);
         class.start_draining(&arena, span);
-        assert!(class.fill(&arena, &mut magazine, 32) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
         let other = magazine.pop().unwrap();
         assert_ne!(Arena::span_of(other), span);
         class.give(&arena, chunk);
-        assert_eq!(class.spans.len(), 1);
+        assert_eq!(class.spans(), 1);
         class.give(&arena, other);
-        assert_eq!(class.spans.len(), 1, "the only span stays");
+        assert_eq!(class.spans(), 1, "the only span stays");
     }
 }

@@ -168,7 +168,7 @@ impl Guard<'_> {
         }
         let table = if large.needs_table() {
             let class = ClassId::of(CHUNK_BYTES_MAX);
-            let Some(table) = self.local.allocate(store, self.now_s, class, CHUNK_BYTES_MAX) else {
+            let Some(table) = self.local.allocate(store, class, CHUNK_BYTES_MAX) else {
                 return Err(Refusal::NoMemory);
             };
             self.write_piece_header(table, chunk, CHUNK_BYTES_MAX - 8);
@@ -176,7 +176,7 @@ impl Guard<'_> {
         } else {
             None
         };
-        let Some(piece) = self.local.allocate(store, self.now_s, ClassId::of(bytes + 8), bytes + 8) else {
+        let Some(piece) = self.local.allocate(store, ClassId::of(bytes + 8), bytes + 8) else {
             if let Some(table) = table {
                 self.local.free_unseen(store, table);
             }

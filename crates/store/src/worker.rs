@@ -11,6 +11,8 @@
 use crate::arena::Arena;
 use crate::class::{CLASSES, ClassId};
 use crate::counters::WorkerCounters;
+use crate::drain::Drain;
+use crate::evict::Fresh;
 use crate::item::{Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::{Limbo, Outgoing};
@@ -38,6 +40,8 @@ const ALLOCATE_ROUNDS_OWN: usize = 3;
 const ALLOCATE_EXPIRE_STEPS: usize = 64;
 /// All magazines together hold at most one part in this many of the memory limit.
 const MAGAZINE_SHARE: u64 = 64;
+/// Chunks drained in a round while the limit is passed.
+const SHRINK_CHUNKS: usize = 1024;
 /// New keys that wait to be put on probation together.
 pub(crate) const FRESH_MAX: usize = 16;
 
@@ -55,7 +59,10 @@ pub(crate) struct Local {
     pub(crate) recalled: u64,
     limbo: Limbo,
     /// Keys stored for the first time, to be queued on probation.
-    pub(crate) fresh: Vec<(ClassId, u64)>,
+    pub(crate) fresh: Vec<Fresh>,
+    /// The span that this worker drains, and those that wait for chunks in other hands.
+    pub(crate) drain: Option<Drain>,
+    pub(crate) lingering: Vec<Drain>,
     /// Room for the small value that an append reads while it writes the longer one.
     pub(crate) copy: Vec<u8>,
 }
@@ -89,6 +96,8 @@ impl Worker {
             recalled: 0,
             limbo: Limbo::new(),
             fresh: Vec::with_capacity(FRESH_MAX),
+            drain: None,
+            lingering: Vec::new(),
             copy: Vec::new(),
         };
         Worker { store, local }
@@ -112,6 +121,7 @@ impl Worker {
         let Worker { store, local } = self;
         store.epochs.enter(local.id);
         local.queue_fresh(store);
+        local.stop_drains(store);
         local.answer_recall(store);
         store.epochs.leave(local.id);
     }
@@ -132,6 +142,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let Worker { store, local } = self;
         local.queue_fresh(store);
+        local.stop_drains(store);
         // Other workers may still be inside a batch that sees these: wait for them, as they do not
         // wait for us.
         while local.limbo.len() > 0 {
@@ -156,19 +167,13 @@ impl Local {
 
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.
     #[inline]
-    pub(crate) fn allocate(
-        &mut self,
-        store: &Store,
-        now_s: u64,
-        class: ClassId,
-        requested: usize,
-    ) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         let chunk = match self.magazines[class.0 as usize].pop() {
             Some(chunk) => {
                 self.magazine_bytes -= class.chunk_bytes();
                 chunk
             }
-            None => self.allocate_slow(store, now_s, class)?,
+            None => self.allocate_slow(store, class)?,
         };
         let count = self.counters(store).class(class);
         count.used_chunks.add(1);
@@ -178,26 +183,20 @@ impl Local {
     }
 
     #[cold]
-    fn allocate_slow(&mut self, store: &Store, now_s: u64, class: ClassId) -> Option<u64> {
+    fn allocate_slow(&mut self, store: &Store, class: ClassId) -> Option<u64> {
         let mut expiring = 0;
         let mut round = 0;
         while round < ALLOCATE_ROUNDS_MAX {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
-            let magazine = &mut self.magazines[class.0 as usize];
-            if let Some(chunk) = magazine.pop() {
-                self.magazine_bytes -= class.chunk_bytes();
+            if let Some(chunk) = self.take_free(store, class) {
                 return Some(chunk);
             }
-            let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes);
-            let taken = store.slabs.class(class).fill(&store.arena, magazine, room / class.chunk_bytes());
-            self.magazine_bytes += taken * class.chunk_bytes();
-            if taken == 0 && self.limbo.len() > 0 {
+            if self.limbo.len() > 0 {
                 self.pass_epochs(store);
-            }
-            if let Some(chunk) = self.magazines[class.0 as usize].pop() {
-                self.magazine_bytes -= class.chunk_bytes();
-                return Some(chunk);
+                if let Some(chunk) = self.take_free(store, class) {
+                    return Some(chunk);
+                }
             }
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
@@ -207,7 +206,7 @@ impl Local {
                 expiring += 1;
                 continue;
             }
-            if !store.evicts {
+            if !store.evicts() {
                 break;
             }
             // After the limit was lowered there is a span to give back in every round.
@@ -222,18 +221,39 @@ impl Local {
                 }
                 store.epochs.enter(self.id);
             }
-            // A class without enough of its own takes a span of another.
-            let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, now_s, class) } else { 0 };
-            // Then ever more rarely: what the others' batches hold back comes by waiting, and draining
-            // on meanwhile would empty the cache.
-            if own == 0 && (shrinking || round < ALLOCATE_ROUNDS_BUSY || round.is_power_of_two()) {
+            // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
+            if shrinking {
+                self.shrink(store, SHRINK_CHUNKS);
+            } else {
+                self.arbitrate(store, class, round);
+            }
+            let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, self.now, class) } else { 0 };
+            // Then at any price, and ever more rarely: what the others' batches hold back comes by
+            // waiting, and draining on meanwhile would empty the cache.
+            let patient = round >= ALLOCATE_ROUNDS_OWN && (shrinking || round < 2 * ALLOCATE_ROUNDS_BUSY);
+            if own == 0 && (patient || round.is_power_of_two() && round > 1) {
                 self.drain_for(store, class);
             }
             round += 1;
         }
-        store.slabs.class(class).counters.out_of_memory += 1;
+        store.slabs.class(class).out_of_memory += 1;
         self.counters(store).out_of_memory.add(1);
         None
+    }
+
+    /// A free chunk from the magazine, the class's spans, or a free span.
+    fn take_free(&mut self, store: &Store, class: ClassId) -> Option<u64> {
+        let magazine = &mut self.magazines[class.0 as usize];
+        if let Some(chunk) = magazine.pop() {
+            self.magazine_bytes -= class.chunk_bytes();
+            return Some(chunk);
+        }
+        let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes) / class.chunk_bytes();
+        let taken = store.slabs.class(class).fill(&store.arena, magazine, room, self.now, true);
+        self.magazine_bytes += taken * class.chunk_bytes();
+        let chunk = self.magazines[class.0 as usize].pop()?;
+        self.magazine_bytes -= class.chunk_bytes();
+        Some(chunk)
     }
 
     /// Gives back a chunk that nobody else ever could see.
@@ -272,6 +292,19 @@ impl Local {
         self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
         // A reader's FETCHED that this overwrites is of no use any more.
         item.header_word().store(header.retired().0, Ordering::Release);
+    }
+
+    /// Takes one chunk of an item that has a copy elsewhere; `left` is its header from now on.
+    pub(crate) fn retire_alone(
+        &mut self,
+        item: RawItem,
+        left: Header,
+        chunk: u64,
+        class: ClassId,
+        requested: usize,
+    ) {
+        self.limbo.push(Outgoing::new(chunk, class, requested, false));
+        item.header_word().store(left.0, Ordering::Release);
     }
 
     /// Between two requests of a batch: lets go of the epoch now and then, if chunks wait for it.

@@ -11,12 +11,13 @@
 
 use crate::access;
 use crate::bucket::Slot;
-use crate::class::ClassId;
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::evict::Reason;
 use crate::index::{Found, Full, Index, Items, Locked};
 use crate::item::{
     DRAFT_LARGE, EXPIRY, FETCHED, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
 };
+use crate::large::Large;
 use crate::read::{Find, seen};
 use crate::worker::{Guard, Local};
 use crate::{
@@ -345,7 +346,9 @@ impl Guard<'_> {
     /// Sets the token-sent mark; true for the one caller that set it.
     pub fn claim_token(&mut self, key: &Key<'_>, was: Seen) -> bool {
         self.with_live(key, |_, locked, found, raw| {
-            if raw.header().has(TOKEN_SENT) || seen(raw, found.slot.location(), key.hash) != was {
+            // A copy of the same version, moved meanwhile, is what was seen.
+            let is = seen(raw, found.slot.location(), key.hash);
+            if raw.header().has(TOKEN_SENT) || (is.version, is.token) != (was.version, was.token) {
                 return Err(Refusal::Changed);
             }
             raw.mark(TOKEN_SENT);
@@ -483,7 +486,7 @@ impl Guard<'_> {
         }
         let bytes = if large { crate::large::head_chunk_bytes(shape) } else { shape.whole_bytes() as usize };
         let class = ClassId::of(bytes);
-        let Some(chunk) = self.local.allocate(self.store, self.now_s, class, bytes) else {
+        let Some(chunk) = self.local.allocate(self.store, class, bytes) else {
             self.store.uncharge_key(key.bytes.len());
             return Err(Refusal::NoMemory);
         };
@@ -583,8 +586,16 @@ impl Guard<'_> {
                     self.local.drop_item(store, was.location());
                 }
                 None => {
-                    let new = *probation
-                        .get_or_insert_with(|| self.local.starts_on_probation(store, class, key.hash));
+                    let new = *probation.get_or_insert_with(|| {
+                        let (class, bytes) = if draft.large {
+                            // SAFETY: the draft is this worker's, a large one.
+                            let bytes = unsafe { Large::of(raw) }.head().value_bytes;
+                            (ClassId::of(CHUNK_BYTES_MAX), bytes)
+                        } else {
+                            (class, class.chunk_bytes() as u64)
+                        };
+                        self.local.starts_on_probation(store, class, key.hash, bytes)
+                    });
                     let slot = Slot::new(locked.place.tag, draft.chunk, code, new);
                     if !store.index.insert(&mut locked, slot) {
                         let meta = Index::meta(&locked);
@@ -627,7 +638,7 @@ impl Guard<'_> {
         );
         match grown {
             Ok(()) => true,
-            Err(Full) if store.evicts => {
+            Err(Full) if store.evicts() => {
                 self.local.evict_neighbour(store, self.now_s, hash);
                 true
             }

@@ -31,7 +31,7 @@ fn three_megabytes_take_values_of_all_sizes() {
         let stored = guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any);
         assert!(stored.is_ok(), "{i}: {bytes} bytes: {stored:?}");
     }
-    assert_eq!(store.classes().iter().map(|class| class.out_of_memory).sum::<u64>(), 0);
+    assert_eq!(store.classes(NOW).iter().map(|class| class.out_of_memory).sum::<u64>(), 0);
 }
 
 #[test]

@@ -62,7 +62,8 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 
 fn items(line: &mut Line<'_, '_, '_, '_>) {
     let maintainer = line.cx.shared.settings.lru_maintainer;
-    for class in line.cx.guard.store().classes().iter().filter(|class| class.items > 0) {
+    let now = line.cx.guard.now();
+    for class in line.cx.guard.store().classes(now).iter().filter(|class| class.items > 0) {
         let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("items:{}:{name}", class.id), &n);
         put("number", class.items);
         if maintainer {
@@ -72,7 +73,7 @@ fn items(line: &mut Line<'_, '_, '_, '_>) {
             put("age_hot", 0);
             put("age_warm", 0);
         }
-        put("age", class.age_s);
+        put("age", class.age_ms / 1000);
         put("mem_requested", class.requested_bytes);
         put("evicted", class.evictions);
         put("evicted_nonzero", class.evicted_nonzero);
@@ -105,7 +106,7 @@ fn pages(class: &ClassTotals) -> u64 {
 }
 
 fn slabs(line: &mut Line<'_, '_, '_, '_>) {
-    let classes = line.cx.guard.store().classes();
+    let classes = line.cx.guard.store().classes(line.cx.guard.now());
     for class in &classes {
         let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("{}:{name}", class.id), &n);
         put("chunk_size", u64::from(class.chunk_bytes));

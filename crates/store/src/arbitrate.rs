@@ -1,0 +1,152 @@
+//! Arbitration: who gives memory when a class needs some.
+//!
+//! 1. A class with free chunks for more than a span gives the emptiest it has: nothing is lost.
+//! 2. Else the class whose hand was away for longest gives the span that it passes next, if the class
+//!    in need is clearly younger: its hand came round in less than 0.8 of that time.
+//! 3. Else the class in need evicts its own.
+//!
+//! The span is drained in steps as the class allocates, about four times as fast, and meanwhile the
+//! class evicts its own: no request pays for a whole span, and memory follows the workload as fast
+//! as it is written.
+
+use crate::class::{ClassId, SPAN_BYTES};
+use crate::slab::Magazine;
+use crate::worker::{Guard, Local};
+use crate::{Automove, Store};
+
+/// A class younger than this many tenths of the oldest takes from it.
+const AGE_TENTHS: u64 = 8;
+/// Bytes drained for each byte allocated.
+const DRAIN_FACTOR: usize = 4;
+/// Chunks drained in a step at least, and at most in the first round of an allocation.
+const STEP_CHUNKS_MIN: usize = 8;
+const STEP_CHUNKS_MAX: usize = 64;
+/// Spans' worth of free chunks that make a class give one.
+const SPARE_SPANS: u64 = 2;
+
+/// Who gives a span.
+enum Donor {
+    /// It has room for what is in its emptiest span.
+    Spare(ClassId),
+    /// It was not passed for longest.
+    Oldest(ClassId),
+}
+
+impl Local {
+    /// Before a class in need evicts its own: drains a step of another's span, if there is one to take.
+    /// `round` counts the attempts of one allocation.
+    pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) {
+        if self.drain.is_none() {
+            if !self.lingering.is_empty() {
+                self.look_at_lingering(store, false);
+            }
+            match self.donor(store, Some(class)) {
+                Some(donor) => self.drain_of(store, donor),
+                None => return,
+            };
+        }
+        let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
+        let Some(from) = self.draining_class() else { return };
+        let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, STEP_CHUNKS_MAX) << round.min(8);
+        self.drain_step(store, chunks);
+    }
+
+    fn drain_of(&mut self, store: &Store, donor: Donor) -> bool {
+        match donor {
+            Donor::Spare(id) => {
+                let emptiest = store.slabs.class(id).emptiest(&store.arena);
+                self.start_drain(store, id, emptiest, true)
+            }
+            Donor::Oldest(id) => self.start_drain(store, id, None, false),
+        }
+    }
+
+    /// Who gives a span to `class`; to nobody, if the limit was lowered.
+    fn donor(&self, store: &Store, class: Option<ClassId>) -> Option<Donor> {
+        let mine = class.map(|id| store.slabs.view(id));
+        // A class without a span always gets one.
+        let poor = mine.is_none_or(|view| view.spans() == 0);
+        let automove = store.automove();
+        if automove == Automove::Off && !poor {
+            return None;
+        }
+        let least = if poor { 1 } else { 2 };
+        let mut oldest = None;
+        let mut oldest_age = 0;
+        for id in ClassId::all().filter(|&id| Some(id) != class) {
+            let view = store.slabs.view(id);
+            let spans = view.spans();
+            if spans < least {
+                continue;
+            }
+            let free = view.free_chunks();
+            if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
+                return Some(Donor::Spare(id));
+            }
+            let Some(age) = view.age(self.now) else { continue };
+            if oldest.is_none() || age > oldest_age {
+                (oldest, oldest_age) = (Some(id), age);
+            }
+        }
+        let age = mine.and_then(|view| view.age(self.now)).unwrap_or(0);
+        let younger = match automove {
+            Automove::Always => age < oldest_age,
+            Automove::Off | Automove::Ages => age * 10 < oldest_age * AGE_TENTHS,
+        };
+        if poor || younger { oldest.map(Donor::Oldest) } else { None }
+    }
+
+    /// After the limit was lowered: gives spans back, some chunks a step.
+    pub(crate) fn shrink(&mut self, store: &Store, chunks_max: usize) {
+        if self.drain.is_none() {
+            self.look_at_lingering(store, false);
+            match self.donor(store, None) {
+                Some(donor) => self.drain_of(store, donor),
+                None => return,
+            };
+        }
+        self.drain_step(store, chunks_max);
+    }
+}
+
+impl Guard<'_> {
+    /// Moves up to `spans` spans (64 KiB each) of class `from` to class `to`, or to whoever needs them
+    /// next; what is hot in them stays, and everything if there is room. Without `from` the class that
+    /// was not passed for longest gives. Returns how many spans were moved; what keeps one from
+    /// emptying at once, as an upload or a value being sent, makes it fewer. Some 100 µs a span.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn reassign(&mut self, from: Option<u8>, to: Option<u8>, spans: usize) -> usize {
+        let store = self.store;
+        let class = |id: u8| ClassId::all().find(|class| class.0 == id).expect("a class");
+        let to = to.map(class);
+        let mut moved = 0;
+        self.local.stop_drains(store);
+        for _ in 0..spans {
+            let started = match from.map(class) {
+                Some(from) => self.local.start_drain(store, from, None, true),
+                None => {
+                    let oldest = ClassId::all()
+                        .filter(|&id| Some(id) != to && store.slabs.view(id).spans() > 1)
+                        .max_by_key(|&id| store.slabs.view(id).age(self.now));
+                    oldest.is_some_and(|id| self.local.start_drain(store, id, None, true))
+                }
+            };
+            if !started {
+                break;
+            }
+            while self.local.drain_step(store, SPAN_BYTES) {}
+            self.local.look_at_lingering(store, false);
+            if !self.local.lingering.is_empty() {
+                continue;
+            }
+            moved += 1;
+            if let Some(to) = to {
+                store.slabs.class(to).grow(&store.arena, self.now);
+            }
+        }
+        self.local.stop_drains(store);
+        moved
+    }
+}

@@ -1,0 +1,421 @@
+//! Draining: emptying a span, so that another class can have it.
+//!
+//! ```text
+//! queue of the class ──▶ draining: no chunk of it is handed out ──▶ item by item:
+//!    ▲                                       expired, or cold and no room: gone
+//!    │                                       else: moved to another chunk of the class
+//!    └── an upload or a pin keeps it ◀──┴──▶ its last chunk comes back: the arena's
+//! ```
+//!
+//! What is hot moves; where the class has no free chunk, its own hand makes some. What is cold moves
+//! only if the class has free chunks for all of the span. A worker drains one span at a time, some
+//! chunks a step; spans that wait for chunks in other hands are looked at again.
+
+use crate::Store;
+use crate::arena::{Arena, UNIT};
+use crate::class::ClassId;
+use crate::evict::{BATCH, PROMOTE_FREQUENCY, Reason};
+use crate::index::Found;
+use crate::item::{Kind, RawItem};
+use crate::large::Large;
+use crate::slab::Magazine;
+use crate::worker::Local;
+use std::sync::atomic::Ordering;
+
+/// Spans that wait for chunks in other hands, at most.
+const LINGERING_MAX: usize = 4;
+/// Times they are looked at before they are used again.
+const LINGER_LOOKS_MAX: u8 = 16;
+/// Spans tried when one is wanted at any price: uploads and pins keep some from emptying.
+const DRAIN_SPANS_MAX: usize = 4;
+
+/// A span being drained by this worker.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    number: u32,
+    class: ClassId,
+    chunk: usize,
+    /// There is room for all that is in it.
+    keep: bool,
+    /// Times it was gone through.
+    looks: u8,
+}
+
+/// What became of what a chunk holds.
+enum Drained {
+    Gone,
+    /// It is worth a chunk, and the class has none free.
+    NoChunk,
+    /// Pinned, or not to be evicted.
+    Held,
+}
+
+impl Local {
+    /// Begins to drain a span of `class`: `number`, or the one that its hand passes next. `keep`: even
+    /// cold items move if the class has free chunks.
+    pub(crate) fn start_drain(
+        &mut self,
+        store: &Store,
+        class: ClassId,
+        number: Option<u32>,
+        keep: bool,
+    ) -> bool {
+        debug_assert!(self.drain.is_none());
+        self.empty_magazine(store, class);
+        let mut slab = store.slabs.class(class);
+        let Some(number) = number.or(slab.queue.front()) else { return false };
+        let span = store.arena.span(number);
+        if span.owner.load(Ordering::Relaxed) != class.0 || span.draining.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        slab.start_draining(&store.arena, number);
+        self.drain = Some(Drain { number, class, chunk: 0, keep, looks: 0 });
+        true
+    }
+
+    /// Goes on draining, about `chunks_max` chunks; true while there is more to do.
+    pub(crate) fn drain_step(&mut self, store: &Store, chunks_max: usize) -> bool {
+        let Some(mut drain) = self.drain.take() else { return false };
+        if self.drain_chunks(store, &mut drain, chunks_max) {
+            self.drain = Some(drain);
+            return true;
+        }
+        self.pass_epochs(store);
+        drain.chunk = 0;
+        drain.looks += 1;
+        self.lingering.push(drain);
+        self.look_at_lingering(store, self.lingering.len() > LINGERING_MAX);
+        false
+    }
+
+    /// Looks whether spans that were drained have become empty, and goes through those that have not
+    /// once more; `all` are used again if they are not.
+    pub(crate) fn look_at_lingering(&mut self, store: &Store, all: bool) {
+        for mut drain in std::mem::take(&mut self.lingering) {
+            if !drain.is_on(store) {
+                self.counters(store).spans_moved.add(1);
+                continue;
+            }
+            if drain.looks > 1 {
+                while self.drain_chunks(store, &mut drain, usize::MAX) {}
+                self.pass_epochs(store);
+                drain.chunk = 0;
+            }
+            if drain.looks == 2 {
+                // What is missing is in other workers' hands.
+                self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+            }
+            drain.looks += 1;
+            if all || drain.looks > LINGER_LOOKS_MAX {
+                self.stop_drain(store, &drain);
+            } else {
+                self.lingering.push(drain);
+            }
+        }
+    }
+
+    /// Lets go of all spans that this worker drains: they are used again.
+    pub(crate) fn stop_drains(&mut self, store: &Store) {
+        let drains = self.drain.take().into_iter().chain(std::mem::take(&mut self.lingering));
+        for drain in drains {
+            if drain.is_on(store) {
+                self.stop_drain(store, &drain);
+            } else {
+                self.counters(store).spans_moved.add(1);
+            }
+        }
+    }
+
+    fn stop_drain(&mut self, store: &Store, drain: &Drain) {
+        let mut slab = store.slabs.class(drain.class);
+        if drain.is_on(store) {
+            slab.stop_draining(&store.arena, drain.number, self.now);
+        }
+    }
+
+    /// Goes through some chunks of a span; true while there are more. The caller holds no reference
+    /// into the arena.
+    fn drain_chunks(&mut self, store: &Store, drain: &mut Drain, chunks_max: usize) -> bool {
+        let (arena, class) = (&store.arena, drain.class);
+        let mut looked = 0;
+        let mut spare = None;
+        let mut more = true;
+        while looked < chunks_max && more {
+            let mut found = [(0, 0); BATCH];
+            let mut count = 0;
+            let overdue;
+            let first = drain.chunk;
+            {
+                // Under the lock the span stays with its class, and what is seen as an item is not used
+                // again before this worker's epoch has passed.
+                let slab = store.slabs.class(class);
+                if !drain.is_on(store) {
+                    more = false;
+                    break;
+                }
+                overdue = slab.probation.front().is_none_or(|entry| store.is_overdue(entry));
+                let carved = usize::from(arena.span(drain.number).carved.load(Ordering::Relaxed));
+                while drain.chunk < carved && count < BATCH && drain.chunk - first < 8 * BATCH {
+                    let location =
+                        Arena::location_of(drain.number) + (drain.chunk * class.chunk_bytes() / UNIT) as u64;
+                    // SAFETY: a carved chunk has a header word at all times.
+                    if let Some(owner) = unsafe { owner_at(arena, location) } {
+                        found[count] = (location, owner);
+                        count += 1;
+                    }
+                    drain.chunk += 1;
+                }
+                more = drain.chunk < carved;
+            }
+            looked += drain.chunk - first;
+            let mut hashes = [0; BATCH];
+            for (hash, &(_, owner)) in hashes.iter_mut().zip(&found[..count]) {
+                *hash = store.hash_at(owner);
+                store.prefetch_home(*hash);
+            }
+            for (&(location, owner), &hash) in found[..count].iter().zip(&hashes) {
+                if spare.is_none() {
+                    spare = self.free_chunk(store, class, drain.keep);
+                }
+                match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
+                    Drained::Gone | Drained::Held => {}
+                    Drained::NoChunk => {
+                        // The hand makes room elsewhere in the class, and this batch begins again; what
+                        // cannot be had now is left for the next look.
+                        let got = self.evict(store, self.now, class) > 0;
+                        self.pass_epochs(store);
+                        spare = self.free_chunk(store, class, drain.keep);
+                        if got && spare.is_some() {
+                            drain.chunk = first;
+                            more = true;
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(chunk) = spare {
+            store.slabs.class(class).give(arena, chunk);
+        }
+        more
+    }
+
+    /// Judges what is at a chunk of a span being drained, and moves it if it is worth it.
+    #[expect(clippy::too_many_arguments, reason = "one item of a batch, with all that the batch knows")]
+    fn drain_item(
+        &mut self,
+        store: &Store,
+        drain: &Drain,
+        location: u64,
+        owner: u64,
+        hash: u64,
+        overdue: bool,
+        spare: &mut Option<u64>,
+    ) -> Drained {
+        let mut locked = store.index.lock(&store.arena, hash);
+        let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
+        let drained = match found {
+            None => Drained::Gone,
+            Some(found) => {
+                // SAFETY: reachable in this epoch.
+                let item = unsafe { RawItem::new(store.arena.at(owner)) };
+                let header = item.header();
+                let (slot, expired) = (found.slot, item.expired_by(header, self.now));
+                let protected = store.is_protected(item, header);
+                let hot = match slot.probation() {
+                    true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
+                    false => slot.frequency() > 0,
+                };
+                let stays = hot || protected || drain.keep && spare.is_some();
+                if expired || !stays {
+                    if !expired && slot.probation() {
+                        store.ghosts.remember(&store.arena, hash, || store.items());
+                    }
+                    let reason = if expired { Reason::Expired } else { Reason::Evicted };
+                    self.count_reason(store, item, slot, self.now / 1000, reason);
+                    self.unlink(store, &mut locked, &found);
+                    Drained::Gone
+                } else {
+                    self.move_out(store, drain, location, &found, item, spare)
+                }
+            }
+        };
+        locked.home.unlock(locked.control);
+        drained
+    }
+
+    fn move_out(
+        &mut self,
+        store: &Store,
+        drain: &Drain,
+        location: u64,
+        found: &Found<'_>,
+        item: RawItem,
+        spare: &mut Option<u64>,
+    ) -> Drained {
+        let Some(chunk) = *spare else { return Drained::NoChunk };
+        let slot = found.slot;
+        // The hand would have passed over it; a large one is passed at its first piece.
+        let passed = match (drain.keep, slot.probation()) {
+            (true, _) => slot,
+            (false, true) if slot.frequency() >= PROMOTE_FREQUENCY => slot.promoted().with_frequency(0),
+            (false, true) => slot,
+            (false, false) => slot.with_frequency(slot.frequency().saturating_sub(1)),
+        };
+        let moved = if location == slot.location() {
+            let passed = if item.header().kind() == Kind::Large { slot } else { passed };
+            self.move_item(store, found, item, passed, chunk)
+        } else {
+            // SAFETY: an item that has pieces is a large one.
+            let first = unsafe { Large::of(item) }.first_piece() == Some(location);
+            let moved = self.move_piece(store, item, location, chunk);
+            if moved && first {
+                found.bucket.replace(found.i, passed);
+            }
+            moved
+        };
+        if !moved {
+            return Drained::Held;
+        }
+        *spare = None;
+        Drained::Gone
+    }
+
+    /// A free chunk of the class, if need be and it may `grow` from a free span; no item is evicted.
+    fn free_chunk(&mut self, store: &Store, class: ClassId, grow: bool) -> Option<u64> {
+        let mut magazine = Magazine::EMPTY;
+        let mut slab = store.slabs.class(class);
+        slab.fill(&store.arena, &mut magazine, 1, self.now, grow);
+        magazine.pop()
+    }
+
+    /// Empties a span of the class that has the most at any price, for `class` to take.
+    pub(crate) fn drain_for(&mut self, store: &Store, class: ClassId) {
+        for _ in 0..DRAIN_SPANS_MAX {
+            let used = store.arena.used_bytes();
+            match store.slabs.richest(Some(class)).or_else(|| store.slabs.richest(None)) {
+                Some(victim) => self.clear_span(store, victim),
+                None => self.clear_all(store),
+            }
+            self.pass_epochs(store);
+            self.pass_epochs(store);
+            if store.arena.used_bytes() < used {
+                self.counters(store).spans_moved.add(1);
+                return;
+            }
+            // What is missing is in other workers' hands.
+            self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+    }
+
+    /// Evicts everything in the span under a class's hand.
+    fn clear_span(&mut self, store: &Store, class: ClassId) {
+        let arena = &store.arena;
+        self.empty_magazine(store, class);
+        let number = {
+            let mut slab = store.slabs.class(class);
+            let Some(number) = slab.queue.front() else { return };
+            slab.start_draining(arena, number);
+            number
+        };
+        self.evict_span(store, class, number);
+        if self.lingering.len() < LINGERING_MAX {
+            self.lingering.push(Drain { number, class, chunk: 0, keep: false, looks: 1 });
+        }
+    }
+
+    /// All spans are being drained: evicts what came into them since, as uploads that were under way.
+    fn clear_all(&mut self, store: &Store) {
+        for class in ClassId::all() {
+            self.empty_magazine(store, class);
+            let spans: Vec<u32> = store.slabs.class(class).all_spans(&store.arena).collect();
+            for number in spans {
+                self.evict_span(store, class, number);
+            }
+        }
+    }
+
+    /// Evicts every item of a span of `class`, and those that have a piece there.
+    fn evict_span(&mut self, store: &Store, class: ClassId, number: u32) {
+        let arena = &store.arena;
+        let mut chunk = 0;
+        loop {
+            let mut victims = [0; BATCH];
+            let mut count = 0;
+            {
+                // As in `drain_chunks`.
+                let _class = store.slabs.class(class);
+                if arena.span(number).owner.load(Ordering::Relaxed) != class.0 {
+                    return;
+                }
+                let carved = usize::from(arena.span(number).carved.load(Ordering::Relaxed));
+                while chunk < carved && count < BATCH {
+                    let location = Arena::location_of(number) + (chunk * class.chunk_bytes() / UNIT) as u64;
+                    chunk += 1;
+                    // SAFETY: a carved chunk has a header word at all times.
+                    if let Some(owner) = unsafe { owner_at(arena, location) } {
+                        victims[count] = owner;
+                        count += 1;
+                    }
+                }
+            }
+            if count == 0 {
+                return;
+            }
+            for &owner in &victims[..count] {
+                // Several pieces of one value: it is an item only before the first.
+                // SAFETY: it was an item in this epoch.
+                if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
+                    self.evict_at(store, owner);
+                }
+            }
+        }
+    }
+
+    /// Evicts the item at a location, if it is still reachable there.
+    fn evict_at(&mut self, store: &Store, location: u64) {
+        let hash = store.hash_at(location);
+        let mut locked = store.index.lock(&store.arena, hash);
+        if let Some(found) =
+            store.index.scan(&locked.place, locked.control, |slot| slot.location() == location)
+        {
+            // SAFETY: reachable in this epoch.
+            let item = unsafe { RawItem::new(store.arena.at(location)) };
+            if !store.is_protected(item, item.header()) {
+                self.count_reason(store, item, found.slot, self.now / 1000, Reason::Evicted);
+                self.unlink(store, &mut locked, &found);
+            }
+        }
+        locked.home.unlock(locked.control);
+    }
+}
+
+impl Local {
+    /// The class whose span this worker drains.
+    pub(crate) fn draining_class(&self) -> Option<ClassId> {
+        self.drain.as_ref().map(|drain| drain.class)
+    }
+}
+
+impl Drain {
+    /// The span is still being drained.
+    fn is_on(&self, store: &Store) -> bool {
+        let span = store.arena.span(self.number);
+        span.owner.load(Ordering::Relaxed) == self.class.0 && span.draining.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The item that has the chunk at a location, as its own or as a piece; none if there is none, or it
+/// is not published yet.
+///
+/// # Safety
+/// The chunk is carved, and the caller holds its class's lock.
+unsafe fn owner_at(arena: &Arena, location: u64) -> Option<u64> {
+    // SAFETY: carved chunks have a header word; a piece's owner has one for as long as the piece.
+    unsafe {
+        let header = RawItem::new(arena.at(location)).header();
+        let owner = if header.is_piece() { header.piece_owner() } else { location };
+        let header = RawItem::new(arena.at(owner)).header();
+        header.is_item().then_some(owner)
+    }
+}

@@ -1,0 +1,189 @@
+//! Memory moves between classes: what is hot stays, and with room everything does.
+
+use larder_store::{Attributes, Automove, Config, Eviction, Expect, Lookup, Store, Value, Worker};
+use std::sync::Arc;
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn store(megabytes: u64) -> (Arc<Store>, Worker) {
+    let store = Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap();
+    let worker = store.worker().unwrap();
+    (store, worker)
+}
+
+/// A value that names its key and repeats it to its end.
+fn value(name: u64, bytes: usize) -> Vec<u8> {
+    name.to_be_bytes().iter().copied().cycle().take(bytes).collect()
+}
+
+fn set(worker: &mut Worker, now: u64, name: u64, bytes: usize) -> u64 {
+    let mut guard = worker.enter(now);
+    let key = name.to_be_bytes();
+    let key = guard.key(&key);
+    guard.store_value(&key, &value(name, bytes), &Attributes::default(), Expect::Any).unwrap().cas
+}
+
+/// The value's length and token, checked byte by byte.
+fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
+    let mut guard = worker.enter(now);
+    let key = name.to_be_bytes();
+    let key = guard.key(&key);
+    let Lookup::Hit(item) = guard.get(&key) else { return None };
+    let bytes: Vec<u8> = match item.value() {
+        Value::Whole(bytes) => bytes.to_vec(),
+        Value::Pieces(pieces) => pieces.flatten().copied().collect(),
+    };
+    assert!(bytes == value(name, bytes.len()), "torn or foreign value under {name}");
+    Some((bytes.len(), item.cas()))
+}
+
+#[test]
+fn reassigning_with_room_loses_nothing_and_keeps_tokens() {
+    let (store, mut worker) = store(64);
+    let sizes = [30, 500, 3000, 20_000, 100_000, 1 << 20, 3 << 20];
+    let mut tokens = Vec::new();
+    for name in 0..2000 {
+        let bytes = sizes[if name < 1990 { name as usize % 4 } else { 3 + name as usize % 4 }];
+        tokens.push((bytes, set(&mut worker, NOW, name, bytes)));
+    }
+    for class in store.classes(NOW) {
+        let moved = worker.enter(NOW).reassign(Some(class.id), None, 16);
+        assert!(moved > 0, "class {}", class.id);
+    }
+    assert!(store.totals().chunks_moved > 1000);
+    for (name, &is) in tokens.iter().enumerate() {
+        assert_eq!(get(&mut worker, NOW, name as u64), Some(is));
+    }
+    assert_eq!(store.totals().evictions, 0);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn pinned_value_is_not_moved_and_the_span_is_used_again() {
+    let (store, mut worker) = store(16);
+    set(&mut worker, NOW, 1, 100_000);
+    let pinned = {
+        let mut guard = worker.enter(NOW);
+        let key = 1u64.to_be_bytes();
+        let key = guard.key(&key);
+        guard.get(&key).hit().unwrap().pin()
+    };
+    let largest = store.classes(NOW).last().unwrap().id;
+    assert_eq!(worker.enter(NOW).reassign(Some(largest), None, 1), 0);
+    assert_eq!(pinned.pieces(0).flatten().count(), 100_000);
+    drop(pinned);
+    assert_eq!(worker.enter(NOW).reassign(Some(largest), None, 1), 1);
+    assert_eq!(get(&mut worker, NOW, 1).unwrap().0, 100_000);
+    drop(worker);
+    store.check();
+}
+
+/// Fills the store with values of one size, reads some keys often, then writes another size.
+fn shift(automove: Automove) -> (u64, u64, Arc<Store>) {
+    let (store, mut worker) = store(16);
+    store.set_automove(automove);
+    let mut now = NOW;
+    for name in 0..28_000 {
+        set(&mut worker, now, name, 500);
+        now += u64::from(name % 16 == 0);
+    }
+    for _ in 0..3 {
+        for hot in (0..28_000).step_by(56) {
+            assert!(get(&mut worker, now, hot).is_some());
+        }
+    }
+    for name in 0..40_000u64 {
+        set(&mut worker, now, 1 << 40 | name, 900);
+        if name % 4 == 0 {
+            get(&mut worker, now, name / 4 % 500 * 56);
+        }
+        now += u64::from(name % 16 == 0);
+    }
+    let hot = (0..28_000).step_by(56).filter(|&hot| get(&mut worker, now, hot).is_some()).count();
+    let new = (0..40_000).filter(|name| get(&mut worker, now, 1 << 40 | name).is_some()).count();
+    drop(worker);
+    store.check();
+    (hot as u64, new as u64, store)
+}
+
+#[test]
+fn memory_follows_the_sizes_that_are_written_and_what_is_hot_stays() {
+    let (hot, new, store) = shift(Automove::Ages);
+    assert!(hot >= 490, "{hot} of 500 hot keys are left");
+    assert!(new * 900 > 11 << 20, "the new size has {} KiB", new * 900 / 1024);
+    assert!(store.totals().chunks_moved >= 300);
+}
+
+#[test]
+fn with_automove_off_classes_keep_their_memory() {
+    let (_, new, store) = shift(Automove::Off);
+    assert!(new * 900 < 2 << 20, "the new size has {} KiB", new * 900 / 1024);
+    assert!(new > 0, "a class without a span gets one");
+    assert_eq!(store.totals().out_of_memory, 0);
+}
+
+#[test]
+fn volatile_policies_spare_what_has_no_expiry() {
+    for eviction in [Eviction::Volatile, Eviction::VolatileTtl] {
+        let (store, mut worker) = store(4);
+        store.set_eviction(eviction);
+        let mut refused = 0;
+        for name in 0..20_000u64 {
+            let mut guard = worker.enter(NOW);
+            let key = name.to_be_bytes();
+            let key = guard.key(&key);
+            // Of each hundred one stays; half of the others go sooner than the other half.
+            let expires_at = match name % 100 {
+                0 => 0,
+                odd if odd % 2 == 1 => NOW + 1_000_000,
+                _ => NOW + 9_000_000,
+            };
+            let attributes = Attributes { expires_at, ..Attributes::default() };
+            refused += u64::from(guard.store_value(&key, &[1; 400], &attributes, Expect::Any).is_err());
+        }
+        assert_eq!(refused, 0);
+        assert!((0..20_000).step_by(100).all(|name| {
+            let mut guard = worker.enter(NOW);
+            let key = u64::to_be_bytes(name);
+            let key = guard.key(&key);
+            guard.get(&key).hit().is_some()
+        }));
+        let left = |odd: u64, worker: &mut Worker| {
+            (0..20_000u64)
+                .filter(|name| name % 2 == odd && name % 100 != 0)
+                .filter(|name| {
+                    let mut guard = worker.enter(NOW);
+                    let key = name.to_be_bytes();
+                    let key = guard.key(&key);
+                    guard.get(&key).hit().is_some()
+                })
+                .count()
+        };
+        let (sooner, later) = (left(1, &mut worker), left(0, &mut worker));
+        if eviction == Eviction::VolatileTtl {
+            assert!(later > 3 * sooner, "{sooner} that expire sooner, {later} later");
+        }
+        // Nothing with an expiry left: writes are refused, and nothing is lost.
+        let mut stored = 0;
+        while {
+            let mut guard = worker.enter(NOW);
+            let key = (1u64 << 50 | stored).to_be_bytes();
+            let key = guard.key(&key);
+            guard.store_value(&key, &[1; 400], &Attributes::default(), Expect::Any).is_ok()
+        } {
+            stored += 1;
+        }
+        let (mut name, mut all) = (0, true);
+        while name < stored {
+            let mut guard = worker.enter(NOW);
+            let key = (1u64 << 50 | name).to_be_bytes();
+            let key = guard.key(&key);
+            all &= guard.get(&key).hit().is_some();
+            name += 1;
+        }
+        assert!(all && stored > 5000, "{stored} kept");
+        drop(worker);
+        store.check();
+    }
+}
