@@ -17,6 +17,7 @@ use crate::control::Family;
 use crate::error::Error;
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
+use crate::memory;
 use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::usage::Usage;
@@ -40,6 +41,8 @@ enum Sub {
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
     Null(NullArgs),
+    /// What a key costs above key and value, and what stays behind
+    Memory(memory::Options),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
     /// The server's figures and their targets
@@ -221,6 +224,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Cas(options) => cas::run(options),
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
+        Sub::Memory(options) => memory::run(options),
         Sub::Compare(args) => compare(args),
         Sub::BenchServer(options) => bench::server(options),
     };

@@ -6,11 +6,13 @@
 //! | [`workload`] | what is asked, as a table of facts and as bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`dialog`] | clients whose next request depends on the last reply |
+//! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
 //! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
+//! | [`memory`] | the experiment of that name |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`cas`] | the experiments |
@@ -31,16 +33,20 @@ pub mod error;
 pub mod experiment;
 pub mod generator;
 pub mod keys;
+pub mod memory;
 pub mod null;
 pub mod peers;
 pub mod placement;
 pub mod progress;
 pub mod report;
 pub mod results;
+pub mod single;
+pub mod sizes;
 pub mod stats;
 pub mod tally;
 pub mod usage;
 pub mod value;
+pub mod walk;
 pub mod wire;
 pub mod workload;
 

@@ -173,13 +173,15 @@ pub enum Outcome {
     Differs,
     /// Inside the noise: nothing was shown.
     Noise,
+    /// There were too few rounds to tell.
+    Unknown,
 }
 
 impl Outcome {
     /// A ratio is a difference when its interval holds neither 1 nor anything that the control, the
     /// same thing measured twice, reached.
     pub fn of(ratio: &Estimate, control: Option<&Estimate>) -> Outcome {
-        let Some([low, high]) = ratio.interval else { return Outcome::Noise };
+        let Some([low, high]) = ratio.interval else { return Outcome::Unknown };
         let (mut least, mut most) = (1.0_f64, 1.0_f64);
         if let Some([low, high]) = control.and_then(|control| control.interval) {
             (least, most) = (least.min(low), most.max(high));
@@ -192,6 +194,7 @@ impl Outcome {
         match self {
             Outcome::Differs => "differs",
             Outcome::Noise => "inside the noise",
+            Outcome::Unknown => "too few rounds",
         }
     }
 }
@@ -382,6 +385,6 @@ pub(crate) mod tests {
         assert_eq!(Outcome::of(&ratio(1.01, 1.03), Some(&ratio(0.97, 1.02))), Outcome::Noise);
         assert_eq!(Outcome::of(&ratio(0.8, 0.9), Some(&ratio(0.97, 1.02))), Outcome::Differs);
         let single = Estimate::of(&[2.0]).unwrap();
-        assert_eq!(Outcome::of(&single, None), Outcome::Noise);
+        assert_eq!(Outcome::of(&single, None), Outcome::Unknown);
     }
 }

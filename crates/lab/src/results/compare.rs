@@ -31,9 +31,7 @@ impl Change {
     pub fn word(&self) -> &'static str {
         let Some(ratio) = &self.ratio else { return "no ratio" };
         match (self.outcome, self.column.better) {
-            (Outcome::Noise, _) if ratio.interval.is_none() => "too few rounds",
-            (Outcome::Noise, _) => Outcome::Noise.word(),
-            (Outcome::Differs, Better::Neither) => Outcome::Differs.word(),
+            (outcome @ (Outcome::Noise | Outcome::Unknown), _) | (outcome, Better::Neither) => outcome.word(),
             (Outcome::Differs, Better::Higher) if ratio.median > 1.0 => "better",
             (Outcome::Differs, Better::Lower) if ratio.median < 1.0 => "better",
             (Outcome::Differs, Better::Higher | Better::Lower) => "worse",
@@ -61,7 +59,7 @@ pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
                     column: column.clone(),
                     before: before.clone(),
                     after: after.clone(),
-                    outcome: ratio.as_ref().map_or(Outcome::Noise, |ratio| Outcome::of(ratio, None)),
+                    outcome: ratio.as_ref().map_or(Outcome::Unknown, |ratio| Outcome::of(ratio, None)),
                     ratio,
                 });
             }

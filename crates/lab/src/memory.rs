@@ -1,0 +1,229 @@
+//! `larder lab memory`: what a key costs above its key and value, and what stays behind.
+//!
+//! Each measurement is a server of its own, just started: resident memory is read before and after,
+//! so what the process needs by itself cancels. Three questions:
+//!
+//! | question | how |
+//! |---|---|
+//! | what does a key cost | fill with keys and values of one size, with and without a TTL |
+//! | what does it cost in a full cache | the same with twice what the limit could hold |
+//! | what stays behind | fill, overwrite all with random sizes, delete half, wait |
+//!
+//! Every value is read back and verified, and the server's count of items must be ours.
+
+mod measure;
+mod report;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::error::Error;
+use crate::experiment::{self, Experiment, Seat};
+use crate::keys::{KEY_BYTES_MIN, Keyspace};
+use measure::{Bench, Full, Reading, Stage};
+
+/// Options of `larder lab memory`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: experiment::Options,
+    /// Items [default: 1,000,000; 100,000 with --quick; 100,000, 1 and 10 million with --full]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    items: Vec<u32>,
+    /// Bytes of keys and values, as 16+32,30+400 [default: 16+32,20+8,16+100,30+400]
+    #[arg(long, value_delimiter = ',', value_name = "K+V", value_parser = parse_shape)]
+    sizes: Vec<Shape>,
+}
+
+/// Bytes of a key and of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Shape {
+    const fn new(key_bytes: usize, value_bytes: usize) -> Shape {
+        Shape { key_bytes, value_bytes }
+    }
+
+    fn both(self) -> f64 {
+        (self.key_bytes + self.value_bytes) as f64
+    }
+
+    fn name(self) -> String {
+        format!("{} + {} B", self.key_bytes, self.value_bytes)
+    }
+
+    fn space(self, count: u32) -> Keyspace {
+        Keyspace { first: 0, count, key_bytes: self.key_bytes, value_bytes: self.value_bytes }
+    }
+}
+
+fn parse_shape(text: &str) -> Result<Shape, String> {
+    let form = || format!("expected bytes of key and value as 16+32, a key of {KEY_BYTES_MIN} to 250");
+    let (key, value) = text.split_once('+').ok_or_else(form)?;
+    let key_bytes = key.trim().parse().map_err(|_| form())?;
+    let value_bytes = value.trim().parse().map_err(|_| form())?;
+    let fits = (KEY_BYTES_MIN..=250).contains(&key_bytes) && value_bytes <= 1 << 20;
+    if fits { Ok(Shape { key_bytes, value_bytes }) } else { Err(form()) }
+}
+
+/// What people store: counters, short strings, sessions.
+const SHAPES: [Shape; 4] = [Shape::new(16, 32), Shape::new(20, 8), Shape::new(16, 100), Shape::new(30, 400)];
+/// The same with more spread.
+const SHAPES_FULL: [Shape; 7] = [
+    Shape::new(16, 32),
+    Shape::new(20, 8),
+    Shape::new(16, 64),
+    Shape::new(16, 100),
+    Shape::new(30, 400),
+    Shape::new(16, 512),
+    Shape::new(16, 4096),
+];
+/// Memory limit of a cache that is to be full.
+const FULL_MB: u32 = 64;
+/// What is filled, overwritten and deleted.
+const STAGED: Shape = Shape::new(16, 400);
+/// A time to live that no run reaches, in seconds.
+const TTL_S: u32 = 86_400;
+
+/// One measurement, repeated for every server and round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Cost { items: u32, shape: Shape, ttl: bool },
+    Full { shape: Shape, ttl: bool, memory_mb: u32 },
+    Stages { items: u32 },
+}
+
+/// What was found, one per question and seat, a value for each round.
+#[derive(Debug)]
+struct Found {
+    question: Question,
+    seat: Seat,
+    cost: Vec<Reading>,
+    full: Vec<Full>,
+    stages: Vec<Vec<Stage>>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When a server cannot be started, or something did not hold: then there is no result.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let mut common = options.common.clone();
+    // Memory hardly differs from round to round: fewer do.
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 3, 5)));
+    let mut experiment =
+        Experiment::start("memory", "Memory: bytes per key above key and value", &common, FULL_MB)?;
+    let (items, shapes) = grid(options);
+    experiment.run.set("items", words(&items));
+    experiment.run.set("key + value", words(&shapes.iter().map(|shape| shape.name()).collect::<Vec<_>>()));
+    experiment.run.set("memory", "Rss of smaps_rollup, after less before, of a server just started");
+    let settle = Duration::from_millis(common.by_effort(300, 500, 500));
+    let idle = Duration::from_secs(common.by_effort(1, 5, 60));
+    experiment.run.set("idle, s", idle.as_secs());
+
+    let questions = questions(&items, &shapes, &mut experiment);
+    let mut found = Vec::new();
+    for &question in &questions {
+        for seat in experiment.seats() {
+            // The same server twice, for the first question alone: the noise of all is the same.
+            let first = question == questions[0];
+            let running = experiment.contender(seat).kind.is_none();
+            if (seat.again && !first) || (running && matches!(question, Question::Full { .. })) {
+                continue;
+            }
+            found.push(Found { question, seat, cost: Vec::new(), full: Vec::new(), stages: Vec::new() });
+        }
+    }
+    let names: Vec<String> = experiment.contenders.iter().map(|contender| contender.name.clone()).collect();
+    experiment.rounds(
+        &mut found,
+        |found| format!("{}, {}", names[found.seat.contender], found.question.name()),
+        |experiment, found, _| {
+            let mut bench = Bench::new(experiment, found.seat.contender, settle);
+            match found.question {
+                Question::Cost { items, shape, ttl } => {
+                    found.cost.push(bench.cost(shape.space(items), if ttl { TTL_S } else { 0 })?);
+                }
+                Question::Full { shape, ttl, memory_mb } => {
+                    found.full.push(bench.full(shape, memory_mb, if ttl { TTL_S } else { 0 })?);
+                }
+                Question::Stages { items } => found.stages.push(bench.stages(STAGED.space(items), idle)?),
+            }
+            Ok(())
+        },
+    )?;
+    report::fill(&mut experiment, &found);
+    experiment.finish()
+}
+
+fn grid(options: &Options) -> (Vec<u32>, Vec<Shape>) {
+    let common = &options.common;
+    let items = if options.items.is_empty() {
+        common.by_effort(vec![100_000], vec![1_000_000], vec![100_000, 1_000_000, 10_000_000])
+    } else {
+        options.items.clone()
+    };
+    let shapes = if options.sizes.is_empty() {
+        common.by_effort(&SHAPES[..1], &SHAPES[..], &SHAPES_FULL[..]).to_vec()
+    } else {
+        options.sizes.clone()
+    };
+    (items, shapes)
+}
+
+fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Vec<Question> {
+    let machine_bytes = experiment.run.environment.memory_bytes;
+    let mut questions = Vec::new();
+    for &count in items {
+        for &shape in shapes {
+            if measure::limit_mb(shape.space(count)) > (machine_bytes / 2) >> 20 {
+                experiment.run.notes.push(format!(
+                    "{count} items of {} are left out: they would need more than half of this machine's memory",
+                    shape.name()
+                ));
+                continue;
+            }
+            questions.extend([false, true].map(|ttl| Question::Cost { items: count, shape, ttl }));
+        }
+    }
+    let memory_mb =
+        experiment.options.memory_mb.unwrap_or(experiment.options.by_effort(16, FULL_MB, FULL_MB));
+    questions.extend([false, true].map(|ttl| Question::Full { shape: shapes[0], ttl, memory_mb }));
+    let staged = items.iter().copied().min().unwrap_or(100_000).min(500_000);
+    questions.push(Question::Stages { items: staged });
+    questions
+}
+
+impl Question {
+    fn name(self) -> String {
+        let ttl = |ttl| if ttl { " with TTL" } else { "" };
+        match self {
+            Question::Cost { items, shape, ttl: with } => format!("{items} × {}{}", shape.name(), ttl(with)),
+            Question::Full { shape, ttl: with, .. } => format!("full, {}{}", shape.name(), ttl(with)),
+            Question::Stages { .. } => "stages".to_owned(),
+        }
+    }
+}
+
+fn words<T: ToString>(list: &[T]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read_and_refused_beyond_their_limits() {
+        assert_eq!(parse_shape("16+32"), Ok(Shape::new(16, 32)));
+        assert_eq!(parse_shape("14+0"), Ok(Shape::new(14, 0)));
+        assert_eq!(parse_shape("250+1048576"), Ok(Shape::new(250, 1 << 20)));
+        for bad in ["13+1", "251+1", "16+1048577", "16", "16+", "a+b"] {
+            assert!(parse_shape(bad).unwrap_err().contains("16+32"), "{bad}");
+        }
+    }
+}
