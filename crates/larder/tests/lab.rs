@@ -1,0 +1,92 @@
+//! Experiments of the lab from the command line, in quick mode, beside the servers they compare with.
+//!
+//! These need the programs of Debian's packages memcached and redis-server: `cargo xtask lab`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use larder_lab::results::Run;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn lab(arguments: &[&str], folder: &Path) -> Output {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    Command::new(env!("CARGO_BIN_EXE_larder"))
+        .arg("lab")
+        .args(arguments)
+        .args(["--json", &path("out.json"), "--report", &path("out.html")])
+        .output()
+        .unwrap()
+}
+
+/// Runs an experiment beside memcached and Redis; every check must hold, every server have a row in
+/// every table, every picture have something in it.
+fn beside_others(experiment: &str, more: &[&str]) -> Run {
+    let folder = folder(experiment);
+    let arguments = [&[experiment, "--quick", "--peer", "memcached,redis"], more].concat();
+    let output = lab(&arguments, &folder);
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{complained}");
+    let run = Run::read_json(&folder.join("out.json")).unwrap();
+    let page = std::fs::read_to_string(folder.join("out.html")).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    assert_eq!(run.failed().count(), 0);
+    assert!(run.checks.len() >= 3, "{:?}", run.checks);
+    assert!(!run.verdict.is_empty() && said.contains(&run.verdict) && page.contains("class=\"verdict\""));
+    for server in ["larder", "memcached", "redis"] {
+        assert!(run.targets.iter().any(|target| target.name == server && !target.version.is_empty()));
+        assert!(run.tables[0].rows.iter().any(|row| row.target == server), "{server}");
+    }
+    assert!(!run.plots.is_empty());
+    for plot in &run.plots {
+        assert!(plot.curves.iter().any(|curve| !curve.points.is_empty()), "{} is empty", plot.id);
+    }
+    run
+}
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn memory_runs_beside_memcached_and_redis() {
+    let run = beside_others("memory", &["--items", "20000", "--memory-mb", "8"]);
+    let cost = |server| {
+        let table = run.tables.iter().find(|table| table.id == "cost").unwrap();
+        table.value(server, &["20,000", "16 + 32 B", "no"], "of resident memory").unwrap().median
+    };
+    // What is known of both: 48 bytes of header in one, 16 of an object and 24 of an entry in the other.
+    assert!(cost("memcached") > 48.0 && cost("redis") > 40.0, "{:?}", run.tables[0]);
+    let stages = run.tables.iter().find(|table| table.id == "stages").unwrap();
+    assert_eq!(stages.rows.len(), 3 * 4);
+}
+
+#[test]
+#[ignore = "needs memcached"]
+fn a_run_is_compared_with_itself() {
+    let folder = folder("compare");
+    let output = lab(
+        &["memory", "--quick", "--items", "5000", "--memory-mb", "8", "--no-larder", "--peer", "memcached"],
+        &folder,
+    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = folder.join("out.json").to_string_lossy().into_owned();
+    let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(["lab", "compare", &json, &json]).output();
+    let output = output.unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains(" 0 are better, 0 worse"), "{said}");
+    assert!(!said.contains("not the same"), "{said}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error_that_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "memory", "--quick", "--no-larder", "--target", "gone=memcached://127.0.0.1:1"])
+        .output()
+        .unwrap();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && complained.contains("gone"), "{complained}");
+}
