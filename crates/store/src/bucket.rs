@@ -149,6 +149,23 @@ impl Control {
     pub(crate) fn with_stamp(self, stamp: u8) -> Control {
         Control(self.0 & !(0xff << STAMP_SHIFT) | u64::from(stamp) << STAMP_SHIFT)
     }
+    #[inline]
+    pub(crate) fn without_watched(self) -> Control {
+        Control(self.0 & !WATCHED)
+    }
+    /// In a transaction.
+    #[inline]
+    pub(crate) fn held(self) -> bool {
+        self.0 & TRANSACTION != 0
+    }
+    #[inline]
+    pub(crate) fn with_held(self) -> Control {
+        Control(self.0 | TRANSACTION)
+    }
+    #[inline]
+    pub(crate) fn without_held(self) -> Control {
+        Control(self.0 & !TRANSACTION)
+    }
     /// Nothing at home here lives elsewhere.
     pub(crate) fn without_away(self) -> Control {
         Control(self.0 & !(AWAY_MAX << AWAY_SHIFT))
@@ -203,6 +220,21 @@ impl Bucket {
         }
     }
 
+    /// Takes the lock; waits for its holder, but for no transaction.
+    #[inline]
+    pub(crate) fn lock_open(&self) -> Option<Control> {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(control) = self.try_lock() {
+                return Some(control);
+            }
+            if self.control().held() {
+                return None;
+            }
+            backoff.wait();
+        }
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Control> {
@@ -220,7 +252,7 @@ impl Bucket {
     /// Gives the lock back with the control word as it now is.
     #[inline]
     pub(crate) fn unlock(&self, control: Control) {
-        debug_assert!(!control.busy());
+        debug_assert!(control.0 & LOCK == 0);
         self.control.store(control.0, Ordering::Release);
     }
 

@@ -64,7 +64,6 @@ impl Names {
     }
 
     /// Swaps two names' numbers.
-    #[cfg(test)]
     pub(crate) fn swap(&self, one: u8, other: u8) {
         let (a, b) = (self.word(one), self.word(other));
         self.0[usize::from(one)].store(b.0, Ordering::Relaxed);

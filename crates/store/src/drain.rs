@@ -46,7 +46,7 @@ enum Drained {
     Gone,
     /// It is worth a chunk, and the class has none free.
     NoChunk,
-    /// Pinned, or not to be evicted.
+    /// Pinned, not to be evicted, or in a transaction.
     Held,
 }
 
@@ -212,7 +212,8 @@ impl Local {
         overdue: bool,
         spare: &mut Option<u64>,
     ) -> Drained {
-        let mut locked = store.index.lock(&store.arena, hash);
+        // What is in a transaction stays: who waited for it here might wait for himself.
+        let Some(mut locked) = store.index.lock_open(&store.arena, hash) else { return Drained::Held };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
             None => Drained::Gone,
@@ -375,7 +376,7 @@ impl Local {
     /// Evicts the item at a location, if it is still reachable there.
     fn evict_at(&mut self, store: &Store, location: u64) {
         let hash = store.hash_at(location);
-        let mut locked = store.index.lock(&store.arena, hash);
+        let Some(mut locked) = store.index.lock_open(&store.arena, hash) else { return };
         if let Some(found) =
             store.index.scan(&locked.place, locked.control, |slot| slot.location() == location)
         {

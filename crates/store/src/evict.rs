@@ -22,6 +22,7 @@
 use crate::arena::Arena;
 use crate::bucket::{FREQUENCY_MAX, Slot};
 use crate::class::ClassId;
+use crate::event::Event;
 use crate::index::{Found, Index, Locked};
 use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
@@ -126,6 +127,11 @@ impl Local {
         now_s: u64,
         reason: Reason,
     ) {
+        let event = match reason {
+            Reason::Evicted => Event::Evicted,
+            Reason::Expired => Event::Expired,
+        };
+        self.note(store, event, item);
         let header = item.header();
         let class = ClassId(store.arena.span(Arena::span_of(slot.location())).owner.load(Ordering::Relaxed));
         let count = self.counters(store).class(class);
@@ -367,7 +373,7 @@ impl Local {
     /// Makes room for a home bucket's new key by evicting another key that lives there: only when
     /// the index cannot grow for want of memory. True if a slot came free.
     pub(crate) fn evict_neighbour(&mut self, store: &Store, now_s: u64, hash: u64) -> bool {
-        let mut locked = store.index.lock(&store.arena, hash);
+        let mut locked = self.lock(store, hash);
         let home = locked.home;
         let victim = store.index.own_slot(&locked);
         let gone = victim.is_some_and(|(i, slot)| {

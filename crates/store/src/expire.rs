@@ -188,7 +188,7 @@ impl Local {
 
     /// Takes out the item at a location, if it is still reachable there and its time has passed.
     fn expire_at(&mut self, store: &Store, now: Millis, hash: u64, location: u64) {
-        let mut locked = store.index.lock(&store.arena, hash);
+        let Some(mut locked) = store.index.lock_open(&store.arena, hash) else { return };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
         if let Some(found) = found {
             // SAFETY: reachable in this epoch.

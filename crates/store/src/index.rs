@@ -24,6 +24,7 @@
 use crate::arena::{Arena, OWNER_INDEX};
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
 use crate::class::SPAN_BYTES;
+use crate::sync::Backoff;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -37,6 +38,8 @@ const PAGES_MAX: usize = 14;
 const PAGES_AFTER_SPLIT: usize = 8;
 /// Moves that a rebuild tries for one item before it gives the segment another page.
 const REBUILD_MOVES_MAX: usize = 200;
+/// Times that a transaction tries to have its segment grow while another holds a part of it.
+const HELD_ROUNDS_MAX: usize = 100;
 
 /// A directory entry. `meta`: version above, local depth, page count (8 bits each) below.
 #[derive(Debug)]
@@ -127,6 +130,27 @@ impl<'a> Place<'a> {
         std::ptr::eq(self.bucket(home_of(slot.tag(), self.buckets())), bucket)
     }
 
+    /// What this place was found by; changes when the segment does.
+    #[inline]
+    pub(crate) fn meta(&self) -> u64 {
+        self.meta
+    }
+
+    /// True if keys of this hash are at home in the same bucket as those of `mine`, whose place it is.
+    pub(crate) fn same_home(&self, mine: u64, hash: u64) -> bool {
+        let depth = depth_of(self.meta);
+        let n = self.buckets();
+        let segment = |hash: u64| hash.checked_shr(64 - depth).unwrap_or(0);
+        segment(hash) == segment(mine) && home_of(tag_of(hash, depth), n) == home_of(self.tag, n)
+    }
+
+    /// The number of the home bucket, for [`Index::release`].
+    fn home_number(&self) -> u64 {
+        let i = home_of(self.tag, self.buckets());
+        let page = self.entry.pages[i / PAGE_BUCKETS].load(Ordering::Relaxed);
+        number_of(page, i % PAGE_BUCKETS)
+    }
+
     #[inline]
     pub(crate) fn other(&self) -> &'a Bucket {
         self.bucket(other_of(self.tag, self.buckets()))
@@ -140,6 +164,34 @@ fn bucket<'a>(base: *const u8, page: u32, i: usize) -> &'a Bucket {
     // for as long as the arena lives. 2. All zero is a valid bucket. 3. Buckets are atomics, only
     // accessed by reference. The arena outlives every `Place`: both belong to the store.
     unsafe { &*base.add(page as usize * PAGE_BYTES).cast::<Bucket>().add(i) }
+}
+
+fn number_of(page: u32, i: usize) -> u64 {
+    u64::from(page) * PAGE_BUCKETS as u64 + i as u64
+}
+
+fn bucket_by_number<'a>(base: *const u8, number: u64) -> &'a Bucket {
+    bucket(base, (number / PAGE_BUCKETS as u64) as u32, number as usize % PAGE_BUCKETS)
+}
+
+/// Locks buckets; none if one of them is in a transaction that is not the caller's own, whose buckets'
+/// numbers are `own`.
+fn lock_all(base: *const u8, all: &[&Bucket], own: &[u64]) -> Option<Vec<Control>> {
+    let mut controls = Vec::with_capacity(all.len());
+    for (i, bucket) in all.iter().enumerate() {
+        let control = bucket.lock_open().or_else(|| {
+            let ours = own.iter().any(|&number| std::ptr::eq(bucket_by_number(base, number), *bucket));
+            ours.then(|| bucket.control())
+        });
+        let Some(control) = control else {
+            for (bucket, control) in all[..i].iter().zip(controls) {
+                bucket.unlock(control);
+            }
+            return None;
+        };
+        controls.push(control);
+    }
+    Some(controls)
 }
 
 /// A slot that a search found.
@@ -189,6 +241,8 @@ pub(crate) struct Index {
     directory: AtomicPtr<Directory>,
     growing: AtomicU32,
     pages: AtomicU64,
+    /// Who waits for a segment without transactions: new ones let them first.
+    pressing: AtomicU32,
     growth: Mutex<Growth>,
 }
 
@@ -205,6 +259,7 @@ impl Index {
             directory: AtomicPtr::new(Box::into_raw(directory)),
             growing: AtomicU32::new(0),
             pages: AtomicU64::new(growth.pages_used),
+            pressing: AtomicU32::new(0),
             growth: Mutex::new(growth),
         })
     }
@@ -300,6 +355,97 @@ impl Index {
         None
     }
 
+    /// As [`Index::lock`], but gives up if the bucket is in a transaction.
+    pub(crate) fn lock_open<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
+        loop {
+            let place = self.place(arena, hash);
+            let home = place.home();
+            let control = home.lock_open()?;
+            if self.holds(&place) {
+                return Some(Locked { place, home, control });
+            }
+            home.unlock(control);
+        }
+    }
+
+    /// The home bucket of a hash that this thread's transaction holds: nobody else locks it.
+    pub(crate) fn lock_held<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
+        let place = self.place(arena, hash);
+        let home = place.home();
+        let control = home.control();
+        assert!(control.held(), "a transaction touches the keys that it began with");
+        Locked { place, home, control }
+    }
+
+    /// Sets the transaction bit of a hash's home bucket and notes its number; hashes come in order.
+    /// False if the bucket is not clean.
+    pub(crate) fn hold(&self, arena: &Arena, hash: u64, gate: u64, held: &mut Vec<u64>) -> bool {
+        loop {
+            let place = self.place(arena, hash);
+            let number = place.home_number();
+            // Its segment does not change while one of its buckets is held.
+            if held.last() == Some(&number) && self.holds(&place) {
+                return true;
+            }
+            let home = place.home();
+            let control = home.lock();
+            let clean = control.passes(gate);
+            if clean && self.holds(&place) {
+                home.unlock(control.with_held());
+                held.push(number);
+                return true;
+            }
+            home.unlock(control);
+            if !clean {
+                return false;
+            }
+        }
+    }
+
+    /// Clears the transaction bits that [`Index::hold`] set.
+    pub(crate) fn release(&self, arena: &Arena, held: &mut Vec<u64>) {
+        let base = arena.at(0).as_ptr().cast_const();
+        for number in held.drain(..) {
+            let bucket = bucket_by_number(base, number);
+            bucket.unlock(bucket.control().without_held());
+        }
+    }
+
+    /// Before a transaction: lets those first who wait for a segment without one.
+    #[inline]
+    pub(crate) fn give_way(&self) {
+        let mut backoff = Backoff::default();
+        while self.pressing.load(Ordering::Relaxed) > 0 {
+            backoff.wait();
+        }
+    }
+
+    /// Runs `f` with the growth lock until it says that no transaction was in its way, `rounds` times at
+    /// most. Nobody waits for a transaction with the growth lock: transactions wait for it.
+    fn between_transactions<R>(
+        &self,
+        rounds: usize,
+        mut f: impl FnMut(&mut Growth) -> Option<R>,
+    ) -> Option<R> {
+        let mut backoff = Backoff::default();
+        let mut pressing = false;
+        let mut done = None;
+        for _ in 0..rounds {
+            done = f(&mut self.growth.lock().expect("no panic under the lock"));
+            if done.is_some() {
+                break;
+            }
+            if !std::mem::replace(&mut pressing, true) {
+                self.pressing.fetch_add(1, Ordering::Relaxed);
+            }
+            backoff.wait();
+        }
+        if pressing {
+            self.pressing.fetch_sub(1, Ordering::Relaxed);
+        }
+        done
+    }
+
     /// Puts a new slot where the locked home's keys may be; false if there is no room.
     pub(crate) fn insert(&self, locked: &mut Locked<'_>, slot: Slot) -> bool {
         if locked.home.claim(slot) {
@@ -384,18 +530,23 @@ impl Index {
         hash: u64,
         seen_meta: u64,
         stamp: u8,
+        mut held: Option<&mut Vec<u64>>,
         items: &mut dyn Items,
     ) -> Result<(), Full> {
-        let mut growth = self.growth.lock().expect("no panic under the lock");
-        let place = self.place(arena, hash);
-        if place.meta != seen_meta {
-            return Ok(());
-        }
-        self.growing.store(1, Ordering::Relaxed);
-        let grown = self.rebuild(arena, &mut growth, &place, hash, stamp, items);
-        self.pages.store(growth.pages_used, Ordering::Relaxed);
-        self.growing.store(0, Ordering::Relaxed);
-        grown
+        // Two transactions in one segment that both want it to grow are in each other's way.
+        let rounds = if held.is_some() { HELD_ROUNDS_MAX } else { usize::MAX };
+        let grown = self.between_transactions(rounds, |growth| {
+            let place = self.place(arena, hash);
+            if place.meta != seen_meta {
+                return Some(Ok(()));
+            }
+            self.growing.store(1, Ordering::Relaxed);
+            let grown = self.rebuild(arena, growth, &place, hash, stamp, held.as_deref_mut(), items);
+            self.pages.store(growth.pages_used, Ordering::Relaxed);
+            self.growing.store(0, Ordering::Relaxed);
+            grown
+        });
+        grown.unwrap_or(Err(Full))
     }
 
     /// The version of the entry that `locked` was found through, for [`Index::grow`].
@@ -410,8 +561,9 @@ impl Index {
         place: &Place<'_>,
         hash: u64,
         stamp: u8,
+        held: Option<&mut Vec<u64>>,
         items: &mut dyn Items,
-    ) -> Result<(), Full> {
+    ) -> Option<Result<(), Full>> {
         let base = arena.at(0).as_ptr().cast_const();
         let depth = depth_of(place.meta);
         let old: Vec<u32> =
@@ -428,7 +580,7 @@ impl Index {
                 }
                 None => {
                     growth.give_pages(&pages[old.len()..]);
-                    return Err(Full);
+                    return Some(Err(Full));
                 }
             }
         }
@@ -438,7 +590,11 @@ impl Index {
         // 2. Every bucket that an old or a new view of the entry can name is locked.
         let all: Vec<&Bucket> =
             pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect();
-        let controls: Vec<Control> = all.iter().map(|bucket| bucket.lock()).collect();
+        let own = held.as_deref().map_or(&[][..], |held| held);
+        let Some(controls) = lock_all(base, &all, own) else {
+            growth.give_pages(&pages[old.len()..]);
+            return None;
+        };
         let old_buckets = old.len() * PAGE_BUCKETS;
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
@@ -503,18 +659,27 @@ impl Index {
             for _ in 0..away {
                 control = control.away_more();
             }
-            bucket.unlock(if watched { control.with_watched() } else { control });
+            let control = if watched { control.with_watched() } else { control };
+            bucket.unlock(if held.is_some() { control.with_held() } else { control });
         }
-        Ok(())
+        // A transaction's keys may be at home in any of them now.
+        if let Some(held) = held {
+            held.retain(|&number| !old.contains(&((number / PAGE_BUCKETS as u64) as u32)));
+            held.extend(pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| number_of(page, i))));
+        }
+        Some(Ok(()))
     }
 
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets.
     pub(crate) fn clean(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) {
-        let _growth = self.growth.lock().expect("no panic under the lock");
+        self.between_transactions(usize::MAX, |_| self.clean_segment(arena, hash, stamp, items));
+    }
+
+    fn clean_segment(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> Option<()> {
         let place = self.place(arena, hash);
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
-        let controls: Vec<Control> = all.iter().map(|bucket| bucket.lock()).collect();
+        let controls = lock_all(place.base, &all, &[])?;
         let mut cleaned: Vec<Control> = controls
             .iter()
             .map(|control| match control.stamp() == stamp {
@@ -545,6 +710,7 @@ impl Index {
         for (bucket, control) in all.iter().zip(cleaned) {
             bucket.unlock(control);
         }
+        Some(())
     }
 
     /// Every slot whose position is in `[from, to)` of the segment that `cursor` falls in, with all
@@ -557,11 +723,21 @@ impl Index {
         items_max: usize,
         visit: &mut dyn FnMut(Slot),
     ) -> u64 {
-        let _growth = self.growth.lock().expect("no panic under the lock");
+        self.between_transactions(usize::MAX, |_| self.walk_segment(arena, cursor, items_max, visit))
+            .expect("it is tried for ever")
+    }
+
+    fn walk_segment(
+        &self,
+        arena: &Arena,
+        cursor: u64,
+        items_max: usize,
+        visit: &mut dyn FnMut(Slot),
+    ) -> Option<u64> {
         let place = self.place(arena, cursor);
         let depth = depth_of(place.meta);
         let all: Vec<&Bucket> = (0..place.buckets()).map(|i| place.bucket(i)).collect();
-        let controls: Vec<Control> = all.iter().map(|bucket| bucket.lock()).collect();
+        let controls = lock_all(place.base, &all, &[])?;
         let mut slots: Vec<Slot> = all.iter().flat_map(|b| (0..SLOTS).map(|i| b.slot(i))).collect();
         for (bucket, control) in all.iter().zip(controls) {
             bucket.unlock(control);
@@ -575,13 +751,13 @@ impl Index {
         }
         slots[..end].iter().for_each(|&slot| visit(slot));
         let segment = if depth == 0 { 0 } else { cursor >> (64 - depth) << (64 - depth) };
-        if end < slots.len() {
+        Some(if end < slots.len() {
             segment | slots[end].tag() << (64 - TAG_BITS) >> depth
         } else if depth == 0 {
             0
         } else {
             segment.wrapping_add(1 << (64 - depth))
-        }
+        })
     }
 
     /// Runs `f` over every bucket of the segment that `cursor` falls in, without locks; returns the

@@ -49,6 +49,7 @@ mod database;
 mod drain;
 mod due;
 mod epoch;
+mod event;
 mod evict;
 mod expire;
 mod ghost;
@@ -67,14 +68,19 @@ mod read;
 mod ring;
 mod slab;
 mod sync;
+mod transaction;
 mod upload;
+mod watch;
 mod worker;
 mod write;
 
 pub use database::DATABASES;
+pub use event::Event;
 pub use held::HELD_SHARE;
 pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
+pub use transaction::Version;
 pub use upload::{Spaces, Upload};
+pub use watch::Touched;
 pub use worker::{Guard, Worker};
 
 use arena::{ARENA_BYTES_MAX, Arena};
@@ -83,12 +89,15 @@ use class::{ClassId, SPAN_BYTES};
 use counters::{ClassCount, Counter, WorkerCounters};
 use database::{Flushes, Names, Word};
 use epoch::Epochs;
+use event::Events;
 use ghost::Ghosts;
 use index::Index;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use slab::Slabs;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use transaction::World;
+use watch::Watches;
 
 /// Milliseconds since the Unix epoch; 0 as an expiry means "never".
 pub type Millis = u64;
@@ -380,6 +389,9 @@ pub struct Store {
     ghosts: Ghosts,
     secrets: RapidSecrets,
     names: Names,
+    world: World,
+    watches: Watches,
+    events: Events,
     /// An [`Eviction`] and an [`Automove`], as numbers.
     eviction: AtomicU8,
     automove: AtomicU8,
@@ -437,6 +449,9 @@ impl Store {
             ghosts: Ghosts::default(),
             secrets: RapidSecrets::seed(config.seed),
             names: Names::default(),
+            world: World::new(config.workers_max),
+            watches: Watches::default(),
+            events: Events::default(),
             eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),
             automove: AtomicU8::new(Automove::Ages as u8),
             probation_bytes: AtomicU64::new(0),

@@ -5,6 +5,8 @@
 //! that its memory was used again. Everything that decides who sees what (control words, slots,
 //! announcements, pins) is the real code.
 
+mod transactions;
+
 use crate::bucket::{Bucket, Control, Slot};
 use crate::epoch::Epochs;
 use crate::pin::Pins;

@@ -66,7 +66,11 @@ impl Guard<'_> {
             raw
         };
 
-        let control = hint.home.lock();
+        let Some(control) = hint.home.lock_open() else {
+            raw.publish_header(header, 0);
+            self.local.free_unseen(store, chunk);
+            return None;
+        };
         let slot = hint.bucket.slot(usize::from(hint.slot));
         let writes = control.writes() + 1;
         // 1. The hint's buckets are still this key's. 2. Nothing there was flushed. 3. The token fits
@@ -87,6 +91,9 @@ impl Guard<'_> {
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
         hint.bucket.replace(usize::from(hint.slot), slot.with_location(chunk).with_access(code));
+        if control.watched() {
+            store.touch_watches(key);
+        }
         hint.home.unlock(control.written());
         if attributes.expires_at != 0 {
             store.arena.note_expiry(chunk, attributes.expires_at);

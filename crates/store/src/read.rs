@@ -330,8 +330,9 @@ impl<'w> Guard<'w> {
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
         let store = self.store;
-        let mut locked = store.index.lock(&store.arena, key.hash);
-        if locked.control.stamp() != store.stamp() {
+        let mut locked = self.local.lock(store, key.hash);
+        // In a transaction a flush since its beginning comes after it.
+        if locked.control.stamp() != store.stamp() && !locked.control.held() {
             let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
             let flushed = found.is_some_and(|found| {
                 store.flushes.took(locked.control.stamp(), store.stamp(), key.number) && {

@@ -12,11 +12,14 @@ use crate::arena::Arena;
 use crate::class::{CLASSES, ClassId};
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
+use crate::event::EventBuffer;
 use crate::evict::Fresh;
+use crate::index::Locked;
 use crate::item::{Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::{Limbo, Outgoing};
 use crate::slab::{Magazine, poison_chunk, unpoison_chunk};
+use crate::transaction::Transaction;
 use crate::{Millis, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,6 +66,10 @@ pub(crate) struct Local {
     /// The span that this worker drains, and those that wait for chunks in other hands.
     pub(crate) drain: Option<Drain>,
     pub(crate) lingering: Vec<Drain>,
+    /// The keys that are written at once.
+    pub(crate) transaction: Transaction,
+    /// What happened without being asked for.
+    pub(crate) events: EventBuffer,
     /// Room for the small value that an append reads while it writes the longer one.
     pub(crate) copy: Vec<u8>,
 }
@@ -98,6 +105,8 @@ impl Worker {
             fresh: Vec::with_capacity(FRESH_MAX),
             drain: None,
             lingering: Vec::new(),
+            transaction: Transaction::default(),
+            events: EventBuffer::default(),
             copy: Vec::new(),
         };
         Worker { store, local }
@@ -106,7 +115,7 @@ impl Worker {
     /// Enters a batch at time `now`. Costs a store and a fence: once a receive, not once a request.
     #[inline]
     pub fn enter(&mut self, now: Millis) -> Guard<'_> {
-        self.store.epochs.enter(self.local.id);
+        self.store.enter_batch(self.local.id);
         let Worker { store, local } = self;
         local.now = now;
         if local.recalled != store.recall.load(Ordering::Relaxed) {
@@ -134,7 +143,8 @@ impl Worker {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.store.epochs.leave(self.local.id);
+        self.local.finish(self.store);
+        self.store.leave_batch(self.local.id);
     }
 }
 
@@ -163,6 +173,15 @@ impl Local {
     #[inline]
     pub(crate) fn counters<'s>(&self, store: &'s Store) -> &'s WorkerCounters {
         &store.counters[self.id]
+    }
+
+    /// Locks the home bucket of a hash; in a transaction, which has it to itself, without a lock.
+    #[inline]
+    pub(crate) fn lock<'s>(&self, store: &'s Store, hash: u64) -> Locked<'s> {
+        if self.transaction.open {
+            return store.index.lock_held(&store.arena, hash);
+        }
+        store.index.lock(&store.arena, hash)
     }
 
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.

@@ -245,6 +245,7 @@ impl Guard<'_> {
         self.local.breathe(self.store);
         self.with_live(key, |guard, locked, found, raw| {
             check(expect, Some((raw, found.slot.location())), key.hash)?;
+            guard.store.touched(locked, key);
             guard.local.unlink(guard.store, locked, found);
             Ok(())
         })
@@ -294,6 +295,7 @@ impl Guard<'_> {
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
+                store.touched(locked, key);
                 locked.control = locked.control.written();
                 Ok(Ok(true))
             })?;
@@ -333,6 +335,7 @@ impl Guard<'_> {
                     set_expiry(store, raw, found, at);
                 }
                 raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
+                store.touched(locked, key);
                 locked.control = locked.control.written();
                 Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
             })?;
@@ -444,8 +447,9 @@ impl Guard<'_> {
         // The store outlives the guard, which outlives what is locked through it.
         let store: &'s Store = self.store;
         loop {
-            let locked = store.index.lock(&store.arena, hash);
-            if locked.control.passes(store.gate()) {
+            let locked = self.local.lock(store, hash);
+            // In a transaction a flush since its beginning comes after it.
+            if locked.control.passes(store.gate()) || locked.control.held() {
                 return locked;
             }
             locked.home.unlock(locked.control);
@@ -608,6 +612,9 @@ impl Guard<'_> {
                     }
                 }
             }
+            if matches!(keep, Token::Next(_)) {
+                store.touched(&locked, key);
+            }
             locked.home.unlock(locked.control.written());
             note_expiry(store, raw, draft.chunk);
             let counters = self.local.counters(store);
@@ -629,13 +636,23 @@ impl Guard<'_> {
     #[cold]
     fn make_room(&mut self, hash: u64, meta: u64) -> bool {
         let store = self.store;
+        if self.local.transaction.open
+            && store.index.lock_held(&store.arena, hash).control.stamp() != store.stamp()
+        {
+            // A flush comes after this transaction: its segment is not cleaned while it is open.
+            self.local.evict_neighbour(store, self.now_s, hash);
+            return true;
+        }
+        let mut held = std::mem::take(&mut self.local.transaction.held);
         let grown = store.index.grow(
             &store.arena,
             hash,
             meta,
             store.stamp(),
+            self.local.transaction.open.then_some(&mut held),
             &mut Rebuild { store, local: self.local },
         );
+        self.local.transaction.held = held;
         match grown {
             Ok(()) => true,
             Err(Full) if store.evicts() => {

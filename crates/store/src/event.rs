@@ -1,0 +1,92 @@
+//! What the store does by itself, for those who want to be told: behind a mask, in a buffer of the
+//! worker that did it.
+//!
+//! The caller drains the buffer after each batch. Switched off it costs a branch where an item goes.
+
+use crate::Store;
+use crate::item::RawItem;
+use crate::worker::{Guard, Local};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Bytes of keys that wait in one worker's buffer at most; what comes then is counted and lost.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+
+/// What happened to an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Event {
+    /// Its time had passed, and it was taken out.
+    Expired = 1,
+    /// It was taken out for its memory.
+    Evicted = 2,
+}
+
+/// Which events are noted.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    mask: AtomicU8,
+    lost: AtomicU64,
+}
+
+/// One worker's buffer: kind, database and end of each key.
+#[derive(Debug, Default)]
+pub(crate) struct EventBuffer {
+    entries: Vec<(Event, u8, usize)>,
+    keys: Vec<u8>,
+}
+
+impl Store {
+    /// Which events are noted from now on, of all workers.
+    pub fn note_events(&self, events: &[Event]) {
+        let mask = events.iter().fold(0, |mask, &event| mask | event as u8);
+        self.events.mask.store(mask, Ordering::Relaxed);
+    }
+
+    /// Events lost because a worker's buffer was full.
+    pub fn events_lost(&self) -> u64 {
+        self.events.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Local {
+    /// Notes an event, if it is wanted. The item is reachable in this epoch.
+    #[inline]
+    pub(crate) fn note(&mut self, store: &Store, event: Event, item: RawItem) {
+        if store.events.mask.load(Ordering::Relaxed) & event as u8 != 0 {
+            self.note_wanted(store, event, item);
+        }
+    }
+
+    #[cold]
+    fn note_wanted(&mut self, store: &Store, event: Event, item: RawItem) {
+        let header = item.header();
+        // SAFETY: reachable in this epoch.
+        let key = unsafe { item.key_by(header) };
+        let buffer = &mut self.events;
+        if buffer.keys.len() + key.len() > EVENT_BYTES_MAX {
+            store.events.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        buffer.keys.extend_from_slice(key);
+        buffer.entries.push((event, item.number(header), buffer.keys.len()));
+    }
+}
+
+impl Guard<'_> {
+    /// There are events to be taken.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.local.events.entries.is_empty()
+    }
+
+    /// Takes the events of this worker, in order: what happened, to which key of the database of which
+    /// name.
+    pub fn take_events(&mut self, each: &mut dyn FnMut(Event, u8, &[u8])) {
+        let buffer = std::mem::take(&mut self.local.events);
+        let mut start = 0;
+        for (event, number, end) in buffer.entries {
+            each(event, self.store.names.name(number), &buffer.keys[start..end]);
+            start = end;
+        }
+    }
+}

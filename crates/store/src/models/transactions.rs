@@ -1,0 +1,195 @@
+//! Transactions, versions and watches: every interleaving of two threads over two real buckets.
+//!
+//! A key is the first slot of its bucket, its value the slot's location.
+
+use crate::bucket::{Bucket, Control, Slot};
+use crate::epoch::Epochs;
+use crate::transaction::World;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use loom::thread;
+
+const GATE: u64 = 0;
+
+struct Pair([Bucket; 2]);
+
+impl Pair {
+    fn new() -> Arc<Pair> {
+        let pair = Pair([Bucket::new(), Bucket::new()]);
+        pair.0.iter().for_each(|bucket| bucket.replace(0, value(1)));
+        Arc::new(pair)
+    }
+
+    /// As a lookup: not from a bucket in a transaction.
+    fn read(&self, key: usize) -> u64 {
+        loop {
+            let control = self.0[key].control();
+            if control.passes(GATE) {
+                return self.0[key].slot(0).location();
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Adds one to both keys as one.
+    fn add_to_both(&self) {
+        for bucket in &self.0 {
+            let control = bucket.lock();
+            bucket.unlock(control.with_held());
+        }
+        for bucket in &self.0 {
+            let control = bucket.control();
+            bucket.replace(0, value(bucket.slot(0).location() + 1));
+            bucket.unlock(control.written());
+        }
+        for bucket in &self.0 {
+            bucket.unlock(bucket.control().without_held());
+        }
+    }
+}
+
+fn value(location: u64) -> Slot {
+    Slot::new(1, location, 0, false)
+}
+
+#[test]
+fn reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let writer = {
+            let pair = pair.clone();
+            thread::spawn(move || pair.add_to_both())
+        };
+        let (first, second) = (pair.read(0), pair.read(1));
+        assert!(first <= second, "{first} {second}");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn keys_whose_versions_hold_were_read_at_one_moment() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let writer = {
+            let pair = pair.clone();
+            thread::spawn(move || pair.add_to_both())
+        };
+        let versions = [0, 1].map(|key| pair.0[key].control());
+        let seen = [0, 1].map(|key| pair.read(key));
+        fence(Ordering::Acquire);
+        let held = |key: usize| versions[key] == pair.0[key].control() && !versions[key].busy();
+        if held(0) && held(1) {
+            assert_eq!(seen[0], seen[1]);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn two_transactions_lose_nothing_and_end() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let other = {
+            let pair = pair.clone();
+            thread::spawn(move || pair.add_to_both())
+        };
+        pair.add_to_both();
+        other.join().unwrap();
+        assert_eq!([0, 1].map(|key| pair.read(key)), [3, 3]);
+    });
+}
+
+#[test]
+fn write_waits_for_a_transaction_and_is_not_lost() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let other = {
+            let pair = pair.clone();
+            thread::spawn(move || pair.add_to_both())
+        };
+        let control = pair.0[1].lock();
+        let seen = pair.0[1].slot(0).location();
+        pair.0[1].replace(0, value(seen + 1));
+        pair.0[1].unlock(control.written());
+        other.join().unwrap();
+        assert_eq!([0, 1].map(|key| pair.read(key)), [2, 3]);
+    });
+}
+
+#[test]
+fn transaction_after_a_watch_never_overwrites_what_it_has_not_seen() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let flag = Arc::new(AtomicBool::new(false));
+        // Watch, then look.
+        let control = pair.0[0].lock();
+        pair.0[0].unlock(control.with_watched());
+        let writer = {
+            let (pair, flag) = (pair.clone(), flag.clone());
+            thread::spawn(move || {
+                let control = pair.0[0].lock();
+                assert!(control.watched());
+                // Before the lock is let go.
+                flag.store(true, Ordering::Relaxed);
+                let seen = pair.0[0].slot(0).location();
+                pair.0[0].replace(0, value(seen + 10));
+                pair.0[0].unlock(control.written());
+            })
+        };
+        let seen = pair.read(0);
+        let control = pair.0[0].lock();
+        pair.0[0].unlock(control.with_held());
+        let raised = flag.load(Ordering::Relaxed);
+        if !raised {
+            pair.0[0].replace(0, value(seen + 1));
+        }
+        let control = pair.0[0].control();
+        pair.0[0].unlock(control.written().without_held());
+        writer.join().unwrap();
+        assert_eq!(pair.read(0), if raised { 11 } else { 12 });
+    });
+}
+
+#[test]
+fn who_has_the_world_is_alone() {
+    loom::model(|| {
+        let world = Arc::new((World::new(2), Epochs::new(2), AtomicU64::new(0)));
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let (world, epochs, inside) = &*world;
+                loop {
+                    world.enter(1);
+                    epochs.enter(1);
+                    if !world.taken() {
+                        break;
+                    }
+                    epochs.leave(1);
+                    world.leave(1);
+                    world.wait_until_free();
+                }
+                assert_ne!(inside.load(Ordering::Relaxed), 1, "in a batch while another has the world");
+                epochs.leave(1);
+                world.leave(1);
+            })
+        };
+        let (world, _, inside) = &*world;
+        assert!(world.take(0));
+        world.wait_for_others(0);
+        inside.store(1, Ordering::Relaxed);
+        inside.store(2, Ordering::Relaxed);
+        world.give();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn held_bucket_lets_nobody_in() {
+    loom::model(|| {
+        let bucket = Bucket::new();
+        bucket.unlock(Control::new(0, 0).with_held());
+        assert!(bucket.try_lock().is_none() && bucket.lock_open().is_none());
+        bucket.unlock(bucket.control().without_held());
+        assert!(bucket.lock_open().is_some());
+    });
+}

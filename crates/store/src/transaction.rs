@@ -1,0 +1,276 @@
+//! Writing several keys at once, and the store as a whole.
+//!
+//! ```text
+//! begin: buckets of the keys, in hash order: lock, set the transaction bit, unlock
+//!        … any operations on these keys …       everybody else waits for the bit, readers too
+//! finish: clear the bits
+//! ```
+//!
+//! - Who looks at one key of a transaction after another saw what it wrote waits: all bits are set
+//!   before the first write and cleared after the last.
+//! - Transactions whose keys are at home in different buckets do not meet.
+//! - Who holds the bits takes no locks for the keys, and finds them by the ways that do not rely on
+//!   a quiet bucket.
+//!
+//! What concerns no key but all takes the **world**: it waits until every other worker is between two
+//! batches, and has them wait there. Nothing on the way of a request looks at it; a batch's beginning
+//! does.
+//!
+//! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
+
+use crate::sync::{AtomicU64, Backoff, Ordering, fence};
+use crate::worker::{Guard, Local};
+use crate::{Key, Store};
+
+/// What a worker holds.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    /// Bits are set.
+    pub(crate) open: bool,
+    /// The world is this worker's.
+    pub(crate) whole: bool,
+    /// The numbers of the buckets.
+    pub(crate) held: Vec<u64>,
+    /// Room for the keys' hashes.
+    hashes: Vec<u64>,
+}
+
+/// A worker's word: in a batch or not.
+#[derive(Debug)]
+#[repr(align(128))]
+struct InBatch(AtomicU64);
+
+/// Who is in a batch, and who wants all others out.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// The worker that has the store to itself, and one; 0: none.
+    owner: AtomicU64,
+    workers: Box<[InBatch]>,
+    holds: AtomicU64,
+}
+
+impl World {
+    pub(crate) fn new(workers: usize) -> World {
+        World {
+            owner: AtomicU64::new(0),
+            workers: (0..workers).map(|_| InBatch(AtomicU64::new(0))).collect(),
+            holds: AtomicU64::new(0),
+        }
+    }
+
+    /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
+    #[inline]
+    pub(crate) fn enter(&self, id: usize) {
+        self.workers[id].0.store(1, Ordering::Relaxed);
+    }
+
+    /// Another worker has or wants the store to itself.
+    #[inline]
+    pub(crate) fn taken(&self) -> bool {
+        // Acquire pairs with `give`: a batch sees what was done to the store before it.
+        self.owner.load(Ordering::Acquire) != 0
+    }
+
+    /// Says that worker `id` is done with its batch.
+    #[inline]
+    pub(crate) fn leave(&self, id: usize) {
+        // Release: who waits for it sees what the batch did.
+        self.workers[id].0.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn wait_until_free(&self) {
+        let mut backoff = Backoff::default();
+        // Acquire pairs with `give`.
+        while self.owner.load(Ordering::Acquire) != 0 {
+            backoff.wait();
+        }
+    }
+
+    pub(crate) fn take(&self, id: usize) -> bool {
+        self.owner.compare_exchange(0, id as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn wait_for_others(&self, id: usize) {
+        // Pairs with the fence behind `enter`: either it sees the owner, or this sees the batch.
+        fence(Ordering::SeqCst);
+        for (_, worker) in self.workers.iter().enumerate().filter(|(i, _)| *i != id) {
+            let mut backoff = Backoff::default();
+            while worker.0.load(Ordering::Acquire) != 0 {
+                backoff.wait();
+            }
+        }
+        self.holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn give(&self) {
+        self.owner.store(0, Ordering::Release);
+    }
+}
+
+impl Store {
+    /// Begins a batch of worker `id`: announced to the epochs, and nobody has the store to itself.
+    #[inline]
+    pub(crate) fn enter_batch(&self, id: usize) {
+        self.world.enter(id);
+        self.epochs.enter(id);
+        if self.world.taken() {
+            self.enter_batch_later(id);
+        }
+    }
+
+    #[cold]
+    fn enter_batch_later(&self, id: usize) {
+        while self.world.taken() {
+            self.leave_batch(id);
+            self.world.wait_until_free();
+            self.world.enter(id);
+            self.epochs.enter(id);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave_batch(&self, id: usize) {
+        self.epochs.leave(id);
+        self.world.leave(id);
+    }
+
+    /// How often a worker had the store to itself.
+    pub fn whole_holds(&self) -> u64 {
+        self.world.holds.load(Ordering::Relaxed)
+    }
+}
+
+impl Guard<'_> {
+    /// Makes what follows, until [`Guard::finish`], one step for all observers of these keys. Only
+    /// these keys may be read or written meanwhile. Waits for transactions that hold one of them.
+    ///
+    /// # Panics
+    /// If a transaction is open already.
+    pub fn begin<'k>(&mut self, keys: impl IntoIterator<Item = Key<'k>>) {
+        assert!(!self.in_transaction(), "one transaction at a time");
+        self.local.breathe(self.store);
+        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
+        hashes.clear();
+        hashes.extend(keys.into_iter().map(|key| key.hash));
+        hashes.sort_unstable();
+        hashes.dedup();
+        while !self.hold(&hashes) {}
+        self.local.transaction.hashes = hashes;
+        self.local.transaction.open = true;
+    }
+
+    /// Sets the bits of all home buckets; false, and none set, if it has to be begun anew.
+    fn hold(&mut self, hashes: &[u64]) -> bool {
+        let store = self.store;
+        store.index.give_way();
+        let gate = store.gate();
+        let mut held = std::mem::take(&mut self.local.transaction.held);
+        debug_assert!(held.is_empty());
+        let unclean = hashes.iter().find(|&&hash| !store.index.hold(&store.arena, hash, gate, &mut held));
+        // A flush since would take what is written into some of the buckets and not into others.
+        let whole = unclean.is_none() && store.gate() == gate;
+        if !whole {
+            store.index.release(&store.arena, &mut held);
+        }
+        self.local.transaction.held = held;
+        if let Some(&hash) = unclean {
+            self.clean(hash);
+        }
+        whole
+    }
+
+    /// Has the store to itself until [`Guard::finish`]: every other worker waits between two batches.
+    /// Keys made before, in this batch, may no longer be used. Counted in [`Store::whole_holds`].
+    ///
+    /// # Panics
+    /// If a transaction is open already.
+    pub fn begin_whole(&mut self) {
+        assert!(!self.in_transaction(), "one transaction at a time");
+        let (store, id) = (self.store, self.local.id);
+        // Outside while waiting, so that others get on: with their epochs, and with their own wait for
+        // all others.
+        store.leave_batch(id);
+        while !store.world.take(id) {
+            store.world.wait_until_free();
+        }
+        store.world.wait_for_others(id);
+        store.world.enter(id);
+        store.epochs.enter(id);
+        self.local.transaction.whole = true;
+    }
+
+    /// Ends what [`Guard::begin`] or [`Guard::begin_whole`] began; nothing if neither did.
+    pub fn finish(&mut self) {
+        self.local.finish(self.store);
+    }
+
+    /// Between [`Guard::begin`] or [`Guard::begin_whole`] and [`Guard::finish`].
+    #[inline]
+    pub fn in_transaction(&self) -> bool {
+        self.local.transaction.open || self.local.transaction.whole
+    }
+
+    /// The store is this worker's alone.
+    #[inline]
+    pub fn has_whole(&self) -> bool {
+        self.local.transaction.whole
+    }
+
+    /// Swaps two databases by their names, for all observers at once.
+    ///
+    /// # Panics
+    /// If a transaction of keys is open.
+    pub fn swap_databases(&mut self, one: u8, other: u8) {
+        let had_whole = self.has_whole();
+        if !had_whole {
+            self.begin_whole();
+        }
+        self.swap_watches(one, other);
+        self.store.names.swap(one, other);
+        if !had_whole {
+            self.finish();
+        }
+    }
+}
+
+impl Local {
+    #[inline]
+    pub(crate) fn finish(&mut self, store: &Store) {
+        if self.transaction.open {
+            store.index.release(&store.arena, &mut self.transaction.held);
+            self.transaction.open = false;
+        }
+        if self.transaction.whole {
+            self.transaction.whole = false;
+            store.world.give();
+        }
+    }
+}
+
+/// What a key's bucket was like, for commands that read several keys as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    control: u64,
+    place: u64,
+    gate: u64,
+}
+
+impl Guard<'_> {
+    /// The version of a key, taken before it is read. Other keys' writes may move it too.
+    #[inline]
+    pub fn version(&self, key: &Key<'_>) -> Version {
+        let place = self.store.index.place(&self.store.arena, key.hash);
+        let (control, gate) = (place.home().control(), self.store.gate());
+        Version { control: control.0, place: place.meta(), gate }
+    }
+
+    /// True if the key has not changed since `version` was taken: if it is so for all of some keys,
+    /// what was read of them was there at one moment. Always true in a transaction.
+    #[inline]
+    pub fn unchanged(&self, key: &Key<'_>, version: Version) -> bool {
+        // The slots were read before the words are read again.
+        fence(Ordering::Acquire);
+        self.in_transaction()
+            || self.version(key) == version && !crate::bucket::Control(version.control).busy()
+    }
+}

@@ -1,0 +1,216 @@
+//! WATCH: who wants to know whether a key changes.
+//!
+//! ```text
+//! bucket's watched bit ─▶ shard by hash ─▶ hash ─▶ (database, key) ─▶ flags of those who watch
+//! ```
+//!
+//! A write finds the bit in the control word it holds anyway and raises the flags before it lets the
+//! bucket go: who then begins a transaction on the key sees them. The bit is cleared with the last
+//! watch of its bucket.
+//!
+//! Only changes of an item raise flags. That it expired, was evicted or was flushed shows when it is
+//! looked at again: a key that was there when it was watched, was not written since, and is not
+//! there, went by itself.
+
+use crate::index::Locked;
+use crate::item::RawItem;
+use crate::worker::Guard;
+use crate::{Key, Lookup, Store};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// All watches together hold at most one part in this many of the memory limit.
+const WATCH_SHARE: u64 = 16;
+/// What a watch takes beside its key, about.
+const WATCH_BYTES: u64 = 160;
+/// Parts of the table, by the first bits of the hash, each under its lock.
+const SHARDS: usize = 64;
+
+/// A client's flag: raised when a key it watches changes.
+pub type Touched = Arc<AtomicBool>;
+
+/// One watched key.
+#[derive(Debug)]
+struct Watch {
+    number: u8,
+    /// The database's name when it was watched.
+    name: u8,
+    key: Box<[u8]>,
+    flags: Vec<Touched>,
+}
+
+type Shard = BTreeMap<u64, Vec<Watch>>;
+
+/// All watches.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    shards: Box<[Mutex<Shard>]>,
+    bytes: AtomicU64,
+}
+
+impl Default for Watches {
+    fn default() -> Watches {
+        Watches { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), bytes: AtomicU64::new(0) }
+    }
+}
+
+impl Watches {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        self.shards[(hash >> 58) as usize].lock().expect("no panic under the lock")
+    }
+
+    fn add(&self, key: &Key<'_>, name: u8, flag: &Touched) {
+        let mut shard = self.shard(key.hash);
+        let list = shard.entry(key.hash).or_default();
+        match list.iter_mut().find(|watch| watch.is(key)) {
+            Some(watch) => watch.flags.push(Arc::clone(flag)),
+            None => list.push(Watch {
+                number: key.number,
+                name,
+                key: key.bytes.into(),
+                flags: vec![Arc::clone(flag)],
+            }),
+        }
+    }
+
+    /// Takes a watch out; true if none is left that `near` says is in the same bucket.
+    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> bool {
+        let mut shard = self.shard(key.hash);
+        if let Some(list) = shard.get_mut(&key.hash) {
+            if let Some(watch) = list.iter_mut().find(|watch| watch.is(key))
+                && let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag))
+            {
+                watch.flags.swap_remove(at);
+            }
+            list.retain(|watch| !watch.flags.is_empty());
+            if list.is_empty() {
+                shard.remove(&key.hash);
+            }
+        }
+        // Buckets are in the order of the hash, and none is in two shards.
+        let before = shard.range(..=key.hash).next_back();
+        let after = shard.range(key.hash..).next();
+        !before.into_iter().chain(after).any(|(&hash, _)| near(hash))
+    }
+
+    /// Raises the flags of all who watch a key.
+    #[cold]
+    fn touch(&self, key: &Key<'_>) {
+        let shard = self.shard(key.hash);
+        let watches = shard.get(&key.hash).into_iter().flatten().filter(|watch| watch.is(key));
+        for flag in watches.flat_map(|watch| &watch.flags) {
+            // The bucket's lock orders it for who begins a transaction on the key.
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Watch {
+    fn is(&self, key: &Key<'_>) -> bool {
+        self.number == key.number && *self.key == *key.bytes
+    }
+
+    fn bytes(key: &[u8]) -> u64 {
+        WATCH_BYTES + key.len() as u64
+    }
+}
+
+impl Store {
+    /// Watches hold their share of the memory: no more may be added. Bytes that they hold now.
+    pub fn watch_bytes(&self) -> u64 {
+        self.watches.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A key changes, under its home bucket's lock, before the lock is let go.
+    #[inline]
+    pub(crate) fn touched(&self, locked: &Locked<'_>, key: &Key<'_>) {
+        if locked.control.watched() {
+            self.watches.touch(key);
+        }
+    }
+
+    /// As [`Store::touched`], where it is known that the bucket is watched.
+    #[cold]
+    pub(crate) fn touch_watches(&self, key: &Key<'_>) {
+        self.watches.touch(key);
+    }
+}
+
+impl Guard<'_> {
+    /// Raises `flag` from now on whenever the key is written. `name` is the database the key was made
+    /// in. Says whether the key has a live item; none if watches hold their share of the memory.
+    pub fn watch(&mut self, name: u8, key: &Key<'_>, flag: &Touched) -> Option<bool> {
+        let store = self.store;
+        let bytes = Watch::bytes(key.bytes);
+        if store.watches.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+            > store.arena.limit_bytes() / WATCH_SHARE
+        {
+            store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return None;
+        }
+        store.arena.charge(bytes as i64);
+        // What has expired goes first, so that its going is no change.
+        let _ = self.peek(key);
+        let mut locked = self.lock_clean(key.hash);
+        store.watches.add(key, name, flag);
+        let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
+        let live = found.is_some_and(|found| {
+            // SAFETY: reachable in this epoch.
+            !unsafe { RawItem::new(store.arena.at(found.slot.location())) }.expired(self.now)
+        });
+        locked.control = locked.control.with_watched();
+        locked.home.unlock(locked.control);
+        Some(live)
+    }
+
+    /// Takes back what [`Guard::watch`] did, once.
+    pub fn unwatch(&mut self, key: &Key<'_>, flag: &Touched) {
+        let store = self.store;
+        let bytes = Watch::bytes(key.bytes);
+        let mut locked = self.lock_clean(key.hash);
+        if store.watches.remove(key, flag, |hash| locked.place.same_home(key.hash, hash)) {
+            locked.control = locked.control.without_watched();
+        }
+        locked.home.unlock(locked.control);
+        store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        store.arena.charge(-(bytes as i64));
+    }
+
+    /// Two databases are about to be swapped, and nobody else is in the store: a watched key that is in
+    /// either changes; the others are watched where they will be.
+    pub(crate) fn swap_watches(&mut self, one: u8, other: u8) {
+        let store = self.store;
+        if one == other || store.watch_bytes() == 0 {
+            return;
+        }
+        let mut moved = Vec::new();
+        for shard in &store.watches.shards {
+            let mut shard = shard.lock().expect("no panic under the lock");
+            for list in shard.values_mut() {
+                let (go, stay) =
+                    std::mem::take(list).into_iter().partition(|watch| [one, other].contains(&watch.name));
+                *list = stay;
+                moved.extend::<Vec<Watch>>(go);
+            }
+            shard.retain(|_, list| !list.is_empty());
+        }
+        for mut watch in moved {
+            let there = [one, other].map(|name| {
+                let key = self.key_in(name, &watch.key);
+                matches!(self.peek(&key), Lookup::Hit(_))
+            });
+            if there.contains(&true) {
+                watch.flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+            }
+            let to = if watch.name == one { other } else { one };
+            let key = self.key_in(to, &watch.key);
+            let (hash, number) = (key.hash, key.number);
+            let mut locked = self.lock_clean(hash);
+            locked.control = locked.control.with_watched();
+            locked.home.unlock(locked.control);
+            watch.number = number;
+            store.watches.shard(hash).entry(hash).or_default().push(watch);
+        }
+    }
+}
