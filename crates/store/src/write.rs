@@ -260,6 +260,7 @@ impl Guard<'_> {
         self.with_live(key, |guard, locked, found, raw| {
             let held = holds(raw.expires_at());
             if held {
+                guard.store.touched(locked, key);
                 guard.local.unlink(guard.store, locked, found);
             }
             Ok(held)

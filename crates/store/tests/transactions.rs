@@ -181,12 +181,14 @@ fn watch_sees_writes_of_its_key_and_nothing_else() {
     set(&mut guard, 0, b"k", b"v");
     let key = guard.key(b"k");
     let attributes = Attributes::default();
-    let touching: [(&str, &dyn Fn(&mut Guard<'_>)); 5] = [
+    let touching: [(&str, &dyn Fn(&mut Guard<'_>)); 7] = [
         ("set", &|guard| set(guard, 0, b"k", b"v")),
         ("append", &|guard| {
             guard.concat(&key, b"", larder_store::End::Back, None, Expect::Any).unwrap();
         }),
         ("touch", &|guard| guard.touch(&key, NOW + 1000).unwrap()),
+        ("touch_if", &|guard| assert!(guard.touch_if(&key, NOW + 1000, |_| true).unwrap())),
+        ("delete_if", &|guard| assert!(guard.delete_if(&key, |_| true).unwrap())),
         ("delete", &|guard| guard.delete(&key, Expect::Present).unwrap()),
         ("add", &|guard| {
             guard.store_value(&key, b"v", &attributes, Expect::Absent).unwrap();
@@ -200,6 +202,8 @@ fn watch_sees_writes_of_its_key_and_nothing_else() {
         set(&mut guard, 3, b"k", b"v");
         let _ = guard.get(&key);
         let _ = guard.store_value(&key, b"v", &attributes, Expect::Cas(1));
+        let _ = guard.touch_if(&key, NOW + 1000, |_| false);
+        let _ = guard.delete_if(&key, |_| false);
         assert!(!flag.load(Ordering::Relaxed), "before {what}");
         write(&mut guard);
         assert!(flag.load(Ordering::Relaxed), "{what}");
