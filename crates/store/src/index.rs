@@ -554,6 +554,7 @@ impl Index {
         locked.place.meta
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one step of growing, with all that it is told")]
     fn rebuild(
         &self,
         arena: &Arena,

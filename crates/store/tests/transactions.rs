@@ -173,6 +173,8 @@ fn every_operation_works_in_a_transaction() {
     store.check();
 }
 
+type Write<'a> = &'a dyn Fn(&mut Guard<'_>);
+
 #[test]
 fn watch_sees_writes_of_its_key_and_nothing_else() {
     let store = store(16);
@@ -181,7 +183,7 @@ fn watch_sees_writes_of_its_key_and_nothing_else() {
     set(&mut guard, 0, b"k", b"v");
     let key = guard.key(b"k");
     let attributes = Attributes::default();
-    let touching: [(&str, &dyn Fn(&mut Guard<'_>)); 7] = [
+    let touching: [(&str, Write<'_>); 7] = [
         ("set", &|guard| set(guard, 0, b"k", b"v")),
         ("append", &|guard| {
             guard.concat(&key, b"", larder_store::End::Back, None, Expect::Any).unwrap();
