@@ -267,14 +267,14 @@ impl<'a> Bench<'a> {
         visits: &mut Vec<Visit>,
         cells: &mut Vec<Cell>,
     ) -> Result<(), Error> {
-        let mut rendered: Vec<(Workload, Arc<Vec<Script>>)> = Vec::new();
+        let mut rendered: Vec<(Workload, Vec<Arc<Script>>)> = Vec::new();
         for &kind in &self.kinds {
             if kind != Kind::Larder && !figure.peers.contains(&kind) {
                 continue;
             }
             let workload = figure.workload(kind);
             if kind == Kind::Null {
-                servers.push(self.start(kind, Some(workload))?);
+                servers.push(self.start(kind, Some(workload.clone()))?);
             }
             // The null server of this figure is the last one.
             let server = servers.iter().rfind(|server| server.kind == kind).expect("it was started");
@@ -282,7 +282,7 @@ impl<'a> Bench<'a> {
                 Some((_, scripts)) => scripts.clone(),
                 None => {
                     let scripts = workload.scripts(self.options.seed);
-                    rendered.push((workload, scripts.clone()));
+                    rendered.push((workload.clone(), scripts.clone()));
                     scripts
                 }
             };
@@ -329,9 +329,11 @@ fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
             )));
         }
         let answered = match cell.figure.verb {
-            Verb::Hit => tally.hits,
+            Verb::Hit | Verb::Get => tally.hits,
             Verb::Miss => tally.misses,
             Verb::Set => tally.stored,
+            Verb::Delete => tally.deleted,
+            Verb::Incr => tally.counted,
         };
         if answered != tally.keys {
             return Err(Error::NotValid(format!("{answered} replies for {} keys", tally.keys)));

@@ -15,14 +15,16 @@ use crate::connection::Check;
 use crate::contender::Target;
 use crate::control::Family;
 use crate::error::Error;
-use crate::generator::{self, Load, Stop};
+use crate::generator::{self, Arrivals, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
 use crate::memory;
 use crate::null::{Canned, Null};
+use crate::results::histogram::QUANTILES;
 use crate::results::{self, Run};
+use crate::sizes::Sizes;
 use crate::usage::Usage;
 use crate::wire::Protocol;
-use crate::workload::{Verb, Workload};
+use crate::workload::{Mix, Verb, Workload};
 use crate::{bench, cas};
 
 /// Measures caches.
@@ -37,7 +39,7 @@ struct Cli {
 enum Sub {
     /// Optimistic locking under contention: goodput, retries, lost updates
     Cas(Box<cas::Options>),
-    /// Runs one kind of load against a running server (closed loop)
+    /// Runs one kind of load against a running server
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
     Null(NullArgs),
@@ -71,26 +73,6 @@ impl From<ProtocolName> for Protocol {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum VerbName {
-    /// read keys that are there
-    Hit,
-    /// read keys that are not there
-    Miss,
-    /// write
-    Set,
-}
-
-impl From<VerbName> for Verb {
-    fn from(name: VerbName) -> Verb {
-        match name {
-            VerbName::Hit => Verb::Hit,
-            VerbName::Miss => Verb::Miss,
-            VerbName::Set => Verb::Set,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 enum CheckName {
     /// count reply bytes
     Length,
@@ -112,36 +94,59 @@ impl From<CheckName> for Check {
 
 #[derive(Debug, Args)]
 struct RequestArgs {
-    /// What requests do
-    #[arg(long, value_enum, default_value = "hit")]
-    verb: VerbName,
+    /// What requests do: hit, miss, get, set, delete, incr, or several with weights: hit:9,set:1
+    #[arg(long, value_name = "MIX", default_value = "hit", value_parser = Mix::parse)]
+    verb: Mix,
     /// Bytes of a key
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(KEY_BYTES_MIN as i64..=250))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(KEY_BYTES_MIN as i64..=250))]
     key_bytes: u16,
-    /// Bytes of a value
-    #[arg(long, default_value_t = 32)]
-    value_bytes: u32,
+    /// Bytes of values: 100, evenly from 50-150, or by weight 100:3,1000:1
+    #[arg(long, value_name = "SIZES", default_value = "32", value_parser = parse_sizes)]
+    value_bytes: Sizes,
     /// Keys that one request reads
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     keys_per_request: u32,
+}
+
+/// Reads sizes of values, for clap.
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let number = |text: &str| text.parse::<usize>().map_err(|error| format!("{text:?}: {error}"));
+    if let Some((least, most)) = text.split_once('-') {
+        let (least, most) = (number(least)?, number(most)?);
+        return if least <= most {
+            Ok(Sizes::Spread(least, most))
+        } else {
+            Err("from the larger to the less".into())
+        };
+    }
+    if !text.contains([',', ':']) {
+        return Ok(Sizes::Fixed(number(text)?));
+    }
+    let part = |part: &str| {
+        let (bytes, weight) = part.split_once(':').unwrap_or((part, "1"));
+        let weight = weight.parse::<f64>().map_err(|error| format!("{weight:?}: {error}"))?;
+        if weight.is_finite() && weight > 0.0 {
+            Ok((number(bytes)?, weight))
+        } else {
+            Err(format!("a weight of {weight}"))
+        }
+    };
+    Ok(Sizes::Weighted(text.split(',').map(part).collect::<Result<_, String>>()?))
 }
 
 impl RequestArgs {
     fn workload(&self, protocol: Protocol, keys: u32) -> Result<Workload, Error> {
-        let verb = Verb::from(self.verb);
-        if self.keys_per_request > 1 && (verb == Verb::Set || protocol == Protocol::Meta) {
+        if self.keys_per_request > 1 && protocol == Protocol::Meta {
             return Err(Error::NotValid("only get and MGET take more than one key per request".to_owned()));
         }
+        let (value_bytes, sizes) = match &self.value_bytes {
+            Sizes::Fixed(bytes) => (*bytes, None),
+            sizes => (sizes.mean() as usize, Some(sizes.clone())),
+        };
         let key_bytes = usize::from(self.key_bytes);
-        Ok(Workload {
-            protocol,
-            verb,
-            keyspace: Keyspace { first: 0, count: keys, key_bytes, value_bytes: self.value_bytes as usize },
-            choice: Choice::Uniform,
-            connections: 1,
-            pipeline: 1,
-            keys_per_request: self.keys_per_request as usize,
-        })
+        let keyspace = Keyspace { first: 0, count: keys, key_bytes, value_bytes };
+        let keys_per_request = self.keys_per_request as usize;
+        Ok(Workload { sizes, keys_per_request, ..Workload::new(protocol, self.verb, keyspace) })
     }
 }
 
@@ -182,6 +187,15 @@ struct LoadArgs {
     /// Requests sent together on a connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pipeline: u32,
+    /// Open loop: so many windows a second, at random times, whatever is answered [default: a closed loop]
+    #[arg(long, value_name = "PER_S")]
+    rate: Option<f64>,
+    /// Seconds that a written value lives [default: for ever]
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    ttl: u32,
+    /// Replace a connection by a new one after so many windows
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "rate")]
+    churn: u64,
     /// Seconds
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -239,6 +253,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn serve_null(args: &NullArgs) -> Result<(), Error> {
     let workload = args.request.workload(args.protocol.into(), 1)?;
+    let only = workload.mix.only();
+    if workload.sizes.is_some() || !matches!(only, Some(Verb::Hit | Verb::Miss | Verb::Set)) {
+        let why = "a null server knows hit, miss or set, and values of one size";
+        return Err(Error::NotValid(why.to_owned()));
+    }
     let address = Address::Tcp(args.listen);
     let run = || -> io::Result<()> {
         let null = Null::bind(&address, Canned::of(&workload))?;
@@ -277,20 +296,36 @@ fn load(args: &LoadArgs) -> Result<(), Error> {
         },
         connections: args.connections as usize,
         pipeline: args.pipeline as usize,
+        ttl_s: args.ttl,
         ..args.request.workload(protocol, args.keys)?
     };
     let address = &args.target.address;
-    if workload.verb == Verb::Hit && !args.no_fill {
-        generator::fill(address, protocol, workload.keyspace, &cores)?;
+    if !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set)) {
+        generator::prepare(address, &workload, &cores)?;
     }
     let mut load = Load::connect(address, &workload, workload.scripts(args.seed), &cores)?;
+    load.churn(args.churn);
+    let check = match Check::from(args.check) {
+        Check::Length if args.rate.is_some() || !workload.has_known_replies() => Check::Parse,
+        check => check,
+    };
+    let time = Duration::from_secs_f64(args.seconds.max(0.0));
     let before = args.pid.map(Usage::of).transpose()?;
-    let tally = load.run(args.check.into(), Stop::After(Duration::from_secs_f64(args.seconds.max(0.0))))?;
+    let tally = match args.rate {
+        None => load.run(check, Stop::After(time))?,
+        Some(per_s) if per_s > 0.0 => {
+            load.run_open(check, Arrivals { per_s, poisson: true, seed: args.seed }, time)?
+        }
+        Some(_) => return Err(Error::NotValid("a rate is above 0".to_owned())),
+    };
     let after = args.pid.map(Usage::of).transpose()?;
 
     println!("{}: {} requests in {:.2} s", args.target.name, tally.requests, tally.elapsed.as_secs_f64());
     println!("throughput        {:>12.0} requests/s", tally.rate());
-    println!("hits/misses/sets  {} / {} / {}", tally.hits, tally.misses, tally.stored);
+    println!(
+        "hits {}, misses {}, sets {}, deletes {}, additions {}, new connections {}",
+        tally.hits, tally.misses, tally.stored, tally.deleted, tally.counted, tally.connects
+    );
     if let (Some(before), Some(after)) = (before, after) {
         let per = |time: Duration| time.as_secs_f64() * 1e6 / tally.requests.max(1) as f64;
         let used = after.since(before);
@@ -301,13 +336,24 @@ fn load(args: &LoadArgs) -> Result<(), Error> {
         tally.generator_cpu.as_secs_f64() * 1e6 / tally.requests.max(1) as f64,
         100.0 * tally.generator_load(load.threads())
     );
-    print!("latency of {} request(s), closed loop, µs:", workload.pipeline);
-    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
-        print!("  {name} {:.0}", tally.latency_us(quantile));
-    }
-    println!();
-    if tally.over_range > 0 {
-        println!("{} windows took more than 60 s", tally.over_range);
+    let n = workload.pipeline;
+    let shown = match args.rate {
+        None => vec![(format!("latency of {n} request(s), closed loop"), &tally.latency)],
+        Some(_) => vec![
+            (format!("latency of {n} request(s), from when they were due"), &tally.latency),
+            ("service time, from when they were sent".to_owned(), &tally.service),
+            ("lag of the generator".to_owned(), &tally.lag),
+        ],
+    };
+    for (what, latencies) in shown {
+        print!("{what}, µs:");
+        for (name, quantile) in QUANTILES {
+            print!("  {name} {:.0}", latencies.quantile_us(quantile));
+        }
+        println!();
+        if latencies.over_range > 0 {
+            println!("{} took more than 60 s", latencies.over_range);
+        }
     }
     match tally.first_wrong {
         None => Ok(()),

@@ -1,15 +1,25 @@
 //! One connection of the generator: where it stands in its script, and the check of its replies.
+//!
+//! Windows are begun, sent, and answered in the order of the script; in a closed loop one is under way
+//! at a time, in an open loop any number:
+//!
+//! ```text
+//! answered ─► [ window ][ window ][ window ] ◄─ begun
+//!                  ▲ replies      ▲ sent up to here
+//! ```
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use larder_eventloop::socket::Socket;
 
 use crate::error::Error;
 use crate::tally::Tally;
-use crate::value::{self, Flaw};
-use crate::wire::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp};
-use crate::workload::{Script, Verb, Window, Workload};
+use crate::value::{self, Flaw, NAMED_BYTES_MIN};
+use crate::wire::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp, long_number};
+use crate::workload::{KeyAt, Script, Verb, Window, Workload};
 
 /// How closely replies are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,125 +28,220 @@ pub enum Check {
     Length,
     /// Every reply is parsed: each must be of the kind and size expected.
     Parse,
-    /// And every value must name the key asked for and be whole.
+    /// And every value must name the key asked for and be whole; of keys that only this connection
+    /// changes it must be the last one written.
     Verify,
+}
+
+/// What decides when a window is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The answer to the last one.
+    Closed,
+    /// A clock.
+    Open,
+}
+
+/// When a window was to be sent, and when it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub due: Instant,
+    pub sent: Instant,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) socket: Socket,
-    /// Index of its script.
-    pub(crate) script: usize,
-    /// Index of the window being sent or answered.
-    window: usize,
-    /// Bytes of it that are sent.
-    sent: usize,
-    /// Bytes of replies that have come ([`Check::Length`]).
+    pub(crate) script: Arc<Script>,
+    /// Windows begun since it connected for the first time; those before `begun` are to be sent.
+    pub(crate) begun: u64,
+    /// Windows sent whole, and bytes sent of the next.
+    sent: u64,
+    sent_bytes: usize,
+    /// Windows answered in full.
+    pub(crate) answered: u64,
+    /// Bytes of the first unanswered window's replies that have come ([`Check::Length`]).
     received: usize,
     /// Requests of it that are answered.
-    answered: usize,
+    requests: usize,
     /// Index in the script's keys of the next key to be answered.
     key: usize,
     /// Start of a reply whose end has not come yet.
     held: Vec<u8>,
-    started: Instant,
+    /// Windows under way.
+    pub(crate) flights: VecDeque<Flight>,
+    /// What the keys hold that only this connection changes: see [`Known`].
+    known: Vec<u64>,
+    /// It waits for room to send.
+    pub(crate) blocked: bool,
+}
+
+/// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
+struct Known;
+
+impl Known {
+    const UNKNOWN: u64 = 0;
+    const ABSENT: u64 = 1;
+
+    fn holds(version: u64) -> u64 {
+        version + 2
+    }
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, script: usize) -> Connection {
+    pub(crate) fn new(socket: Socket, script: Arc<Script>) -> Connection {
+        let known = vec![Known::UNKNOWN; script.slots];
         Connection {
             socket,
             script,
-            window: 0,
+            begun: 0,
             sent: 0,
-            received: 0,
+            sent_bytes: 0,
             answered: 0,
+            received: 0,
+            requests: 0,
             key: 0,
             held: Vec::new(),
-            started: Instant::now(),
+            flights: VecDeque::new(),
+            known,
+            blocked: false,
         }
     }
 
-    /// Takes up the script's current window, from its first byte.
-    pub(crate) fn begin(&mut self, script: &Script, now: Instant) {
-        self.sent = 0;
-        self.received = 0;
-        self.answered = 0;
-        self.key = script.windows[self.window].keys.start;
-        self.started = now;
+    /// Takes a new socket in place of the one whose windows are all answered.
+    pub(crate) fn replace(&mut self, socket: Socket) {
+        debug_assert!(self.flights.is_empty() && self.held.is_empty());
+        self.socket = socket;
     }
 
-    /// Sends what the system takes; true when the window is out.
-    pub(crate) fn send(&mut self, script: &Script) -> Result<bool, Error> {
-        let bytes = &script.bytes[script.windows[self.window].bytes.clone()];
-        match self.socket.send(&bytes[self.sent..]) {
-            Ok(sent) => self.sent += sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(Error::lost(error)),
+    /// There is nothing for it to send.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.script.windows.is_empty()
+    }
+
+    /// Forgets what its keys hold: others have changed them since the last run.
+    pub(crate) fn forget(&mut self) {
+        self.known.fill(Known::UNKNOWN);
+    }
+
+    /// Takes up the script's next window, which was due at `due`. `renew`: writes get new versions.
+    pub(crate) fn begin(&mut self, due: Instant, renew: Option<&Workload>) {
+        let windows = self.script.windows.len() as u64;
+        if let Some(workload) = renew
+            && self.begun >= windows
+        {
+            let window = (self.begun % windows) as usize;
+            let before = self.begun / windows * self.script.requests.len() as u64
+                + self.script.windows[window].requests.start as u64;
+            Arc::make_mut(&mut self.script).renew(window, before, workload);
         }
-        Ok(self.sent == bytes.len())
+        self.begun += 1;
+        self.flights.push_back(Flight { due, sent: due });
     }
 
-    /// Takes what has come; true when the window is answered in full.
+    /// Sends what the system takes of the windows begun; true when all of it is out. `now` is noted as
+    /// the time that windows go out which have not.
+    pub(crate) fn send(&mut self, now: Instant) -> Result<bool, Error> {
+        let windows = self.script.windows.len() as u64;
+        while self.sent < self.begun {
+            // As many windows as lie one behind the other.
+            let first = (self.sent % windows) as usize;
+            let count = (self.begun - self.sent).min(windows - first as u64) as usize;
+            let start = self.script.windows[first].bytes.start + self.sent_bytes;
+            let end = self.script.windows[first + count - 1].bytes.end;
+            let begun = self.flights.len() - (self.begun - self.sent) as usize;
+            let fresh = begun + usize::from(self.sent_bytes > 0);
+            self.flights.iter_mut().skip(fresh).for_each(|flight| flight.sent = now);
+            let taken = match self.socket.send(&self.script.bytes[start..end]) {
+                Ok(taken) => taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(Error::lost(error)),
+            };
+            let upto = start + taken;
+            if upto == end {
+                (self.sent, self.sent_bytes) = (self.sent + count as u64, 0);
+                continue;
+            }
+            let whole = self.script.windows[first..first + count].partition_point(|w| w.bytes.end <= upto);
+            self.sent += whole as u64;
+            self.sent_bytes = upto - self.script.windows[first + whole].bytes.start;
+        }
+        Ok(true)
+    }
+
+    /// Takes what has come; the windows that it answers in full are recorded. Returns how many.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
-        script: &Script,
         workload: &Workload,
         check: Check,
+        pace: Pace,
         tally: &mut Tally,
-    ) -> Result<bool, Error> {
+    ) -> Result<usize, Error> {
         let held = self.held.len();
         buffer[..held].copy_from_slice(&self.held);
         let received = match self.socket.recv(&mut buffer[held..]) {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(Error::lost(error)),
         };
         self.held.clear();
-        let bytes = &buffer[..held + received];
-        let window = &script.windows[self.window];
-        if check == Check::Length {
-            return self.count(bytes, window, workload, tally);
-        }
-        let parse = match (workload.protocol, check == Check::Verify) {
-            (Protocol::Classic, false) => Self::parse::<Classic, false>,
-            (Protocol::Classic, true) => Self::parse::<Classic, true>,
-            (Protocol::Meta, false) => Self::parse::<Meta, false>,
-            (Protocol::Meta, true) => Self::parse::<Meta, true>,
-            (Protocol::Resp, false) => Self::parse::<Resp, false>,
-            (Protocol::Resp, true) => Self::parse::<Resp, true>,
+        let mut bytes = &buffer[..held + received];
+        // A count more, so that the script can be read while the connection changes; it is given back
+        // before anything is sent.
+        let script = Arc::clone(&self.script);
+        let parse = match (workload.protocol, check) {
+            (_, Check::Length) => Self::count,
+            (Protocol::Classic, Check::Parse) => Self::parse::<Classic, false>,
+            (Protocol::Classic, Check::Verify) => Self::parse::<Classic, true>,
+            (Protocol::Meta, Check::Parse) => Self::parse::<Meta, false>,
+            (Protocol::Meta, Check::Verify) => Self::parse::<Meta, true>,
+            (Protocol::Resp, Check::Parse) => Self::parse::<Resp, false>,
+            (Protocol::Resp, Check::Verify) => Self::parse::<Resp, true>,
         };
-        let used = parse(self, bytes, script, window, workload, tally)?;
-        if self.answered < window.requests {
-            self.held.extend_from_slice(&bytes[used..]);
-            return Ok(false);
+        let mut done = 0;
+        let mut now = None;
+        while !bytes.is_empty() {
+            let Some(&Flight { due, sent }) = self.flights.front() else {
+                return Err(Error::surplus(bytes));
+            };
+            let window = &script.windows[(self.answered % script.windows.len() as u64) as usize];
+            let used = parse(self, bytes, &script, window, workload, tally)?;
+            bytes = &bytes[used..];
+            if self.requests < window.requests.len() {
+                break;
+            }
+            self.finish(&script, window, tally);
+            let now = *now.get_or_insert_with(Instant::now);
+            tally.latency.record(now - due);
+            if pace == Pace::Open {
+                tally.service.record(now - sent);
+                tally.lag.record(sent - due);
+            }
+            done += 1;
         }
-        if used < bytes.len() {
-            return Err(Error::surplus(&bytes[used..]));
-        }
-        Ok(true)
+        self.held.extend_from_slice(bytes);
+        Ok(done)
     }
 
     /// [`Check::Length`].
     fn count(
         &mut self,
         bytes: &[u8],
+        script: &Script,
         window: &Window,
         workload: &Workload,
         tally: &mut Tally,
-    ) -> Result<bool, Error> {
-        self.received += bytes.len();
+    ) -> Result<usize, Error> {
+        let used = bytes.len().min(window.reply_bytes - self.received);
+        self.received += used;
         if self.received < window.reply_bytes {
-            return Ok(false);
+            return Ok(used);
         }
-        if self.received > window.reply_bytes {
-            return Err(Error::surplus(bytes));
-        }
-        let tail = workload.reply_tail();
-        let end = &bytes[bytes.len().saturating_sub(tail.len())..];
+        let tail = workload.reply_tail(script.requests[window.requests.end - 1].verb);
+        let end = &bytes[used.saturating_sub(tail.len())..used];
         if !tail.ends_with(end) {
             return Err(Error::Reply(format!(
                 "replies end with \"{}\" in place of \"{}\"",
@@ -144,14 +249,24 @@ impl Connection {
                 tail.escape_ascii()
             )));
         }
-        let keys = window.keys.len() as u64;
-        match workload.verb {
-            Verb::Hit => tally.hits += keys,
-            Verb::Miss => tally.misses += keys,
-            Verb::Set => tally.stored += keys,
+        let mut count = |verb: Verb, keys: usize| match verb {
+            Verb::Hit => tally.hits += keys as u64,
+            Verb::Miss => tally.misses += keys as u64,
+            Verb::Set => tally.stored += keys as u64,
+            Verb::Get | Verb::Delete | Verb::Incr => unreachable!("their replies have no known length"),
+        };
+        match workload.mix.only() {
+            Some(verb) => count(verb, window.keys.len()),
+            None => {
+                let mut start = window.keys.start;
+                for request in &script.requests[window.requests.clone()] {
+                    count(request.verb, request.keys_end as usize - start);
+                    start = request.keys_end as usize;
+                }
+            }
         }
-        self.answered = window.requests;
-        Ok(true)
+        self.requests = window.requests.len();
+        Ok(used)
     }
 
     /// [`Check::Parse`] and [`Check::Verify`]: reads replies up to the end of the window; returns how
@@ -165,119 +280,238 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<usize, Error> {
         let per_request = workload.keys_per_request;
+        let fixed = if workload.sizes.is_none() { Some(workload.keyspace.value_bytes) } else { None };
         let mut used = 0;
-        while self.answered < window.requests {
-            let rest = &bytes[used..];
-            let Some((event, event_bytes)) = G::event(rest).map_err(|Malformed| Error::malformed(rest))?
-            else {
-                break;
-            };
-            // Keys of this request end here.
-            let end = window.keys.start + (self.answered + 1) * per_request;
-            let mut done = false;
-            match event {
-                Event::Value { key, value } if workload.verb != Verb::Set && self.key < end => {
-                    if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
-                        return Err(Error::malformed(rest));
-                    }
-                    if VERIFY {
-                        // Keys that a classic server leaves out were misses.
-                        if let Some(key) = key {
-                            while self.key + 1 < end && !is_key(script, self.key, key) {
-                                self.key += 1;
-                                missed(workload, tally);
-                            }
-                            if !is_key(script, self.key, key) {
-                                tally.mistake(|| wrong_key(script, self.key, key));
-                            }
+        for request in &script.requests[window.requests.start + self.requests..window.requests.end] {
+            let end = request.keys_end as usize;
+            loop {
+                let rest = &bytes[used..];
+                let Some((event, event_bytes)) =
+                    G::event(rest).map_err(|Malformed| Error::malformed(rest))?
+                else {
+                    return Ok(used);
+                };
+                used += event_bytes;
+                let done = match (event, request.verb) {
+                    (Event::Value { key, value }, Verb::Hit | Verb::Get | Verb::Miss) if self.key < end => {
+                        if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
+                            return Err(Error::malformed(rest));
                         }
-                        verify(script.keys[self.key].id, value, tally);
+                        if VERIFY {
+                            // Keys that a classic server leaves out were misses.
+                            if let Some(key) = key {
+                                while self.key + 1 < end && !is_key(script, self.key, key) {
+                                    self.missed::<VERIFY>(script, request.verb, workload, tally);
+                                }
+                                if !is_key(script, self.key, key) {
+                                    tally.mistake(|| wrong_key(script, self.key, key));
+                                }
+                            }
+                            self.verify(script.keys[self.key], value, workload, tally);
+                        }
+                        self.key += 1;
+                        tally.hits += 1;
+                        if request.verb == Verb::Miss {
+                            tally.mistake(|| "a value for a key that nobody stored".to_owned());
+                        } else if fixed.is_some_and(|bytes| bytes != value.len()) {
+                            tally.mistake(|| format!("a value of {} bytes", value.len()));
+                        }
+                        !G::END && self.key == end
                     }
-                    self.key += 1;
-                    tally.hits += 1;
-                    if workload.verb == Verb::Miss {
-                        tally.mistake(|| "a value for a key that nobody stored".to_owned());
-                    } else if value.len() != workload.keyspace.value_bytes {
-                        tally.mistake(|| format!("a value of {} bytes", value.len()));
+                    (Event::Miss, Verb::Hit | Verb::Get | Verb::Miss) if self.key < end => {
+                        self.missed::<VERIFY>(script, request.verb, workload, tally);
+                        self.key == end
                     }
-                    done = !G::END && self.key == end;
-                }
-                Event::Miss if workload.verb != Verb::Set && self.key < end => {
-                    self.key += 1;
-                    missed(workload, tally);
-                    done = self.key == end;
-                }
-                Event::End if workload.verb != Verb::Set => {
-                    (self.key..end).for_each(|_| missed(workload, tally));
-                    done = true;
-                }
-                Event::Stored if workload.verb == Verb::Set => {
-                    tally.stored += 1;
-                    done = true;
-                }
-                Event::Count(keys)
-                    if keys == per_request && per_request > 1 && self.key + per_request == end => {}
-                Event::Refused(line) => {
-                    tally.mistake(|| format!("refused: {}", line.escape_ascii()));
-                    done = true;
-                }
-                Event::Value { .. } | Event::Miss | Event::End | Event::Stored | Event::Count(_) => {
-                    return Err(Error::malformed(rest));
+                    (Event::End, Verb::Hit | Verb::Get | Verb::Miss) => {
+                        while self.key < end {
+                            self.missed::<VERIFY>(script, request.verb, workload, tally);
+                        }
+                        true
+                    }
+                    (Event::Count(keys), Verb::Hit | Verb::Get | Verb::Miss)
+                        if keys == per_request && keys > 1 && self.key + keys == end =>
+                    {
+                        false
+                    }
+                    (Event::Stored, Verb::Set) => {
+                        tally.stored += 1;
+                        if VERIFY && !workload.zeros {
+                            self.stored(script, window, workload);
+                        }
+                        true
+                    }
+                    (Event::Deleted | Event::Stored, Verb::Delete) | (Event::Number(1), Verb::Delete) => {
+                        self.deleted::<VERIFY>(script, true, workload, tally);
+                        true
+                    }
+                    (Event::Absent | Event::Number(0), Verb::Delete) => {
+                        self.deleted::<VERIFY>(script, false, workload, tally);
+                        true
+                    }
+                    (Event::Number(number), Verb::Incr) => {
+                        self.counted::<VERIFY>(script, number, workload, tally);
+                        true
+                    }
+                    (Event::Value { value, .. }, Verb::Incr) => {
+                        let number = long_number(value).map_err(|Malformed| Error::malformed(rest))?;
+                        self.counted::<VERIFY>(script, number, workload, tally);
+                        true
+                    }
+                    (Event::Absent, Verb::Incr) => {
+                        self.missed::<VERIFY>(script, request.verb, workload, tally);
+                        true
+                    }
+                    (Event::Refused(line), _) => {
+                        tally.mistake(|| format!("refused: {}", line.escape_ascii()));
+                        true
+                    }
+                    _ => return Err(Error::malformed(rest)),
+                };
+                if done {
+                    break;
                 }
             }
-            if done {
-                self.answered += 1;
-                self.key = end;
-            }
-            used += event_bytes;
+            self.requests += 1;
+            self.key = end;
         }
         Ok(used)
     }
 
-    /// Counts an answered window, and turns to the next; true when the script is at its start again.
-    pub(crate) fn finish(&mut self, script: &Script, now: Instant, tally: &mut Tally) -> bool {
-        let window = &script.windows[self.window];
-        tally.requests += window.requests as u64;
+    /// Turns to the next window.
+    fn finish(&mut self, script: &Script, window: &Window, tally: &mut Tally) {
+        tally.requests += window.requests.len() as u64;
         tally.keys += window.keys.len() as u64;
-        tally.record(now - self.started);
-        self.window = (self.window + 1) % script.windows.len();
-        self.window == 0
+        self.flights.pop_front();
+        self.answered += 1;
+        self.received = 0;
+        self.requests = 0;
+        self.key = script.windows[(self.answered % script.windows.len() as u64) as usize].keys.start;
     }
 
-    /// Bytes still missing of the current window's replies, as far as [`Check::Length`] knows; for the
-    /// other checks, of the requests that are not answered.
-    pub(crate) fn missing_bytes(&self, script: &Script) -> usize {
-        let window = &script.windows[self.window];
-        let answered_bytes = window.reply_bytes / window.requests * self.answered;
-        window.reply_bytes.saturating_sub(self.received.max(answered_bytes + self.held.len()))
+    /// Bytes still missing of the replies under way, where their length is known.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        let windows = self.script.windows.len() as u64;
+        let length = |n: u64| self.script.windows[(n % windows) as usize].reply_bytes;
+        let Some(first) = (self.answered < self.begun).then(|| length(self.answered)) else { return 0 };
+        let requests = self.script.windows[(self.answered % windows) as usize].requests.len();
+        let come = self.received.max(first / requests * self.requests + self.held.len());
+        (self.answered..self.begun).map(length).sum::<usize>().saturating_sub(come)
+    }
+
+    /// The next key has no value.
+    #[inline]
+    fn missed<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        verb: Verb,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { id, slot, .. } = script.keys[self.key];
+        self.key += 1;
+        tally.misses += 1;
+        if verb != Verb::Miss && !workload.may_miss() {
+            tally.mistake(|| format!("a miss for key {id}, which was stored"));
+        }
+        if VERIFY && let Some(known) = self.known.get_mut(slot as usize) {
+            *known = Known::ABSENT;
+        }
+    }
+
+    /// A value was read.
+    #[inline]
+    fn verify(&mut self, key: KeyAt, value: &[u8], workload: &Workload, tally: &mut Tally) {
+        let id = key.id;
+        let version = match value::verify(value, id) {
+            Ok(version) => version,
+            Err(Flaw::OfKey(other)) => {
+                return tally.mistake(|| format!("key {id} has the value of key {other}"));
+            }
+            Err(Flaw::Torn) => {
+                let start = &value[..value.len().min(48)];
+                return tally
+                    .mistake(|| format!("key {id} has a broken value: \"{}\"…", start.escape_ascii()));
+            }
+        };
+        if workload.sizes.is_some() && value.len() != workload.value_bytes(id) {
+            tally.mistake(|| format!("key {id} has a value of {} bytes", value.len()));
+        }
+        let Some(known) = self.known.get_mut(key.slot as usize) else { return };
+        if value.len() < NAMED_BYTES_MIN {
+            return;
+        }
+        match std::mem::replace(known, Known::holds(version)) {
+            Known::UNKNOWN => {}
+            Known::ABSENT => tally.mistake(|| format!("key {id} has come back with version {version}")),
+            last if last == Known::holds(version) => {}
+            last => tally.mistake(|| {
+                format!("key {id} has version {version} after version {} was written: stale", last - 2)
+            }),
+        }
+    }
+
+    /// A write was acknowledged.
+    #[inline]
+    fn stored(&mut self, script: &Script, window: &Window, workload: &Workload) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        let Some(known) = self.known.get_mut(slot as usize) else { return };
+        // The fill's and small values name no version.
+        if workload.value_bytes(id) < NAMED_BYTES_MIN {
+            return;
+        }
+        let rounds = self.answered / script.windows.len() as u64;
+        let before = rounds * script.requests.len() as u64 + (window.requests.start + self.requests) as u64;
+        *known = Known::holds(script.first_version + before);
+    }
+
+    /// A delete was answered.
+    fn deleted<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        was_there: bool,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        if was_there {
+            tally.deleted += 1
+        } else {
+            tally.misses += 1
+        }
+        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
+        match std::mem::replace(known, Known::ABSENT) {
+            Known::ABSENT if was_there => tally.mistake(|| format!("key {id} was deleted twice")),
+            Known::UNKNOWN | Known::ABSENT => {}
+            _ if !was_there && !workload.may_lose() => {
+                tally.mistake(|| format!("key {id} was there, and was not to be deleted"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A number was answered to an addition of one.
+    fn counted<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        number: u64,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        tally.counted += 1;
+        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
+        let last = std::mem::replace(known, Known::holds(number));
+        // Redis counts from 0 where there is nothing.
+        let anew = last == Known::ABSENT || (workload.may_lose() && number == 1);
+        if last != Known::UNKNOWN && !anew && last + 1 != Known::holds(number) {
+            tally.mistake(|| format!("number {id} is {number} after it was {}", last - 2));
+        }
     }
 }
 
 #[inline]
 fn is_key(script: &Script, index: usize, key: &[u8]) -> bool {
     script.bytes[script.keys[index].at as usize..].starts_with(key)
-}
-
-#[inline]
-fn missed(workload: &Workload, tally: &mut Tally) {
-    tally.misses += 1;
-    if workload.verb == Verb::Hit {
-        tally.mistake(|| "a miss for a key that was stored".to_owned());
-    }
-}
-
-#[inline]
-fn verify(id: u32, value: &[u8], tally: &mut Tally) {
-    match value::verify(value, id) {
-        Ok(_) => {}
-        Err(Flaw::OfKey(other)) => {
-            tally.mistake(|| format!("key {id} has the value of key {other}"));
-        }
-        Err(Flaw::Torn) => {
-            let start = &value[..value.len().min(48)];
-            tally.mistake(|| format!("key {id} has a broken value: \"{}\"…", start.escape_ascii()));
-        }
-    }
 }
 
 fn wrong_key(script: &Script, index: usize, key: &[u8]) -> String {

@@ -2,7 +2,10 @@
 //!
 //! A [`Load`] holds open connections; [`Load::run`] drives them for a time and leaves them idle, with
 //! every reply taken, so that counts are exact and the server's CPU time can be read between runs.
-//! Closed loop: a connection sends its next window when the last one is answered.
+//! Closed loop: a connection sends its next window when the last one is answered, which shows what a
+//! server can do at most. Open loop: windows are sent when a clock says so, whatever is answered
+//! ([`Load::run_open`]), which shows how long answers take at a given load: time is counted from when a
+//! window was due, so that a server which pauses is charged for all who would have asked meanwhile.
 //!
 //! One thread is one poll loop. A wake-up of a connection is one receive, its check, and one send of
 //! bytes that were rendered before; nothing is allocated, and the clock is read once per window.
@@ -14,14 +17,17 @@ use std::time::{Duration, Instant};
 use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::connection::{Check, Connection};
+use crate::connection::{Check, Connection, Pace};
+use crate::dialog::AWAKE;
 use crate::error::Error;
 use crate::keys::{Choice, Keyspace};
 use crate::tally::Tally;
 use crate::wire::Protocol;
-use crate::workload::{Script, Verb, Workload};
+use crate::workload::{Mix, Script, Verb, Workload};
 
 /// A run ends with an error when no connection hears anything for so long.
 pub const STALL: Duration = Duration::from_secs(10);
@@ -32,6 +38,20 @@ const RECEIVE_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 256;
 /// What a reply has around its value, at most: key, numbers, line ends.
 const AROUND_VALUE_BYTES: usize = 512;
+/// Windows that are begun at most before replies are looked after: a generator that lags must not
+/// stop listening.
+const ARRIVALS_MAX: usize = 256;
+
+/// When windows of an open loop are due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    /// Windows a second, over all threads.
+    pub per_s: f64,
+    /// At random, as from many who do not know of each other; else evenly.
+    pub poisson: bool,
+    /// Seed of the random times.
+    pub seed: u64,
+}
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +66,6 @@ pub enum Stop {
 #[derive(Debug)]
 pub struct Load {
     workload: Workload,
-    scripts: Arc<Vec<Script>>,
     lanes: Vec<Lane>,
 }
 
@@ -54,9 +73,25 @@ pub struct Load {
 #[derive(Debug)]
 struct Lane {
     core: Option<usize>,
+    address: Address,
     poller: Poller,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
+    /// A connection is replaced by a new one after so many windows; 0 never.
+    churn: u64,
+}
+
+/// What a lane counts while it runs.
+struct Run<'a> {
+    workload: &'a Workload,
+    check: Check,
+    /// Writes get new versions.
+    renew: Option<&'a Workload>,
+    tally: Tally,
+}
+
+fn epoll(error: std::io::Error) -> Error {
+    Error::System("epoll", error)
 }
 
 impl Load {
@@ -71,30 +106,41 @@ impl Load {
     pub fn connect(
         address: &Address,
         workload: &Workload,
-        scripts: Arc<Vec<Script>>,
+        scripts: Vec<Arc<Script>>,
         cores: &[Option<usize>],
     ) -> Result<Load, Error> {
         assert!(!cores.is_empty(), "a load needs a thread");
         assert_eq!(scripts.len(), workload.connections, "one script per connection");
-        let value_bytes = workload.keyspace.value_bytes + AROUND_VALUE_BYTES;
+        let value_bytes = workload.value_bytes_max() + AROUND_VALUE_BYTES;
         let buffer_bytes = RECEIVE_BYTES.max(2 * value_bytes);
         let mut lanes = Vec::with_capacity(cores.len());
         for &core in cores {
-            let poller = Poller::new().map_err(|error| Error::System("epoll", error))?;
-            lanes.push(Lane { core, poller, connections: Vec::new(), buffer: vec![0; buffer_bytes] });
+            lanes.push(Lane {
+                core,
+                address: address.clone(),
+                poller: Poller::new().map_err(epoll)?,
+                connections: Vec::new(),
+                buffer: vec![0; buffer_bytes],
+                churn: 0,
+            });
         }
-        for script in 0..scripts.len() {
+        for (index, script) in scripts.into_iter().enumerate() {
             let refused = |error| Error::Connect(address.to_string(), error);
             let socket = Socket::connect_timeout(address, Duration::from_secs(5)).map_err(refused)?;
             if matches!(address, Address::Tcp(_)) {
                 socket.set_nodelay(true).map_err(refused)?;
             }
-            let lane = &mut lanes[script % cores.len()];
-            let token = lane.connections.len() as u64;
-            lane.poller.add(&socket, token, Interest::Read).map_err(|error| Error::System("epoll", error))?;
+            let lane = &mut lanes[index % cores.len()];
+            lane.poller.add(&socket, lane.connections.len() as u64, Interest::Read).map_err(epoll)?;
             lane.connections.push(Connection::new(socket, script));
         }
-        Ok(Load { workload: *workload, scripts, lanes })
+        Ok(Load { workload: workload.clone(), lanes })
+    }
+
+    /// Has every connection replaced by a new one after `windows` windows (0: never). Their time then
+    /// has the time to connect in it. Closed loop only.
+    pub fn churn(&mut self, windows: u64) {
+        self.lanes.iter_mut().for_each(|lane| lane.churn = windows);
     }
 
     /// How many threads it runs on.
@@ -102,19 +148,61 @@ impl Load {
         self.lanes.len()
     }
 
-    /// Sends and checks until `stop`.
+    /// Sends and checks until `stop`, in a closed loop.
     ///
     /// # Errors
     /// Any [`Error`] but [`Error::NotValid`]: wrong replies that leave the stream readable are
     /// counted in the [`Tally`] instead. After an error the connections are of no more use.
+    ///
+    /// # Panics
+    /// If lengths are to be checked that nobody can know.
     pub fn run(&mut self, check: Check, stop: Stop) -> Result<Tally, Error> {
-        let (workload, scripts) = (&self.workload, &self.scripts[..]);
+        assert!(check > Check::Length || self.workload.has_known_replies(), "replies of unknown length");
+        self.drive(check, |lane, run, _| lane.closed(run, stop))
+    }
+
+    /// Sends windows when they are due, for `time`, and takes all replies.
+    ///
+    /// # Errors
+    /// As [`Load::run`].
+    ///
+    /// # Panics
+    /// If replies are to be counted by length.
+    pub fn run_open(&mut self, check: Check, arrivals: Arrivals, time: Duration) -> Result<Tally, Error> {
+        assert!(check > Check::Length, "an open loop reads its replies");
+        let lanes = self.lanes.len() as f64;
+        let arrivals = Arrivals { per_s: arrivals.per_s / lanes, ..arrivals };
+        self.drive(check, |lane, run, index| {
+            let seed = arrivals.seed.wrapping_add(index as u64);
+            lane.open(run, Arrivals { seed, ..arrivals }, time)
+        })
+    }
+
+    fn drive(
+        &mut self,
+        check: Check,
+        work: impl Fn(&mut Lane, &mut Run<'_>, usize) -> Result<Duration, Error> + Sync,
+    ) -> Result<Tally, Error> {
+        let (workload, work) = (&self.workload, &work);
+        // Scripts are shared with other loads until they are written to.
+        let writes = workload.mix.parts().any(|(verb, _)| verb == Verb::Set) && !workload.zeros;
+        let renew = (writes && check == Check::Verify).then_some(workload);
         let results: Vec<Result<Tally, Error>> = thread::scope(|scope| {
-            let runs: Vec<_> = self
-                .lanes
-                .iter_mut()
-                .map(|lane| scope.spawn(move || lane.run(scripts, workload, check, stop)))
-                .collect();
+            let start = |(index, lane): (usize, &mut Lane)| {
+                let lane: &mut Lane = lane;
+                if let Some(core) = lane.core {
+                    cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
+                }
+                lane.connections.iter_mut().for_each(Connection::forget);
+                let mut run = Run { workload, check, renew, tally: Tally::default() };
+                let (started, cpu_started) = (Instant::now(), thread_cpu_time());
+                let idle = work(lane, &mut run, index)?;
+                run.tally.elapsed = started.elapsed();
+                run.tally.generator_cpu = thread_cpu_time().saturating_sub(cpu_started).saturating_sub(idle);
+                Ok(run.tally)
+            };
+            let runs: Vec<_> =
+                self.lanes.iter_mut().enumerate().map(|lane| scope.spawn(move || start(lane))).collect();
             runs.into_iter().map(|run| run.join().expect("a lane does not panic")).collect()
         });
         let mut total = Tally::default();
@@ -126,84 +214,159 @@ impl Load {
 }
 
 impl Lane {
-    fn run(
-        &mut self,
-        scripts: &[Script],
-        workload: &Workload,
-        check: Check,
-        stop: Stop,
-    ) -> Result<Tally, Error> {
-        if let Some(core) = self.core {
-            cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
-        }
-        let system = |error| Error::System("epoll", error);
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut tally = Tally::default();
-        let cpu_started = thread_cpu_time();
+    /// One window at a time on each connection, the next when it is answered.
+    fn closed(&mut self, run: &mut Run<'_>, stop: Stop) -> Result<Duration, Error> {
         let started = Instant::now();
+        let mut events = Events::with_capacity(EVENTS_MAX);
         let mut active = 0;
-        for (token, connection) in self.connections.iter_mut().enumerate() {
-            let script = &scripts[connection.script];
-            if script.windows.is_empty() {
-                continue;
-            }
-            active += 1;
-            connection.begin(script, Instant::now());
-            if !connection.send(script)? {
-                self.poller.modify(&connection.socket, token as u64, Interest::Both).map_err(system)?;
+        for token in 0..self.connections.len() {
+            if !self.connections[token].is_idle() {
+                active += 1;
+                self.connections[token].begin(Instant::now(), run.renew);
+                self.send(token)?;
             }
         }
         let mut heard = started;
         while active > 0 {
-            self.poller.wait(&mut events, Some(STALL)).map_err(system)?;
+            self.poller.wait(&mut events, Some(STALL)).map_err(epoll)?;
             if events.is_empty() {
                 // A signal ends a wait too.
                 if heard.elapsed() >= STALL {
-                    return Err(self.stalled(scripts));
+                    return Err(self.stalled());
                 }
                 continue;
             }
             for event in events.iter() {
-                let connection = &mut self.connections[event.token as usize];
-                let script = &scripts[connection.script];
-                if script.windows.is_empty() {
+                let token = event.token as usize;
+                if self.connections[token].is_idle() {
                     return Err(Error::Closed);
                 }
-                if event.writable && connection.send(script)? {
-                    self.poller.modify(&connection.socket, event.token, Interest::Read).map_err(system)?;
+                if event.writable {
+                    self.send(token)?;
                 }
-                if !(event.readable || event.hangup)
-                    || !connection.receive(&mut self.buffer, script, workload, check, &mut tally)?
-                {
+                if !(event.readable || event.hangup) || self.receive(token, run, Pace::Closed)? == 0 {
                     continue;
                 }
                 heard = Instant::now();
-                let wrapped = connection.finish(script, heard, &mut tally);
+                let connection = &mut self.connections[token];
+                let windows = connection.script.windows.len() as u64;
                 let done = match stop {
                     Stop::After(time) => heard - started >= time,
-                    Stop::Once => wrapped,
+                    Stop::Once => connection.answered.is_multiple_of(windows),
                 };
                 if done {
                     active -= 1;
                     continue;
                 }
-                connection.begin(script, heard);
-                if !connection.send(script)? {
-                    self.poller.modify(&connection.socket, event.token, Interest::Both).map_err(system)?;
+                if self.churn > 0 && connection.answered.is_multiple_of(self.churn) {
+                    self.reconnect(token, run)?;
                 }
+                self.connections[token].begin(heard, run.renew);
+                self.send(token)?;
             }
         }
-        tally.elapsed = started.elapsed();
-        tally.generator_cpu = thread_cpu_time().saturating_sub(cpu_started);
-        Ok(tally)
+        Ok(Duration::ZERO)
     }
 
-    fn stalled(&self, scripts: &[Script]) -> Error {
-        let missing = |connection: &Connection| {
-            let script = &scripts[connection.script];
-            if script.windows.is_empty() { 0 } else { connection.missing_bytes(script) }
+    /// Windows when they are due. Returns the time that was spent awake only to be in time.
+    fn open(&mut self, run: &mut Run<'_>, arrivals: Arrivals, time: Duration) -> Result<Duration, Error> {
+        let mut rng = StdRng::seed_from_u64(arrivals.seed);
+        let mut gap = || {
+            let gaps = if arrivals.poisson { -(1.0 - rng.random::<f64>()).ln() } else { 1.0 };
+            Duration::from_secs_f64((gaps / arrivals.per_s).min(3600.0))
         };
-        Error::Stalled { missing_bytes: self.connections.iter().map(missing).sum() }
+        let started = Instant::now();
+        let end = started + time;
+        let mut due = started + gap();
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut touched: Vec<usize> = Vec::with_capacity(self.connections.len());
+        let (mut turn, mut under_way, mut idle) = (0, 0_u64, Duration::ZERO);
+        let (mut now, mut heard) = (started, started);
+        loop {
+            let mut begun = 0;
+            while due <= now && due < end && begun < ARRIVALS_MAX {
+                turn = (turn + 1) % self.connections.len();
+                let connection = &mut self.connections[turn];
+                let under_way_here = connection.begun - connection.answered;
+                if run.renew.is_some() && under_way_here >= connection.script.windows.len() as u64 {
+                    return Err(Error::NotValid("far more is asked than the server answers".to_owned()));
+                }
+                if !touched.contains(&turn) {
+                    touched.push(turn);
+                }
+                connection.begin(due, run.renew);
+                under_way += 1;
+                begun += 1;
+                due += gap();
+            }
+            for token in touched.drain(..) {
+                self.send(token)?;
+            }
+            if under_way == 0 && due >= end {
+                return Ok(idle);
+            }
+            let next = if due < end { due.saturating_duration_since(Instant::now()) } else { STALL };
+            let awake = next <= AWAKE;
+            let wait = if awake { Duration::ZERO } else { (next - AWAKE).min(STALL) };
+            let asked = Instant::now();
+            self.poller.wait(&mut events, Some(wait)).map_err(epoll)?;
+            let mut worked = begun > 0;
+            for event in events.iter() {
+                let token = event.token as usize;
+                if event.writable {
+                    self.send(token)?;
+                }
+                if event.readable || event.hangup {
+                    under_way -= self.receive(token, run, Pace::Open)? as u64;
+                    worked = true;
+                }
+            }
+            now = Instant::now();
+            if worked {
+                heard = now;
+            } else if awake {
+                idle += now - asked;
+            }
+            if under_way > 0 && now - heard >= STALL {
+                return Err(self.stalled());
+            }
+        }
+    }
+
+    fn receive(&mut self, token: usize, run: &mut Run<'_>, pace: Pace) -> Result<usize, Error> {
+        let Run { workload, check, tally, .. } = run;
+        self.connections[token].receive(&mut self.buffer, workload, *check, pace, tally)
+    }
+
+    /// Sends what the system takes, and waits for room if that was not all.
+    fn send(&mut self, token: usize) -> Result<(), Error> {
+        let connection = &mut self.connections[token];
+        let blocked = !connection.send(Instant::now())?;
+        if blocked != connection.blocked {
+            connection.blocked = blocked;
+            let interest = if blocked { Interest::Both } else { Interest::Read };
+            self.poller.modify(&connection.socket, token as u64, interest).map_err(epoll)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a connection by a new one, whose first window goes out when it stands.
+    fn reconnect(&mut self, token: usize, run: &mut Run<'_>) -> Result<(), Error> {
+        let refused = |error| Error::Connect(self.address.to_string(), error);
+        let socket = Socket::connect(&self.address).map_err(refused)?;
+        if matches!(self.address, Address::Tcp(_)) {
+            socket.set_nodelay(true).map_err(refused)?;
+        }
+        self.poller.add(&socket, token as u64, Interest::Both).map_err(epoll)?;
+        let connection = &mut self.connections[token];
+        connection.replace(socket);
+        connection.blocked = true;
+        run.tally.connects += 1;
+        Ok(())
+    }
+
+    fn stalled(&self) -> Error {
+        Error::Stalled { missing_bytes: self.connections.iter().map(Connection::missing_bytes).sum() }
     }
 }
 
@@ -227,22 +390,46 @@ pub fn fill(
     keyspace: Keyspace,
     cores: &[Option<usize>],
 ) -> Result<Tally, Error> {
+    prepare(address, &Workload::new(protocol, Verb::Hit, keyspace), cores)
+}
+
+/// Stores what `workload` wants to find: its keys, and its numbers at 0 if it adds to numbers.
+///
+/// # Errors
+/// As [`fill`].
+pub fn prepare(address: &Address, workload: &Workload, cores: &[Option<usize>]) -> Result<Tally, Error> {
     let mut total = Tally::default();
-    let request_bytes = keyspace.key_bytes + keyspace.value_bytes + 64;
+    let verbs: Vec<Verb> = workload.mix.parts().map(|(verb, _)| verb).collect();
+    if verbs.contains(&Verb::Incr) {
+        store(address, &Workload { zeros: true, ..workload.clone() }, cores, &mut total)?;
+    }
+    if verbs.iter().any(|&verb| matches!(verb, Verb::Hit | Verb::Get | Verb::Set | Verb::Delete)) {
+        store(address, workload, cores, &mut total)?;
+    }
+    Ok(total)
+}
+
+fn store(
+    address: &Address,
+    wanted: &Workload,
+    cores: &[Option<usize>],
+    total: &mut Tally,
+) -> Result<(), Error> {
+    let keyspace = wanted.keyspace;
+    let request_bytes = keyspace.key_bytes + wanted.value_bytes_max() + 64;
     let step = (FILL_BYTES / request_bytes).max(1) as u32;
     let mut first = keyspace.first;
     let end = keyspace.first + keyspace.count;
     while first < end {
         let count = step.min(end - first);
-        let pipeline = (1 << 20) / request_bytes;
         let workload = Workload {
-            protocol,
-            verb: Verb::Set,
+            mix: Mix::from(Verb::Set),
             keyspace: Keyspace { first, count, ..keyspace },
             choice: Choice::Sequential,
             connections: 16,
-            pipeline: pipeline.clamp(1, 200),
+            pipeline: ((1 << 20) / request_bytes).clamp(1, 200),
             keys_per_request: 1,
+            ..wanted.clone()
         };
         let mut load = Load::connect(address, &workload, workload.scripts(0), cores)?;
         let tally = load.run(Check::Parse, Stop::Once)?;
@@ -255,5 +442,5 @@ pub fn fill(
         total.elapsed = elapsed;
         first += count;
     }
-    Ok(total)
+    Ok(())
 }

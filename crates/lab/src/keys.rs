@@ -49,6 +49,8 @@ pub enum Prefix {
     Present,
     /// Keys that nothing stores.
     Absent,
+    /// Keys whose values are decimal numbers.
+    Number,
 }
 
 impl Prefix {
@@ -56,6 +58,7 @@ impl Prefix {
         match self {
             Prefix::Present => b"key:",
             Prefix::Absent => b"nil:",
+            Prefix::Number => b"num:",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
-//! | [`workload`] | what is asked, as a table of facts and as bytes ready to send |
+//! | [`mix`], [`workload`] | what is asked, as a table of facts and as bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
@@ -12,10 +12,9 @@
 //! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
-//! | [`memory`] | the experiment of that name |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
-//! | [`cas`] | the experiments |
+//! | [`cas`], [`memory`] | the experiments of these names |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -34,6 +33,7 @@ pub mod experiment;
 pub mod generator;
 pub mod keys;
 pub mod memory;
+pub mod mix;
 pub mod null;
 pub mod peers;
 pub mod placement;

@@ -13,7 +13,7 @@ use larder_eventloop::socket::Address;
 use crate::control::{Control, Family};
 use crate::error::Error;
 use crate::wire::Protocol;
-use crate::workload::{Verb, Workload};
+use crate::workload::Workload;
 
 /// A server that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -274,11 +274,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
                 Protocol::Meta => "meta",
                 Protocol::Resp => "resp",
             };
-            let verb = match workload.verb {
-                Verb::Hit => "hit",
-                Verb::Miss => "miss",
-                Verb::Set => "set",
-            };
+            let verb = workload.mix.only().expect("a null server answers one verb").name();
             words(format!(
                 "lab null --listen 127.0.0.1:{port} --protocol {protocol} --verb {verb} --key-bytes {} \
                  --value-bytes {} --keys-per-request {}",

@@ -336,7 +336,7 @@ pub(crate) mod tests {
         plot.y = Axis::new("goodput", "1/s", Scale::Linear);
         plot.curve("larder", [Point::new(2.0, 100.0), Point::new(3.0, 104.0)]);
         run.plots.push(plot);
-        let mut histogram = crate::tally::Tally::default().latency_ns;
+        let mut histogram = crate::tally::Latencies::default().ns;
         histogram.record(12_345).unwrap();
         run.histograms.push(Latency::new("larder", "get", "closed loop", &histogram, 0).unwrap());
         run.verdict = "It works.".to_owned();

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 /// The shortest latency told apart from shorter ones.
 const LATENCY_MIN_NS: u64 = 1_000;
-/// The longest latency that the histogram holds; longer ones are counted in [`Tally::over_range`].
+/// The longest latency that the histogram holds; longer ones are counted in [`Latencies::over_range`].
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Latencies in nanoseconds: 3 digits, 1 µs to 60 s; what is longer is counted, never clamped.
@@ -77,6 +77,12 @@ pub struct Tally {
     pub misses: u64,
     /// Writes that happened.
     pub stored: u64,
+    /// Deletes that found their key.
+    pub deleted: u64,
+    /// Additions that happened.
+    pub counted: u64,
+    /// Connections opened anew in the run.
+    pub connects: u64,
     /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
     /// a hit, a refusal.
     pub wrong: u64,
@@ -84,13 +90,15 @@ pub struct Tally {
     pub first_wrong: Option<String>,
     /// From the first send to the last reply.
     pub elapsed: Duration,
-    /// CPU time of the generator's threads in that time.
+    /// CPU time of the generator's threads in that time, without what they spent awake to be in time.
     pub generator_cpu: Duration,
-    /// From the send of a window to its last reply, in nanoseconds, 3 digits. Closed loop: the
-    /// next window waits for it.
-    pub latency_ns: Histogram<u64>,
-    /// Windows slower than the histogram holds.
-    pub over_range: u64,
+    /// Time of a window: in a closed loop from its send to its last reply, and the next window waits
+    /// for it; in an open loop from the time that it was due.
+    pub latency: Latencies,
+    /// Open loop: from its send to its last reply.
+    pub service: Latencies,
+    /// Open loop: how late it was sent.
+    pub lag: Latencies,
 }
 
 impl Default for Tally {
@@ -101,26 +109,21 @@ impl Default for Tally {
             hits: 0,
             misses: 0,
             stored: 0,
+            deleted: 0,
+            counted: 0,
+            connects: 0,
             wrong: 0,
             first_wrong: None,
             elapsed: Duration::ZERO,
             generator_cpu: Duration::ZERO,
-            latency_ns: Histogram::new_with_bounds(LATENCY_MIN_NS, LATENCY_MAX_NS, 3)
-                .expect("bounds are in order"),
-            over_range: 0,
+            latency: Latencies::default(),
+            service: Latencies::default(),
+            lag: Latencies::default(),
         }
     }
 }
 
 impl Tally {
-    /// Counts a window's time.
-    pub fn record(&mut self, latency: Duration) {
-        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        if ns > LATENCY_MAX_NS || self.latency_ns.record(ns.max(LATENCY_MIN_NS)).is_err() {
-            self.over_range += 1;
-        }
-    }
-
     /// Counts a wrong reply; `words` are made for the first only.
     #[cold]
     pub fn mistake(&mut self, words: impl FnOnce() -> String) {
@@ -135,12 +138,16 @@ impl Tally {
         self.hits += other.hits;
         self.misses += other.misses;
         self.stored += other.stored;
+        self.deleted += other.deleted;
+        self.counted += other.counted;
+        self.connects += other.connects;
         self.wrong += other.wrong;
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);
         self.elapsed = self.elapsed.max(other.elapsed);
         self.generator_cpu += other.generator_cpu;
-        self.latency_ns.add(&other.latency_ns).expect("histograms have the same bounds");
-        self.over_range += other.over_range;
+        self.latency.merge(&other.latency);
+        self.service.merge(&other.service);
+        self.lag.merge(&other.lag);
     }
 
     /// Requests a second.
@@ -156,7 +163,7 @@ impl Tally {
 
     /// Latency of a window at a quantile (0.99), in microseconds.
     pub fn latency_us(&self, quantile: f64) -> f64 {
-        self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+        self.latency.quantile_us(quantile)
     }
 }
 
@@ -166,11 +173,11 @@ mod tests {
 
     #[test]
     fn latencies_out_of_range_are_counted_not_clamped() {
-        let mut tally = Tally::default();
-        tally.record(Duration::from_secs(60));
-        tally.record(Duration::from_nanos(60_000_000_001));
-        tally.record(Duration::ZERO);
-        assert_eq!((tally.latency_ns.len(), tally.over_range), (2, 1));
+        let mut latencies = Latencies::default();
+        latencies.record(Duration::from_secs(60));
+        latencies.record(Duration::from_nanos(60_000_000_001));
+        latencies.record(Duration::ZERO);
+        assert_eq!((latencies.ns.len(), latencies.over_range), (2, 1));
     }
 
     #[test]
@@ -189,9 +196,9 @@ mod tests {
         let mut b = Tally { requests: 5, elapsed: Duration::from_secs(1), ..Tally::default() };
         b.mistake(|| "torn".to_owned());
         b.mistake(|| unreachable!("only the first is put in words"));
-        b.record(Duration::from_micros(10));
+        b.latency.record(Duration::from_micros(10));
         a.merge(b);
-        assert_eq!((a.requests, a.wrong, a.latency_ns.len()), (6, 2, 1));
+        assert_eq!((a.requests, a.wrong, a.latency.len()), (6, 2, 1));
         assert_eq!(a.first_wrong.as_deref(), Some("torn"));
         assert!((a.rate() - 3.0).abs() < 1e-9);
     }

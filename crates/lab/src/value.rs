@@ -48,6 +48,24 @@ pub fn write(out: &mut Vec<u8>, key: u32, version: u64, bytes: usize) {
     }
 }
 
+/// Writes the value of `key` at `version` over `place`, which keeps its length.
+pub fn rewrite(place: &mut [u8], key: u32, version: u64) {
+    let bytes = place.len();
+    let version = if bytes < NAMED_BYTES_MIN { 0 } else { version };
+    let mut word = seed(key.into(), version, bytes);
+    let body = if bytes >= NAMED_BYTES_MIN {
+        place[..8].copy_from_slice(&u64::from(key).to_le_bytes());
+        place[8..16].copy_from_slice(&version.to_le_bytes());
+        &mut place[16..]
+    } else {
+        place
+    };
+    for chunk in body.chunks_mut(8) {
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        word = word.wrapping_add(STEP);
+    }
+}
+
 /// Checks that `value` is one that [`write()`] made for `key`, and returns its version.
 ///
 /// # Errors
@@ -98,6 +116,15 @@ mod tests {
             } else if bytes > 4 {
                 assert_eq!(verify(&value(5, 7, bytes), 6), Err(Flaw::Torn));
             }
+        }
+    }
+
+    #[test]
+    fn a_value_written_over_another_is_as_if_written_anew() {
+        for bytes in [0, 1, 7, 8, 23, 24, 25, 61, 300] {
+            let mut place = value(9, 1, bytes);
+            rewrite(&mut place, 4, 77);
+            assert_eq!(place, value(4, 77, bytes));
         }
     }
 

@@ -37,8 +37,14 @@ pub enum Event<'a> {
     Miss,
     /// The end of the values of one request (classic only): keys not named had none.
     End,
-    /// A write happened.
+    /// A write happened, or, in meta, a delete.
     Stored,
+    /// A delete happened (classic only).
+    Deleted,
+    /// A number (RESP also counts deletes with it).
+    Number(u64),
+    /// A change found no such key.
+    Absent,
     /// So many values or misses follow (RESP arrays).
     Count(usize),
     /// The server answered, but did not do it: the line that says why.
@@ -104,20 +110,24 @@ impl Protocol {
         }
     }
 
-    /// Appends a whole write; returns where in `out` the key starts.
+    /// Appends a whole write of a key and a value of these `sizes`, which lives for `ttl_s` seconds
+    /// (0: for ever); returns where in `out` the key starts.
     pub fn set(
         self,
         out: &mut Vec<u8>,
-        key_bytes: usize,
-        value_bytes: usize,
+        sizes: (usize, usize),
+        ttl_s: u32,
         key: impl FnOnce(&mut Vec<u8>),
         value: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
+        let (key_bytes, value_bytes) = sizes;
         let (head, middle) = match self {
-            Protocol::Classic => ("set ".to_owned(), format!(" 0 0 {value_bytes}\r\n")),
-            Protocol::Meta => ("ms ".to_owned(), format!(" {value_bytes}\r\n")),
+            Protocol::Classic => ("set ".to_owned(), format!(" 0 {ttl_s} {value_bytes}\r\n")),
+            Protocol::Meta if ttl_s == 0 => ("ms ".to_owned(), format!(" {value_bytes}\r\n")),
+            Protocol::Meta => ("ms ".to_owned(), format!(" {value_bytes} T{ttl_s}\r\n")),
             Protocol::Resp => {
-                (format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n"), format!("\r\n${value_bytes}\r\n"))
+                let words = if ttl_s == 0 { 3 } else { 5 };
+                (format!("*{words}\r\n$3\r\nSET\r\n${key_bytes}\r\n"), format!("\r\n${value_bytes}\r\n"))
             }
         };
         out.extend_from_slice(head.as_bytes());
@@ -126,7 +136,30 @@ impl Protocol {
         out.extend_from_slice(middle.as_bytes());
         value(out);
         out.extend_from_slice(b"\r\n");
+        if self == Protocol::Resp && ttl_s > 0 {
+            let digits = ttl_s.to_string();
+            out.extend_from_slice(format!("$2\r\nEX\r\n${}\r\n{digits}\r\n", digits.len()).as_bytes());
+        }
         at
+    }
+
+    /// Appends a delete; returns where in `out` the key starts.
+    pub fn delete(self, out: &mut Vec<u8>, key_bytes: usize, key: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let head = match self {
+            Protocol::Classic => "delete ".to_owned(),
+            Protocol::Meta => "md ".to_owned(),
+            Protocol::Resp => format!("*2\r\n$3\r\nDEL\r\n${key_bytes}\r\n"),
+        };
+        around(out, &head, key, "\r\n")
+    }
+
+    /// Appends an addition of one to a number; returns where in `out` the key starts.
+    pub fn incr(self, out: &mut Vec<u8>, key_bytes: usize, key: impl FnOnce(&mut Vec<u8>)) -> usize {
+        match self {
+            Protocol::Classic => around(out, "incr ", key, " 1\r\n"),
+            Protocol::Meta => around(out, "ma ", key, " v\r\n"),
+            Protocol::Resp => around(out, &format!("*2\r\n$4\r\nINCR\r\n${key_bytes}\r\n"), key, "\r\n"),
+        }
     }
 
     /// Appends the reply to a read of one or more keys that all hit: what a server of this protocol
@@ -177,6 +210,15 @@ impl Protocol {
     }
 }
 
+/// Appends a key with what stands before and behind it; returns where it starts.
+fn around(out: &mut Vec<u8>, head: &str, key: impl FnOnce(&mut Vec<u8>), tail: &str) -> usize {
+    out.extend_from_slice(head.as_bytes());
+    let at = out.len();
+    key(out);
+    out.extend_from_slice(tail.as_bytes());
+    at
+}
+
 /// The line at the start of `bytes`, without its end, and its length with it.
 #[inline]
 pub(crate) fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
@@ -205,6 +247,15 @@ pub(crate) fn number(digits: &[u8]) -> Result<usize, Malformed> {
         n = n * 10 + usize::from(digit);
     }
     Ok(n)
+}
+
+/// A decimal number of up to 64 bits; memcached leaves spaces behind one that became shorter.
+pub(crate) fn long_number(digits: &[u8]) -> Result<u64, Malformed> {
+    let text = std::str::from_utf8(digits).map_err(|_| Malformed)?.trim_end_matches(' ');
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Malformed);
+    }
+    text.parse().map_err(|_| Malformed)
 }
 
 /// The number that `line` ends with, and what stands before the space in front of it.

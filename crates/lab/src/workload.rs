@@ -6,46 +6,53 @@
 //! without a look-up, and how long the reply of each window is.
 //!
 //! ```text
-//! bytes  | get key:17\r\n get key:4\r\n … | get key:99\r\n … |   windows[0], windows[1], …
-//! keys   | (17, 4) (4, 16) …              | (99, …) …        |   number, place in bytes
+//! bytes    | get key:17\r\n get key:4\r\n … | get key:99\r\n … |   windows[0], windows[1], …
+//! requests | hit, ends at 12; …               | …                |   what each is, where it ends
+//! keys     | (17, 4) (4, 16) …                | (99, …) …        |   number, place in bytes
 //! ```
+//!
+//! Where keys are read and changed by one load, each key has one connection that changes it: a write is
+//! given to the connection that owns its key, and reads fill the rest, so that all connections have as
+//! many requests and the whole keeps the mix and the popularity of keys asked for. That connection
+//! knows what the key must hold when it reads it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
 use crate::keys::{Choice, Chooser, Keyspace, Prefix};
+pub use crate::mix::{Mix, Verb};
+use crate::sizes::Sizes;
 use crate::value;
 use crate::wire::Protocol;
 
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// Reads keys that are there; a miss is a wrong reply.
-    Hit,
-    /// Reads keys that are not there; a hit is a wrong reply.
-    Miss,
-    /// Writes.
-    Set,
-}
-
-/// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them, takes all
-/// replies, and sends the next.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// What the server speaks.
     pub protocol: Protocol,
     /// What requests do.
-    pub verb: Verb,
+    pub mix: Mix,
     /// On which keys.
     pub keyspace: Keyspace,
+    /// Sizes of values by key, where they are not all the keyspace's.
+    pub sizes: Option<Sizes>,
+    /// Seconds that a written value lives; 0 for ever.
+    pub ttl_s: u32,
     /// Chosen how.
     pub choice: Choice,
     /// Over how many connections.
     pub connections: usize,
     /// Requests in a window.
     pub pipeline: usize,
-    /// Keys that one request reads (1 for writes; 1 for meta, whose requests have one key).
+    /// Keys that one read asks for (1 for meta, whose requests have one key).
     pub keys_per_request: usize,
+    /// Writes store the number 0 under the names of numbers: what a later [`Verb::Incr`] needs.
+    pub zeros: bool,
 }
 
 /// A key in a script.
@@ -55,6 +62,22 @@ pub struct KeyAt {
     pub id: u32,
     /// Where in [`Script::bytes`] it starts.
     pub at: u32,
+    /// Its place among the keys that only this connection changes, or [`NOBODYS`].
+    pub slot: u32,
+}
+
+/// The [`KeyAt::slot`] of a key about which this connection knows nothing.
+pub const NOBODYS: u32 = u32::MAX;
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// What it does.
+    pub verb: Verb,
+    /// Where its keys end in [`Script::keys`].
+    pub keys_end: u32,
+    /// Where the value of a write starts in [`Script::bytes`].
+    pub value_at: u32,
 }
 
 /// Requests that are sent together.
@@ -64,68 +87,154 @@ pub struct Window {
     pub bytes: Range<usize>,
     /// Their keys' place in [`Script::keys`].
     pub keys: Range<usize>,
-    /// How many there are.
-    pub requests: usize,
-    /// Bytes of all replies when each is as expected.
+    /// Their place in [`Script::requests`].
+    pub requests: Range<usize>,
+    /// Bytes of all replies when each is as expected; 0 where nobody can know.
     pub reply_bytes: usize,
 }
 
 /// All that one connection sends, over and over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Script {
-    /// The requests.
+    /// The requests as bytes.
     pub bytes: Vec<u8>,
+    /// What they are.
+    pub requests: Vec<Request>,
     /// Their keys.
     pub keys: Vec<KeyAt>,
     /// Where requests that are sent together start and end.
     pub windows: Vec<Window>,
+    /// Keys that only this connection changes, of those it asks for.
+    pub slots: usize,
+    /// The version of its first write; the next request's is one more, whatever it is. No two
+    /// connections write the same version, and 1 is the fill's.
+    pub first_version: u64,
 }
 
 /// Memory that the scripts of one workload may take, unless a single window per connection needs more.
 const SCRIPTS_BYTES_MAX: usize = 64 << 20;
 
+/// What one connection is to ask, before it is bytes.
+type Plan = Vec<(Verb, Vec<u32>)>;
+
 impl Workload {
-    /// Appends the request for these `keys` and notes their places; writes carry `version`.
-    fn request(&self, out: &mut Vec<u8>, keys: &mut [KeyAt], version: u64) {
-        let Keyspace { key_bytes, value_bytes, .. } = self.keyspace;
-        let prefix = if self.verb == Verb::Miss { Prefix::Absent } else { Prefix::Present };
-        if self.verb == Verb::Set {
-            for key in keys {
-                let write_key = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
-                let write_value = |out: &mut Vec<u8>| value::write(out, key.id, version, value_bytes);
-                key.at = self.protocol.set(out, key_bytes, value_bytes, write_key, write_value) as u32;
-            }
-            return;
+    /// A load of one verb on values of one size, one request at a time on one connection.
+    pub fn new(protocol: Protocol, mix: impl Into<Mix>, keyspace: Keyspace) -> Workload {
+        Workload {
+            protocol,
+            mix: mix.into(),
+            keyspace,
+            sizes: None,
+            ttl_s: 0,
+            choice: Choice::Uniform,
+            connections: 1,
+            pipeline: 1,
+            keys_per_request: 1,
+            zeros: false,
         }
-        self.protocol.open_get(out, keys.len());
-        for key in keys {
-            key.at = self.protocol.key(out, key_bytes, |out| self.keyspace.write(out, prefix, key.id)) as u32;
-        }
-        self.protocol.close_get(out);
     }
 
-    /// The first request and the reply expected to it, as bytes. All requests are of the same length,
-    /// and so are all replies.
+    /// Bytes of the value of key `id`. It does not change with the version, so that a write can be
+    /// renewed where it stands.
+    pub fn value_bytes(&self, id: u32) -> usize {
+        self.sizes.as_ref().map_or(self.keyspace.value_bytes, |sizes| sizes.of(id, 0))
+    }
+
+    /// The largest value there is.
+    pub fn value_bytes_max(&self) -> usize {
+        self.sizes.as_ref().map_or(self.keyspace.value_bytes, Sizes::most)
+    }
+
+    /// A stored key may be gone without anybody having deleted it.
+    pub fn may_lose(&self) -> bool {
+        self.ttl_s > 0 || self.mix.parts().any(|(verb, _)| verb == Verb::Get)
+    }
+
+    /// A read of a stored key may miss: it was lost, or deleted by the connection that owns it.
+    pub fn may_miss(&self) -> bool {
+        self.may_lose() || self.mix.parts().any(|(verb, _)| verb == Verb::Delete)
+    }
+
+    fn prefix(&self, verb: Verb) -> Prefix {
+        match verb {
+            Verb::Miss => Prefix::Absent,
+            Verb::Incr => Prefix::Number,
+            Verb::Set if self.zeros => Prefix::Number,
+            Verb::Hit | Verb::Get | Verb::Set | Verb::Delete => Prefix::Present,
+        }
+    }
+
+    /// Appends the request for these `keys` and notes their places; a write carries `version`.
+    /// Returns where its value starts.
+    fn request(&self, out: &mut Vec<u8>, verb: Verb, keys: &mut [KeyAt], version: u64) -> u32 {
+        let Keyspace { key_bytes, .. } = self.keyspace;
+        let prefix = self.prefix(verb);
+        match verb {
+            Verb::Hit | Verb::Miss | Verb::Get => {
+                self.protocol.open_get(out, keys.len());
+                for key in keys {
+                    let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
+                    key.at = self.protocol.key(out, key_bytes, write) as u32;
+                }
+                self.protocol.close_get(out);
+                0
+            }
+            Verb::Set => {
+                let [key] = keys else { unreachable!("a write has one key") };
+                let value_bytes = if self.zeros { 1 } else { self.value_bytes(key.id) };
+                let write_key = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
+                let mut value_at = 0;
+                let write_value = |out: &mut Vec<u8>| {
+                    value_at = out.len() as u32;
+                    match self.zeros {
+                        true => out.push(b'0'),
+                        false => value::write(out, key.id, version, value_bytes),
+                    }
+                };
+                let sizes = (key_bytes, value_bytes);
+                key.at = self.protocol.set(out, sizes, self.ttl_s, write_key, write_value) as u32;
+                value_at
+            }
+            Verb::Delete | Verb::Incr => {
+                let [key] = keys else { unreachable!("a change has one key") };
+                let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
+                key.at = match verb {
+                    Verb::Delete => self.protocol.delete(out, key_bytes, write),
+                    _ => self.protocol.incr(out, key_bytes, write),
+                } as u32;
+                0
+            }
+        }
+    }
+
+    /// The first request of a load of one verb and the reply expected to it, as bytes. All its requests
+    /// are of the same length, and so are all replies.
+    ///
+    /// # Panics
+    /// If there are several verbs, or one whose replies nobody can know.
     pub fn sample(&self) -> (Vec<u8>, Vec<u8>) {
+        let verb = self.mix.only().expect("a load of one verb");
         let first = self.keyspace.first;
         let (mut request, mut reply) = (Vec::new(), Vec::new());
-        self.request(&mut request, &mut vec![KeyAt { id: first, at: 0 }; self.keys_per_request], 1);
-        match self.verb {
-            Verb::Hit => {
+        let key = KeyAt { id: first, at: 0, slot: NOBODYS };
+        self.request(&mut request, verb, &mut vec![key; self.keys_of(verb)], 1);
+        match verb {
+            Verb::Hit | Verb::Get => {
                 let (mut key, mut value) = (Vec::new(), Vec::new());
                 self.keyspace.write(&mut key, Prefix::Present, first);
-                value::write(&mut value, first, 1, self.keyspace.value_bytes);
+                value::write(&mut value, first, 1, self.value_bytes(first));
                 self.protocol.reply_hits(&mut reply, &vec![(key, value); self.keys_per_request]);
             }
             Verb::Miss => self.protocol.reply_misses(&mut reply, self.keys_per_request),
             Verb::Set => self.protocol.reply_stored(&mut reply),
+            Verb::Delete | Verb::Incr => unreachable!("replies to changes of unknown keys"),
         }
         (request, reply)
     }
 
-    /// How a window's replies end when each is as expected.
-    pub fn reply_tail(&self) -> &'static [u8] {
-        match (self.verb, self.protocol) {
+    /// How the reply to a request ends when it is as expected; nothing where nobody can know.
+    pub fn reply_tail(&self, verb: Verb) -> &'static [u8] {
+        match (verb, self.protocol) {
             (Verb::Hit | Verb::Miss, Protocol::Classic) => b"END\r\n",
             (Verb::Hit, _) => b"\r\n",
             (Verb::Miss, Protocol::Meta) => b"EN\r\n",
@@ -133,7 +242,44 @@ impl Workload {
             (Verb::Set, Protocol::Classic) => b"STORED\r\n",
             (Verb::Set, Protocol::Meta) => b"HD\r\n",
             (Verb::Set, Protocol::Resp) => b"+OK\r\n",
+            (Verb::Get | Verb::Delete | Verb::Incr, _) => b"",
         }
+    }
+
+    /// Replies have a length that is known beforehand.
+    pub fn has_known_replies(&self) -> bool {
+        self.sizes.is_none()
+            && self.mix.parts().all(|(verb, _)| matches!(verb, Verb::Hit | Verb::Miss | Verb::Set))
+    }
+
+    /// Bytes of the reply to one request of each verb; 0 where nobody can know.
+    fn reply_bytes(&self) -> HashMap<Verb, usize> {
+        let known = self.has_known_replies();
+        let length = |verb: Verb| match known {
+            true => Workload { mix: verb.into(), ..self.clone() }.sample().1.len(),
+            false => 0,
+        };
+        self.mix.parts().map(|(verb, _)| (verb, length(verb))).collect()
+    }
+
+    /// How many keys a request has.
+    fn keys_of(&self, verb: Verb) -> usize {
+        if verb.is_read() { self.keys_per_request } else { 1 }
+    }
+
+    /// Bytes of a request, about.
+    fn request_bytes(&self) -> usize {
+        let bytes = |(verb, share): (Verb, f64)| {
+            let mut out = Vec::new();
+            let key = KeyAt { id: self.keyspace.first, at: 0, slot: NOBODYS };
+            self.request(&mut out, verb, &mut vec![key; self.keys_of(verb)], 1);
+            let larger = match (verb, &self.sizes) {
+                (Verb::Set, Some(sizes)) => sizes.most() - self.value_bytes(self.keyspace.first),
+                _ => 0,
+            };
+            (out.len() + larger) as f64 * share
+        };
+        (self.mix.parts().map(bytes).sum::<f64>() as usize).max(1)
     }
 
     /// Renders what the connections send. Sequential workloads share the keys out, each once; others
@@ -141,72 +287,167 @@ impl Workload {
     ///
     /// # Panics
     /// If the workload contradicts itself: no connection, no request in a window, more than one key
-    /// in a write or in a meta request.
-    pub fn scripts(&self, seed: u64) -> Arc<Vec<Script>> {
+    /// in a meta request.
+    pub fn scripts(&self, seed: u64) -> Vec<Arc<Script>> {
         assert!(self.connections > 0 && self.pipeline > 0 && self.keys_per_request > 0);
-        let single = self.verb == Verb::Set || self.protocol == Protocol::Meta;
-        assert!(self.keys_per_request == 1 || !single, "requests of this kind have one key");
-        let (request, reply) = self.sample();
-        let per_window = self.pipeline * self.keys_per_request;
-        let scripts = (0..self.connections).map(|connection| {
-            let (keyspace, keys) = if self.choice == Choice::Sequential {
-                let share = |n: usize| (self.keyspace.count as usize * n / self.connections) as u32;
-                let (start, end) = (share(connection), share(connection + 1));
-                let first = self.keyspace.first + start;
-                let keyspace = Keyspace { first, count: (end - start).max(1), ..self.keyspace };
-                (keyspace, (end - start) as usize)
-            } else {
-                let wanted = (2 * self.keyspace.count as usize).max(65_536).div_ceil(self.connections);
-                let window_bytes = request.len() * self.pipeline;
-                let windows_max = (SCRIPTS_BYTES_MAX / self.connections / window_bytes).max(1);
-                (self.keyspace, wanted.div_ceil(per_window).min(windows_max) * per_window)
-            };
-            let mut chooser = Chooser::new(keyspace, self.choice, seed.wrapping_add(connection as u64));
-            // Version 1 is the fill's; no two connections write the same version.
-            let version = 2 + ((connection as u64) << 32);
-            self.script(&mut chooser, keys, version, request.len(), reply.len())
-        });
-        Arc::new(scripts.collect())
+        assert!(self.keys_per_request == 1 || self.protocol != Protocol::Meta, "meta requests have one key");
+        let plans = match self.mix.only() {
+            Some(verb) if self.choice == Choice::Sequential => self.in_turn(verb),
+            _ if self.mix.reads_own_writes() => self.owned(seed),
+            _ => self.drawn(seed),
+        };
+        let reply_bytes = self.reply_bytes();
+        let own = self.mix.reads_own_writes();
+        plans
+            .into_iter()
+            .enumerate()
+            .map(|(connection, plan)| Arc::new(self.script(connection, plan, own, &reply_bytes)))
+            .collect()
     }
 
-    fn script(
-        &self,
-        chooser: &mut Chooser,
-        keys: usize,
-        version: u64,
-        request_bytes: usize,
-        reply_bytes: usize,
-    ) -> Script {
-        let requests = keys.div_ceil(self.keys_per_request);
-        let total_bytes = requests * request_bytes;
-        assert!(u32::try_from(total_bytes).is_ok(), "the requests of one connection exceed 4 GiB");
-        let mut script = Script {
-            bytes: Vec::with_capacity(total_bytes),
-            keys: (0..requests * self.keys_per_request)
-                .map(|_| KeyAt { id: chooser.next_key(), at: 0 })
-                .collect(),
-            windows: Vec::with_capacity(requests.div_ceil(self.pipeline)),
+    /// Each key once, shared out over the connections.
+    fn in_turn(&self, verb: Verb) -> Vec<Plan> {
+        let share = |n: usize| (self.keyspace.count as usize * n / self.connections) as u32;
+        let plan = |connection: usize| {
+            let ids: Vec<u32> =
+                (share(connection)..share(connection + 1)).map(|id| self.keyspace.first + id).collect();
+            ids.chunks(self.keys_of(verb))
+                .map(|ids| {
+                    // A last request with too few keys asks for its first ones again.
+                    let ids = ids.iter().cycle().take(self.keys_of(verb)).copied().collect();
+                    (verb, ids)
+                })
+                .collect()
         };
-        let mut left = requests;
-        let mut key = 0;
-        while left > 0 {
-            let requests = left.min(self.pipeline);
-            let (bytes_start, keys_start) = (script.bytes.len(), key);
-            for _ in 0..requests {
-                let end = key + self.keys_per_request;
-                self.request(&mut script.bytes, &mut script.keys[key..end], version + key as u64);
-                key = end;
+        (0..self.connections).map(plan).collect()
+    }
+
+    /// How many requests each connection has: whole windows.
+    fn requests_each(&self) -> usize {
+        let per_request = self.keys_per_request;
+        let wanted = (2 * self.keyspace.count as usize).max(65_536);
+        let windows = wanted.div_ceil(self.connections).div_ceil(self.pipeline * per_request);
+        let window_bytes = self.request_bytes() * self.pipeline;
+        let windows_max = (SCRIPTS_BYTES_MAX / self.connections / window_bytes).max(1);
+        windows.min(windows_max) * self.pipeline
+    }
+
+    fn draw(&self, rng: &mut StdRng) -> Verb {
+        let mut point: f64 = rng.random();
+        let mut last = None;
+        for (verb, share) in self.mix.parts() {
+            point -= share;
+            last = Some(verb);
+            if point < 0.0 {
+                break;
+            }
+        }
+        last.expect("a mix asks for something")
+    }
+
+    /// Every connection draws for itself.
+    fn drawn(&self, seed: u64) -> Vec<Plan> {
+        let requests = self.requests_each();
+        let plan = |connection: usize| {
+            let seed = seed.wrapping_add(connection as u64);
+            let mut chooser = Chooser::new(self.keyspace, self.choice, seed);
+            let mut rng = StdRng::seed_from_u64(seed ^ 1 << 63);
+            let request = |_| {
+                let verb = self.draw(&mut rng);
+                (verb, (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect())
+            };
+            (0..requests).map(request).collect()
+        };
+        (0..self.connections).map(plan).collect()
+    }
+
+    /// One stream is drawn; changes go to the connection that owns their key.
+    fn owned(&self, seed: u64) -> Vec<Plan> {
+        let requests = self.requests_each();
+        let mut chooser = Chooser::new(self.keyspace, self.choice, seed);
+        let mut rng = StdRng::seed_from_u64(seed ^ 1 << 63);
+        let mut plans: Vec<Plan> = vec![Plan::with_capacity(requests); self.connections];
+        let mut reads = Vec::new();
+        for _ in 0..requests * self.connections {
+            let verb = self.draw(&mut rng);
+            let keys: Vec<u32> = (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect();
+            let plan = &mut plans[keys[0] as usize % self.connections];
+            match verb.is_read() {
+                true => reads.push((verb, keys)),
+                false if plan.len() < requests => plan.push((verb, keys)),
+                // One connection cannot send more than its share: a hot key's changes beyond it go.
+                false => {}
+            }
+        }
+        for plan in &mut plans {
+            while plan.len() < requests {
+                let Some(read) = reads.pop() else { break };
+                plan.push(read);
+            }
+            plan.shuffle(&mut rng);
+        }
+        plans
+    }
+
+    fn script(&self, connection: usize, plan: Plan, own: bool, reply_bytes: &HashMap<Verb, usize>) -> Script {
+        let first_version = 2 + ((connection as u64) << 40);
+        let mut slots: HashMap<(bool, u32), u32> = HashMap::new();
+        let mut script = Script {
+            bytes: Vec::new(),
+            requests: Vec::with_capacity(plan.len()),
+            keys: Vec::with_capacity(plan.len() * self.keys_per_request),
+            windows: Vec::with_capacity(plan.len().div_ceil(self.pipeline)),
+            slots: 0,
+            first_version,
+        };
+        for requests in plan.chunks(self.pipeline) {
+            let (bytes, keys, first) = (script.bytes.len(), script.keys.len(), script.requests.len());
+            let mut replies = 0;
+            for (verb, ids) in requests {
+                let keys = script.keys.len();
+                for &id in ids {
+                    let mine = own && *verb != Verb::Miss && id as usize % self.connections == connection;
+                    let fresh = slots.len() as u32;
+                    let slot = match mine {
+                        true => *slots.entry((*verb == Verb::Incr, id)).or_insert(fresh),
+                        false => NOBODYS,
+                    };
+                    script.keys.push(KeyAt { id, at: 0, slot });
+                }
+                let version = first_version + script.requests.len() as u64;
+                let value_at = self.request(&mut script.bytes, *verb, &mut script.keys[keys..], version);
+                let keys_end = script.keys.len() as u32;
+                script.requests.push(Request { verb: *verb, keys_end, value_at });
+                replies += reply_bytes[verb];
             }
             script.windows.push(Window {
-                bytes: bytes_start..script.bytes.len(),
-                keys: keys_start..key,
-                requests,
-                reply_bytes: requests * reply_bytes,
+                bytes: bytes..script.bytes.len(),
+                keys: keys..script.keys.len(),
+                requests: first..script.requests.len(),
+                reply_bytes: replies,
             });
-            left -= requests;
         }
-        debug_assert_eq!(script.bytes.len(), total_bytes, "requests differ in length");
+        assert!(u32::try_from(script.bytes.len()).is_ok(), "the requests of one connection exceed 4 GiB");
+        script.slots = slots.len();
         script
+    }
+}
+
+impl Script {
+    /// Writes the values of a window anew, at the versions that follow from `before`, the number of
+    /// requests that were sent before it.
+    pub fn renew(&mut self, window: usize, before: u64, workload: &Workload) {
+        let requests = self.windows[window].requests.clone();
+        for (index, request) in requests.enumerate() {
+            let Request { verb, keys_end, value_at } = self.requests[request];
+            if verb != Verb::Set || workload.zeros {
+                continue;
+            }
+            let id = self.keys[keys_end as usize - 1].id;
+            let version = self.first_version + before + index as u64;
+            let place = value_at as usize..value_at as usize + workload.value_bytes(id);
+            value::rewrite(&mut self.bytes[place], id, version);
+        }
     }
 }
 
@@ -215,15 +456,7 @@ mod tests {
     use super::*;
 
     fn workload(protocol: Protocol, verb: Verb) -> Workload {
-        Workload {
-            protocol,
-            verb,
-            keyspace: Keyspace::new(1000, 32),
-            choice: Choice::Uniform,
-            connections: 3,
-            pipeline: 7,
-            keys_per_request: 1,
-        }
+        Workload { connections: 3, pipeline: 7, ..Workload::new(protocol, verb, Keyspace::new(1000, 32)) }
     }
 
     #[test]
@@ -237,7 +470,7 @@ mod tests {
                     let (mut bytes, mut keys) = (0, 0);
                     for window in &script.windows {
                         assert_eq!((window.bytes.start, window.keys.start), (bytes, keys));
-                        assert_eq!((window.requests, window.keys.len()), (7, 7));
+                        assert_eq!((window.requests.len(), window.keys.len()), (7, 7));
                         (bytes, keys) = (window.bytes.end, window.keys.end);
                     }
                     assert_eq!((bytes, keys), (script.bytes.len(), script.keys.len()));
@@ -256,7 +489,7 @@ mod tests {
             let workload =
                 Workload { keyspace: Keyspace::new(1, 0), keys_per_request, ..workload(protocol, verb) };
             let (request, reply) = workload.sample();
-            assert!(reply.ends_with(workload.reply_tail()));
+            assert!(reply.ends_with(workload.reply_tail(verb)));
             (String::from_utf8(request).unwrap(), String::from_utf8(reply).unwrap())
         };
         let get = text(Protocol::Classic, Verb::Hit, 2);
@@ -280,7 +513,7 @@ mod tests {
             ..workload(Protocol::Classic, Verb::Set)
         };
         let mut ids: Vec<u32> =
-            workload.scripts(0).iter().flat_map(|script| &script.keys).map(|key| key.id).collect();
+            workload.scripts(0).iter().flat_map(|script| script.keys.clone()).map(|key| key.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, (40..140).collect::<Vec<_>>());
     }
@@ -294,5 +527,60 @@ mod tests {
         };
         let windows: usize = workload.scripts(0).iter().map(|script| script.windows.len()).sum();
         assert_eq!(windows, 2);
+    }
+
+    #[test]
+    fn a_mix_keeps_its_shares_and_gives_each_key_one_writer() {
+        let workload = Workload {
+            mix: Mix::of(&[(Verb::Hit, 8), (Verb::Set, 1), (Verb::Incr, 1)]),
+            choice: Choice::Zipf(0.9),
+            keyspace: Keyspace::new(5000, 32),
+            connections: 8,
+            ..workload(Protocol::Classic, Verb::Hit)
+        };
+        let scripts = workload.scripts(1);
+        let mut writers = HashMap::new();
+        let (mut requests, mut sets) = (0, 0);
+        for (connection, script) in scripts.iter().enumerate() {
+            assert_eq!(script.requests.len(), scripts[0].requests.len());
+            for request in &script.requests {
+                requests += 1;
+                let key = script.keys[request.keys_end as usize - 1];
+                assert_eq!(key.slot != NOBODYS, key.id as usize % 8 == connection);
+                if !request.verb.is_read() {
+                    sets += u32::from(request.verb == Verb::Set);
+                    let writer = *writers.entry((request.verb, key.id)).or_insert(connection);
+                    assert_eq!(writer, connection);
+                }
+            }
+        }
+        let share = f64::from(sets) / f64::from(requests);
+        assert!((share - 0.1).abs() < 0.01, "{share}");
+    }
+
+    #[test]
+    fn a_renewed_window_carries_the_versions_that_follow() {
+        let workload = workload(Protocol::Resp, Verb::Set);
+        let mut script = Arc::unwrap_or_clone(workload.scripts(1).remove(2));
+        let before = script.requests.len() as u64;
+        script.renew(1, before, &workload);
+        let Request { keys_end, value_at, .. } = script.requests[7];
+        let value = &script.bytes[value_at as usize..][..32];
+        let id = script.keys[keys_end as usize - 1].id;
+        assert_eq!(value::verify(value, id), Ok(script.first_version + before));
+    }
+
+    #[test]
+    fn values_of_many_sizes_keep_the_size_of_their_key() {
+        let sizes = Sizes::Spread(30, 300);
+        let workload = Workload { sizes: Some(sizes.clone()), ..workload(Protocol::Classic, Verb::Set) };
+        assert!(!workload.has_known_replies());
+        for script in workload.scripts(1) {
+            for request in &script.requests {
+                let id = script.keys[request.keys_end as usize - 1].id;
+                let value = &script.bytes[request.value_at as usize..][..sizes.of(id, 0)];
+                assert!(value::verify(value, id).is_ok());
+            }
+        }
     }
 }

@@ -9,25 +9,21 @@ use std::time::Duration;
 use larder_eventloop::socket::Address;
 use larder_lab::connection::Check;
 use larder_lab::error::Error;
-use larder_lab::generator::{Load, Stop};
+use larder_lab::generator::{Arrivals, Load, Stop};
 use larder_lab::keys::{Choice, Keyspace, Prefix};
 use larder_lab::null::{Canned, Null};
 use larder_lab::tally::Tally;
 use larder_lab::value;
 use larder_lab::wire::Protocol;
-use larder_lab::workload::{Verb, Workload};
+use larder_lab::workload::{Mix, Verb, Workload};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Classic, Protocol::Meta, Protocol::Resp];
 
 fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
     Workload {
-        protocol,
-        verb,
-        keyspace: Keyspace::new(2, value_bytes),
         choice: Choice::Sequential,
-        connections: 1,
         pipeline: 2,
-        keys_per_request: 1,
+        ..Workload::new(protocol, verb, Keyspace::new(2, value_bytes))
     }
 }
 
@@ -97,10 +93,11 @@ fn counts_are_exact_for_every_protocol_verb_and_check() {
                         Verb::Hit => (keys, 0, 0, 0),
                         Verb::Miss => (0, keys, 0, 0),
                         Verb::Set => (0, 0, keys, 0),
+                        Verb::Get | Verb::Delete | Verb::Incr => unreachable!("not among those above"),
                     };
                     assert_eq!(seen, expected, "{workload:?} {check:?} {:?}", tally.first_wrong);
                     assert_eq!(tally.requests, keys / keys_per_request as u64);
-                    assert_eq!(tally.latency_ns.len(), tally.requests.div_ceil(7));
+                    assert_eq!(tally.latency.len(), tally.requests.div_ceil(7));
                 }
             }
         }
@@ -193,6 +190,87 @@ fn keys_left_out_of_a_multi_get_are_misses_at_their_place() {
     let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
     // Both misses are wrong, as the workload expects hits; both hits are right.
     assert_eq!((tally.hits, tally.misses, tally.wrong), (2, 2, 2), "{:?}", tally.first_wrong);
+}
+
+/// What a server would answer to the first connection's script if every read found `version` of it.
+fn replies(workload: &Workload, version: impl Fn(usize) -> u64) -> Vec<u8> {
+    let script = &workload.scripts(0)[0];
+    let mut out = Vec::new();
+    for (index, request) in script.requests.iter().enumerate() {
+        let id = script.keys[request.keys_end as usize - 1].id;
+        if request.verb == Verb::Set {
+            workload.protocol.reply_stored(&mut out);
+            continue;
+        }
+        let (mut name, mut bytes) = (Vec::new(), Vec::new());
+        workload.keyspace.write(&mut name, Prefix::Present, id);
+        value::write(&mut bytes, id, version(index), 32);
+        workload.protocol.reply_hits(&mut out, &[(name, bytes)]);
+    }
+    out
+}
+
+#[test]
+fn a_value_older_than_the_last_acknowledged_write_is_stale() {
+    for protocol in PROTOCOLS {
+        let workload = Workload {
+            mix: Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]),
+            choice: Choice::One,
+            keyspace: Keyspace::new(1, 32),
+            pipeline: 100_000,
+            ..workload(protocol, Verb::Hit, 32)
+        };
+        let script = workload.scripts(0).remove(0);
+        let last_write = |index: usize| {
+            let before = script.requests[..index].iter().rposition(|request| request.verb == Verb::Set);
+            before.map_or(1, |at| script.first_version + at as u64)
+        };
+        let fresh = replies(&workload, last_write);
+        let tally = run_once(&replying(&workload, fresh, false), &workload, Check::Verify).unwrap();
+        assert_eq!((tally.wrong, tally.first_wrong), (0, None), "{protocol:?}");
+        let stale = replies(&workload, |_| 1);
+        let tally = run_once(&replying(&workload, stale.clone(), false), &workload, Check::Verify).unwrap();
+        assert!(tally.wrong > 0 && tally.first_wrong.unwrap().contains("stale"), "{protocol:?}");
+        let tally = run_once(&replying(&workload, stale, false), &workload, Check::Parse).unwrap();
+        assert_eq!(tally.wrong, 0, "parsing alone cannot see it");
+    }
+}
+
+#[test]
+fn an_open_loop_asks_at_its_rate_and_counts_from_when_a_window_was_due() {
+    let workload = Workload {
+        choice: Choice::One,
+        connections: 4,
+        pipeline: 1,
+        ..workload(Protocol::Classic, Verb::Hit, 32)
+    };
+    let mut load = Load::connect(&null(&workload), &workload, workload.scripts(0), &[None]).unwrap();
+    for poisson in [false, true] {
+        let arrivals = Arrivals { per_s: 2000.0, poisson, seed: 1 };
+        let tally = load.run_open(Check::Parse, arrivals, Duration::from_millis(500)).unwrap();
+        // A thousand are due, ± a few of their standard deviations.
+        let off = tally.requests.abs_diff(1000);
+        assert!(off <= if poisson { 200 } else { 2 }, "{} requests", tally.requests);
+        assert_eq!((tally.wrong, tally.latency.len()), (0, tally.requests));
+        assert_eq!((tally.service.len(), tally.lag.len()), (tally.requests, tally.requests));
+        assert!(tally.latency.ns.max() >= tally.service.ns.max());
+    }
+}
+
+#[test]
+fn connections_are_replaced_as_often_as_asked() {
+    let workload = Workload {
+        choice: Choice::One,
+        connections: 3,
+        pipeline: 2,
+        ..workload(Protocol::Resp, Verb::Hit, 32)
+    };
+    let mut load = Load::connect(&null(&workload), &workload, workload.scripts(0), &[None]).unwrap();
+    load.churn(10);
+    let tally = load.run(Check::Verify, Stop::Once).unwrap();
+    let windows: usize = workload.scripts(0).iter().map(|script| script.windows.len()).sum();
+    assert_eq!((tally.wrong, tally.latency.len()), (0, windows as u64));
+    assert!(tally.connects >= windows as u64 / 10 - 3, "{} connections", tally.connects);
 }
 
 #[test]

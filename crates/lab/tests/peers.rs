@@ -3,13 +3,17 @@
 //! These need the servers that Debian's packages memcached and redis-server carry, and are run where
 //! those are installed: `cargo test -p larder-lab --test peers -- --ignored`.
 
+use std::time::Duration;
+
 use larder_lab::connection::Check;
-use larder_lab::generator::{Load, Stop, fill};
+use larder_lab::generator::{Load, Stop, fill, prepare};
 use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
+use larder_lab::sizes::Sizes;
+use larder_lab::tally::Tally;
 use larder_lab::usage::{self, Usage};
 use larder_lab::wire::Protocol;
-use larder_lab::workload::{Verb, Workload};
+use larder_lab::workload::{Mix, Verb, Workload};
 
 fn start(kind: Kind) -> Server {
     let spec = Spec { kind, program: None, memory_mb: 128, threads: 1, core: Some(0), null: None };
@@ -26,13 +30,10 @@ fn run(server: &Server, workload: &Workload) -> u64 {
 
 fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
     Workload {
-        protocol,
-        verb,
-        keyspace: Keyspace::new(500, value_bytes),
         choice: Choice::Zipf(0.9),
         connections: 7,
         pipeline: 11,
-        keys_per_request: 1,
+        ..Workload::new(protocol, verb, Keyspace::new(500, value_bytes))
     }
 }
 
@@ -93,4 +94,59 @@ fn a_dropped_server_is_gone() {
     let pid = server.pid();
     drop(server);
     assert!(Usage::of(pid).is_err());
+}
+
+/// Everything at once: reads, writes, deletes and additions of keys by Zipf's law, values of many
+/// sizes with a time to live, pipelined over several connections on two threads.
+fn mixed(protocol: Protocol) -> Workload {
+    Workload {
+        mix: Mix::of(&[(Verb::Get, 6), (Verb::Set, 2), (Verb::Delete, 1), (Verb::Incr, 1)]),
+        sizes: Some(Sizes::Weighted(vec![(30, 5.0), (500, 2.0), (20_000, 0.1)])),
+        ttl_s: 3600,
+        ..workload(protocol, Verb::Get, 100)
+    }
+}
+
+fn run_mixed(server: &Server, workload: &Workload) -> Tally {
+    prepare(&server.control.address, workload, &[None]).unwrap();
+    let mut load =
+        Load::connect(&server.control.address, workload, workload.scripts(1), &[None, None]).unwrap();
+    let mut total = Tally::default();
+    for stop in [Stop::Once, Stop::After(Duration::from_millis(200))] {
+        let tally = load.run(Check::Verify, stop).unwrap();
+        assert_eq!((tally.wrong, tally.first_wrong.clone()), (0, None), "{workload:?}");
+        total.merge(tally);
+    }
+    total
+}
+
+#[test]
+#[ignore = "needs memcached"]
+fn a_mix_is_verified_and_counted_as_memcached_counts_it() {
+    let server = start(Kind::Memcached);
+    for protocol in [Protocol::Classic, Protocol::Meta] {
+        let before = server.control.counters().unwrap();
+        let workload = mixed(protocol);
+        let tally = run_mixed(&server, &workload);
+        let after = server.control.counters().unwrap();
+        let grown = |name| after.number(name).unwrap() - before.number(name).unwrap();
+        let fill = 2 * u64::from(workload.keyspace.count);
+        assert_eq!(grown("cmd_set"), tally.stored + fill);
+        assert_eq!((grown("get_hits"), grown("incr_hits")), (tally.hits, tally.counted));
+        assert_eq!(grown("delete_hits"), tally.deleted);
+        assert_eq!(grown("get_misses") + grown("delete_misses"), tally.misses);
+    }
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_mix_is_verified_and_counted_as_redis_counts_it() {
+    let server = start(Kind::Redis);
+    let workload = mixed(Protocol::Resp);
+    let tally = run_mixed(&server, &workload);
+    let counters = server.control.counters().unwrap();
+    let fill = 2 * u64::from(workload.keyspace.count);
+    assert_eq!((counters.calls("set"), counters.calls("incr")), (tally.stored + fill, tally.counted));
+    let asked = tally.requests - tally.stored - tally.counted;
+    assert_eq!(counters.calls("get") + counters.calls("del"), asked);
 }

@@ -11,7 +11,7 @@ use larder_lab::report;
 use larder_lab::results::{
     Axis, Better, Ceiling, Column, Dash, Estimate, Kind, Latency, Plot, Point, Run, Scale, Table, Target,
 };
-use larder_lab::tally::Tally;
+use larder_lab::tally::Latencies;
 
 /// Collects what goes wrong, before anything else of the page runs.
 const WATCH: &str = "<script>
@@ -110,7 +110,7 @@ fn run() -> Run {
     stack.groups = ["after the fill", "overwritten", "half deleted", "idle"].map(str::to_owned).to_vec();
     run.plots.push(stack);
 
-    let mut histogram = Tally::default().latency_ns;
+    let mut histogram = Latencies::default().ns;
     (1..50_000_u64).for_each(|n| histogram.record(1_000 + n * n % 4_000_000).unwrap());
     for target in ["larder", "redis"] {
         let clock = "open loop, from the intended send";

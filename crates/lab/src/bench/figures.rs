@@ -68,13 +68,11 @@ impl Figure {
     /// The load for one kind of server.
     pub fn workload(&self, kind: Kind) -> Workload {
         Workload {
-            protocol: kind.protocol(self.protocol),
-            verb: self.verb,
-            keyspace: self.data.keyspace(),
             choice: self.choice,
             connections: self.connections,
             pipeline: self.pipeline,
             keys_per_request: self.keys_per_request,
+            ..Workload::new(kind.protocol(self.protocol), self.verb, self.data.keyspace())
         }
     }
 
@@ -86,12 +84,12 @@ impl Figure {
     /// In words.
     pub fn title(&self) -> String {
         let what = match (self.protocol, self.verb) {
-            (Protocol::Classic | Protocol::Resp, Verb::Hit) => "get",
-            (Protocol::Classic | Protocol::Resp, Verb::Miss) => "get, miss",
-            (Protocol::Classic | Protocol::Resp, Verb::Set) => "set",
             (Protocol::Meta, Verb::Hit) => "mg v",
             (Protocol::Meta, Verb::Miss) => "mg v, miss",
             (Protocol::Meta, Verb::Set) => "ms",
+            (_, Verb::Hit) => "get",
+            (_, Verb::Miss) => "get, miss",
+            (_, verb) => verb.name(),
         };
         let keys = if self.choice == Choice::One { 1 } else { self.data.keys };
         let several = match self.keys_per_request {

@@ -3,7 +3,7 @@
 //! A key is whatever stands before the last two numbers of its line: a space in it is for the caller
 //! to find, who knows what key to expect.
 
-use super::{Event, Grammar, Malformed, Parsed, last_number, line, value};
+use super::{Event, Grammar, Parsed, last_number, line, long_number, value};
 
 /// `VALUE <key> <flags> <bytes>\r\n<data>\r\n` … `END\r\n`, `STORED\r\n`.
 #[derive(Debug)]
@@ -26,11 +26,13 @@ impl Grammar for Classic {
         }
         let event = match line {
             b"STORED" => Event::Stored,
-            b"NOT_STORED" | b"EXISTS" | b"NOT_FOUND" | b"ERROR" => Event::Refused(line),
+            b"DELETED" => Event::Deleted,
+            b"NOT_FOUND" => Event::Absent,
+            b"NOT_STORED" | b"EXISTS" | b"ERROR" => Event::Refused(line),
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
                 Event::Refused(line)
             }
-            _ => return Err(Malformed),
+            _ => Event::Number(long_number(line)?),
         };
         Ok(Some((event, header_bytes)))
     }
@@ -38,6 +40,7 @@ impl Grammar for Classic {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Malformed;
     use super::super::tests::events;
     use super::*;
 

@@ -19,7 +19,8 @@ impl Grammar for Meta {
         let event = match line {
             b"HD" => Event::Stored,
             b"EN" => Event::Miss,
-            b"NS" | b"EX" | b"NF" | b"ERROR" => Event::Refused(line),
+            b"NF" => Event::Absent,
+            b"NS" | b"EX" | b"ERROR" => Event::Refused(line),
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
                 Event::Refused(line)
             }

@@ -1,6 +1,6 @@
 //! Replies of Redis's `GET`, `MGET` and `SET` in RESP2.
 
-use super::{Event, Grammar, Malformed, Parsed, line, number, value};
+use super::{Event, Grammar, Malformed, Parsed, line, long_number, number, value};
 
 /// `$<bytes>\r\n<data>\r\n`, `$-1\r\n`, `*<n>\r\n` before n of these, `+OK\r\n`.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ impl Grammar for Resp {
             }
             Some((b'*', digits)) => Event::Count(number(digits)?),
             Some((b'+', b"OK")) => Event::Stored,
+            Some((b':', digits)) => Event::Number(long_number(digits)?),
             Some((b'-', _)) => Event::Refused(line),
             _ => return Err(Malformed),
         };
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_malformed() {
-        for bad in [b":1\r\n".as_slice(), b"+PONG\r\n", b"$-2\r\n", b"*-1\r\n", b"\r\n", b"$1\r\nab\r\n"] {
+        for bad in [b":x\r\n".as_slice(), b"+PONG\r\n", b"$-2\r\n", b"*-1\r\n", b"\r\n", b"$1\r\nab\r\n"] {
             assert_eq!(Resp::event(bad), Err(Malformed), "{}", bad.escape_ascii());
         }
     }

@@ -1,0 +1,138 @@
+//! What requests do, and in which proportion.
+
+use std::fmt;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Reads keys that are there; a miss is a wrong reply.
+    Hit,
+    /// Reads keys that are not there; a hit is a wrong reply.
+    Miss,
+    /// Reads keys that may be there: a cache may have evicted them.
+    Get,
+    /// Writes.
+    Set,
+    /// Deletes.
+    Delete,
+    /// Adds one to a number, of which there are other keys.
+    Incr,
+}
+
+/// All of them.
+pub const VERBS: [Verb; 6] = [Verb::Hit, Verb::Miss, Verb::Get, Verb::Set, Verb::Delete, Verb::Incr];
+
+impl Verb {
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Hit => "hit",
+            Verb::Miss => "miss",
+            Verb::Get => "get",
+            Verb::Set => "set",
+            Verb::Delete => "delete",
+            Verb::Incr => "incr",
+        }
+    }
+
+    /// It changes nothing.
+    pub fn is_read(self) -> bool {
+        matches!(self, Verb::Hit | Verb::Miss | Verb::Get)
+    }
+}
+
+/// Verbs by weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    weights: [u32; VERBS.len()],
+}
+
+impl From<Verb> for Mix {
+    /// One verb and nothing else.
+    fn from(verb: Verb) -> Mix {
+        Mix::of(&[(verb, 1)])
+    }
+}
+
+impl Mix {
+    /// Verbs with their weights.
+    ///
+    /// # Panics
+    /// If all weights are 0.
+    pub fn of(parts: &[(Verb, u32)]) -> Mix {
+        let mut weights = [0; VERBS.len()];
+        for &(verb, weight) in parts {
+            weights[verb as usize] += weight;
+        }
+        assert!(weights.iter().any(|&weight| weight > 0), "a mix asks for something");
+        Mix { weights }
+    }
+
+    /// Reads `hit:9,set:1`, for clap.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Mix, String> {
+        let mut parts = Vec::new();
+        for part in text.split(',') {
+            let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let verb = VERBS.into_iter().find(|verb| verb.name() == name);
+            let names = || VERBS.map(Verb::name).join(", ");
+            let verb = verb.ok_or_else(|| format!("{name:?} is none of {}", names()))?;
+            parts.push((verb, weight.parse::<u16>().map_err(|error| format!("{weight:?}: {error}"))?.into()));
+        }
+        if parts.iter().all(|&(_, weight)| weight == 0) {
+            return Err("all weights are 0".to_owned());
+        }
+        Ok(Mix::of(&parts))
+    }
+
+    /// Verbs that occur, with their shares.
+    pub fn parts(&self) -> impl Iterator<Item = (Verb, f64)> + '_ {
+        let total: u32 = self.weights.iter().sum();
+        let share = move |verb: Verb| f64::from(self.weights[verb as usize]) / f64::from(total);
+        VERBS.into_iter().filter(|&verb| self.weights[verb as usize] > 0).map(move |verb| (verb, share(verb)))
+    }
+
+    /// Its verb, if it has one only.
+    pub fn only(&self) -> Option<Verb> {
+        let mut parts = self.parts();
+        let (first, _) = parts.next()?;
+        parts.next().is_none().then_some(first)
+    }
+
+    /// Keys are both read and changed: then each has one connection that changes it, which knows what
+    /// its reads must find.
+    pub fn reads_own_writes(&self) -> bool {
+        self.parts().any(|(verb, _)| verb.is_read()) && self.parts().any(|(verb, _)| !verb.is_read())
+            || self.parts().any(|(verb, _)| matches!(verb, Verb::Delete | Verb::Incr))
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(verb) = self.only() {
+            return f.write_str(verb.name());
+        }
+        let parts: Vec<String> =
+            self.parts().map(|(verb, share)| format!("{:.0} % {}", 100.0 * share, verb.name())).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_are_read_from_words() {
+        let mix = Mix::parse("hit:9,set").unwrap();
+        assert_eq!(mix, Mix::of(&[(Verb::Hit, 9), (Verb::Set, 1)]));
+        assert_eq!(mix.to_string(), "90 % hit, 10 % set");
+        assert_eq!((mix.only(), Mix::from(Verb::Set).only()), (None, Some(Verb::Set)));
+        assert!(mix.reads_own_writes() && !Mix::from(Verb::Set).reads_own_writes());
+        for bad in ["", "hit:0", "hit:x", "touch"] {
+            assert!(Mix::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
