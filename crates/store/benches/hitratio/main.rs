@@ -1,0 +1,181 @@
+//! The store's hit ratio against simple models of eviction policies, on synthetic streams in the shape
+//! of published ones.
+//!
+//! ```text
+//! stream ─┬─▶ the store as built, in a fixed arena ──▶ misses, bytes of keys and values it holds
+//!         └─▶ models, allowed just these bytes ──────▶ misses
+//! ```
+//!
+//! Every request is a `get` that is followed by a `set` where it misses, or a `set`. Time is the
+//! stream's. Misses are counted once twice the arena has been written.
+//!
+//! `cargo bench -p larder-store --bench hitratio [-- STREAM…]`
+
+mod policies;
+mod streams;
+
+use larder_store::{Attributes, Config, Expect, Lookup, Store};
+use policies::{Lru, Policy, S3Fifo, Segmented};
+use std::process::ExitCode;
+use streams::{Request, STREAMS, Stream};
+
+/// When the streams begin.
+const START: u64 = 1_700_000_000_000;
+/// Requests that share a batch.
+const BATCH: usize = 32;
+/// Requests between two looks at what the store holds.
+const SAMPLE_REQUESTS: u64 = 10_000;
+/// Bytes of an item's header, and of its expiry.
+const HEADER_BYTES: u64 = 8;
+const EXPIRY_BYTES: u64 = 8;
+
+/// The most misses of the store, for each of the ideal S3-FIFO.
+const IDEAL_FACTOR_MAX: f64 = 1.03;
+/// On the mean of all streams.
+const IDEAL_FACTOR_MEAN_MAX: f64 = 1.01;
+/// The most misses of the store above those of LRU, as a share of them.
+const LRU_FACTOR_MAX: f64 = 1.005;
+
+/// What a run counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    gets: u64,
+    misses: u64,
+}
+
+impl Count {
+    fn ratio(self) -> f64 {
+        self.misses as f64 / self.gets.max(1) as f64
+    }
+}
+
+/// Runs the stream against the store; its misses, the mean bytes of keys and values it held, and the
+/// request at which counting began.
+fn run_store(stream: &Stream, memory_bytes: u64) -> (Count, u64, u64) {
+    let store = Store::new(Config { memory_bytes, workers_max: 1, ..Config::default() }).expect("memory");
+    let mut worker = store.worker().expect("a worker");
+    let value = vec![7u8; 1 << 20];
+    let (mut count, mut written, mut from) = (Count::default(), 0, u64::MAX);
+    let (mut held, mut samples) = (0, 0);
+    let mut requests = stream.requests();
+    let mut batch = Vec::with_capacity(BATCH);
+    let (mut tick, mut done) = (START, 0);
+    loop {
+        batch.clear();
+        batch.extend(requests.by_ref().take(BATCH));
+        let Some(first) = batch.first() else { break };
+        let mut guard = worker.enter(first.now);
+        for request in &batch {
+            let bytes = request.key();
+            let key = guard.key(&bytes[..stream.key_bytes]);
+            if !request.set {
+                let hit = matches!(guard.get(&key), Lookup::Hit(_));
+                if done >= from {
+                    count.gets += 1;
+                    count.misses += u64::from(!hit);
+                }
+                if hit {
+                    done += 1;
+                    continue;
+                }
+            }
+            let attributes = Attributes { expires_at: request.expires_at, ..Attributes::default() };
+            guard.store_value(&key, &value[..request.value_bytes], &attributes, Expect::Any).expect("room");
+            written += (stream.key_bytes + request.value_bytes) as u64;
+            if written > 2 * memory_bytes && from == u64::MAX {
+                from = done;
+            }
+            done += 1;
+        }
+        if first.now >= tick {
+            tick = first.now + 100;
+            let _ = (0..16).all(|_| guard.maintain());
+        }
+        drop(guard);
+        if done % SAMPLE_REQUESTS < BATCH as u64 && done >= from {
+            let totals = store.totals();
+            let expiry = if stream.ttls.is_empty() { 0 } else { EXPIRY_BYTES };
+            held += totals.item_bytes - totals.items * (HEADER_BYTES + expiry);
+            samples += 1;
+        }
+    }
+    if std::env::var_os("HITRATIO_CLASSES").is_some() {
+        eprintln!("{:#?}", store.totals());
+        for class in store.classes(tick) {
+            eprintln!(
+                "{:6} B {:5} spans {:7} items {:7} free {:8} evicted {:6} ghosts {:7} ms",
+                class.chunk_bytes,
+                class.spans,
+                class.items,
+                class.free_chunks,
+                class.evictions,
+                class.ghost_hits,
+                class.age_ms
+            );
+        }
+    }
+    drop(worker);
+    store.check();
+    (count, held / samples.max(1), from)
+}
+
+fn run_model(stream: &Stream, from: u64, mut policy: impl Policy) -> Count {
+    let mut count = Count::default();
+    for (i, request) in stream.requests().enumerate() {
+        let Request { id, value_bytes, set, now, expires_at } = request;
+        let bytes = (stream.key_bytes + value_bytes) as u64;
+        if !set {
+            let hit = policy.get(id, now);
+            if i as u64 >= from {
+                count.gets += 1;
+                count.misses += u64::from(!hit);
+            }
+            if hit {
+                continue;
+            }
+        }
+        policy.set(id, bytes, expires_at);
+    }
+    count
+}
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    println!(
+        "{:16} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        "stream", "MiB", "held", "counted", "store", "S3-FIFO", "LRU", "segm.", "/ideal", "/LRU"
+    );
+    let (mut ratios, mut missed) = (Vec::new(), Vec::new());
+    for stream in STREAMS.iter().filter(|s| wanted.is_empty() || wanted.iter().any(|name| name == s.name)) {
+        let memory_bytes = stream.memory_bytes();
+        let (store, held, from) = run_store(stream, memory_bytes);
+        let ideal = run_model(stream, from, S3Fifo::new(held));
+        let lru = run_model(stream, from, Lru::new(held));
+        let segmented = run_model(stream, from, Segmented::new(held));
+        let to_ideal = store.ratio() / ideal.ratio();
+        let to_lru = store.ratio() / lru.ratio();
+        ratios.push(to_ideal);
+        println!(
+            "{:16} {:7.1} {:6.1}% {:6}k {:8.4} {:8.4} {:8.4} {:8.4} {:7.3} {:7.3}",
+            stream.name,
+            memory_bytes as f64 / 1048576.0,
+            held as f64 * 100.0 / memory_bytes as f64,
+            store.gets / 1000,
+            store.ratio(),
+            ideal.ratio(),
+            lru.ratio(),
+            segmented.ratio(),
+            to_ideal,
+            to_lru
+        );
+        if to_ideal > IDEAL_FACTOR_MAX || to_lru > LRU_FACTOR_MAX {
+            missed.push(stream.name);
+        }
+    }
+    let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+    println!(
+        "mean of store / ideal: {mean:.4} (at most {IDEAL_FACTOR_MEAN_MAX}); beyond {IDEAL_FACTOR_MAX} or \
+         {LRU_FACTOR_MAX} of LRU: {missed:?}"
+    );
+    if missed.is_empty() && mean <= IDEAL_FACTOR_MEAN_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
