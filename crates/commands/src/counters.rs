@@ -73,6 +73,8 @@ counters! {
     BytesRead,
     /// Bytes sent; the server counts.
     BytesWritten,
+    /// Connections closed because others needed the memory that their replies held; the server counts.
+    Shed,
     /// Connections closed for idleness; the server counts.
     IdleKicks,
     /// RESP commands.

@@ -81,6 +81,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     /// Connections that the handler holds memory for, for bytes to come.
     receiving: usize,
     sweep_at: Millis,
+    /// Bytes of memory for input that connections keep.
+    kept_bytes: usize,
 }
 
 impl<B: Backend, H: Handler> EventLoop<B, H> {
@@ -95,6 +97,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             waiting: 0,
             receiving: 0,
             sweep_at: 0,
+            kept_bytes: 0,
         }
     }
 
@@ -141,6 +144,17 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// The backend.
     pub fn backend(&mut self) -> &mut B {
         &mut self.backend
+    }
+
+    /// Bytes of memory that connections take for input they keep.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Sets the unsent bytes above which a connection is read no further; at least 1, or connections
+    /// without any would not be read either. Holds for a connection from its next turn on.
+    pub fn set_reply_bytes_max(&mut self, bytes: u64) {
+        self.limits.reply_bytes_max = bytes.max(1);
     }
 
     /// The handler's state of a connection, if it still lives.
@@ -202,6 +216,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if let Some(connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
+            self.kept_bytes -= connection.kept.capacity();
             handler.closed(id, connection.state, why);
         }
     }
@@ -302,7 +317,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Next::Receive if bytes < room => return self.settle(handler, id, None),
                 Next::Receive => {}
                 Next::Again | Next::Yield => {
-                    keep(&mut connection.kept, &self.buffer[..bytes.saturating_sub(room)]);
+                    keep(
+                        &mut connection.kept,
+                        &self.buffer[..bytes.saturating_sub(room)],
+                        &mut self.kept_bytes,
+                    );
                     connection.again = true;
                     return self.settle(handler, id, None);
                 }
@@ -338,7 +357,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Err(_) => return self.close(handler, id, Closed::Error),
             }
         };
-        keep(&mut connection.kept, &self.buffer[at..len]);
+        keep(&mut connection.kept, &self.buffer[at..len], &mut self.kept_bytes);
         match next {
             Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
                 self.settle(handler, id, Some(Closed::Input));
@@ -473,16 +492,19 @@ fn send<S: Stream, H: Handler>(
 /// not allocate for each; an idle connection costs that much at most.
 const KEPT_ROOM_BYTES: usize = 256;
 
-/// Keeps `rest`, and next to no memory when there is none.
+/// Keeps `rest`, and next to no memory when there is none; `total` is the memory that all keep.
 #[inline]
-fn keep(kept: &mut Vec<u8>, rest: &[u8]) {
+fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) {
     kept.clear();
-    if rest.is_empty() {
-        if kept.capacity() > KEPT_ROOM_BYTES {
-            *kept = Vec::new();
-        }
+    if rest.is_empty() && kept.capacity() <= KEPT_ROOM_BYTES {
         return;
     }
-    kept.reserve_exact(rest.len());
-    kept.extend_from_slice(rest);
+    *total -= kept.capacity();
+    if rest.is_empty() {
+        *kept = Vec::new();
+    } else {
+        kept.reserve_exact(rest.len());
+        kept.extend_from_slice(rest);
+    }
+    *total += kept.capacity();
 }

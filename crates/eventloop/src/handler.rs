@@ -102,6 +102,8 @@ pub enum Closed {
     /// Replies were waiting, and the peer took none of them for the stall timeout; or the handler
     /// held room for bytes that did not come for so long.
     Stalled,
+    /// Somebody else needs the memory that its replies hold.
+    Shed,
     /// The receive buffer is full of bytes of which the handler takes none.
     Input,
     /// The loop was drained.

@@ -294,6 +294,47 @@ fn an_upload_without_progress_is_closed_at_the_stall_timeout_and_one_with_progre
 }
 
 #[test]
+fn memory_for_kept_input_is_counted_and_given_back() {
+    let mut world = World::new(6, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let (half, other) = (world.connect(), world.connect());
+    half.send(b"e");
+    half.send(&[b'y'; 5000]);
+    other.send(b"ez");
+    world.settle();
+    let kept = world.events.kept_bytes();
+    assert!((5003..7000).contains(&kept), "{kept}");
+    half.send(b"\n");
+    world.settle();
+    world.read_all(&half);
+    world.settle();
+    assert!(world.events.kept_bytes() <= 512);
+    for peer in [&half, &other] {
+        let id = world.events.id_at(0).or(world.events.id_at(1)).expect("one is left");
+        let _ = peer;
+        world.events.close(&mut world.toy, id, Closed::Shed);
+    }
+    assert_eq!(world.events.kept_bytes(), 0);
+    assert_eq!(world.toy.closed, [Closed::Shed; 2]);
+}
+
+#[test]
+fn a_lower_limit_of_waiting_replies_holds_from_the_next_turn_on() {
+    let mut world = World::new(7, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    world.events.set_reply_bytes_max(0);
+    let peer = world.connect();
+    peer.send(b"ea\n");
+    assert_eq!(world.read_all(&peer), b"ea\n", "nothing waits: it is read");
+    peer.send(b"x9000\n");
+    world.settle();
+    peer.send(b"eb\n");
+    world.settle();
+    assert!(world.events.kept_bytes() <= 256, "replies wait: it is not");
+    let mut replies = vec![b'x'; 9000];
+    replies.extend_from_slice(b"eb\n");
+    assert_eq!(world.read_all(&peer), replies);
+}
+
+#[test]
 fn an_idle_connection_is_closed_at_the_idle_timeout() {
     let mut world = World::new(4, Weather::FAIR, Limits { idle_ms: 3000, ..LIMITS });
     let idle = world.connect();

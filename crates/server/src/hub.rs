@@ -34,6 +34,14 @@ pub enum Message {
         /// The client's number.
         client: u64,
     },
+    /// Close the connection at this place if its replies have waited since then: others need the
+    /// memory.
+    Shed {
+        /// Its place in the worker's loop.
+        index: usize,
+        /// On the loops' clock.
+        since: Millis,
+    },
     /// Finish.
     Stop,
 }

@@ -110,6 +110,9 @@ pub fn serve(config: Config) -> Result<(), String> {
     }
     let store =
         Store::new(store_config(&config)).map_err(|error| format!("cannot make the store: {error:?}"))?;
+    // A share of the least memory is left to items whatever the threads take.
+    let for_threads = (config.threads as u64 * worker::WORKER_BYTES).min(config.memory_bytes / 8);
+    store.set_aside(for_threads as i64);
     let pid_file = config.pid_file.as_deref().map(process::PidFile::write).transpose()?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         let written = listen::write_port_file(path.as_ref(), &bound);

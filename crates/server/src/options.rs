@@ -155,7 +155,7 @@ pub const OPTIONS: &[Row] = &[
             config.memory_bytes = number::<u64>(value, 1, 16 << 20)? << 20;
             Ok(())
         },
-        ..row('m', "memory-limit", "memory for items and their index, in megabytes")
+        ..row('m', "memory-limit", "memory for items, their index, buffers and threads, in megabytes")
     },
     Row {
         value: Some("N"),

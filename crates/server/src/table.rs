@@ -1,7 +1,8 @@
 //! The live connections of all workers, for `stats conns`.
 //!
 //! A worker enters a connection when it takes it over and strikes it out when it ends; on the data
-//! path it stores one word, the time of the last receive, in memory that only it writes.
+//! path it stores one word, the time of the last receive, in memory that only it writes; of a
+//! connection whose replies wait, also since when.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,12 @@ pub struct Facts {
     received_at: AtomicU64,
     /// A request has come in part.
     partial: AtomicBool,
+    /// Since when its replies hold memory and none of them went out; [`MOVES`] if they do not.
+    stands_since: AtomicU64,
 }
+
+/// No replies wait.
+const MOVES: Millis = Millis::MAX;
 
 impl Facts {
     /// Facts of a new connection.
@@ -33,6 +39,7 @@ impl Facts {
             place: AtomicU64::new(0),
             received_at: AtomicU64::new(now),
             partial: AtomicBool::new(false),
+            stands_since: AtomicU64::new(MOVES),
         }
     }
 
@@ -51,6 +58,11 @@ impl Facts {
     /// When something was last received.
     pub fn received_at(&self) -> Millis {
         self.received_at.load(Relaxed)
+    }
+
+    /// Its replies hold memory, and none of them went out since `since`; or they hold none.
+    pub fn stands(&self, since: Option<Millis>) {
+        self.stands_since.store(since.unwrap_or(MOVES), Relaxed);
     }
 
     /// memcached's name of the state.
@@ -88,6 +100,29 @@ impl Table {
         self.rows(worker)[index] = None;
     }
 
+    /// Since when the replies of a connection have stood; `Millis::MAX` if they do not.
+    pub fn stands_since(&self, worker: usize, index: usize) -> Millis {
+        let rows = self.rows(worker);
+        rows.get(index)
+            .and_then(|facts| facts.as_ref())
+            .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
+    }
+
+    /// Worker, index, and since when, of the connection whose replies hold memory and have stood for
+    /// longest.
+    pub fn longest_standing(&self) -> Option<(usize, usize, Millis)> {
+        let mut longest = None;
+        for worker in 0..self.workers.len() {
+            for (index, facts) in self.rows(worker).iter().enumerate() {
+                let since = facts.as_ref().map_or(MOVES, |facts| facts.stands_since.load(Relaxed));
+                if longest.map_or(MOVES, |(_, _, least)| least) > since {
+                    longest = Some((worker, index, since));
+                }
+            }
+        }
+        longest
+    }
+
     /// Visits up to `max` connections from place `from` on; the place to go on from, none at the end.
     pub fn visit(&self, from: u64, max: usize, visit: &mut dyn FnMut(u64, &Facts)) -> Option<u64> {
         let mut visited = 0;
@@ -121,6 +156,21 @@ fn place(worker: usize, index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_one_that_has_stood_for_longest_is_found_wherever_it_is() {
+        let table = Table::new(2);
+        assert_eq!(table.longest_standing(), None);
+        let since = [(0, 0, Some(7)), (0, 1, None), (1, 0, Some(5)), (1, 3, Some(9))];
+        for (worker, index, since) in since {
+            let facts = Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
+            facts.stands(since);
+            table.enter(worker, index, facts);
+        }
+        assert_eq!(table.longest_standing(), Some((1, 0, 5)));
+        table.strike(1, 0);
+        assert_eq!(table.longest_standing(), Some((0, 0, 7)));
+    }
 
     #[test]
     fn a_visit_in_pieces_sees_every_connection_once() {

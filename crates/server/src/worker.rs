@@ -33,6 +33,34 @@ const SLICES: usize = 64;
 /// this: what it holds is memory that others need.
 const STALL_MS: Millis = 60_000;
 
+/// As [`SEND_AT_BYTES`] while connections hold all the memory they may: what a slow reader adds then.
+const SEND_AT_BYTES_SHORT: u64 = 16 << 10;
+
+/// When others need its memory, a connection is closed whose replies have not moved for this long:
+/// longer than any round trip that progress is made in.
+const SHED_AFTER_MS: Millis = 250;
+
+/// Replies of fewer bytes are not worth a connection.
+const SHED_BYTES_MIN: u64 = 16 << 10;
+
+/// Connections closed at a time while others hold more than they may.
+const SHED_MAX: usize = 16;
+
+/// So long after a value was refused for want of memory a connection is closed for it.
+const SHED_WITHIN_MS: Millis = 1000;
+
+/// Memory counted for a worker: its receive buffer, replies, stack, and free chunks in its hands.
+pub(crate) const WORKER_BYTES: u64 = 256 << 10;
+
+/// Memory counted for a connection that does nothing.
+const CONNECTION_BYTES: i64 = 1 << 10;
+
+/// Changes of the memory that input takes are told from this many bytes on.
+const KEPT_TOLD_BYTES: usize = 16 << 10;
+
+/// Steps of upkeep in which items give way to what connections were given.
+const GIVE_WAY_STEPS_MAX: usize = 64;
+
 /// How long connections have to take their replies when the server stops.
 const DRAIN_MS: Millis = 5_000;
 
@@ -53,6 +81,8 @@ pub struct Connection {
     session: Session,
     /// Replies that the socket did not take.
     rest: Option<Box<Output>>,
+    /// Bytes of its memory, as the store was told.
+    held: usize,
     facts: Arc<Facts>,
 }
 
@@ -70,6 +100,12 @@ pub struct Service {
     wall_read_at: Millis,
     /// The server's time: the wall clock's unless it was moved.
     wall: WallMillis,
+    /// Bytes of input that connections keep, as the store was told.
+    kept: usize,
+    /// Connections hold all the memory they may.
+    short: bool,
+    /// Until then a connection may be closed for a value that was refused.
+    shed_until: Millis,
 }
 
 impl Service {
@@ -84,6 +120,9 @@ impl Service {
             wall_base: 0,
             wall_read_at: 0,
             wall: 0,
+            kept: 0,
+            short: false,
+            shed_until: 0,
         };
         service.read_wall_clock(0);
         service
@@ -104,6 +143,70 @@ impl Service {
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
         (0..STEPS_MAX).all(|_| guard.maintain())
+    }
+
+    /// After each turn: tells the store what connections hold, has items give way to it, and lets
+    /// connections take less while they hold all they may.
+    #[inline]
+    fn balance(&mut self, events: &mut EventLoop<Epoll, Service>) {
+        let kept = events.kept_bytes();
+        if kept.abs_diff(self.kept) >= KEPT_TOLD_BYTES {
+            self.hub.store.set_aside(kept as i64 - self.kept as i64);
+            self.kept = kept;
+        }
+        let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
+        // Of the turn that is over, a connection may have made it so already.
+        if short || short != self.short {
+            self.short = short;
+            events.set_reply_bytes_max(if short { 1 } else { self.hub.config.reply_bytes_max() });
+            self.out.set_limit(if short { SEND_AT_BYTES_SHORT } else { SEND_AT_BYTES });
+        }
+        self.give_way();
+    }
+
+    /// Items give way to what connections were given.
+    #[inline]
+    fn give_way(&mut self) {
+        if self.hub.store.is_over_limit() {
+            let mut guard = self.store.enter(self.wall);
+            for _ in 0..GIVE_WAY_STEPS_MAX {
+                if !self.hub.store.is_over_limit() || !guard.maintain() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Closes connections that stand still and hold memory that others need: one for a value that was
+    /// refused, more while they hold more than they may. True while there may be more to close.
+    fn shed(&mut self, events: &mut EventLoop<Epoll, Service>) -> bool {
+        let hub = Arc::clone(&self.hub);
+        let now = events.now();
+        if hub.store.take_refusal() {
+            self.shed_until = now + SHED_WITHIN_MS;
+        }
+        let wanted = if self.short { SHED_MAX } else { usize::from(now < self.shed_until) };
+        for _ in 0..wanted {
+            let Some((worker, index, since)) = hub.table.longest_standing() else { break };
+            if now < since + SHED_AFTER_MS {
+                break;
+            }
+            self.shed_until = 0;
+            if worker == self.index {
+                self.shed_one(events, index);
+            } else {
+                // A mailbox that is full is read soon, and this comes again.
+                let _ = hub.desks[worker].mailbox.send(Message::Shed { index, since });
+                break;
+            }
+        }
+        self.short || now < self.shed_until
+    }
+
+    fn shed_one(&mut self, events: &mut EventLoop<Epoll, Service>, index: usize) {
+        if let Some(id) = events.id_at(index) {
+            events.close(self, id, Closed::Shed);
+        }
     }
 
     /// A session of a connection that speaks RESP from its first byte on.
@@ -127,9 +230,11 @@ impl Service {
         };
         tracing::debug!(peer = %peer, worker = self.index, "connection opened");
         let facts = Arc::new(Facts::new(peer, listener, events.now()));
-        let connection = Connection { session: Session::new(), rest: None, facts: Arc::clone(&facts) };
+        let connection =
+            Connection { session: Session::new(), rest: None, held: 0, facts: Arc::clone(&facts) };
         match events.adopt(socket, connection) {
             Ok(id) => {
+                self.hub.store.set_aside(CONNECTION_BYTES);
                 self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));
                 if listener >= self.hub.redis_from
                     && let Some(connection) = events.state(id)
@@ -168,6 +273,32 @@ fn plain(address: &Address) -> String {
     match address {
         Address::Tcp(address) => address.to_string(),
         Address::Unix(path) => format!("{}:0", path.display()),
+    }
+}
+
+impl Service {
+    /// Tells the store and the table what a connection's replies hold after a send; how many bytes
+    /// wait.
+    fn keep_account(&mut self, connection: &mut Connection, moved: bool) -> u64 {
+        let rest = connection.rest.as_deref();
+        let (held, unsent) = rest.map_or((0, 0), |rest| (rest.capacity_bytes().max(1), rest.len()));
+        if held != connection.held {
+            let store = &self.hub.store;
+            store.hold(held as i64 - connection.held as i64);
+            if held > connection.held {
+                // Many connections may have their replies in one turn.
+                if store.held_bytes() >= store.held_bytes_max() {
+                    self.short = true;
+                    self.out.set_limit(SEND_AT_BYTES_SHORT);
+                }
+                self.give_way();
+            }
+        }
+        if moved || connection.held == 0 {
+            connection.facts.stands((unsent >= SHED_BYTES_MIN).then_some(self.now));
+        }
+        connection.held = held;
+        unsent
     }
 }
 
@@ -244,22 +375,29 @@ impl Handler for Service {
         match &mut connection.rest {
             Some(rest) if rest.is_empty() => connection.rest = None,
             Some(_) => {}
-            None if self.out.is_empty() => {}
+            None if self.out.is_empty() => return Ok(Sent { bytes, unsent: 0 }),
             None => {
                 let mut rest = self.out.take_rest();
                 rest.set_limit(self.hub.config.reply_bytes_max());
                 connection.rest = Some(Box::new(rest));
             }
         }
-        Ok(Sent { bytes, unsent: connection.rest.as_ref().map_or(0, |rest| rest.len()) })
+        Ok(Sent { bytes, unsent: self.keep_account(connection, bytes > 0) })
     }
 
-    fn closed(&mut self, id: Id, connection: Connection, why: Closed) {
+    fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
         // What a session had left and no send took belongs to nobody else.
         self.out.clear();
         self.hub.table.strike(self.index, id.index());
+        connection.rest = None;
+        self.keep_account(&mut connection, true);
+        self.hub.store.set_aside(-CONNECTION_BYTES);
         match why {
             Closed::Idle => self.counters().add(Counter::IdleKicks, 1),
+            Closed::Shed => {
+                self.counters().add(Counter::Shed, 1);
+                tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
+            }
             Closed::Stalled | Closed::Input => {
                 tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
             }
@@ -323,9 +461,11 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
         if turn.woken && !take_mail(&mut events, &mut service) {
             return drain(events, service);
         }
+        service.balance(&mut events);
         busy |= turn.events > 0;
         if tick_at.is_some_and(|at| turn.now >= at) {
             let more = service.upkeep();
+            busy |= service.shed(&mut events);
             tick_at = match (more, busy, index) {
                 (true, _, _) => Some(turn.now + TICK_MORE_MS),
                 (false, true, _) => Some(turn.now + TICK_BUSY_MS),
@@ -354,6 +494,12 @@ fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> b
                     && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
                 {
                     events.close(service, id, Closed::Handler);
+                }
+            }
+            Message::Shed { index, since } => {
+                // Unless it has moved since, or is another.
+                if service.hub.table.stands_since(service.index, index) == since {
+                    service.shed_one(events, index);
                 }
             }
             Message::Stop => go_on = false,

@@ -284,6 +284,8 @@ pub struct Totals {
     pub memory_bytes: u64,
     /// Memory in use by spans, index and bookkeeping.
     pub used_bytes: u64,
+    /// Bytes that connections hold: buffers and pinned values.
+    pub held_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
     /// Slots of the index.
@@ -606,6 +608,7 @@ impl Store {
             chunks_moved: self.sum(|c| c.chunks_moved.value()),
             memory_bytes: self.arena.limit_bytes(),
             used_bytes: self.arena.used_bytes(),
+            held_bytes: self.held_bytes(),
             index_bytes: self.index.bytes(),
             index_slots: self.index.slots(),
             index_growing: self.index.growing(),

@@ -112,6 +112,17 @@ impl Client {
         }
     }
 
+    /// Reads `bytes` bytes of a reply and forgets them.
+    ///
+    /// # Errors
+    /// What the system said, or that the connection ended.
+    pub fn skip(&mut self, bytes: usize) -> io::Result<()> {
+        io::copy(&mut (&mut self.reader).take(bytes as u64), &mut io::sink()).and_then(|copied| {
+            let whole = copied == bytes as u64;
+            if whole { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        })
+    }
+
     /// One statistic.
     ///
     /// # Errors

@@ -1,0 +1,237 @@
+//! `-m` bounds the process: items, index, buffers, threads, whatever clients do.
+
+use larder_testkit::client::Client;
+use larder_testkit::process::Server;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// A value that just fits the default item limit.
+const LARGE: usize = 1_048_000;
+
+/// How long something may take that happens by itself.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server with a limit that it is held to.
+struct Bounded {
+    server: Server,
+    memory_bytes: u64,
+    most: u64,
+}
+
+impl Bounded {
+    fn start(megabytes: u64, options: &[&str]) -> Bounded {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)
+            .expect("files to the hard limit");
+        let megabytes_text = megabytes.to_string();
+        let server = Server::start(&[&["-m", &megabytes_text, "-c", "4096"], options].concat());
+        Bounded { server: server.expect("larder starts"), memory_bytes: megabytes * MEBIBYTE, most: 0 }
+    }
+
+    fn client(&self) -> Client {
+        self.server.connect().and_then(Client::new).expect("a connection")
+    }
+
+    /// RSS is at most the limit, 5 % and 8 MiB.
+    fn holds(&mut self, what: &str) {
+        let rss = self.server.rss_bytes().expect("a figure");
+        self.most = self.most.max(rss);
+        let bound = self.memory_bytes + self.memory_bytes / 20 + 8 * MEBIBYTE;
+        assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
+    }
+
+    /// Stores values of the sizes given under numbered keys; all are taken.
+    fn fill(&mut self, client: &mut Client, prefix: &str, sizes: impl Iterator<Item = usize>, what: &str) {
+        let value = vec![b'v'; LARGE];
+        let mut sent = 0;
+        let mut waiting = 0;
+        for (number, bytes) in sizes.enumerate() {
+            client.store("set", &format!("{prefix}{number}"), &value[..bytes], None);
+            sent += bytes + 50;
+            waiting += 1;
+            if client.pending.len() > 200_000 {
+                take_stored(client, &mut waiting);
+            }
+            if sent > 4_000_000 {
+                sent = 0;
+                self.holds(what);
+            }
+        }
+        take_stored(client, &mut waiting);
+        self.holds(what);
+    }
+}
+
+fn take_stored(client: &mut Client, waiting: &mut usize) {
+    client.flush().expect("sent");
+    for _ in 0..std::mem::take(waiting) {
+        assert_eq!(client.reply().expect("a reply"), "STORED");
+    }
+}
+
+fn number(client: &mut Client, name: &str) -> u64 {
+    client.stat(name).expect("a statistic").parse().expect("a number")
+}
+
+/// A fixed sequence of numbers below `below`.
+fn random(below: usize) -> impl Iterator<Item = usize> {
+    let mut state = 7_u64;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    })
+}
+
+/// A thousand clients ask for several large values each and read nothing.
+fn slow_readers(megabytes: u64, options: &[&str]) {
+    const READERS: usize = 1000;
+    let mut bounded = Bounded::start(megabytes, options);
+    let mut client = bounded.client();
+    bounded.fill(&mut client, "k", (0..READERS).map(|_| LARGE), "values for slow readers");
+    // The last ones are there for certain.
+    let there = number(&mut client, "curr_items").min(megabytes / 2) as usize;
+    let mut readers: Vec<TcpStream> = Vec::new();
+    for number in 0..READERS {
+        let mut stream = bounded.server.connect().expect("a connection");
+        let key = READERS - 1 - number % there;
+        // More than sockets take, of which only the replies' first megabytes are of use to anyone.
+        stream.write_all(format!("get k{key}\r\n").repeat(10).as_bytes()).expect("sent");
+        readers.push(stream);
+        if number % 50 == 0 {
+            bounded.holds("slow readers");
+        }
+    }
+    let started = Instant::now();
+    while number(&mut client, "response_obj_oom") == 0 {
+        assert!(started.elapsed() < PATIENCE, "nobody is closed");
+        std::thread::sleep(Duration::from_millis(20));
+        // It asks for what there is no memory to send, if there is none.
+        client.line(&format!("get k{}", READERS - 1));
+        client.flush().expect("sent");
+        if client.reply().expect("a reply").starts_with("VALUE") {
+            client.skip(LARGE + 7).expect("a value");
+        }
+    }
+    let held = number(&mut client, "response_obj_bytes");
+    assert!(held <= bounded.memory_bytes / 4 + MEBIBYTE, "{held} bytes are held");
+    bounded.holds("slow readers");
+    // Others' sets go on, large and small.
+    bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
+    bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
+    // Some were told.
+    let mut refused = 0;
+    for stream in &mut readers {
+        stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        let mut text = vec![0; 12];
+        let read = stream.read(&mut text).unwrap_or(0);
+        refused += usize::from(text[..read].starts_with(b"SERVER_ERROR"));
+    }
+    assert!(refused > 0, "nobody was refused");
+    drop(readers);
+    let started = Instant::now();
+    while number(&mut client, "response_obj_bytes") > 0 {
+        assert!(started.elapsed() < PATIENCE, "memory of replies is not given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bounded.holds("after slow readers");
+}
+
+#[test]
+fn slow_readers_of_large_values_hold_a_quarter_of_64_megabytes() {
+    slow_readers(64, &["-t", "2"]);
+}
+
+#[test]
+fn slow_readers_of_large_values_hold_a_quarter_of_a_gigabyte() {
+    slow_readers(1024, &["-t", "2"]);
+}
+
+#[test]
+fn slow_readers_of_small_values_are_bounded_too() {
+    let mut bounded = Bounded::start(64, &["-t", "2"]);
+    let mut client = bounded.client();
+    bounded.fill(&mut client, "k", random(16_000).take(10_000), "values");
+    let mut readers = Vec::new();
+    for _ in 0..1000 {
+        let mut stream = bounded.server.connect().expect("a connection");
+        let gets: String = random(10_000).take(1000).map(|key| format!("get k{key}\r\n")).collect();
+        stream.write_all(gets.as_bytes()).expect("sent");
+        readers.push(stream);
+        bounded.holds("slow readers of small values");
+    }
+    bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
+    let started = Instant::now();
+    while number(&mut client, "response_obj_bytes") > bounded.memory_bytes / 4 {
+        assert!(started.elapsed() < PATIENCE, "replies hold more than their share");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(number(&mut client, "response_obj_oom") > 0);
+}
+
+fn changing_sizes(megabytes: u64, options: &[&str]) {
+    let mut bounded = Bounded::start(megabytes, options);
+    let mut client = bounded.client();
+    let large = LARGE.min(megabytes as usize * MEBIBYTE as usize / 8);
+    let items = megabytes as usize * 20_000;
+    bounded.fill(&mut client, "a", (0..items).map(|_| 30), "index growth");
+    bounded.fill(&mut client, "a", random(2000).take(items), "overwrites of random sizes");
+    for number in (0..items).step_by(2) {
+        client.line(&format!("delete a{number} noreply"));
+        if client.pending.len() > 100_000 {
+            client.flush().expect("sent");
+        }
+    }
+    assert_eq!(client.ask("mn").expect("a reply"), "MN");
+    bounded.holds("half deleted");
+    for (name, bytes, count) in [
+        ("100", 100, items / 2),
+        ("1000", 1000, items / 10),
+        ("100 KB", 100_000, items / 500),
+        ("10", 10, items),
+    ] {
+        bounded.fill(&mut client, "b", (0..count).map(|_| bytes.min(large)), &format!("shift to {name}"));
+    }
+    bounded.fill(&mut client, "c", (0..4 * megabytes as usize).map(|_| large), "shift to the largest");
+    bounded.fill(&mut client, "d", random(100).take(items), "and back");
+}
+
+#[test]
+fn changing_sizes_stay_within_64_megabytes() {
+    changing_sizes(64, &["-t", "2"]);
+}
+
+#[test]
+fn changing_sizes_stay_within_64_megabytes_for_16_threads() {
+    changing_sizes(64, &["-t", "16"]);
+}
+
+#[test]
+fn changing_sizes_stay_within_3_megabytes() {
+    changing_sizes(3, &["-t", "2"]);
+}
+
+#[test]
+fn the_limit_falls_and_rises_while_it_runs() {
+    let mut bounded = Bounded::start(64, &["-t", "2"]);
+    let mut client = bounded.client();
+    bounded.fill(&mut client, "k", random(2000).take(80_000), "full");
+    let items = number(&mut client, "curr_items");
+    for (megabytes, most) in [(16, 16), (128, 128), (32, 32)] {
+        assert_eq!(client.ask(&format!("cache_memlimit {megabytes}")).expect("a reply"), "OK");
+        assert_eq!(number(&mut client, "limit_maxbytes"), megabytes * MEBIBYTE);
+        bounded.memory_bytes = most * MEBIBYTE;
+        let bound = bounded.memory_bytes + bounded.memory_bytes / 20 + 8 * MEBIBYTE;
+        let started = Instant::now();
+        while bounded.server.rss_bytes().expect("a figure") > bound {
+            assert!(started.elapsed() < PATIENCE, "pages are not given back at {megabytes} MB");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bounded.fill(&mut client, "k", random(2000).take(150_000), "after the limit changed");
+        let now = number(&mut client, "curr_items");
+        assert_eq!(now > items, megabytes > 64, "{now} items at {megabytes} MB");
+    }
+}
