@@ -16,12 +16,9 @@ mod ledger;
 mod method;
 mod report;
 
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use larder_eventloop::cpu;
-use larder_eventloop::socket::Address;
 
 pub use client::{Client, Counts, Retries, Retry, Task};
 pub use method::{INITIAL, Method, Stamp};
@@ -264,21 +261,11 @@ fn fairness(shares: &[f64]) -> f64 {
 
 /// What the clients reach when the server only sends fixed bytes.
 fn ceiling(experiment: &Experiment, clients: u32) -> Result<Ceiling, Error> {
-    let system = |error| Error::System("the null server", error);
-    let any = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
-    let null = Null::bind(&any, Canned { request_bytes: 1, reply: vec![0] }).map_err(system)?;
-    let address = null.address().map_err(system)?;
     let task = Task::new(Method::Decr, Family::Memcached, 1, Duration::ZERO, Retry::AtOnce);
     let mut request = Vec::new();
     task.method.ask_decrement(task.family, &mut request, &task.names[0]);
-    let turns = [Canned { request_bytes: request.len(), reply: format!("{INITIAL}\r\n").into_bytes() }];
-    let core = experiment.server_core;
-    thread::spawn(move || {
-        if let Some(core) = core {
-            let _ = cpu::pin_thread(core);
-        }
-        null.converse(&turns)
-    });
+    let turns = vec![Canned { request_bytes: request.len(), reply: format!("{INITIAL}\r\n").into_bytes() }];
+    let address = Null::conversing_in_background(turns, experiment.server_core)?;
     let agents = (1..=clients).map(|id| Client::new(task.clone(), id, 1)).collect();
     let mut dialog = Dialog::connect(&address, agents, &experiment.generator_cores)?;
     let outcome = dialog.run(Duration::from_millis(200))?;

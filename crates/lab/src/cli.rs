@@ -25,7 +25,7 @@ use crate::sizes::Sizes;
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
-use crate::{bench, cas};
+use crate::{bench, cas, servers};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ struct Cli {
 enum Sub {
     /// Optimistic locking under contention: goodput, retries, lost updates
     Cas(Box<cas::Options>),
+    /// Throughput and cost of a request, by connections, pipeline and load
+    Servers(Box<servers::Options>),
     /// Runs one kind of load against a running server
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
@@ -236,6 +238,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     let result = match &cli.command {
         Sub::Cas(options) => cas::run(options),
+        Sub::Servers(options) => servers::run(options),
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
         Sub::Memory(options) => memory::run(options),

@@ -59,8 +59,9 @@ pub struct Connection {
     /// Windows sent whole, and bytes sent of the next.
     sent: u64,
     sent_bytes: usize,
-    /// Windows answered in full.
+    /// Windows answered in full, and how many of them before this run.
     pub(crate) answered: u64,
+    pub(crate) answered_before: u64,
     /// Bytes of the first unanswered window's replies that have come ([`Check::Length`]).
     received: usize,
     /// Requests of it that are answered.
@@ -99,6 +100,7 @@ impl Connection {
             sent: 0,
             sent_bytes: 0,
             answered: 0,
+            answered_before: 0,
             received: 0,
             requests: 0,
             key: 0,
@@ -120,8 +122,9 @@ impl Connection {
         self.script.windows.is_empty()
     }
 
-    /// Forgets what its keys hold: others have changed them since the last run.
-    pub(crate) fn forget(&mut self) {
+    /// Begins a run: forgets what its keys hold, as others have changed them since the last one.
+    pub(crate) fn start(&mut self) {
+        self.answered_before = self.answered;
         self.known.fill(Known::UNKNOWN);
     }
 

@@ -58,6 +58,8 @@ pub struct Arrivals {
 pub enum Stop {
     /// After this time; windows under way are answered first.
     After(Duration),
+    /// When each connection has sent so many windows.
+    Windows(u64),
     /// When each connection has sent its script once.
     Once,
 }
@@ -193,7 +195,7 @@ impl Load {
                 if let Some(core) = lane.core {
                     cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
                 }
-                lane.connections.iter_mut().for_each(Connection::forget);
+                lane.connections.iter_mut().for_each(Connection::start);
                 let mut run = Run { workload, check, renew, tally: Tally::default() };
                 let (started, cpu_started) = (Instant::now(), thread_cpu_time());
                 let idle = work(lane, &mut run, index)?;
@@ -252,6 +254,7 @@ impl Lane {
                 let windows = connection.script.windows.len() as u64;
                 let done = match stop {
                     Stop::After(time) => heard - started >= time,
+                    Stop::Windows(count) => connection.answered - connection.answered_before >= count,
                     Stop::Once => connection.answered.is_multiple_of(windows),
                 };
                 if done {

@@ -14,7 +14,8 @@
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
-//! | [`cas`], [`memory`] | the experiments of these names |
+//! | [`books`] | what server and generator counted must be the same |
+//! | [`cas`], [`memory`], [`servers`] | the experiments of these names |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod books;
 pub mod cas;
 pub mod cli;
 pub mod connection;
@@ -40,6 +42,7 @@ pub mod placement;
 pub mod progress;
 pub mod report;
 pub mod results;
+pub mod servers;
 pub mod single;
 pub mod sizes;
 pub mod stats;

@@ -10,10 +10,13 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
+use std::thread;
 
+use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Listener, Socket};
 
+use crate::error::Error;
 use crate::workload::Workload;
 
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -64,6 +67,43 @@ impl Null {
     /// When it cannot listen there.
     pub fn bind(address: &Address, canned: Canned) -> io::Result<Null> {
         Ok(Null { listener: Listener::bind(address, 1024)?, canned })
+    }
+
+    /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves
+    /// until the process ends; returns where it listens.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot listen.
+    pub fn in_background(workload: &Workload, core: Option<usize>) -> Result<Address, Error> {
+        Null::background(Canned::of(workload), core, |null| null.serve())
+    }
+
+    /// The same for clients that ask in `turns`.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot listen.
+    pub fn conversing_in_background(turns: Vec<Canned>, core: Option<usize>) -> Result<Address, Error> {
+        Null::background(turns[0].clone(), core, move |null| null.converse(&turns))
+    }
+
+    fn background(
+        canned: Canned,
+        core: Option<usize>,
+        serve: impl FnOnce(Null) -> io::Result<Infallible> + Send + 'static,
+    ) -> Result<Address, Error> {
+        let listen = || {
+            let null = Null::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), canned)?;
+            let address = null.address()?;
+            Ok((null, address))
+        };
+        let (null, address) = listen().map_err(|error| Error::System("the null server", error))?;
+        thread::spawn(move || {
+            if let Some(core) = core {
+                let _ = cpu::pin_thread(core);
+            }
+            serve(null)
+        });
+        Ok(address)
     }
 
     /// Where it listens.

@@ -1,0 +1,314 @@
+//! `larder lab servers`: how much servers do, and what it costs them.
+//!
+//! Closed loop, so these are peaks: connections × pipeline × what is asked × size of values. The steadier
+//! figure is the server's CPU time per request; throughput is the machine's as much as the server's. Each
+//! visit first verifies every value for a while, then measures, counting replies by length where their
+//! length is known, so that the generator stays ahead; the server must have counted the same hits, misses
+//! and writes. `seed` is the case of the Redis and KeyDB comparison that is known for its wrong conclusion:
+//! 16 connections × 200 reads of one key, 1,001,600 of them.
+
+mod report;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::books::Books;
+use crate::connection::Check;
+use crate::error::Error;
+use crate::experiment::{Experiment, Options as Common, Seat};
+use crate::generator::{self, Load, Stop};
+use crate::keys::{Choice, Keyspace};
+use crate::null::Null;
+use crate::results::Ceiling;
+use crate::tally::Latencies;
+use crate::usage::Usage;
+use crate::wire::Protocol;
+use crate::workload::{Mix, Verb, Workload};
+
+/// Options of `larder lab servers`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Connections [default: with the pipeline 50×1 and 16×200; with --full 1, 4, 16, 64, 256, 1024]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: Vec<u32>,
+    /// Requests sent together [default: as above; with --full 1, 4, 16, 64, 200]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pipeline: Vec<u32>,
+    /// What is asked: hit, miss, set, zipf (9 reads to 1 write), seed [default: all]
+    #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = Asked::parse)]
+    load: Vec<Asked>,
+    /// Bytes of values [default: 32; with --full 16, 128, 1024, 8192]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    value_bytes: Vec<u32>,
+    /// Number of keys, as far as 256 MB hold them
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Ask memcached servers in meta commands
+    #[arg(long)]
+    meta: bool,
+    /// Milliseconds of a visit [default: 500, or 200 with --quick]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..))]
+    visit_ms: Option<u32>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Reads of keys that are there.
+    Hit,
+    /// Reads of keys that are not.
+    Miss,
+    /// Writes.
+    Set,
+    /// Nine reads to one write, keys by Zipf's law.
+    Zipf,
+    /// Reads of one key, as many as the seed's.
+    Seed,
+}
+
+/// The exponent of [`Asked::Zipf`]: YCSB's.
+const ZIPF_ALPHA: f64 = 0.99;
+/// Connections, pipeline and windows for each connection of [`Asked::Seed`].
+const SEED: (u32, u32, u64) = (16, 200, 313);
+
+impl Asked {
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Asked::Hit => "hit",
+            Asked::Miss => "miss",
+            Asked::Set => "set",
+            Asked::Zipf => "zipf",
+            Asked::Seed => "seed",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Asked, String> {
+        let all = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::Seed];
+        let names = || all.map(Asked::name).join(", ");
+        all.into_iter().find(|load| load.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+    }
+}
+
+/// One point of the sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What is asked.
+    pub asked: Asked,
+    /// Over how many connections.
+    pub connections: u32,
+    /// So many together.
+    pub pipeline: u32,
+    /// Bytes of values.
+    pub value_bytes: u32,
+}
+
+impl Setting {
+    /// The load on a server that speaks `protocol`.
+    fn workload(&self, protocol: Protocol, keys: u32) -> Workload {
+        let (mix, choice) = match self.asked {
+            Asked::Hit => (Mix::from(Verb::Hit), Choice::Uniform),
+            Asked::Miss => (Mix::from(Verb::Miss), Choice::Uniform),
+            Asked::Set => (Mix::from(Verb::Set), Choice::Uniform),
+            Asked::Zipf => (Mix::of(&[(Verb::Hit, 9), (Verb::Set, 1)]), Choice::Zipf(ZIPF_ALPHA)),
+            Asked::Seed => (Mix::from(Verb::Hit), Choice::One),
+        };
+        Workload {
+            choice,
+            connections: self.connections as usize,
+            pipeline: self.pipeline as usize,
+            ..Workload::new(protocol, mix, keyspace(keys, self.value_bytes))
+        }
+    }
+
+    /// In a word: what, connections × pipeline, bytes.
+    pub fn words(&self) -> String {
+        let Setting { asked, connections, pipeline, value_bytes } = self;
+        format!("{} {connections}×{pipeline} {value_bytes} B", asked.name())
+    }
+}
+
+/// Bytes that keys and values may take.
+const DATA_BYTES_MAX: u32 = 256 << 20;
+
+fn keyspace(keys: u32, value_bytes: u32) -> Keyspace {
+    Keyspace::new(keys.min(DATA_BYTES_MAX / (value_bytes + 64)).max(1), value_bytes as usize)
+}
+
+/// What one visit gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Requests a second.
+    pub rate: f64,
+    /// CPU time of the server for one, in µs.
+    pub server_us: Option<f64>,
+    /// Time of a window.
+    pub latency: Latencies,
+    /// Share of the time that the generator worked.
+    pub busy: f64,
+    /// How long the measured part took.
+    pub elapsed_s: f64,
+}
+
+/// A setting on a server, over all rounds.
+#[derive(Debug)]
+pub struct Cell {
+    /// Who.
+    pub seat: Seat,
+    /// What.
+    pub setting: Setting,
+    /// By round.
+    pub samples: Vec<Sample>,
+}
+
+/// Memory of servers: more than the data takes, so that nothing is evicted.
+const MEMORY_MB: u32 = 1024;
+
+/// Runs the experiment and prints what it found.
+///
+/// # Errors
+/// When a server cannot be started or fails, or a check did not hold.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let title = "Servers: throughput, and what a request costs them (closed loop)";
+    let mut experiment = Experiment::start("servers", title, &options.common, MEMORY_MB)?;
+    let visit =
+        Duration::from_millis(options.visit_ms.unwrap_or(options.common.by_effort(200, 500, 500)).into());
+    experiment.run.set("visit, ms", visit.as_millis());
+    experiment.run.set("keys", options.keys);
+    let settings = options.settings();
+    let mut cells = Vec::new();
+    for value_bytes in options.value_sizes() {
+        for index in 0..experiment.contenders.len() {
+            fill(&experiment, index, keyspace(options.keys, value_bytes), options.protocol())?;
+        }
+        let here = settings.iter().filter(|setting| setting.value_bytes == value_bytes);
+        let seats = experiment.seats();
+        let visits = here.flat_map(|&setting| seats.iter().map(move |&seat| (seat, setting)));
+        let mut group: Vec<Cell> =
+            visits.map(|(seat, setting)| Cell { seat, setting, samples: Vec::new() }).collect();
+        let label = |cell: &Cell| cell.setting.words();
+        experiment.rounds(&mut group, label, |experiment, cell, round| {
+            let sample = visit_once(experiment, options, cell, visit, round)?;
+            cell.samples.push(sample);
+            Ok(())
+        })?;
+        cells.extend(group);
+    }
+    for setting in report::extremes(&settings) {
+        let ceiling = ceiling(&experiment, setting)?;
+        experiment.run.ceilings.push(ceiling);
+    }
+    report::report(&mut experiment, &cells)?;
+    experiment.finish()
+}
+
+impl Options {
+    fn protocol(&self) -> Protocol {
+        if self.meta { Protocol::Meta } else { Protocol::Classic }
+    }
+
+    fn value_sizes(&self) -> Vec<u32> {
+        match self.value_bytes.as_slice() {
+            [] => self.common.by_effort(&[32][..], &[32], &[16, 128, 1024, 8192]).to_vec(),
+            given => given.to_vec(),
+        }
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let usual = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::Seed];
+        let loads: &[Asked] = if self.load.is_empty() { &usual } else { &self.load };
+        let grid = self.common.full || !self.connections.is_empty() || !self.pipeline.is_empty();
+        let mut shapes = vec![(50, 1), (16, 200)];
+        if grid {
+            let or = |given: &[u32], one: &[u32], full: &[u32]| match (given, self.common.full) {
+                ([], true) => full.to_vec(),
+                ([], false) => one.to_vec(),
+                (given, _) => given.to_vec(),
+            };
+            let pipelines = or(&self.pipeline, &[1], &[1, 4, 16, 64, 200]);
+            shapes = or(&self.connections, &[50], &[1, 4, 16, 64, 256, 1024])
+                .into_iter()
+                .flat_map(|connections| pipelines.iter().map(move |&pipeline| (connections, pipeline)))
+                .collect();
+        }
+        let mut settings = Vec::new();
+        for value_bytes in self.value_sizes() {
+            for &asked in loads {
+                let seed = [(SEED.0, SEED.1)];
+                let shapes = if asked == Asked::Seed { &seed[..] } else { &shapes };
+                for &(connections, pipeline) in shapes {
+                    settings.push(Setting { asked, connections, pipeline, value_bytes });
+                }
+            }
+        }
+        settings
+    }
+}
+
+fn fill(experiment: &Experiment, index: usize, keyspace: Keyspace, wanted: Protocol) -> Result<(), Error> {
+    let contender = &experiment.contenders[index];
+    contender.control.flush()?;
+    generator::fill(contender.address(), contender.protocol(wanted), keyspace, &experiment.generator_cores)?;
+    Ok(())
+}
+
+fn visit_once(
+    experiment: &mut Experiment,
+    options: &Options,
+    cell: &Cell,
+    visit: Duration,
+    round: u32,
+) -> Result<Sample, Error> {
+    let contender = experiment.contender(cell.seat);
+    let workload = cell.setting.workload(contender.protocol(options.protocol()), options.keys);
+    let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32);
+    let scripts = workload.scripts(seed);
+    let books = Books::open(&contender.control)?;
+    let mut load = Load::connect(contender.address(), &workload, scripts, &experiment.generator_cores)?;
+    let mut all = load.run(Check::Verify, Stop::After(visit / 5))?;
+    let check = if workload.has_known_replies() { Check::Length } else { Check::Verify };
+    let stop = if cell.setting.asked == Asked::Seed { Stop::Windows(SEED.2) } else { Stop::After(visit) };
+    let (before, threads) = (contender.usage()?, contender.threads()?);
+    let tally = load.run(check, stop)?;
+    let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
+    let placement = contender.placement(threads.as_ref())?;
+    let sample = Sample {
+        rate: tally.rate(),
+        server_us: used.map(|used| used.as_secs_f64() * 1e6 / tally.requests.max(1) as f64),
+        latency: tally.latency.clone(),
+        busy: tally.generator_load(load.threads()),
+        elapsed_s: tally.elapsed.as_secs_f64(),
+    };
+    drop(load);
+    all.merge(tally);
+    let name = contender.name.clone();
+    experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
+    books.settle(&mut experiment.checks, &name, &all)?;
+    Ok(sample)
+}
+
+/// What the generator alone reaches with a load.
+fn ceiling(experiment: &Experiment, setting: Setting) -> Result<Ceiling, Error> {
+    let workload = setting.workload(Protocol::Classic, 1);
+    let address = Null::in_background(&workload, experiment.server_core)?;
+    let scripts = workload.scripts(1);
+    let mut load = Load::connect(&address, &workload, scripts, &experiment.generator_cores)?;
+    let tally = load.run(Check::Length, Stop::After(Duration::from_millis(200)))?;
+    Ok(Ceiling { load: setting.words(), per_s: tally.rate(), busy: tally.generator_load(load.threads()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seeds_case_is_1_001_600_reads_of_one_key() {
+        assert_eq!(u64::from(SEED.0) * u64::from(SEED.1) * SEED.2, 1_001_600);
+        let setting = Setting { asked: Asked::Seed, connections: SEED.0, pipeline: SEED.1, value_bytes: 4 };
+        let workload = setting.workload(Protocol::Resp, 100);
+        assert_eq!((workload.choice, workload.mix.only()), (Choice::One, Some(Verb::Hit)));
+    }
+}

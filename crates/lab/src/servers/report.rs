@@ -1,0 +1,191 @@
+//! The experiment's table, plots and verdict.
+
+use super::{Asked, Cell, Sample, Setting};
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::results::{Axis, Better, Column, Estimate, Kind, Latency, Plot, Point, Scale, Table, number};
+use crate::tally::Latencies;
+
+/// The generator was the limit when it worked for more than this share of the time.
+const BUSY_MAX: f64 = 0.95;
+
+/// Fills in what the run found.
+///
+/// # Errors
+/// [`Error::NotValid`] when a histogram cannot be packed.
+pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> {
+    let labels = ["asked", "connections", "pipeline", "value, B"];
+    let mut table = Table::new("servers", "Peaks of a closed loop; latency is of a whole pipeline", &labels);
+    for (name, unit, better) in [
+        ("throughput", "1/s", Better::Higher),
+        ("server CPU", "µs", Better::Lower),
+        ("p50", "µs", Better::Lower),
+        ("p99", "µs", Better::Lower),
+        ("generator busy", "%", Better::Neither),
+    ] {
+        table.column(Column::new(name, unit, better));
+    }
+    for cell in cells {
+        let Setting { asked, connections, pipeline, value_bytes } = cell.setting;
+        let busy = estimate(cell, |s| 100.0 * s.busy);
+        let limit = busy.as_ref().is_some_and(|busy| busy.median > 100.0 * BUSY_MAX);
+        let labels = [asked.name().to_owned()];
+        let counts = [connections, pipeline, value_bytes].map(|n| n.to_string());
+        let values = [
+            estimate(cell, |s| s.rate),
+            server_us(cell),
+            estimate(cell, |s| s.latency.quantile_us(0.5)),
+            estimate(cell, |s| s.latency.quantile_us(0.99)),
+            busy,
+        ];
+        let row = table.row(&experiment.seat_name(cell.seat), labels.into_iter().chain(counts), values);
+        if limit {
+            row.note = "throughput: the generator was the limit".to_owned();
+        }
+    }
+    experiment.run.tables.push(table);
+    seed(experiment, cells);
+    compare(experiment, cells);
+    plots(experiment, cells);
+    for cell in cells {
+        let mut all = Latencies::default();
+        cell.samples.iter().for_each(|sample| all.merge(&sample.latency));
+        let name = experiment.seat_name(cell.seat);
+        let clock = "closed loop, of a whole pipeline, from its send";
+        let packed = Latency::new(&name, &cell.setting.words(), clock, &all.ns, all.over_range)?;
+        experiment.run.histograms.push(packed);
+    }
+    verdict(experiment, cells);
+    Ok(())
+}
+
+fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
+    Estimate::of(&cell.samples.iter().map(figure).collect::<Vec<_>>())
+}
+
+fn server_us(cell: &Cell) -> Option<Estimate> {
+    Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
+}
+
+/// Settings whose ceiling is shown: of each load but the mix the least and the most pipelined.
+pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
+    let mut chosen: Vec<Setting> = Vec::new();
+    for asked in [Asked::Hit, Asked::Miss, Asked::Set] {
+        let of = || settings.iter().filter(|setting| setting.asked == asked);
+        let ends = [of().min_by_key(|s| s.pipeline), of().max_by_key(|s| s.pipeline)];
+        for setting in ends.into_iter().flatten() {
+            if !chosen.contains(setting) {
+                chosen.push(*setting);
+            }
+        }
+    }
+    chosen
+}
+
+/// The seed's own figure: how long its reads took.
+fn seed(experiment: &mut Experiment, cells: &[Cell]) {
+    let ours: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.asked == Asked::Seed).collect();
+    if ours.is_empty() {
+        return;
+    }
+    let title = "The seed's case: 1,001,600 reads of one key, 16 connections × 200 \
+                 (it printed Redis 1135 ms, KeyDB 1554 ms)";
+    let mut table = Table::new("seed", title, &["value, B"]);
+    table.column(Column::new("time", "ms", Better::Lower));
+    for cell in ours {
+        let value = [cell.setting.value_bytes.to_string()];
+        table.row(&experiment.seat_name(cell.seat), value, [estimate(cell, |s| 1e3 * s.elapsed_s)]);
+    }
+    experiment.run.tables.push(table);
+}
+
+/// CPU time per request of the first server over the others', where their processes can be seen; else
+/// throughput.
+fn compare(experiment: &mut Experiment, cells: &[Cell]) {
+    for base in cells.iter().filter(|cell| cell.seat.contender == 0 && !cell.seat.again) {
+        let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
+        let others: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.setting == base.setting && (cell.seat.contender > 0 || cell.seat.again))
+            .collect();
+        let by_cpu = seen(base) && others.iter().all(|cell| seen(cell));
+        let figure = |cell: &Cell| -> Vec<f64> {
+            let one = |s: &Sample| if by_cpu { s.server_us.unwrap_or(f64::NAN) } else { s.rate };
+            cell.samples.iter().map(one).collect()
+        };
+        let what = if by_cpu { "server CPU" } else { "throughput" };
+        let rows = others
+            .iter()
+            .map(|cell| {
+                let (a, b) = (experiment.seat_name(base.seat), experiment.seat_name(cell.seat));
+                (format!("{a} / {b}, {what}, {}", base.setting.words()), figure(cell), cell.seat.again)
+            })
+            .collect();
+        experiment.compare_with(&figure(base), rows);
+    }
+}
+
+fn plots(experiment: &mut Experiment, cells: &[Cell]) {
+    let mut settings: Vec<Setting> = Vec::new();
+    cells.iter().for_each(|cell| {
+        if !settings.contains(&cell.setting) {
+            settings.push(cell.setting);
+        }
+    });
+    type Figure = fn(&Cell) -> Option<Estimate>;
+    let figures: [(&str, &str, &str, &str, Figure); 2] = [
+        ("cpu", "CPU time of the server per request", "server CPU", "µs", server_us),
+        ("throughput", "Throughput, closed loop", "throughput", "1/s", |cell| estimate(cell, |s| s.rate)),
+    ];
+    // Unpipelined and pipelined requests differ by two orders of magnitude: not in one picture.
+    let mut pipelines: Vec<u32> = settings.iter().map(|setting| setting.pipeline).collect();
+    pipelines.sort_unstable();
+    pipelines.dedup();
+    for pipeline in pipelines {
+        let groups: Vec<&Setting> = settings.iter().filter(|s| s.pipeline == pipeline).collect();
+        for (id, title, label, unit, figure) in figures {
+            let mut plot =
+                Plot::new(&format!("{id}-{pipeline}"), &format!("{title}, pipeline {pipeline}"), Kind::Bars);
+            plot.groups = groups.iter().map(|setting| setting.words()).collect();
+            plot.x = Axis::new("load", "", Scale::Linear);
+            plot.y = Axis::new(label, unit, Scale::Linear);
+            for seat in experiment.seats() {
+                let points = groups.iter().enumerate().filter_map(|(index, setting)| {
+                    let cell = cells.iter().find(|cell| cell.seat == seat && cell.setting == **setting)?;
+                    Some(Point::estimated(index as f64, &figure(cell)?))
+                });
+                plot.curve(&experiment.seat_name(seat), points.collect::<Vec<_>>());
+            }
+            experiment.run.plots.push(plot);
+        }
+    }
+}
+
+fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
+    let mut parts = Vec::new();
+    let mut told: Vec<(u32, u32)> = Vec::new();
+    for base in cells.iter().filter(|cell| matches!(cell.setting.asked, Asked::Hit | Asked::Seed)) {
+        let shape = (base.setting.connections, base.setting.pipeline);
+        if base.seat.contender > 0 || base.seat.again || told.contains(&shape) {
+            continue;
+        }
+        told.push(shape);
+        let says = |cell: &Cell| {
+            let name = experiment.seat_name(cell.seat);
+            match server_us(cell) {
+                Some(us) => Some(format!("{name} {} µs", number::text(us.median))),
+                None => Some(format!("{name} {}/s", number::text(estimate(cell, |s| s.rate)?.median))),
+            }
+        };
+        let all: Vec<String> = cells
+            .iter()
+            .filter(|cell| cell.setting == base.setting && !cell.seat.again)
+            .filter_map(says)
+            .collect();
+        parts.push(format!("{} × {}: {}", shape.0, shape.1, all.join(", ")));
+    }
+    experiment.run.verdict = match parts.is_empty() {
+        true => "See the table.".to_owned(),
+        false => format!("A read costs the server, at connections × pipeline {}.", parts.join("; ")),
+    };
+}
