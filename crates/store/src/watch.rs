@@ -14,6 +14,7 @@
 
 use crate::index::Locked;
 use crate::item::RawItem;
+use crate::sync::Backoff;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Store};
 use std::collections::BTreeMap;
@@ -74,14 +75,17 @@ impl Watches {
         }
     }
 
-    /// Takes a watch out; true if none is left that `near` says is in the same bucket.
-    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> bool {
+    /// Takes a watch out: whether it was there, and whether none is left that `near` says is in the same
+    /// bucket.
+    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> (bool, bool) {
         let mut shard = self.shard(key.hash);
+        let mut found = false;
         if let Some(list) = shard.get_mut(&key.hash) {
             if let Some(watch) = list.iter_mut().find(|watch| watch.is(key))
                 && let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag))
             {
                 watch.flags.swap_remove(at);
+                found = true;
             }
             list.retain(|watch| !watch.flags.is_empty());
             if list.is_empty() {
@@ -91,7 +95,7 @@ impl Watches {
         // Buckets are in the order of the hash, and none is in two shards.
         let before = shard.range(..=key.hash).next_back();
         let after = shard.range(key.hash..).next();
-        !before.into_iter().chain(after).any(|(&hash, _)| near(hash))
+        (found, !before.into_iter().chain(after).any(|(&hash, _)| near(hash)))
     }
 
     /// Raises the flags of all who watch a key.
@@ -120,6 +124,29 @@ impl Store {
     /// Watches hold their share of the memory: no more may be added. Bytes that they hold now.
     pub fn watch_bytes(&self) -> u64 {
         self.watches.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what [`Guard::watch`] did, once. Any thread, in a batch or not, but not one that has a
+    /// transaction of this key open.
+    pub fn unwatch(&self, name: u8, key: &[u8], flag: &Touched) {
+        let mut backoff = Backoff::default();
+        // While databases are swapped a watch is for a moment where its name does not lead to.
+        while !self.try_unwatch(&self.key_in(name, key), flag) {
+            backoff.wait();
+        }
+        let bytes = Watch::bytes(key);
+        self.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.arena.charge(-(bytes as i64));
+    }
+
+    fn try_unwatch(&self, key: &Key<'_>, flag: &Touched) -> bool {
+        let mut locked = self.index.lock(&self.arena, key.hash);
+        let (found, last) = self.watches.remove(key, flag, |hash| locked.place.same_home(key.hash, hash));
+        if last {
+            locked.control = locked.control.without_watched();
+        }
+        locked.home.unlock(locked.control);
+        found
     }
 
     /// A key changes, under its home bucket's lock, before the lock is let go.
@@ -162,19 +189,6 @@ impl Guard<'_> {
         locked.control = locked.control.with_watched();
         locked.home.unlock(locked.control);
         Some(live)
-    }
-
-    /// Takes back what [`Guard::watch`] did, once.
-    pub fn unwatch(&mut self, key: &Key<'_>, flag: &Touched) {
-        let store = self.store;
-        let bytes = Watch::bytes(key.bytes);
-        let mut locked = self.lock_clean(key.hash);
-        if store.watches.remove(key, flag, |hash| locked.place.same_home(key.hash, hash)) {
-            locked.control = locked.control.without_watched();
-        }
-        locked.home.unlock(locked.control);
-        store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        store.arena.charge(-(bytes as i64));
     }
 
     /// Two databases are about to be swapped, and nobody else is in the store: a watched key that is in

@@ -209,7 +209,7 @@ fn watch_sees_writes_of_its_key_and_nothing_else() {
         assert!(!flag.load(Ordering::Relaxed), "before {what}");
         write(&mut guard);
         assert!(flag.load(Ordering::Relaxed), "{what}");
-        guard.unwatch(&key, &flag);
+        store.unwatch(0, b"k", &flag);
         flag.store(false, Ordering::Relaxed);
         set(&mut guard, 0, b"k", b"v");
         assert!(!flag.load(Ordering::Relaxed), "after the watch of {what}");
@@ -251,7 +251,7 @@ fn watches_hold_their_share_and_no_more() {
     }
     assert!(watched > 100 && store.watch_bytes() + 200 > share);
     for n in 0..watched {
-        guard.unwatch(&store.key(&name(n)), &flag);
+        store.unwatch(0, &name(n), &flag);
     }
     assert_eq!(store.watch_bytes(), 0);
 }
@@ -278,7 +278,7 @@ fn counter_raised_under_watches_counts_exactly() {
                     set(&mut guard, 0, b"counter", &(seen + 1).to_le_bytes());
                 }
                 guard.finish();
-                guard.unwatch(&key, &flag);
+                store.unwatch(0, b"counter", &flag);
                 if !raised {
                     break;
                 }
@@ -347,8 +347,7 @@ fn swapped_databases_take_their_watches_along() {
     for (flag, (name, key)) in
         flags.iter().zip([(1, &b"there"[..]), (1, b"other"), (1, b"nowhere"), (3, b"there")])
     {
-        let key = guard.key_in(name, key);
-        guard.unwatch(&key, flag);
+        store.unwatch(name, key, flag);
     }
     assert_eq!(store.watch_bytes(), 0);
 }

@@ -4,6 +4,7 @@
 //! - [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections;
+//! - [`talk`]: RESP clients of such a server, in words;
 //! - [`proof`]: values that prove where they come from.
 
 #![forbid(unsafe_code)]
@@ -16,4 +17,5 @@ pub mod process;
 pub mod proof;
 pub mod runner;
 pub mod socket;
+pub mod talk;
 pub mod transcript;

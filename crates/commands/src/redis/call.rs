@@ -40,6 +40,8 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub scratch: &'x mut Vec<u8>,
     /// What the session does next.
     pub flow: Flow,
+    /// The command has passed what it has to before it runs.
+    pub admitted: bool,
 }
 
 /// A command of one key, which was hashed and looked for ahead.
@@ -51,7 +53,7 @@ impl Call<'_, '_, '_> {
     /// A key of the selected database.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.cx.guard.key(bytes)
+        self.cx.guard.key_in(self.client.db, bytes)
     }
 
     /// The live string of a key, read without a trace.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
+use super::transaction::Transaction;
 use crate::context::Context;
 
 /// Whether replies are sent (`CLIENT REPLY`).
@@ -23,7 +24,7 @@ pub(crate) enum Replies {
 #[derive(Debug)]
 pub(crate) struct Client {
     /// The selected database.
-    pub db: u32,
+    pub db: u8,
     /// It speaks RESP3.
     pub resp3: bool,
     /// It has said who it is, or need not.
@@ -31,6 +32,8 @@ pub(crate) struct Client {
     pub replies: Replies,
     /// Its reads leave no trace in what is evicted first.
     pub no_touch: bool,
+    /// What it has queued and watches.
+    pub transaction: Transaction,
     /// What others may see.
     pub facts: Arc<Facts>,
     clients: Arc<Clients>,
@@ -66,6 +69,7 @@ impl Client {
             authenticated: !cx.shared.redis.access.asks(),
             replies: Replies::On,
             no_touch: false,
+            transaction: Transaction::default(),
             facts,
             clients: Arc::clone(&cx.shared.redis.clients),
         }
@@ -74,13 +78,13 @@ impl Client {
     /// Commands may be read ahead and run in batches: nothing is to be asked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated && self.replies == Replies::On
+        self.authenticated && self.replies == Replies::On && !self.transaction.is_open()
     }
 
     /// Selects a database.
-    pub fn select(&mut self, db: u32) {
+    pub fn select(&mut self, db: u8) {
         self.db = db;
-        self.facts.db.store(db, Relaxed);
+        self.facts.db.store(u32::from(db), Relaxed);
     }
 
     /// Speaks RESP3 from now on, or RESP2.

@@ -16,11 +16,13 @@ pub struct Common {
     pub(crate) clients: Arc<Clients>,
     pub(crate) limits: Limits,
     pub(crate) access: Access,
+    /// Bytes that commands take between MULTI and EXEC.
+    pub(crate) queued_bytes: Arc<AtomicU64>,
 }
 
 impl Common {
     pub(crate) fn new(access: Access) -> Common {
-        Common { clients: Arc::default(), limits: Limits::default(), access }
+        Common { clients: Arc::default(), limits: Limits::default(), access, queued_bytes: Arc::default() }
     }
 }
 

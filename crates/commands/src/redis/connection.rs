@@ -2,7 +2,9 @@
 
 use larder_protocol::resp::{Args, parse_integer};
 
-use super::call::{Call, Flow, integer, is, next};
+use larder_store::DATABASES;
+
+use super::call::{Call, Flow, is, next};
 use super::client::Replies;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
@@ -12,8 +14,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The version of Redis that is spoken: libraries turn features on by it.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
-/// Databases that SELECT names.
-pub(crate) const DATABASES: u32 = 16;
 
 const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
 
@@ -62,21 +62,17 @@ fn echo(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.bulk(args.next().unwrap_or_default())
 }
 
-/// A database's number.
+/// A database's name.
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn database(word: &[u8], not_a_number: &'static str) -> Result<u32, Fail> {
-    let n = parse_integer(word).and_then(|n| i32::try_from(n).ok()).ok_or(Fail::of(not_a_number))?;
-    u32::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
+pub(crate) fn database(word: &[u8], not_a_number: Fail) -> Result<u8, Fail> {
+    let n = parse_integer(word).and_then(|n| i32::try_from(n).ok()).ok_or(not_a_number)?;
+    u8::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
 }
 
 fn select(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let db = integer(args.next().unwrap_or_default())?;
-    let db = u32::try_from(db).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)?;
-    if db != 0 {
-        return Err(Fail::BAD_DATABASE);
-    }
+    let db = database(args.next().unwrap_or_default(), Fail::NOT_AN_INTEGER)?;
     call.client.select(db);
     call.ok()
 }
@@ -198,6 +194,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.select(0);
     client.speak(false);
     client.replies = Replies::On;
+    client.transaction.clear();
     client.no_touch = false;
     client.authenticated = !call.cx.shared.redis.access.asks();
     client.facts.no_evict.store(false, Relaxed);

@@ -85,7 +85,12 @@ pub(crate) fn count(
 }
 
 fn del(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let removed = count(call, args, remove);
+    if args.len() == 1 {
+        let removed = count(call, args, remove);
+        return call.length(removed);
+    }
+    let keys: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
+    let removed = call.as_one(keys, |call| count(call, args, remove));
     call.length(removed)
 }
 

@@ -24,6 +24,7 @@ mod session;
 mod set;
 mod string;
 pub mod table;
+mod transaction;
 
 pub use client::Facts;
 pub use common::{Access, Common};

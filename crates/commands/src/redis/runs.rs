@@ -39,7 +39,7 @@ impl Conversation {
             if key.len() > KEY_BYTES_MAX {
                 break;
             }
-            let key = turn.cx.guard.key(key);
+            let key = turn.cx.guard.key_in(self.client.db, key);
             run.push(Plain { key, hint: turn.cx.guard.prefetch_bucket(&key), value, at });
             at += bytes;
         }

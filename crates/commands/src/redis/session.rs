@@ -170,7 +170,7 @@ impl Conversation {
     /// Reads a batch ahead, executes it, and does what ended it.
     fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let mut batch = ArrayVec::<Slot<'_, '_>, SLOTS>::new();
-        let stop = turn.fill(&mut batch);
+        let stop = turn.fill(self.client.db, &mut batch);
         prefetch_items(&turn.cx.guard, &mut batch, |slot| &mut slot.hint);
         for slot in &batch {
             if turn.out.is_full() {
@@ -249,11 +249,12 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             tally: &mut self.tally,
             scratch: &mut self.scratch,
             flow: Flow::Next,
+            admitted: false,
         }
     }
 
     /// Reads commands of one key ahead.
-    fn fill(&mut self, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
+    fn fill(&mut self, db: u8, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
         loop {
             if self.at == self.input.len() {
                 return Stop::NeedMore(Partial::default());
@@ -271,7 +272,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                         && let Some(key) = rest.next()
                         && key.len() <= KEY_BYTES_MAX
                     {
-                        let key = self.cx.guard.key(key);
+                        let key = self.cx.guard.key_in(db, key);
                         let hint = self.cx.guard.prefetch_bucket(&key);
                         batch.push(Slot { key, hint, at: self.at, run: run.0, args: rest });
                         self.row = id;
@@ -329,6 +330,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         let mut row = self.row;
         let mut call = self.call(client);
         if let Err(fail) = call.run(args, &mut row) {
+            let fail = if call.admitted { fail } else { call.refuse(args.at(0).unwrap_or_default(), fail) };
             call.fail(&fail);
         }
         let flow = call.flow;
@@ -382,6 +384,10 @@ impl Call<'_, '_, '_> {
         if !self.client.authenticated && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }
+        if self.queue(row, rest)? {
+            return Ok(());
+        }
+        self.admitted = true;
         self.execute(row, rest)
     }
 

@@ -1,7 +1,7 @@
 //! Strings: GET, SET and what is made of them.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value, Version};
 
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
@@ -151,7 +151,16 @@ pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<
     }
 }
 
-fn mget(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.read_as_one(args, fetch_all)
+}
+
+/// Fetches all keys, and notes what they were like before.
+fn fetch_all<'a>(
+    call: &mut Call<'_, '_, '_>,
+    mut args: Args<'a>,
+    versions: &mut Vec<(Key<'a>, Version)>,
+) -> Done {
     put_array(call.out, args.len());
     while !args.is_empty() {
         let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
@@ -161,6 +170,7 @@ fn mget(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(_, hint)| hint);
         for (key, hint) in &batch {
+            versions.push((*key, call.cx.guard.version(key)));
             fetch(call, key, hint)?;
         }
     }
@@ -234,7 +244,8 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
     match expiry {
         None => {}
         Some(at) if at != 0 && at <= now => drop(call.cx.guard.delete(key, Expect::Present)),
-        Some(at) => drop(call.cx.guard.touch(key, at)),
+        // What has no expiry and is given none has not changed.
+        Some(at) => drop(call.cx.guard.touch_if(key, at, |was| was != 0 || at != 0)),
     }
     Ok(())
 }
@@ -391,8 +402,13 @@ fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("mset"));
     }
-    store_pairs(call, args)?;
+    call.as_one(pair_keys(call, args), |call| store_pairs(call, args))?;
     call.ok()
+}
+
+/// The keys among pairs of key and value.
+fn pair_keys<'a>(call: &Call<'_, '_, '_>, args: Args<'a>) -> Vec<Key<'a>> {
+    args.step_by(2).map(|name| call.key(name)).collect()
 }
 
 fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -407,15 +423,16 @@ fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("msetnx"));
     }
-    let mut keys = args;
-    while let (Some(key), Some(_)) = (keys.next(), keys.next()) {
-        let key = call.key(key);
-        if call.peek(&key)?.is_some() {
-            return call.integer(0);
+    let keys = pair_keys(call, args);
+    call.as_one(keys.iter().copied(), |call| {
+        for key in &keys {
+            if call.peek(key)?.is_some() {
+                return call.integer(0);
+            }
         }
-    }
-    store_pairs(call, args)?;
-    call.integer(1)
+        store_pairs(call, args)?;
+        call.integer(1)
+    })
 }
 
 #[cfg(test)]

@@ -216,6 +216,7 @@ pub static REDIS: &[Group] = GROUPS;
 const GROUPS: &[Group] = &[
     Group { name: "string", rows: super::string::ROWS },
     Group { name: "generic", rows: super::keys::ROWS },
+    Group { name: "transactions", rows: super::transaction::ROWS },
     Group { name: "connection", rows: super::connection::ROWS },
     Group { name: "server", rows: super::server::ROWS },
 ];

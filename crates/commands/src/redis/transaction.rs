@@ -1,0 +1,337 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH; and how commands of several keys are one step.
+//!
+//! ```text
+//! MULTI ─► commands are checked and queued ─► EXEC: take the keys, look at the watches, run them all
+//! ```
+//!
+//! EXEC takes the home buckets of all keys that the queued commands name (the table says where) and of
+//! all that are watched, in one order; commands that concern no key but all take the store as a
+//! whole. Only then it looks whether a watched key was touched.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::{DATABASES, Key, Lookup, Store, Touched, Version};
+
+use super::call::{Call, KEY_BYTES_MAX};
+use super::fail::{Done, Fail};
+use super::reply::{put_null_array, put_simple};
+use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use super::table::{ALL_KEYS, Command, NO_KEYS};
+use crate::upload::Held;
+
+/// Queues of all clients together take at most one part in this many of the memory limit.
+const QUEUE_SHARE: u64 = 16;
+/// Keys that one client watches at most.
+pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
+/// Looks at several keys that a write disturbed, before they are taken.
+const LOOKS_MAX: usize = 3;
+
+const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).doc("1.2.0", "", "Queues what follows until EXEC."),
+    Command::args("exec", 1, LOADING | STALE | NOSCRIPT, NO_KEYS, exec).doc(
+        "1.2.0",
+        "",
+        "Runs what was queued as one, unless a watched key was touched.",
+    ),
+    Command::args("discard", 1, ANY_TIME, NO_KEYS, discard).doc("2.0.0", "", "Forgets what was queued."),
+    Command::args("watch", -2, ANY_TIME | NO_MULTI, ALL_KEYS, watch).doc(
+        "2.2.0",
+        "key [key ...]",
+        "Has the next EXEC do nothing if one of the keys is touched before.",
+    ),
+    Command::args("unwatch", 1, ANY_TIME, NO_KEYS, unwatch).doc("2.2.0", "", "Forgets all watched keys."),
+];
+
+/// What a client has queued and watches.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    queue: Option<Queue>,
+    watches: Option<Box<Watches>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    commands: Vec<Queued>,
+    /// Arguments of all commands, as they came.
+    bytes: Vec<u8>,
+    /// A command could not be queued: EXEC will refuse.
+    spoilt: bool,
+    held: Held,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    row: &'static Command,
+    at: usize,
+    args: usize,
+}
+
+#[derive(Debug)]
+struct Watches {
+    store: Arc<Store>,
+    keys: Vec<Watched>,
+    touched: Touched,
+}
+
+#[derive(Debug)]
+struct Watched {
+    db: u8,
+    key: Box<[u8]>,
+    /// It was there.
+    there: bool,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        for watched in &self.keys {
+            self.store.unwatch(watched.db, &watched.key, &self.touched);
+        }
+    }
+}
+
+impl Transaction {
+    /// Between MULTI and EXEC.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Commands that are queued; none outside a transaction.
+    pub fn queued(&self) -> Option<usize> {
+        self.queue.as_ref().map(|queue| queue.commands.len())
+    }
+
+    /// Keys that are watched.
+    pub fn watched(&self) -> usize {
+        self.watches.as_ref().map_or(0, |watches| watches.keys.len())
+    }
+
+    /// Bytes of the queue.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes.capacity())
+    }
+
+    /// A command was refused: EXEC will refuse.
+    pub fn spoil(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.spoilt = true;
+        }
+    }
+
+    /// Forgets queue and watches.
+    pub fn clear(&mut self) {
+        *self = Transaction::default();
+    }
+
+    fn touched(&self) -> bool {
+        self.watches.as_ref().is_some_and(|watches| watches.touched.load(Relaxed))
+    }
+}
+
+/// Carried out at once also while commands are queued.
+fn at_once(row: &Command) -> bool {
+    matches!(row.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+/// Concerns no key but all, or keys of another database.
+fn takes_whole(row: &Command, args: Args<'_>) -> bool {
+    match row.name {
+        "flushall" | "flushdb" | "swapdb" | "keys" | "randomkey" | "dbsize" | "scan" | "move" | "debug" => {
+            true
+        }
+        "copy" => args.len() > 2,
+        _ => row.name.starts_with("debug|"),
+    }
+}
+
+impl Queue {
+    /// The commands with their arguments.
+    fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
+        self.commands.iter().map(|queued| (queued.row, Args::decode(&self.bytes[queued.at..], queued.args)))
+    }
+
+    /// Calls `visit` with each key and its database, which is `db` at first.
+    fn each_key<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
+        for (row, args) in self.commands() {
+            row.each_key(args, &mut |key| visit(db, key));
+            if row.name == "select"
+                && let Some(name) = args.at(0).and_then(parse_integer)
+                && (0..i64::from(DATABASES)).contains(&name)
+            {
+                db = name as u8;
+            }
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Queues a command that may run, if it has to wait for EXEC; false if it is to be run now.
+    pub fn queue(&mut self, row: &'static Command, args: Args<'_>) -> Result<bool, Fail> {
+        if at_once(row) {
+            return Ok(false);
+        }
+        let touched = self.client.transaction.touched();
+        let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
+        if !queue.spoilt && !touched {
+            let (at, bytes) = (queue.bytes.len(), args.encoded());
+            let room = queue.bytes.len() + bytes.len() + (queue.commands.len() + 1) * size_of::<Queued>();
+            let max = self.cx.guard.store().memory_bytes() / QUEUE_SHARE;
+            if !queue.held.raise(room.next_power_of_two() as u64, max) {
+                queue.spoilt = true;
+                return Err(Fail::OUT_OF_MEMORY);
+            }
+            queue.bytes.extend_from_slice(bytes);
+            queue.commands.push(Queued { row, at, args: args.len() });
+        }
+        put_simple(self.out, "QUEUED");
+        Ok(true)
+    }
+
+    /// A command was refused before it could run or be queued: what EXEC and its client are told.
+    #[cold]
+    pub fn refuse(&mut self, name: &[u8], fail: Fail) -> Fail {
+        if self.client.transaction.is_open() {
+            if name.eq_ignore_ascii_case(b"exec") {
+                self.client.transaction.clear();
+                return Fail::with(format!("EXECABORT Transaction discarded because of: {}", fail.text()));
+            }
+            self.client.transaction.spoil();
+        }
+        fail
+    }
+
+    /// Makes what `f` does one step for all observers of these keys.
+    pub fn as_one<'k, R>(
+        &mut self,
+        keys: impl IntoIterator<Item = Key<'k>>,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if self.cx.guard.in_transaction() {
+            return f(self);
+        }
+        self.cx.guard.begin(keys);
+        let done = f(self);
+        self.cx.guard.finish();
+        done
+    }
+
+    /// Reads several keys as one: `read` writes the reply and notes each key's version before it reads
+    /// it. It is called again if one of them changed meanwhile.
+    pub fn read_as_one<'a>(
+        &mut self,
+        args: Args<'a>,
+        read: impl Fn(&mut Self, Args<'a>, &mut Vec<(Key<'a>, Version)>) -> Done,
+    ) -> Done {
+        let mut versions = Vec::with_capacity(args.len());
+        for _ in 0..LOOKS_MAX {
+            let mark = self.out.mark();
+            versions.clear();
+            read(self, args, &mut versions)?;
+            if versions.len() == 1
+                || versions.iter().all(|(key, version)| self.cx.guard.unchanged(key, *version))
+            {
+                return Ok(());
+            }
+            self.out.rewind(mark);
+        }
+        let keys: Vec<Key<'_>> = versions.iter().map(|(key, _)| *key).collect();
+        self.as_one(keys, |call| read(call, args, &mut versions))
+    }
+}
+
+fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    if call.client.transaction.is_open() {
+        return Err(Fail::of("ERR MULTI calls can not be nested"));
+    }
+    let held = Held::new(&call.cx.shared.redis.queued_bytes, call.cx.guard.store());
+    call.client.transaction.queue =
+        Some(Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held });
+    call.ok()
+}
+
+fn discard(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    if !call.client.transaction.is_open() {
+        return Err(Fail::of("ERR DISCARD without MULTI"));
+    }
+    call.client.transaction.clear();
+    call.ok()
+}
+
+fn watch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if call.client.transaction.is_open() {
+        return Err(Fail::of("ERR WATCH inside MULTI is not allowed"));
+    }
+    if call.client.transaction.touched() {
+        return call.ok();
+    }
+    let db = call.client.db;
+    let store = call.cx.guard.store();
+    let watches = call.client.transaction.watches.get_or_insert_with(|| {
+        Box::new(Watches { store: Arc::clone(store), keys: Vec::new(), touched: Touched::default() })
+    });
+    for name in args {
+        let there = if watches.keys.len() < WATCHED_KEYS_MAX && name.len() <= KEY_BYTES_MAX {
+            let key = call.cx.guard.key_in(db, name);
+            call.cx.guard.watch(db, &key, &watches.touched)
+        } else {
+            None
+        };
+        let Some(there) = there else { return Err(Fail::of("ERR too many watched keys")) };
+        watches.keys.push(Watched { db, key: name.into(), there });
+    }
+    call.ok()
+}
+
+fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    // Inside EXEC it comes too late, and the watches go with it.
+    if !call.cx.guard.in_transaction() {
+        call.client.transaction.watches = None;
+    }
+    call.ok()
+}
+
+fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let Transaction { queue, watches } = std::mem::take(&mut call.client.transaction);
+    let Some(queue) = queue else {
+        call.client.transaction.watches = watches;
+        return Err(Fail::of("ERR EXEC without MULTI"));
+    };
+    if queue.spoilt {
+        return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
+    }
+    if queue.commands().any(|(row, args)| takes_whole(row, args)) {
+        call.cx.guard.begin_whole();
+    } else {
+        let mut keys = Vec::new();
+        queue.each_key(call.client.db, &mut |db, key| keys.push(call.cx.guard.key_in(db, key)));
+        let watched = watches.iter().flat_map(|watches| &watches.keys);
+        keys.extend(watched.map(|watched| call.cx.guard.key_in(watched.db, &watched.key)));
+        call.cx.guard.begin(keys);
+    }
+    if watches.as_ref().is_some_and(|watches| is_touched(call, watches)) {
+        put_null_array(call.out, call.client.resp3);
+    } else {
+        call.array(queue.commands.len());
+        for (row, args) in queue.commands() {
+            if let Err(fail) = call.execute(row, args) {
+                call.fail(&fail);
+            }
+        }
+    }
+    call.cx.guard.finish();
+    drop(watches);
+    Ok(())
+}
+
+/// A watched key was written, or was there and has gone by itself.
+fn is_touched(call: &mut Call<'_, '_, '_>, watches: &Watches) -> bool {
+    watches.touched.load(Relaxed)
+        || watches.keys.iter().any(|watched| {
+            let key = call.cx.guard.key_in(watched.db, &watched.key);
+            watched.there && !matches!(call.cx.guard.peek(&key), Lookup::Hit(_))
+        })
+}

@@ -1,0 +1,68 @@
+//! Conversations with RESP clients over a [`Local`] server, in words: `say(1, "SET k v")`.
+
+use crate::local::{Local, LocalConnection};
+
+/// Some clients of one server; a client is there from its first word on.
+#[derive(Debug)]
+pub struct Talk {
+    local: Local,
+    clients: Vec<Option<LocalConnection>>,
+}
+
+impl Talk {
+    /// A fresh server with these options.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn new(options: &[&str]) -> Talk {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        Talk { local: Local::new(&options).expect("a server"), clients: Vec::new() }
+    }
+
+    /// Sends a command whose words are separated by spaces (`""` is an empty word); the reply, with
+    /// spaces for line ends.
+    pub fn say(&mut self, client: usize, command: &str) -> String {
+        let words: Vec<&[u8]> =
+            command.split(' ').map(|word| if word == "\"\"" { &b""[..] } else { word.as_bytes() }).collect();
+        self.send(client, &encode(&words))
+    }
+
+    /// Sends bytes as they are; what has come back since, with spaces for line ends.
+    pub fn send(&mut self, client: usize, bytes: &[u8]) -> String {
+        if self.clients.len() <= client {
+            self.clients.resize_with(client + 1, || None);
+        }
+        let mut connection = self.clients[client].take().unwrap_or_else(|| self.local.connection());
+        self.local.exchange(&mut connection, bytes);
+        let text = String::from_utf8_lossy(connection.sent()).trim_end().replace("\r\n", " ");
+        connection.forget();
+        self.clients[client] = Some(connection);
+        text
+    }
+
+    /// The client goes.
+    pub fn hang_up(&mut self, client: usize) {
+        self.clients[client] = None;
+    }
+
+    /// The session has closed the connection.
+    pub fn is_closed(&self, client: usize) -> bool {
+        self.clients[client].as_ref().is_none_or(LocalConnection::is_closed)
+    }
+
+    /// The server.
+    pub fn local(&mut self) -> &mut Local {
+        &mut self.local
+    }
+}
+
+/// A request of these arguments.
+pub fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
