@@ -145,6 +145,8 @@ impl Output {
             wanted.next_multiple_of(ROOM_STEP)
         };
         if len > self.buf.len() {
+            // Exactly: what is taken is counted as held.
+            self.buf.reserve_exact(len - self.buf.len());
             self.buf.resize(len, 0);
         }
     }
@@ -233,7 +235,7 @@ impl Output {
     }
 
     /// Moves what is not sent to the front: a reader that always leaves something would otherwise
-    /// have the buffer grow for ever.
+    /// have the buffer grow for ever. Gives memory back when little of it is in use.
     #[cold]
     fn close_up(&mut self) {
         self.buf.copy_within(self.start..self.end, 0);
@@ -242,6 +244,11 @@ impl Output {
         }
         self.end -= self.start;
         self.start = 0;
+        let bytes = self.end.next_multiple_of(ROOM_STEP);
+        if self.buf.len() >= 4 * bytes {
+            self.buf.truncate(bytes);
+            self.buf.shrink_to_fit();
+        }
     }
 
     /// Moves what is not sent into an output of its own, in a buffer of just its size; this one is
@@ -344,6 +351,20 @@ mod tests {
         }
         assert_eq!(out.to_vec(), expected);
         assert!(out.capacity_bytes() <= 64 << 10, "{}", out.capacity_bytes());
+    }
+
+    #[test]
+    fn memory_follows_what_waits() {
+        let mut out = Output::new(4 << 20);
+        while !out.is_full() {
+            out.put(&[b'x'; 10_000]);
+        }
+        assert!(out.capacity_bytes() <= (4 << 20) + 2 * ROOM_STEP, "{}", out.capacity_bytes());
+        while out.len() > 100_000 {
+            out.advance(9_000);
+        }
+        assert!(out.capacity_bytes() <= 4 * (100_000 + ROOM_STEP), "{}", out.capacity_bytes());
+        assert_eq!(out.to_vec().len() as u64, out.len());
     }
 
     #[test]
