@@ -21,6 +21,7 @@ use crate::memory;
 use crate::null::{Canned, Null};
 use crate::results::histogram::QUANTILES;
 use crate::results::{self, Run};
+use crate::shift;
 use crate::sizes::Sizes;
 use crate::usage::Usage;
 use crate::wire::Protocol;
@@ -47,6 +48,8 @@ enum Sub {
     Null(NullArgs),
     /// What a key costs above key and value, and what stays behind
     Memory(memory::Options),
+    /// What happens to the hit ratio when the sizes of values change
+    Shift(shift::Options),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
     /// The server's figures and their targets
@@ -242,6 +245,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
         Sub::Memory(options) => memory::run(options),
+        Sub::Shift(options) => shift::run(options),
         Sub::Compare(args) => compare(args),
         Sub::BenchServer(options) => bench::server(options),
     };

@@ -15,7 +15,7 @@
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
-//! | [`cas`], [`memory`], [`servers`] | the experiments of these names |
+//! | [`cas`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -43,6 +43,7 @@ pub mod progress;
 pub mod report;
 pub mod results;
 pub mod servers;
+pub mod shift;
 pub mod single;
 pub mod sizes;
 pub mod stats;

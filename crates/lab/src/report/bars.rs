@@ -51,9 +51,14 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
     names(svg, plot, room);
 }
 
+/// Whether group names need all the room below the axis, so that there is none for its heading.
+pub fn are_slanted(plot: &Plot) -> bool {
+    plot.groups.iter().map(String::len).sum::<usize>() > LETTERS_MAX
+}
+
 /// Group names below the axis, slanted when they are long.
 fn names(svg: &mut Svg, plot: &Plot, room: f64) {
-    let slanted = plot.groups.iter().map(String::len).sum::<usize>() > LETTERS_MAX;
+    let slanted = are_slanted(plot);
     for (group, name) in plot.groups.iter().enumerate() {
         let middle = LEFT + room * (group as f64 + 0.5);
         if slanted {

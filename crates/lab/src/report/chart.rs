@@ -47,7 +47,9 @@ pub fn figure(run: &Run, plot: &Plot) -> String {
             let _ = write!(data, r#" data-low="{}" data-high="{}" data-scale="{scale}""#, x.low, x.high);
         }
     }
-    svg.text("axis", ((LEFT + RIGHT) / 2.0, HEIGHT - 6.0), Anchor::Middle, &plot.x.heading());
+    if !bars::are_slanted(plot) {
+        svg.text("axis", ((LEFT + RIGHT) / 2.0, HEIGHT - 6.0), Anchor::Middle, &plot.x.heading());
+    }
     svg.turned("axis", (14.0, (TOP + BOTTOM) / 2.0), -90.0, Anchor::Middle, &plot.y.heading());
     format!(
         "<figure id=\"plot-{id}\" data-plot=\"{id}\"{data}>\n<figcaption><h3>{title}</h3>{legend}</figcaption>\n\

@@ -1,0 +1,188 @@
+//! `larder lab shift`: what happens to the hit ratio when the sizes of values change.
+//!
+//! Cache-aside clients fill a server with values of one size; then the working set becomes other keys
+//! with values of another size, of as many bytes. A cache whose memory follows the workload loses hits
+//! only until the new values have been written once; one whose memory is bound to size classes loses
+//! them for as long as it takes to move it.
+//!
+//! ```text
+//! fit      every server's limit, so that its resident memory is the same; its peak rate
+//! rounds   a new server: fill ─► measured at a fixed rate: phase 1 ─ shift ─► phase 2 …
+//!          another new server that only ever sees the last phase: the ratio to be reached
+//! oracle   an LRU by bytes without overhead, in this process, at the same rate
+//! ```
+//!
+//! Every value is verified, stale ones too; the servers' counts must be ours.
+
+mod aside;
+mod oracle;
+mod outcome;
+mod plan;
+mod report;
+mod variant;
+mod visit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::error::Error;
+use crate::experiment::{self, Experiment};
+use plan::Plan;
+use variant::Variant;
+use visit::{Driver, Fit, Visit};
+
+/// A shift that somebody asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// 128 MB, memcached's classes of 1.2K and 1.4K: values of 1,100, then 1,400 bytes
+    Seed,
+    /// 512 MB, values of 100, then 1,000 bytes
+    SmallToLarge,
+    /// 128 MB, values of 10,000, then 100 bytes
+    LargeToSmall,
+}
+
+impl Preset {
+    /// Memory in MB, sizes, gets sent together.
+    fn terms(self) -> (u32, Vec<usize>, usize) {
+        match self {
+            Preset::Seed => (128, vec![1_100, 1_400], 1),
+            Preset::SmallToLarge => (512, vec![100, 1_000], 16),
+            Preset::LargeToSmall => (128, vec![10_000, 100], 16),
+        }
+    }
+}
+
+/// Options of `larder lab shift`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: experiment::Options,
+    /// A shift that has been asked about
+    #[arg(long, value_enum, default_value = "seed")]
+    preset: Preset,
+    /// Bytes of values, phase by phase, in place of the preset's
+    #[arg(long, value_delimiter = ',', value_name = "B", num_args = 2.., value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sizes: Vec<u32>,
+    /// Exponent of Zipf's law for the keys
+    #[arg(long, default_value_t = 0.9, value_name = "α")]
+    zipf: f64,
+    /// Keys and values of a phase, as a multiple of the memory
+    #[arg(long, default_value_t = 2.0, value_name = "X")]
+    working_set: f64,
+    /// Requests a second that are offered [default: half of what the slowest server can]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Connections
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// Gets that a connection sends together, in place of the preset's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pipeline: Option<u32>,
+    /// Seconds that are measured before the first shift [default: 5]
+    #[arg(long, value_name = "S")]
+    before: Option<f64>,
+    /// Seconds of each phase after it [default: 20]
+    #[arg(long, value_name = "S")]
+    after: Option<f64>,
+    /// Time to live of what is stored, in seconds; 0: for ever
+    #[arg(long, default_value_t = 0, value_name = "S")]
+    ttl: u32,
+    /// Give every server the same memory limit, not the same resident memory
+    #[arg(long)]
+    equal_limit: bool,
+    /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
+    automove: Vec<u32>,
+    /// Redis's eviction policy, one run for each: allkeys-lru, allkeys-lfu … [default: allkeys-lru]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    policy: Vec<String>,
+}
+
+/// What one variant gave, round by round.
+#[derive(Debug)]
+struct Found {
+    variant: Variant,
+    fit: Fit,
+    visits: Vec<Visit>,
+    /// Hit ratios of servers that only saw the last phase.
+    fresh: Vec<f64>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When a server cannot be started, or something did not hold: then there is no result.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let mut common = options.common.clone();
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 3, 5)));
+    let (memory_mb, sizes, pipeline) = options.preset.terms();
+    let memory_mb = common.memory_mb.unwrap_or(common.by_effort(memory_mb / 8, memory_mb, memory_mb));
+    if options.zipf.is_nan()
+        || options.zipf < 0.0
+        || options.working_set.is_nan()
+        || options.working_set <= 0.0
+    {
+        return Err(Error::NotValid("a Zipf exponent and a working set are not negative".to_owned()));
+    }
+    let sizes: Vec<usize> = if options.sizes.is_empty() {
+        sizes
+    } else {
+        options.sizes.iter().map(|&size| size as usize).collect()
+    };
+    let seconds = |given: Option<f64>, quick, usual, full| {
+        Duration::from_secs_f64(given.unwrap_or(common.by_effort(quick, usual, full)).clamp(0.5, 3600.0))
+    };
+    let plan = Arc::new(Plan {
+        phases: Plan::phases(&sizes, 16, memory_mb, options.working_set),
+        key_bytes: 16,
+        zipf: options.zipf,
+        memory_mb,
+        before: seconds(options.before, 1.0, 5.0, 10.0),
+        after: seconds(options.after, 4.0, 20.0, 120.0),
+        bin: Duration::from_millis(250),
+        connections: options.connections as usize,
+        pipeline: options.pipeline.map_or(pipeline, |pipeline| pipeline as usize),
+        ttl_s: options.ttl,
+    });
+
+    let mut experiment =
+        Experiment::start("shift", "Shift: hit ratio when the sizes of values change", &common, memory_mb)?;
+    let cores = experiment.generator_cores.clone();
+    let driver = Driver { cores: &cores, seed: common.seed };
+    let peak_time = Duration::from_millis(common.by_effort(300, 1_000, 2_000));
+    let mut found = Vec::new();
+    for variant in Variant::all(&experiment, &options.automove, &options.policy) {
+        let search = !options.equal_limit && variant.can_be_limited();
+        let fit = visit::fit(&variant, &plan, &driver, search, peak_time)?;
+        found.push(Found { variant, fit, visits: Vec::new(), fresh: Vec::new() });
+    }
+    let slowest = found.iter().map(|found| found.fit.peak).reduce(f64::min).unwrap_or(1.0);
+    let rate = options.rate.unwrap_or(slowest / 2.0).max(1.0);
+    report::settings(&mut experiment.run, &plan, options, rate);
+
+    let names: Vec<String> = found.iter().map(|found| found.variant.name.clone()).collect();
+    let mut order: Vec<(usize, Found)> = found.into_iter().enumerate().collect();
+    experiment.rounds(
+        &mut order,
+        |(at, _)| names[*at].clone(),
+        |experiment, (_, found), _| {
+            let server = found.variant.start(found.fit.limit_mb)?;
+            let visit = driver.visit(&server, &plan, rate)?;
+            report::check(experiment, &found.variant, &visit);
+            drop(server);
+            let server = found.variant.start(found.fit.limit_mb)?;
+            let (ratio, seen) = driver.fresh_ratio(&server, &plan, peak_time)?;
+            report::check_values(experiment, &found.variant, &seen);
+            found.visits.push(visit);
+            found.fresh.push(ratio);
+            Ok(())
+        },
+    )?;
+    let found: Vec<Found> = order.into_iter().map(|(_, found)| found).collect();
+    let oracle = oracle::ratios(&plan, rate, common.seed);
+    report::fill(&mut experiment, &plan, &found, &oracle, options.equal_limit)?;
+    experiment.finish()
+}

@@ -1,0 +1,454 @@
+//! Cache-aside clients: get, and on a miss make the value and set it.
+//!
+//! All connections share one table of versions. A key has one writer at a time (whoever misses while
+//! another is writing the same key leaves it to him), so versions of a key follow each other, and a
+//! hit must carry one between the last acknowledged when it was asked for and the last sent when its
+//! reply came. Anything else is a stale, torn or foreign value.
+//!
+//! Open loop: each connection has its own Poisson schedule; the time of a batch of gets runs from its
+//! intended send. Sets follow at once, and their time runs from their own send. Closed loop, for
+//! filling: the next batch follows the last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::plan::Plan;
+use crate::dialog::{Agent, Next, Taken};
+use crate::error::Error;
+use crate::keys::{Choice, Chooser, Keyspace, Prefix};
+use crate::single::{self, Answer, Asked};
+use crate::tally::Latencies;
+use crate::value;
+use crate::wire::Protocol;
+
+/// Versions of every key: the last sent above, the last acknowledged below. They differ while
+/// somebody writes.
+#[derive(Debug)]
+pub struct Shelf {
+    versions: Vec<AtomicU64>,
+    /// Bytes of keys and values that were stored.
+    pub written_bytes: AtomicU64,
+}
+
+impl Shelf {
+    /// A shelf for all keys of a plan.
+    pub fn new(plan: &Plan) -> Arc<Shelf> {
+        let keys = plan.phases.iter().map(|phase| phase.count as usize).sum();
+        let versions = std::iter::repeat_with(|| AtomicU64::new(0)).take(keys).collect();
+        Arc::new(Shelf { versions, written_bytes: AtomicU64::new(0) })
+    }
+
+    fn acknowledged(&self, key: u32) -> u32 {
+        self.versions[key as usize].load(Relaxed) as u32
+    }
+
+    fn sent(&self, key: u32) -> u32 {
+        (self.versions[key as usize].load(Relaxed) >> 32) as u32
+    }
+
+    /// The next version to write, if nobody else is writing the key.
+    fn begin(&self, key: u32) -> Option<u32> {
+        let next = |word: u64| {
+            let (sent, acknowledged) = ((word >> 32) as u32, word as u32);
+            (sent == acknowledged).then(|| (u64::from(sent) + 1) << 32 | u64::from(acknowledged))
+        };
+        let before = self.versions[key as usize].fetch_update(Relaxed, Relaxed, next).ok()?;
+        Some((before >> 32) as u32 + 1)
+    }
+
+    fn end(&self, key: u32, version: u32) {
+        self.versions[key as usize].store(u64::from(version) << 32 | u64::from(version), Relaxed);
+    }
+}
+
+/// What is counted in one stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Bin {
+    /// Keys asked for.
+    pub gets: u64,
+    /// Of them, found.
+    pub hits: u64,
+    /// Values stored.
+    pub sets: u64,
+    /// Bytes of their keys and values.
+    pub set_bytes: u64,
+}
+
+/// What the clients count.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// By time of the reply.
+    pub bins: Vec<Bin>,
+    /// Latencies of get batches and of sets, by seconds.
+    pub get: Vec<Latencies>,
+    pub set: Vec<Latencies>,
+    /// How late sends were.
+    pub lag: Latencies,
+    /// Writes that the server refused.
+    pub refused: u64,
+    /// Values that must not be.
+    pub wrong: u64,
+    /// The first of them.
+    pub first: Option<String>,
+}
+
+impl Seen {
+    /// Adds what another thread saw.
+    pub fn merge(&mut self, other: Seen) {
+        if self.bins.len() < other.bins.len() {
+            self.bins.resize(other.bins.len(), Bin::default());
+        }
+        for (have, bin) in self.bins.iter_mut().zip(other.bins) {
+            have.gets += bin.gets;
+            have.hits += bin.hits;
+            have.sets += bin.sets;
+            have.set_bytes += bin.set_bytes;
+        }
+        let join = |have: &mut Vec<Latencies>, more: Vec<Latencies>| {
+            have.resize_with(have.len().max(more.len()), Latencies::default);
+            have.iter_mut().zip(more).for_each(|(have, more)| have.merge(&more));
+        };
+        join(&mut self.get, other.get);
+        join(&mut self.set, other.set);
+        self.lag.merge(&other.lag);
+        self.refused += other.refused;
+        self.wrong += other.wrong;
+        self.first = self.first.take().or(other.first);
+    }
+
+    /// Keys asked for, keys found, values stored.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        self.bins
+            .iter()
+            .fold((0, 0, 0), |(gets, hits, sets), bin| (gets + bin.gets, hits + bin.hits, sets + bin.sets))
+    }
+
+    fn bin(&mut self, at: Duration, width: Duration) -> &mut Bin {
+        let index = (at.as_secs_f64() / width.as_secs_f64()) as usize;
+        if self.bins.len() <= index {
+            self.bins.resize(index + 1, Bin::default());
+        }
+        &mut self.bins[index]
+    }
+}
+
+fn record(seconds: &mut Vec<Latencies>, at: Duration, latency: Duration) {
+    let index = at.as_secs() as usize;
+    if seconds.len() <= index {
+        seconds.resize_with(index + 1, Latencies::default);
+    }
+    seconds[index].record(latency);
+}
+
+/// The latencies of several seconds together.
+pub fn together<'t>(seconds: impl IntoIterator<Item = &'t Latencies>) -> Latencies {
+    let mut all = Latencies::default();
+    seconds.into_iter().for_each(|second| all.merge(second));
+    all
+}
+
+/// How a client paces itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// The next batch follows the last.
+    Closed,
+    /// So many batches a second, on the mean.
+    Open(f64),
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Aside {
+    plan: Arc<Plan>,
+    shelf: Arc<Shelf>,
+    protocol: Protocol,
+    choosers: Vec<Chooser>,
+    pace: Pace,
+    batch: usize,
+    rng: StdRng,
+    started: Instant,
+    intended: Instant,
+    idle: bool,
+    doing: Doing,
+    /// Keys of the batch under way, with the version acknowledged when they were asked for, or with
+    /// the one being written.
+    keys: Vec<(u32, u32)>,
+    answered: usize,
+    missed: Vec<u32>,
+    sent: Instant,
+    key: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Getting,
+    Setting,
+}
+
+impl Aside {
+    /// Client number `number`. Time 0 of the plan is `started`.
+    pub fn new(
+        plan: &Arc<Plan>,
+        shelf: &Arc<Shelf>,
+        protocol: Protocol,
+        (pace, batch): (Pace, usize),
+        started: Instant,
+        (number, seed): (usize, u64),
+    ) -> Aside {
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(number as u64);
+        let choosers = plan.phases.iter().enumerate().map(|(at, phase)| {
+            let space = Keyspace {
+                first: phase.first,
+                count: phase.count,
+                key_bytes: plan.key_bytes,
+                value_bytes: 0,
+            };
+            Chooser::new(space, Choice::Zipf(plan.zipf), seed.wrapping_add((at as u64) << 32))
+        });
+        let mut client = Aside {
+            choosers: choosers.collect(),
+            plan: plan.clone(),
+            shelf: shelf.clone(),
+            protocol,
+            pace,
+            batch,
+            rng: StdRng::seed_from_u64(seed),
+            started,
+            intended: started,
+            idle: true,
+            doing: Doing::Nothing,
+            keys: Vec::new(),
+            answered: 0,
+            missed: Vec::new(),
+            sent: started,
+            key: Vec::new(),
+        };
+        let gap = client.gap();
+        client.intended += gap;
+        client
+    }
+
+    /// Time to the next batch: exponential, so that arrivals are Poisson's.
+    fn gap(&mut self) -> Duration {
+        match self.pace {
+            Pace::Closed => Duration::ZERO,
+            Pace::Open(per_s) => {
+                let chance: f64 = self.rng.random_range(f64::MIN_POSITIVE..1.0);
+                Duration::from_secs_f64(-chance.ln() / per_s)
+            }
+        }
+    }
+
+    fn space(&self) -> Keyspace {
+        Keyspace { first: 0, count: u32::MAX, key_bytes: self.plan.key_bytes, value_bytes: 0 }
+    }
+
+    fn phase_of(&self, key: u32) -> usize {
+        self.plan.phases.iter().rposition(|phase| key >= phase.first).unwrap_or(0)
+    }
+
+    fn get(&mut self, now: Instant, out: &mut Vec<u8>) {
+        let phase = self.plan.phase_at(self.intended.max(self.started) - self.started);
+        let space = self.space();
+        for _ in 0..self.batch {
+            let key = self.choosers[phase].next_key();
+            self.key.clear();
+            space.write(&mut self.key, Prefix::Present, key);
+            single::get(self.protocol, out, &self.key);
+            self.keys.push((key, self.shelf.acknowledged(key)));
+        }
+        self.doing = Doing::Getting;
+        self.sent = now;
+    }
+
+    fn set(&mut self, now: Instant, out: &mut Vec<u8>) {
+        let space = self.space();
+        for key in std::mem::take(&mut self.missed) {
+            let Some(version) = self.shelf.begin(key) else { continue };
+            self.key.clear();
+            space.write(&mut self.key, Prefix::Present, key);
+            let bytes = self.plan.phases[self.phase_of(key)].sizes.of(key, 0);
+            let write = |out: &mut Vec<u8>| value::write(out, key, version.into(), bytes);
+            single::set(self.protocol, out, &self.key, self.plan.ttl_s, bytes, write);
+            self.keys.push((key, version));
+        }
+        self.doing = Doing::Setting;
+        self.sent = now;
+    }
+
+    fn hit(&self, key: u32, acknowledged: u32, have: &[u8], seen: &mut Seen) {
+        let bytes = self.plan.phases[self.phase_of(key)].sizes.of(key, 0);
+        let named = have.len() >= value::NAMED_BYTES_MIN;
+        let found = value::verify(have, key);
+        let newest = u64::from(self.shelf.sent(key));
+        let fresh = |version: u64| !named || (u64::from(acknowledged)..=newest).contains(&version);
+        if have.len() != bytes || !found.is_ok_and(fresh) {
+            seen.wrong += 1;
+            seen.first.get_or_insert_with(|| {
+                format!(
+                    "key {key}: {} bytes in place of {bytes}, {found:?}, versions {acknowledged} to {newest}",
+                    have.len()
+                )
+            });
+        }
+    }
+}
+
+impl Agent for Aside {
+    type Tally = Seen;
+
+    fn next(&mut self, now: Instant, ending: bool, seen: &mut Seen, out: &mut Vec<u8>) -> Next {
+        self.keys.clear();
+        self.answered = 0;
+        if !self.missed.is_empty() {
+            self.set(now, out);
+            if !self.keys.is_empty() {
+                return Next::Request;
+            }
+        }
+        if self.doing != Doing::Nothing {
+            // A batch has ended: the next one is due when the schedule says, however long it took.
+            self.doing = Doing::Nothing;
+            let gap = self.gap();
+            self.intended += gap;
+            self.idle = false;
+        }
+        if ending {
+            return Next::Done;
+        }
+        if matches!(self.pace, Pace::Closed) {
+            self.intended = now;
+        } else if self.intended > now {
+            self.idle = true;
+            return Next::Until(self.intended);
+        }
+        if self.idle {
+            // Nothing but ourselves kept this send waiting.
+            seen.lag.record(now - self.intended);
+        }
+        self.get(now, out);
+        Next::Request
+    }
+
+    fn reply(&mut self, bytes: &[u8], now: Instant, seen: &mut Seen) -> Result<Taken, Error> {
+        let asked = if self.doing == Doing::Setting { Asked::Set } else { Asked::Get };
+        let answer = single::answer(self.protocol, asked, bytes).map_err(|_| {
+            let excerpt = bytes[..bytes.len().min(64)].escape_ascii();
+            Error::Reply(format!("no reply to {asked:?}: \"{excerpt}\""))
+        })?;
+        let Some((answer, used)) = answer else { return Ok(Taken::Nothing) };
+        let (key, version) = self.keys[self.answered];
+        let at = now.saturating_duration_since(self.started);
+        let width = self.plan.bin;
+        match answer {
+            Answer::Value(have) => {
+                let bin = seen.bin(at, width);
+                (bin.gets, bin.hits) = (bin.gets + 1, bin.hits + 1);
+                self.hit(key, version, have, seen);
+            }
+            Answer::Miss => {
+                seen.bin(at, width).gets += 1;
+                self.missed.push(key);
+            }
+            Answer::Stored => {
+                let bytes =
+                    (self.plan.key_bytes + self.plan.phases[self.phase_of(key)].sizes.of(key, 0)) as u64;
+                let bin = seen.bin(at, width);
+                (bin.sets, bin.set_bytes) = (bin.sets + 1, bin.set_bytes + bytes);
+                self.shelf.written_bytes.fetch_add(bytes, Relaxed);
+                self.shelf.end(key, version);
+            }
+            Answer::Refused(line) if asked == Asked::Set => {
+                // The old value may be there or not: what was sent last is what may be seen.
+                self.shelf.end(key, version - 1);
+                seen.refused += 1;
+                seen.first.get_or_insert_with(|| line.escape_ascii().to_string());
+            }
+            Answer::Refused(line) => {
+                return Err(Error::Reply(format!("a get was refused: {}", line.escape_ascii())));
+            }
+            Answer::Deleted => return Err(Error::Reply("a reply to a delete".to_owned())),
+        }
+        self.answered += 1;
+        if self.answered < self.keys.len() {
+            return Ok(Taken::More(used));
+        }
+        match asked {
+            Asked::Set => record(&mut seen.set, at, now - self.sent),
+            Asked::Get | Asked::Delete => {
+                record(&mut seen.get, at, now.saturating_duration_since(self.intended));
+            }
+        }
+        Ok(Taken::All(used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::plan;
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_writer_at_a_time() {
+        let shelf = Shelf::new(&plan());
+        assert_eq!(shelf.begin(3), Some(1));
+        assert_eq!(shelf.begin(3), None, "somebody writes it");
+        assert_eq!((shelf.acknowledged(3), shelf.sent(3)), (0, 1));
+        shelf.end(3, 1);
+        assert_eq!((shelf.acknowledged(3), shelf.begin(3)), (1, Some(2)));
+    }
+
+    #[test]
+    fn a_stale_a_torn_and_a_foreign_value_are_wrong() {
+        let plan = Arc::new(plan());
+        let shelf = Shelf::new(&plan);
+        let client =
+            |seed| Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 1), Instant::now(), (0, seed));
+        let client = client(1);
+        for version in 1..=3 {
+            assert_eq!(shelf.begin(7), Some(version));
+            shelf.end(7, version);
+        }
+        let wrong = |key: u32, version, bytes| {
+            let (mut seen, mut have) = (Seen::default(), Vec::new());
+            value::write(&mut have, key, version, bytes);
+            client.hit(7, 3, &have, &mut seen);
+            seen.wrong
+        };
+        assert_eq!(wrong(7, 3, 100), 0);
+        assert_eq!(wrong(7, 2, 100), 1, "stale");
+        assert_eq!(wrong(7, 4, 100), 1, "never written");
+        assert_eq!(wrong(8, 3, 100), 1, "another key's");
+        assert_eq!(wrong(7, 3, 99), 1, "cut");
+        shelf.begin(7);
+        assert_eq!(wrong(7, 4, 100), 0, "being written");
+    }
+
+    #[test]
+    fn misses_are_set_before_the_next_get() {
+        let plan = Arc::new(plan());
+        let shelf = Shelf::new(&plan);
+        let now = Instant::now();
+        let mut client = Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 2), now, (0, 1));
+        let (mut seen, mut out) = (Seen::default(), Vec::new());
+        assert_eq!(client.next(now, false, &mut seen, &mut out), Next::Request);
+        assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 2);
+        assert_eq!(client.reply(b"END\r\n", now, &mut seen).unwrap(), Taken::More(5));
+        assert_eq!(client.reply(b"END\r\n", now, &mut seen).unwrap(), Taken::All(5));
+        out.clear();
+        assert_eq!(client.next(now, true, &mut seen, &mut out), Next::Request, "also when ending");
+        assert!(out.starts_with(b"set key:"));
+        let sets = client.keys.len();
+        for _ in 0..sets {
+            client.reply(b"STORED\r\n", now, &mut seen).unwrap();
+        }
+        assert_eq!(client.next(now, true, &mut seen, &mut out), Next::Done);
+        assert_eq!(seen.totals(), (2, 0, sets as u64));
+        assert_eq!(shelf.written_bytes.load(Relaxed), 116 * sets as u64);
+    }
+}

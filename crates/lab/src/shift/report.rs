@@ -1,0 +1,443 @@
+//! Tables, pictures, checks and the sentence of the shift experiment.
+
+use std::time::Duration;
+
+use super::aside::{Seen, together};
+use super::outcome::{self, Outcome, series};
+use super::plan::Plan;
+use super::variant::Variant;
+use super::visit::{FIT_SHARE, Visit};
+use super::{Found, Options};
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::results::{
+    Axis, Better, Column, Curve, Dash, Estimate, Kind, Latency, Plot, Point, Run, Scale, Table, number,
+};
+use crate::stats::median;
+use crate::tally::Latencies;
+
+/// A generator that was later than this with one send in a hundred, or worked more than
+/// [`BUSY_MAX`] of the time, has latencies of its own.
+const LAG_MAX_US: f64 = 1_000.0;
+const BUSY_MAX: f64 = 0.9;
+/// Classes that a picture tells apart.
+const LAYERS_MAX: usize = 6;
+
+/// Notes what the plan says.
+pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
+    let list = |each: &dyn Fn(&super::plan::Phase) -> String| {
+        plan.phases.iter().map(each).collect::<Vec<_>>().join(", then ")
+    };
+    run.set("values", list(&|phase| phase.sizes.to_string()));
+    run.set("keys", list(&|phase| phase.count.to_string()));
+    run.set("key, bytes", plan.key_bytes);
+    run.set("popularity", format!("Zipf {}", plan.zipf));
+    run.set("working set over memory", options.working_set);
+    run.set("offered, requests/s", rate.round());
+    run.set("connections", plan.connections);
+    run.set("gets sent together", plan.pipeline);
+    run.set("seconds before the first shift", plan.before.as_secs_f64());
+    run.set("seconds of each later phase", plan.after.as_secs_f64());
+    run.set("time to live, s", plan.ttl_s);
+    run.set("memory is equal by", if options.equal_limit { "limit" } else { "resident memory" });
+}
+
+/// What must hold of a visit.
+pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
+    check_values(experiment, variant, &visit.seen);
+    check_values(experiment, variant, &visit.warm);
+    let name = &variant.name;
+    let (mut gets, mut hits, mut sets) = visit.seen.totals();
+    let (warm_gets, warm_hits, warm_sets) = visit.warm.totals();
+    (gets, hits, sets) = (gets + warm_gets, hits + warm_hits, sets + warm_sets);
+    let refused = visit.seen.refused + visit.warm.refused;
+    match visit.server_counts {
+        Some((their_hits, their_misses, their_sets)) => {
+            let checks = &mut experiment.checks;
+            checks.equal("the server counted as many hits as the clients", hits, their_hits, name);
+            checks.equal("the server counted as many misses as the clients", gets - hits, their_misses, name);
+            checks.add(
+                "the server counted as many sets as the clients",
+                (sets..=sets + refused).contains(&their_sets),
+                || format!("{name}: {sets} here, {their_sets} there, {refused} refused"),
+            );
+        }
+        None => experiment.run.notes.push(format!("{name} does not count hits and misses")),
+    }
+}
+
+/// Every value must be the one that was written.
+pub fn check_values(experiment: &mut Experiment, variant: &Variant, seen: &Seen) {
+    let (_, hits, _) = seen.totals();
+    experiment.checks.add(
+        "every hit carried the right value, no older than acknowledged",
+        seen.wrong == 0,
+        || {
+            let first = seen.first.as_deref().unwrap_or_default();
+            format!("{}: {hits} hits, {} wrong {first}", variant.name, seen.wrong)
+        },
+    );
+}
+
+/// Writes what was found into the run.
+///
+/// # Errors
+/// When a histogram cannot be written.
+pub fn fill(
+    experiment: &mut Experiment,
+    plan: &Plan,
+    found: &[Found],
+    oracle: &[f64],
+    equal_limit: bool,
+) -> Result<(), Error> {
+    let run = &mut experiment.run;
+    // Each variant is a server of its own in colours and legends.
+    let measured: Vec<_> = found
+        .iter()
+        .map(|found| crate::results::Target {
+            name: found.variant.name.clone(),
+            ..run.targets[found.variant.contender].clone()
+        })
+        .collect();
+    run.targets = measured;
+    let all: Vec<Vec<Vec<Outcome>>> = found
+        .iter()
+        .map(|found| (0..plan.phases.len() - 1).map(|shift| outcomes(plan, found, shift)).collect())
+        .collect();
+    shifts(run, plan, found, &all);
+    memory(run, plan, found, equal_limit);
+    ratios(run, plan, found, oracle);
+    latencies(run, plan, found, &all)?;
+    layers(run, found);
+    for found in found {
+        notes(run, found);
+    }
+    verdict(run, plan, found, &all);
+    Ok(())
+}
+
+fn outcomes(plan: &Plan, found: &Found, shift: usize) -> Vec<Outcome> {
+    let last = shift + 2 == plan.phases.len();
+    let fresh = |round: usize| found.fresh.get(round).copied().filter(|_| last);
+    found
+        .visits
+        .iter()
+        .enumerate()
+        .map(|(round, visit)| outcome::of(plan, visit, shift, fresh(round)))
+        .collect()
+}
+
+fn shift_name(plan: &Plan, shift: usize) -> String {
+    format!("{} → {}", plan.phases[shift].sizes, plan.phases[shift + 1].sizes)
+}
+
+fn shifts(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) {
+    let mut table = Table::new("shift", "Hit ratio through the shift", &["values"]);
+    for (name, unit, better) in [
+        ("before", "%", Better::Higher),
+        ("lowest", "%", Better::Higher),
+        ("in the end", "%", Better::Higher),
+        ("fresh server", "%", Better::Neither),
+        ("in the end / fresh", "", Better::Higher),
+        ("memory written once after", "s", Better::Neither),
+        ("95 % of its end after", "s", Better::Lower),
+        ("95 % of fresh after", "s", Better::Lower),
+        ("hits lost", "", Better::Lower),
+        ("pages moved", "", Better::Neither),
+    ] {
+        table.column(Column::new(name, unit, better));
+    }
+    for (found, all) in found.iter().zip(all) {
+        for (shift, outcomes) in all.iter().enumerate() {
+            let of =
+                |pick: &dyn Fn(&Outcome) -> f64| Estimate::of(&outcomes.iter().map(pick).collect::<Vec<_>>());
+            // A time is one only if it was reached in every round.
+            let time = |pick: fn(&Outcome) -> Option<f64>| {
+                outcomes.iter().map(pick).collect::<Option<Vec<f64>>>().and_then(|times| Estimate::of(&times))
+            };
+            let last = shift + 1 == all.len();
+            let fresh: Vec<f64> = found.fresh.iter().map(|ratio| 100.0 * ratio).collect();
+            let share: Vec<f64> = outcomes.iter().map(|outcome| 100.0 * outcome.last).collect();
+            let row = table.row(
+                &found.variant.name,
+                [shift_name(plan, shift)],
+                [
+                    of(&|outcome| 100.0 * outcome.before),
+                    of(&|outcome| 100.0 * outcome.lowest),
+                    of(&|outcome| 100.0 * outcome.last),
+                    Estimate::of(&fresh).filter(|_| last),
+                    Estimate::ratio(&share, &fresh).filter(|_| last),
+                    time(|outcome| outcome.written_s),
+                    time(|outcome| outcome.back_s),
+                    time(|outcome| outcome.back_to_fresh_s),
+                    of(&|outcome| outcome.lost_hits.round()),
+                    of(&|outcome| outcome.pages_moved),
+                ],
+            );
+            let never = outcomes.iter().filter(|outcome| outcome.back_to_fresh_s.is_none()).count();
+            if last && never > 0 {
+                let (rounds, after) = (outcomes.len(), plan.after.as_secs_f64());
+                row.note = format!("95 % of fresh not within {after} s in {never} of {rounds} rounds");
+            }
+        }
+    }
+    run.tables.push(table);
+}
+
+fn memory(run: &mut Run, plan: &Plan, found: &[Found], equal_limit: bool) {
+    let mut table = Table::new("memory", "Memory of the servers", &[]);
+    table.column(Column::new("limit given", "MB", Better::Neither));
+    table.column(Column::new("resident, first warmed", "MiB", Better::Neither));
+    table.column(Column::new("resident before the shift", "MiB", Better::Neither));
+    table.column(Column::new("resident in the end", "MiB", Better::Lower));
+    table.column(Column::new("peak, closed loop", "1/s", Better::Higher));
+    for found in found {
+        let at = |time: f64| {
+            let rss = |visit: &Visit| {
+                visit
+                    .samples
+                    .iter()
+                    .rfind(|sample| sample.at_s <= time)
+                    .map_or(f64::NAN, |sample| sample.rss_mib)
+            };
+            Estimate::of(&found.visits.iter().map(rss).collect::<Vec<_>>())
+        };
+        table.row(
+            &found.variant.name,
+            Vec::<String>::new(),
+            [
+                Estimate::exact(found.fit.limit_mb.into()),
+                Estimate::exact(found.fit.rss_mib),
+                at(plan.before.as_secs_f64()),
+                at(f64::INFINITY),
+                Estimate::exact(found.fit.peak.round()),
+            ],
+        );
+        let off = found.fit.rss_mib / f64::from(plan.memory_mb) - 1.0;
+        if !equal_limit && off.abs() > 2.0 * FIT_SHARE && found.variant.can_be_limited() {
+            run.notes.push(format!(
+                "resident memory of {} is {:+.1} % off: no limit in whole MB comes nearer",
+                found.variant.name,
+                100.0 * off
+            ));
+        }
+    }
+    run.tables.push(table);
+}
+
+fn ratios(run: &mut Run, plan: &Plan, found: &[Found], oracle: &[f64]) {
+    let mut plot = Plot::new("hit-ratio", "Hit ratio over time", Kind::Lines);
+    plot.x = Axis::new("time", "s", Scale::Linear);
+    plot.y = Axis::new("hit ratio", "%", Scale::Linear).between(0.0, 100.0);
+    plot.caption =
+        "Bands hold all rounds. The oracle is an LRU by bytes without overhead: it has more room than any server."
+            .to_owned();
+    // A point per second, or per bin where there are few.
+    let width =
+        if plan.length() >= Duration::from_secs(10) { (1.0 / plan.bin.as_secs_f64()) as usize } else { 1 };
+    let middle = |at: usize| (at as f64 + 0.5) * width as f64 * plan.bin.as_secs_f64();
+    for found in found {
+        let all: Vec<Vec<Option<f64>>> =
+            found.visits.iter().map(|visit| series(&visit.seen.bins[..plan.bins()], width)).collect();
+        let points = (0..plan.bins() / width).filter_map(|at| {
+            let values: Vec<f64> =
+                all.iter().filter_map(|series| Some(100.0 * series.get(at).copied()??)).collect();
+            let (low, high) =
+                (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+            Some(Point {
+                x: middle(at),
+                y: median(&values),
+                interval: (values.len() > 1).then_some([low, high]),
+            })
+        });
+        plot.curve(&found.variant.name, points.collect::<Vec<_>>());
+    }
+    let points = oracle
+        .chunks_exact(width)
+        .enumerate()
+        .map(|(at, bins)| Point::new(middle(at), 100.0 * bins.iter().sum::<f64>() / bins.len() as f64));
+    plot.curve("oracle, LRU by bytes", points).dash = Dash::Dashed;
+    mark(&mut plot, plan);
+    run.plots.push(plot);
+}
+
+fn mark(plot: &mut Plot, plan: &Plan) {
+    for (at, shift) in plan.shifts().into_iter().enumerate() {
+        plot.mark(shift.as_secs_f64(), &format!("values become {}", plan.phases[at + 1].sizes));
+    }
+}
+
+fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) -> Result<(), Error> {
+    let mut table = Table::new("latency", "Latency by phase, open loop", &["phase"]);
+    for what in ["get", "set"] {
+        for quantile in ["p50", "p99", "p99.9"] {
+            table.column(Column::new(&format!("{what} {quantile}"), "µs", Better::Lower));
+        }
+    }
+    let mut plot = Plot::new("set-p99", "99th percentile of sets over time", Kind::Lines);
+    plot.x = Axis::new("time", "s", Scale::Linear);
+    plot.y = Axis::new("latency of a set", "µs", Scale::Log);
+    mark(&mut plot, plan);
+    for (found, all) in found.iter().zip(all) {
+        let name = &found.variant.name;
+        let late = found.visits.iter().filter_map(|visit| lateness(&visit.seen, visit.busy)).next();
+        if let Some(why) = late {
+            run.notes.push(format!("latencies of {name} are left out: {why}"));
+            continue;
+        }
+        let before_s = plan.before.as_secs() as usize;
+        let shift_s = |round: usize| {
+            let written = all[0][round].written_s.unwrap_or(plan.after.as_secs_f64());
+            before_s + written.min(plan.after.as_secs_f64()).ceil() as usize
+        };
+        let end_s = before_s + plan.after.as_secs() as usize;
+        for phase in ["before the shift", "until memory is written once", "after that"] {
+            let range = |round| match phase {
+                "before the shift" => 0..before_s,
+                "until memory is written once" => before_s..shift_s(round),
+                _ => shift_s(round)..end_s,
+            };
+            let mut cells = Vec::new();
+            for what in ["get", "set"] {
+                let of = |visit: &Visit, range: std::ops::Range<usize>| {
+                    let seconds_of = if what == "get" { &visit.seen.get } else { &visit.seen.set };
+                    let (start, end) = (range.start.min(seconds_of.len()), range.end.min(seconds_of.len()));
+                    together(&seconds_of[start.min(end)..end])
+                };
+                let rounds: Vec<_> =
+                    found.visits.iter().enumerate().map(|(round, visit)| of(visit, range(round))).collect();
+                for quantile in [0.5, 0.99, 0.999] {
+                    let values: Option<Vec<f64>> =
+                        rounds.iter().map(|round| quantile_us(round, quantile)).collect();
+                    cells.push(values.and_then(|values| Estimate::of(&values)));
+                }
+                let sum = together(&rounds);
+                let clock =
+                    if what == "get" { "open loop, from the intended send" } else { "from its own send" };
+                let requests = format!("{what}, {phase}");
+                if !sum.is_empty() {
+                    run.histograms.push(Latency::new(name, &requests, clock, &sum.ns, sum.over_range)?);
+                }
+            }
+            if cells.iter().any(Option::is_some) {
+                table.row(name, [phase], cells);
+            }
+        }
+        let seconds = found.visits.iter().map(|visit| visit.seen.set.len()).min().unwrap_or(0);
+        let p99 = |second: usize| -> Option<Point> {
+            let of = |visit: &Visit| quantile_us(&visit.seen.set[second], 0.99);
+            let values: Vec<f64> = found.visits.iter().filter_map(of).collect();
+            (!values.is_empty()).then(|| Point::new(second as f64 + 0.5, median(&values)))
+        };
+        plot.curve(name, (0..seconds.min(end_s)).filter_map(p99).collect::<Vec<_>>());
+    }
+    if !table.rows.is_empty() {
+        run.tables.push(table);
+        run.plots.push(plot);
+    }
+    Ok(())
+}
+
+/// A quantile; none of nothing.
+fn quantile_us(latencies: &Latencies, quantile: f64) -> Option<f64> {
+    (!latencies.is_empty()).then(|| latencies.quantile_us(quantile))
+}
+
+/// Why latencies say more about the generator than about the server.
+fn lateness(seen: &Seen, busy: f64) -> Option<String> {
+    let lag = quantile_us(&seen.lag, 0.99).unwrap_or(0.0);
+    if lag > LAG_MAX_US {
+        Some(format!("the generator sent one batch in a hundred {} µs late", number::text(lag.round())))
+    } else if busy > BUSY_MAX {
+        Some(format!("the generator worked {:.0} % of the time", 100.0 * busy))
+    } else {
+        None
+    }
+}
+
+/// Memory by class over time, of the first round.
+fn layers(run: &mut Run, found: &[Found]) {
+    for found in found {
+        let Some(visit) = found.visits.first().filter(|visit| !visit.samples.is_empty()) else { continue };
+        let mut names: Vec<(String, f64)> = Vec::new();
+        for (name, mib) in visit.samples.iter().flat_map(|sample| &sample.layers) {
+            match names.iter_mut().find(|(have, _)| have == name) {
+                Some((_, most)) => *most = most.max(*mib),
+                None => names.push((name.clone(), *mib)),
+            }
+        }
+        let mut by_size = names.clone();
+        by_size.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let shown: Vec<&String> = by_size.iter().take(LAYERS_MAX).map(|(name, _)| name).collect();
+        let title = format!("Memory of {} over time", found.variant.name);
+        let id = format!("memory-{}", found.variant.name.replace(' ', "-"));
+        let mut plot = Plot::new(&id, &title, Kind::Stacked);
+        plot.x = Axis::new("time", "s", Scale::Linear);
+        plot.y = Axis::new("memory", "MiB", Scale::Linear);
+        plot.caption = "The first round. Classes as the server reports them.".to_owned();
+        let of = |sample: &super::visit::Sample, wanted: &dyn Fn(&String) -> bool| -> Point {
+            let layers = sample.layers.iter().filter(|(name, _)| wanted(name));
+            Point::new(sample.at_s, layers.map(|(_, mib)| mib).sum())
+        };
+        for (name, _) in names.iter().filter(|(name, _)| shown.contains(&name)) {
+            plot.curve(name, visit.samples.iter().map(|sample| of(sample, &|have| have == name)));
+        }
+        if names.len() > LAYERS_MAX {
+            plot.curve(
+                "other classes",
+                visit.samples.iter().map(|sample| of(sample, &|have| !shown.contains(&have))),
+            );
+        }
+        plot.curves.retain(|curve: &Curve| !curve.points.is_empty());
+        run.plots.push(plot);
+    }
+}
+
+fn notes(run: &mut Run, found: &Found) {
+    let name = &found.variant.name;
+    for visit in &found.visits {
+        let (gets, _, _) = visit.seen.totals();
+        let share = gets as f64 / visit.offered.max(1.0);
+        if !(0.97..=1.03).contains(&share) {
+            run.notes.push(format!("{name} was asked {:.0} % of what was offered", 100.0 * share));
+        }
+        if visit.seen.refused + visit.warm.refused > 0 {
+            let first = visit.seen.first.as_deref().or(visit.warm.first.as_deref()).unwrap_or_default();
+            let refused = visit.seen.refused + visit.warm.refused;
+            run.notes.push(format!("{name} refused {refused} sets: {first}"));
+        }
+    }
+}
+
+fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) {
+    let last = plan.phases.len() - 2;
+    let said: Vec<String> = found
+        .iter()
+        .zip(all)
+        .map(|(found, all)| {
+            let outcomes = &all[last];
+            let times: Option<Vec<f64>> = outcomes.iter().map(|outcome| outcome.back_to_fresh_s).collect();
+            let written: Option<Vec<f64>> = outcomes.iter().map(|outcome| outcome.written_s).collect();
+            let lost: Vec<f64> = outcomes.iter().map(|outcome| outcome.lost_hits).collect();
+            let when = match times {
+                Some(times) => format!("after {} s", number::text(median(&times))),
+                None => format!("not within {} s", plan.after.as_secs_f64()),
+            };
+            let written = match written {
+                Some(written) => {
+                    format!(", its memory written once after {} s", number::text(median(&written)))
+                }
+                None => String::new(),
+            };
+            let lost = number::text(median(&lost).round());
+            format!("{} {when}{written}, {lost} hits lost", found.variant.name)
+        })
+        .collect();
+    run.verdict = format!(
+        "When values of {} become {} in {} MiB, 95 % of a fresh server's hit ratio is back: {}.",
+        plan.phases[last].sizes,
+        plan.phases[last + 1].sizes,
+        plan.memory_mb,
+        said.join("; ")
+    );
+}

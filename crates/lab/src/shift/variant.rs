@@ -1,0 +1,113 @@
+//! A server with a way to move its memory: memcached's automove, Redis's eviction policy.
+
+use crate::contender::{Contender, Setup, Target};
+use crate::control::Family;
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::peers::Kind;
+
+/// A server as it is measured, started anew for each visit.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// How tables call it.
+    pub name: String,
+    /// Index among the contenders of the experiment.
+    pub contender: usize,
+    source: Source,
+    /// What is sent to it before it is used, and the reply that says it is done.
+    command: Option<(String, &'static str)>,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Started(Kind, Setup),
+    Running(Target),
+}
+
+impl Variant {
+    /// Every contender once for each of its ways: memcached's for every `automove`, Redis's for every
+    /// `policy`; once as it is where none is given.
+    pub fn all(experiment: &Experiment, automove: &[u32], policies: &[String]) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for (at, contender) in experiment.contenders.iter().enumerate() {
+            let source = match contender.kind {
+                Some(kind) => {
+                    let setup = Setup {
+                        memory_mb: 0,
+                        threads: experiment.options.threads,
+                        core: experiment.server_core,
+                        larder: experiment.options.larder.clone(),
+                    };
+                    Source::Started(kind, setup)
+                }
+                None => {
+                    let same = |target: &&Target| target.name == contender.name;
+                    let target = experiment.options.targets.iter().find(same);
+                    Source::Running(target.expect("a contender that is not ours is a target").clone())
+                }
+            };
+            let way =
+                |name: String, command| Variant { name, contender: at, source: source.clone(), command };
+            let ways: Vec<(String, String, &'static str)> = match (contender.control.family, contender.kind) {
+                // Larder moves memory by itself.
+                (_, Some(Kind::Larder)) => Vec::new(),
+                (Family::Memcached, _) => automove
+                    .iter()
+                    .map(|n| (format!("automove {n}"), format!("slabs automove {n}\r\n"), "OK\r\n"))
+                    .collect(),
+                (Family::Redis, _) => policies
+                    .iter()
+                    .map(|policy| {
+                        (policy.clone(), format!("CONFIG SET maxmemory-policy {policy}\r\n"), "+OK\r\n")
+                    })
+                    .collect(),
+            };
+            if ways.is_empty() {
+                variants.push(way(contender.name.clone(), None));
+            }
+            for (suffix, command, reply) in ways {
+                variants.push(way(format!("{} {suffix}", contender.name), Some((command, reply))));
+            }
+        }
+        variants
+    }
+
+    /// The limit with which a search for `memory_mb` of resident memory begins.
+    pub fn limit_mb(&self, memory_mb: u32) -> u32 {
+        memory_mb
+    }
+
+    /// Its memory limit can be chosen.
+    pub fn can_be_limited(&self) -> bool {
+        matches!(self.source, Source::Started(..))
+    }
+
+    /// An empty server: a new process, or a running one flushed.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not start or refuses what makes it this variant.
+    pub fn start(&self, limit_mb: u32) -> Result<Contender, Error> {
+        let server = match &self.source {
+            Source::Started(kind, setup) => {
+                Contender::start(*kind, &Setup { memory_mb: limit_mb, ..setup.clone() })?
+            }
+            Source::Running(target) => {
+                let server = Contender::reach(target)?;
+                server.control.flush()?;
+                server
+            }
+        };
+        if let Some((command, wanted)) = &self.command {
+            let reply = server.control.ask(command, "\r\n")?;
+            if reply != *wanted {
+                return Err(Error::Peer(format!(
+                    "{} answers \"{}\" to \"{}\"",
+                    server.name,
+                    reply.trim_end(),
+                    command.trim_end()
+                )));
+            }
+        }
+        Ok(server)
+    }
+}

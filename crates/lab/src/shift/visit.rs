@@ -1,0 +1,321 @@
+//! One server through the plan: warmed, measured, and beside it a fresh one that only sees the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::aside::{Aside, Pace, Seen, Shelf};
+use super::plan::Plan;
+use super::variant::Variant;
+use crate::contender::Contender;
+use crate::control::{Control, Family};
+use crate::dialog::Dialog;
+use crate::error::Error;
+use crate::usage;
+
+/// Gets that a connection sends together while a cache is filled.
+const FILL_BATCH: usize = 32;
+/// Connections that fill.
+const FILL_CONNECTIONS: usize = 16;
+/// A fill ends when so many times the memory was written.
+const FILL_TIMES: u64 = 2;
+/// A fill that takes longer than this has reached what it can.
+const FILL_MAX: Duration = Duration::from_secs(90);
+
+/// What drives the load.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver<'d> {
+    /// Cores of the generator.
+    pub cores: &'d [Option<usize>],
+    /// Seed of all choices.
+    pub seed: u64,
+}
+
+/// Memory at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Seconds from the start of the measurement on.
+    pub at_s: f64,
+    /// Resident memory, where it can be seen.
+    pub rss_mib: f64,
+    /// Pages that have moved between classes so far.
+    pub pages_moved: u64,
+    /// Memory by class, or by use: name and MiB.
+    pub layers: Vec<(String, f64)>,
+}
+
+/// What a visit gave.
+#[derive(Debug)]
+pub struct Visit {
+    /// Of the measured time.
+    pub seen: Seen,
+    /// Of the time before, for the counts.
+    pub warm: Seen,
+    /// Memory over time.
+    pub samples: Vec<Sample>,
+    /// Requests offered, by the plan.
+    pub offered: f64,
+    /// Share of the time that the generator worked.
+    pub busy: f64,
+    /// Hits and misses, and sets, that the server counted since it started.
+    pub server_counts: Option<(u64, u64, u64)>,
+}
+
+impl Driver<'_> {
+    fn dialog(
+        &self,
+        server: &Contender,
+        plan: &Arc<Plan>,
+        shelf: &Arc<Shelf>,
+        connections: usize,
+        (pace, batch): (Pace, usize),
+        started: Instant,
+    ) -> Result<Dialog<Aside>, Error> {
+        let protocol = server.protocol(crate::wire::Protocol::Classic);
+        let client = |number| Aside::new(plan, shelf, protocol, (pace, batch), started, (number, self.seed));
+        Dialog::connect(server.address(), (0..connections).map(client).collect(), self.cores)
+    }
+
+    fn run(&self, dialog: &mut Dialog<Aside>, time: Duration) -> Result<(Seen, f64, Duration), Error> {
+        let outcome = dialog.run(time)?;
+        let mut seen = Seen::default();
+        outcome.tallies.into_iter().for_each(|tally| seen.merge(tally));
+        Ok((seen, outcome.busy, outcome.elapsed))
+    }
+
+    /// Asks for the first phase's keys until the cache has been written over and over.
+    ///
+    /// # Errors
+    /// When a connection fails or a reply is none.
+    pub fn warm(&self, server: &Contender, plan: &Arc<Plan>, shelf: &Arc<Shelf>) -> Result<Seen, Error> {
+        // The warm-up is not on the plan's clock: it stays in its first phase and bin.
+        let still = Plan { before: FILL_MAX * 4, bin: FILL_MAX * 4, ..(**plan).clone() };
+        let still = Arc::new(still);
+        let started = Instant::now();
+        let mut seen = Seen::default();
+        let mut dialog =
+            self.dialog(server, &still, shelf, FILL_CONNECTIONS, (Pace::Closed, FILL_BATCH), started)?;
+        while started.elapsed() < FILL_MAX {
+            let before = shelf.written_bytes.load(Relaxed);
+            seen.merge(self.run(&mut dialog, Duration::from_millis(250))?.0);
+            let written = shelf.written_bytes.load(Relaxed);
+            // A cache in which everything fits is never written over.
+            if written >= FILL_TIMES * plan.capacity_bytes() || written == before {
+                break;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Requests a second that a warm server answers in the plan's own way, without a pause.
+    ///
+    /// # Errors
+    /// When a connection fails or a reply is none.
+    pub fn peak(
+        &self,
+        server: &Contender,
+        plan: &Arc<Plan>,
+        shelf: &Arc<Shelf>,
+        time: Duration,
+    ) -> Result<f64, Error> {
+        let still = Arc::new(Plan { before: FILL_MAX, bin: FILL_MAX, ..(**plan).clone() });
+        let pace = (Pace::Closed, plan.pipeline);
+        let mut dialog = self.dialog(server, &still, shelf, plan.connections, pace, Instant::now())?;
+        let (seen, _, elapsed) = self.run(&mut dialog, time)?;
+        Ok(seen.totals().0 as f64 / elapsed.as_secs_f64())
+    }
+
+    /// The hit ratio of a server that only ever saw the last phase.
+    ///
+    /// # Errors
+    /// When a server cannot be started or a connection fails.
+    pub fn fresh_ratio(&self, server: &Contender, plan: &Plan, time: Duration) -> Result<(f64, Seen), Error> {
+        let plan = Arc::new(plan.only_last());
+        let shelf = Shelf::new(&plan);
+        let mut warm = self.warm(server, &plan, &shelf)?;
+        let still = Arc::new(Plan { before: FILL_MAX, bin: FILL_MAX, ..(*plan).clone() });
+        let pace = (Pace::Closed, FILL_BATCH);
+        let mut dialog = self.dialog(server, &still, &shelf, FILL_CONNECTIONS, pace, Instant::now())?;
+        let (seen, _, _) = self.run(&mut dialog, time)?;
+        let (gets, hits, _) = seen.totals();
+        warm.merge(seen);
+        Ok((hits as f64 / gets.max(1) as f64, warm))
+    }
+
+    /// The whole plan at `rate` requests a second.
+    ///
+    /// # Errors
+    /// When a connection fails or a reply is none.
+    pub fn visit(&self, server: &Contender, plan: &Arc<Plan>, rate: f64) -> Result<Visit, Error> {
+        let shelf = Shelf::new(plan);
+        let warm = self.warm(server, plan, &shelf)?;
+        let per_connection = rate / (plan.connections * plan.pipeline) as f64;
+        let pace = (Pace::Open(per_connection), plan.pipeline);
+        let started = Instant::now() + Duration::from_millis(20);
+        let mut dialog = self.dialog(server, plan, &shelf, plan.connections, pace, started)?;
+        let done = AtomicBool::new(false);
+        let (outcome, samples) = thread::scope(|scope| {
+            let sampler = scope.spawn(|| watch(server, started, &done));
+            let outcome = self.run(&mut dialog, plan.length() + (started - Instant::now()));
+            done.store(true, Relaxed);
+            (outcome, sampler.join().expect("the sampler does not panic"))
+        });
+        let (mut seen, busy, _) = outcome?;
+        let server_counts = counts(&server.control)?;
+        // Batches that were under way at the end.
+        seen.bins.resize(seen.bins.len().max(plan.bins()), Default::default());
+        let offered = rate * plan.length().as_secs_f64();
+        Ok(Visit { seen, warm, samples, offered, busy, server_counts })
+    }
+}
+
+/// Looks at a server's memory every second.
+fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut next = started;
+    while !done.load(Relaxed) {
+        if Instant::now() < next {
+            thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        next += Duration::from_secs(1);
+        let at_s = started.elapsed().as_secs_f64();
+        // A server that does not answer in time is left alone until the next second.
+        if let Ok(sample) = sample(server, at_s) {
+            samples.push(sample);
+        }
+    }
+    samples
+}
+
+const MIB: f64 = 1_048_576.0;
+
+fn sample(server: &Contender, at_s: f64) -> Result<Sample, Error> {
+    let rss_mib = match server.pid {
+        Some(pid) => usage::rss_bytes(pid)? as f64 / MIB,
+        None => 0.0,
+    };
+    let counters = server.control.counters()?;
+    let layers = match server.control.family {
+        Family::Memcached => classes(&server.control.stats("slabs")?),
+        Family::Redis => {
+            let mib = |name: &str| counters.number(name).unwrap_or(0) as f64 / MIB;
+            let (used, dataset) = (mib("used_memory"), mib("used_memory_dataset"));
+            vec![
+                ("data set".to_owned(), dataset),
+                ("overhead that it counts".to_owned(), (used - dataset).max(0.0)),
+                ("fragmentation and the rest".to_owned(), (rss_mib - used).max(0.0)),
+            ]
+        }
+    };
+    Ok(Sample { at_s, rss_mib, pages_moved: counters.number("slabs_moved").unwrap_or(0), layers })
+}
+
+/// Memory by class of memcached's `stats slabs`: `12:chunk_size 1184`, `12:total_pages 120`.
+fn classes(stats: &[(String, String)]) -> Vec<(String, f64)> {
+    let field = |class: &str, name: &str| -> Option<f64> {
+        let wanted = format!("{class}:{name}");
+        stats.iter().find(|(have, _)| *have == wanted)?.1.parse().ok()
+    };
+    let mut classes = Vec::new();
+    for (name, _) in stats {
+        let Some(class) = name.strip_suffix(":chunk_size") else { continue };
+        let sizes = (field(class, "chunk_size"), field(class, "total_chunks"), field(class, "total_pages"));
+        let (Some(chunk), Some(chunks), Some(pages)) = sizes else { continue };
+        if pages > 0.0 {
+            classes.push((format!("chunks of {chunk} B"), chunk * chunks / MIB));
+        }
+    }
+    classes
+}
+
+/// Hits, misses and sets that a server has counted.
+fn counts(control: &Control) -> Result<Option<(u64, u64, u64)>, Error> {
+    let counters = control.counters()?;
+    let number = |name: &str| counters.number(name);
+    Ok(match control.family {
+        Family::Memcached => (|| Some((number("get_hits")?, number("get_misses")?, number("cmd_set")?)))(),
+        Family::Redis => {
+            (|| Some((number("keyspace_hits")?, number("keyspace_misses")?, counters.calls("set"))))()
+        }
+    })
+}
+
+/// Finds the memory limit at which a warm server's resident memory is `plan.memory_mb`, and its peak
+/// rate; the last server that was warmed answers for both.
+///
+/// # Errors
+/// When a server cannot be started or a connection fails.
+pub fn fit(
+    variant: &Variant,
+    plan: &Arc<Plan>,
+    driver: &Driver<'_>,
+    search: bool,
+    time: Duration,
+) -> Result<Fit, Error> {
+    let mut limit_mb = variant.limit_mb(plan.memory_mb);
+    let target_mib = f64::from(plan.memory_mb);
+    let mut best: Option<Fit> = None;
+    for attempt in 0..FIT_TRIES {
+        let server = variant.start(limit_mb)?;
+        let shelf = Shelf::new(plan);
+        driver.warm(&server, plan, &shelf)?;
+        let rss_mib = match server.pid {
+            Some(pid) => usage::rss_bytes(pid)? as f64 / MIB,
+            None => target_mib,
+        };
+        let miss = (rss_mib / target_mib - 1.0).abs();
+        let better = best.as_ref().is_none_or(|best| miss < (best.rss_mib / target_mib - 1.0).abs());
+        if better {
+            best = Some(Fit { limit_mb, rss_mib, peak: 0.0 });
+        }
+        // What the limit bounds is a part of what is resident: the rest hardly changes.
+        let next = (f64::from(limit_mb) + target_mib - rss_mib).round().max(2.0) as u32;
+        let last = !search || miss < FIT_SHARE || next == limit_mb || attempt + 1 == FIT_TRIES;
+        if last {
+            let peak = driver.peak(&server, plan, &shelf, time)?;
+            return Ok(Fit { peak, ..best.expect("there was one") });
+        }
+        limit_mb = next;
+    }
+    unreachable!("the last try returns")
+}
+
+const FIT_TRIES: u32 = 5;
+/// Resident memory this near to the wanted one is as wanted.
+pub const FIT_SHARE: f64 = 0.01;
+
+/// A memory limit and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    /// The limit given to the server.
+    pub limit_mb: u32,
+    /// Resident memory of the warm server.
+    pub rss_mib: f64,
+    /// Requests a second it answers at most, in the plan's way.
+    pub peak: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_without_pages_are_left_out() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let stats = [
+            pair("12:chunk_size", "1184"),
+            pair("12:total_pages", "2"),
+            pair("12:total_chunks", "1770"),
+            pair("13:chunk_size", "1480"),
+            pair("13:total_pages", "0"),
+            pair("13:total_chunks", "0"),
+            pair("active_slabs", "1"),
+        ];
+        let classes = classes(&stats);
+        assert_eq!(classes.len(), 1);
+        assert_eq!(classes[0].0, "chunks of 1184 B");
+        assert!((classes[0].1 - 1.998).abs() < 0.01);
+    }
+}
