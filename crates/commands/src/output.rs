@@ -125,6 +125,15 @@ impl Output {
         &mut self.buf[self.end..self.end + bytes]
     }
 
+    /// As [`Output::room`], of a fixed size.
+    #[inline(always)]
+    pub fn room_for<const BYTES: usize>(&mut self) -> &mut [u8; BYTES] {
+        if self.buf.len() - self.end < BYTES {
+            self.grow(BYTES);
+        }
+        self.buf[self.end..].first_chunk_mut().expect("it has grown")
+    }
+
     /// Takes the first `bytes` of [`Output::room`] as replies.
     #[inline]
     pub fn filled(&mut self, bytes: usize) {
@@ -197,6 +206,27 @@ impl Output {
             used += 1;
         }
         used
+    }
+
+    /// The first `bytes`, which nothing is spliced into.
+    ///
+    /// # Panics
+    /// If that is not so.
+    #[inline]
+    pub fn front(&self, bytes: usize) -> &[u8] {
+        let end = self.start + bytes;
+        assert!(self.splices.front().is_none_or(|splice| splice.at >= end), "bytes of the buffer");
+        &self.buf[self.start..end]
+    }
+
+    /// Forgets all but the first `bytes`, which nothing is spliced into.
+    pub fn truncate(&mut self, bytes: u64) {
+        self.end = self.start + bytes as usize;
+        self.splices.clear();
+        self.pinned_bytes = 0;
+        if bytes == 0 {
+            self.clear();
+        }
     }
 
     /// The replies as one run, if nothing is spliced in: the common case, sent without a vector.
@@ -315,6 +345,18 @@ mod tests {
         let rest = out.take_rest();
         assert!(out.is_empty());
         assert_eq!(rest.to_vec(), b"efghij");
+    }
+
+    #[test]
+    fn truncate_keeps_the_front() {
+        let mut out = Output::new(10);
+        out.put(b"sent keep drop");
+        out.advance(5);
+        assert_eq!(out.front(4), b"keep");
+        out.truncate(4);
+        assert_eq!(out.to_vec(), b"keep");
+        out.truncate(0);
+        assert!(out.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::counters::{Counter, Counters};
 
 /// Counts of one batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub gets: u32,
     pub get_hits: u32,

@@ -36,15 +36,7 @@ pub fn put_number(out: &mut Output, n: u64) {
 #[must_use]
 pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
     match item.value() {
-        Value::Whole(value) => {
-            let room = out.room(key.len() + VALUE_LINE_BYTES_MAX + value.len() + 2 + END.len());
-            let head = write_value_line(room, key, item.flags(), value.len() as u64, cas);
-            let (data, rest) = room[head..].split_at_mut(value.len());
-            copy(data, value);
-            // All seven are written; they count only at the end of a get.
-            *rest.first_chunk_mut::<7>().expect("room for the end") = *b"\r\nEND\r\n";
-            out.filled(head + value.len() + if last { 7 } else { 2 });
-        }
+        Value::Whole(value) => put_whole(out, key, item.flags(), value, cas, last),
         Value::Pieces(_) => {
             let Some(pinned) = item.pin_for_reply() else { return false };
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
@@ -55,6 +47,17 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
         }
     }
     true
+}
+
+#[inline(always)]
+fn put_whole(out: &mut Output, key: &[u8], flags: u32, value: &[u8], cas: Option<u64>, last: bool) {
+    let room = out.room(key.len() + VALUE_LINE_BYTES_MAX + value.len() + 2 + END.len());
+    let head = write_value_line(room, key, flags, value.len() as u64, cas);
+    let (data, rest) = room[head..].split_at_mut(value.len());
+    copy(data, value);
+    // All seven are written; they count only at the end of a get.
+    *rest.first_chunk_mut::<7>().expect("room for the end") = *b"\r\nEND\r\n";
+    out.filled(head + value.len() + if last { 7 } else { 2 });
 }
 
 /// Appends a value and its line end, copied or from its place; false as for [`put_value`].

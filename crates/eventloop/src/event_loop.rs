@@ -7,7 +7,7 @@
 //!  │                  handler.received: takes requests, leaves replies
 //!  │                    │
 //!  │                    ▼
-//!  │                  handler.send: one send for all of them
+//!  │                  held until all events of the wait are looked at; then one send for each
 //!  │                    │
 //!  └──── bytes not taken are kept by the connection; bytes not sent wait for writability
 //! ```
@@ -40,6 +40,9 @@ const HEAD_BYTES: usize = 2 << 10;
 
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
+
+/// Replies held for a common send: as many as stay in a processor's second cache beside the rest.
+const HELD_BYTES_MAX: u64 = 128 << 10;
 
 /// Timeouts are looked at this often, when any can be due.
 const SWEEP_MS: Millis = 1000;
@@ -76,6 +79,10 @@ pub struct EventLoop<B: Backend, H: Handler> {
     queue: VecDeque<Id>,
     buffer: Box<[u8]>,
     limits: Limits,
+    /// Connections whose replies are held, in order: they go out when all events of a wait were
+    /// looked at. A peer that sleeps is then woken once for many sends, not once for each; waking
+    /// costs the sender some microseconds.
+    held: Vec<Id>,
     /// Connections whose replies wait for room.
     waiting: usize,
     /// Connections that the handler holds memory for, for bytes to come.
@@ -92,6 +99,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             backend,
             connections: Connections::new(),
             queue: VecDeque::new(),
+            held: Vec::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
             waiting: 0,
@@ -187,6 +195,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 }
             }
         }
+        self.send_held(handler);
         // Only those queued before this turn: one that asks again waits for the next.
         for _ in 0..self.queue.len() {
             let Some(id) = self.queue.pop_front() else { break };
@@ -195,10 +204,33 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 self.process(handler, id, 0);
             }
         }
+        self.send_held(handler);
         if now >= self.sweep_at {
             self.sweep(handler, now);
         }
         Ok(turn)
+    }
+
+    /// Sends what is held, each connection's replies by one send.
+    #[inline]
+    fn send_held(&mut self, handler: &mut H) {
+        if !self.held.is_empty() {
+            self.send_all_held(handler);
+        }
+    }
+
+    fn send_all_held(&mut self, handler: &mut H) {
+        let now = self.backend.now();
+        let mut held = std::mem::take(&mut self.held);
+        for id in held.drain(..) {
+            let connection = self.connections.find(id).expect("a connection is not closed while it is held");
+            let sent = handler.send_held(&mut connection.state, &mut connection.stream);
+            match sent.map(|sent| note_sent(connection, sent, &mut self.waiting, now)) {
+                Ok(()) => self.arrange(handler, id),
+                Err(_) => self.close(handler, id, Closed::Error),
+            }
+        }
+        self.held = held;
     }
 
     /// Receives no more; connections end as soon as their replies are out. Returns at once; turn on
@@ -213,6 +245,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Ends a connection at once, whatever it waits for.
     pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
+        self.send_held(handler);
         if let Some(connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
@@ -239,6 +272,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
+        if event.writable || event.hangup {
+            self.send_held(handler);
+        }
         if event.writable && self.flush(handler, id).is_err() {
             return self.close(handler, id, Closed::Error);
         }
@@ -350,6 +386,10 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             if taken.next != Next::Again {
                 break taken.next;
             }
+            // What is held goes out before it, when it comes next.
+            if !self.held.is_empty() {
+                break Next::Again;
+            }
             // Others' replies must not wait for this one's, so its own go out first.
             match send(handler, connection, &mut self.waiting, self.backend.now()) {
                 Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN => {}
@@ -361,6 +401,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         match next {
             Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
                 self.settle(handler, id, Some(Closed::Input));
+            }
+            Next::Receive if connection.closing.is_none() && handler.hold(&mut connection.state) => {
+                self.held.push(id);
+                if handler.held_bytes() >= HELD_BYTES_MAX {
+                    self.send_held(handler);
+                }
             }
             Next::Receive => self.settle(handler, id, None),
             Next::Again | Next::Yield => {
@@ -379,6 +425,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// Sends what can be sent, then brings the connection into the state that fits: closed,
     /// queued, waiting for room, for bytes, or both.
     fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
+        self.send_held(handler);
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
         if connection.closing.is_none() {
@@ -466,7 +513,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 }
 
-/// One send; keeps the account of who waits for room.
+/// One send.
 #[inline]
 fn send<S: Stream, H: Handler>(
     handler: &mut H,
@@ -474,8 +521,15 @@ fn send<S: Stream, H: Handler>(
     waiting: &mut usize,
     now: Millis,
 ) -> io::Result<Sent> {
-    let waited = connection.unsent > 0;
     let sent = handler.send(&mut connection.state, &mut connection.stream)?;
+    note_sent(connection, sent, waiting, now);
+    Ok(sent)
+}
+
+/// Keeps the account of who waits for room.
+#[inline]
+fn note_sent<S, C>(connection: &mut Connection<S, C>, sent: Sent, waiting: &mut usize, now: Millis) {
+    let waited = connection.unsent > 0;
     if sent.bytes > 0 || !waited {
         connection.sent_at = now;
     }
@@ -485,7 +539,6 @@ fn send<S: Stream, H: Handler>(
         (true, false) => *waiting -= 1,
         (false, false) | (true, true) => {}
     }
-    Ok(sent)
 }
 
 /// Memory that a connection may keep for the ends of its receives to come, so that a pipeline does

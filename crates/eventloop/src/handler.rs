@@ -150,6 +150,32 @@ pub trait Handler {
     /// What the stream said, other than `WouldBlock`; the connection is closed.
     fn send<S: Stream>(&mut self, connection: &mut Self::Connection, stream: &mut S) -> io::Result<Sent>;
 
+    /// The replies that [`Handler::received`] has just left may go out a little later, together with
+    /// those of other connections: true if the handler will know which are whose, when
+    /// [`Handler::send_held`] is called for each connection in the order of these calls. The loop sends
+    /// held replies before it does anything else with their connections.
+    fn hold(&mut self, connection: &mut Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+
+    /// Bytes held.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    /// As [`Handler::send`], of the oldest replies held, which are this connection's.
+    ///
+    /// # Errors
+    /// As for [`Handler::send`].
+    fn send_held<S: Stream>(
+        &mut self,
+        connection: &mut Self::Connection,
+        stream: &mut S,
+    ) -> io::Result<Sent> {
+        self.send(connection, stream)
+    }
+
     /// The connection has ended and is forgotten.
     fn closed(&mut self, id: Id, connection: Self::Connection, why: Closed);
 }

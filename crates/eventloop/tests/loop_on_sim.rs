@@ -2,6 +2,7 @@
 //! a line `e<text>\n` is answered by itself, `x<n>\n` by n bytes, `u<n>\n` takes n bytes directly
 //! and is answered by their sum, `q\n` closes. A failing run is repeated by its printed seed.
 
+use std::collections::VecDeque;
 use std::io;
 
 use larder_eventloop::sim::{Peer, Sim, Weather};
@@ -17,6 +18,10 @@ struct Toy {
     sends: u64,
     fills: u64,
     unsent_most: u64,
+    /// Numbers of the replies held, in order, and bytes of them.
+    held: VecDeque<u64>,
+    held_ever: u64,
+    held_bytes: u64,
 }
 
 #[derive(Default)]
@@ -24,6 +29,10 @@ struct Conn {
     out: Vec<u8>,
     upload: Vec<u8>,
     upload_at: usize,
+    /// Replies wait for room.
+    waits: bool,
+    /// Number under which its replies are held.
+    held: Option<u64>,
 }
 
 impl Conn {
@@ -103,11 +112,35 @@ impl Handler for Toy {
             Err(error) => return Err(error),
         };
         conn.out.drain(..bytes);
+        conn.waits = !conn.out.is_empty();
         self.unsent_most = self.unsent_most.max(conn.out.len() as u64);
         Ok(Sent { bytes: bytes as u64, unsent: conn.out.len() as u64 })
     }
 
-    fn closed(&mut self, _id: Id, _conn: Conn, why: Closed) {
+    fn hold(&mut self, conn: &mut Conn) -> bool {
+        assert_eq!(conn.held, None, "held replies go out before more are made");
+        if conn.out.is_empty() || conn.waits {
+            return false;
+        }
+        self.held_ever += 1;
+        self.held_bytes += conn.out.len() as u64;
+        conn.held = Some(self.held_ever);
+        self.held.push_back(self.held_ever);
+        true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn send_held<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
+        assert!(conn.held.is_some() && self.held.pop_front() == conn.held.take(), "in the order of holding");
+        self.held_bytes -= conn.out.len() as u64;
+        self.send(conn, stream)
+    }
+
+    fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
+        assert_eq!(conn.held, None, "held replies go out before the end");
         self.closed.push(why);
     }
 }

@@ -63,6 +63,30 @@ pub fn write_value_line(
     6 + key.len() + write_numbers(rest, flags, value_bytes, cas)
 }
 
+/// Room for [`write_small_value`].
+pub const SMALL_ROOM: usize = 160;
+/// Most bytes of key and value, each, of a small reply.
+pub const SMALL_BYTES_MAX: usize = 64;
+
+/// Writes `VALUE <key> 0 <bytes>\r\n<value>\r\nEND\r\n` and returns its length; none, and anything
+/// written, if key or value is longer than [`SMALL_BYTES_MAX`].
+#[inline(always)]
+pub fn write_small_value(into: &mut [u8; SMALL_ROOM], key: &[u8], value: &[u8]) -> Option<usize> {
+    if key.len() > SMALL_BYTES_MAX || value.len() > SMALL_BYTES_MAX {
+        return None;
+    }
+    let (word, rest) = into.split_first_chunk_mut::<6>()?;
+    *word = *b"VALUE ";
+    let (name, rest) = rest.split_at_mut(key.len());
+    copy(name, key);
+    let (tail, bytes) = &TAILS[value.len()];
+    *rest.first_chunk_mut::<8>()? = *tail;
+    let (data, end) = rest[usize::from(*bytes)..].split_at_mut(value.len());
+    copy(data, value);
+    *end.first_chunk_mut::<7>()? = *b"\r\nEND\r\n";
+    Some(6 + key.len() + usize::from(*bytes) + value.len() + 7)
+}
+
 /// Writes ` <flags> <bytes>[ <cas>]\r\n` and returns its length.
 #[inline(never)]
 fn write_numbers(into: &mut [u8], flags: u32, value_bytes: u64, cas: Option<u64>) -> usize {

@@ -4,6 +4,8 @@
 //! which finds the separator and both bytes of a line end with one comparison. Control bytes are legal inside
 //! keys, so a hit is looked at again; that is rare. Lines may be long: `memchr`.
 
+use wide::u8x16;
+
 /// Index of the first byte that is a space or a control byte (`<= 0x20`), or the length.
 #[inline]
 pub fn token_end(text: &[u8]) -> usize {
@@ -19,6 +21,21 @@ pub fn token_end(text: &[u8]) -> usize {
         at += 1;
     }
     at
+}
+
+/// Bytes that [`token_end_within`] looks at.
+pub const WINDOW: usize = 32;
+
+/// As [`token_end`], of a text that is at least [`WINDOW`] long; [`WINDOW`] if there is none in it.
+#[inline(always)]
+pub fn token_end_within(text: &[u8; WINDOW]) -> usize {
+    const HALF: usize = WINDOW / 2;
+    let low = |at: usize| {
+        let bytes = u8x16::new(text[at..at + HALF].try_into().expect("sixteen bytes"));
+        bytes.min(u8x16::splat(b' ')).simd_eq(bytes).to_bitmask()
+    };
+    // A bit above the last byte: the answer when no byte is low.
+    (u64::from(low(HALF)) << HALF | u64::from(low(0)) | 1 << WINDOW).trailing_zeros() as usize
 }
 
 /// The top bit of each byte `<= 0x20`. A borrow can only make bytes above a true one wrong.
@@ -56,6 +73,9 @@ mod tests {
                     for low in [b' ', b'\r', b'\n', 0, 0x1f] {
                         text[at] = low;
                         assert_eq!(token_end(&text), at);
+                        if let Some(window) = text.first_chunk() {
+                            assert_eq!(token_end_within(window), at.min(WINDOW));
+                        }
                     }
                 }
                 for high in [0x21, 0x7f, 0x80, 0xa0, 0xff] {
@@ -72,6 +92,9 @@ mod tests {
             let word = u64::from_le_bytes([b'a', 0xff, byte, b'x', 0x80, b'y', b'z', b'!']);
             let at = if byte <= 0x20 { 2 } else { 8 };
             assert_eq!(low_bytes(word).trailing_zeros() / 8, at);
+            let mut window = [b'x'; WINDOW];
+            window[17] = byte;
+            assert_eq!(token_end_within(&window), if byte <= 0x20 { 17 } else { WINDOW });
         }
     }
 

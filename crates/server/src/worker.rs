@@ -4,6 +4,7 @@
 //! what the session leaves. Replies are written into one output for all connections; only what a
 //! socket does not take moves to its connection.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,6 +94,10 @@ pub struct Service {
     index: usize,
     store: larder_store::Worker,
     out: Output,
+    /// Bytes of each connection's held replies, which `out` begins with, in order.
+    held: VecDeque<u64>,
+    /// Their sum.
+    held_bytes: u64,
     /// The loop's time.
     now: Millis,
     /// The wall clock's time less the loop's.
@@ -116,6 +121,8 @@ impl Service {
             index,
             store,
             out: Output::new(SEND_AT_BYTES),
+            held: VecDeque::new(),
+            held_bytes: 0,
             now: 0,
             wall_base: 0,
             wall_read_at: 0,
@@ -385,9 +392,44 @@ impl Handler for Service {
         Ok(Sent { bytes, unsent: self.keep_account(connection, bytes > 0) })
     }
 
+    #[inline]
+    fn hold(&mut self, connection: &mut Connection) -> bool {
+        let bytes = self.out.len() - self.held_bytes;
+        // Large values go out on their own; what waits for room goes on waiting.
+        let holds = bytes > 0 && connection.rest.is_none() && self.out.contiguous().is_some();
+        if holds {
+            self.held.push_back(bytes);
+            self.held_bytes += bytes;
+        }
+        holds
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn send_held<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
+        let bytes = self.held.pop_front().expect("the loop asks for what is held");
+        self.held_bytes -= bytes;
+        let replies = self.out.front(bytes as usize);
+        let sent = or_none(stream.send(replies));
+        if let Ok(sent) = sent
+            && sent < replies.len()
+        {
+            let mut rest = Output::new(self.hub.config.reply_bytes_max());
+            rest.put(&replies[sent..]);
+            connection.rest = Some(Box::new(rest));
+        }
+        self.out.advance(bytes);
+        let sent = sent? as u64;
+        self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent);
+        let unsent = if sent < bytes { self.keep_account(connection, sent > 0) } else { 0 };
+        Ok(Sent { bytes: sent, unsent })
+    }
+
     fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
-        // What a session had left and no send took belongs to nobody else.
-        self.out.clear();
+        // What its session had left and no send took belongs to nobody else.
+        self.out.truncate(self.held_bytes);
         self.hub.table.strike(self.index, id.index());
         connection.rest = None;
         self.keep_account(&mut connection, true);

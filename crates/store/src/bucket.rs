@@ -16,6 +16,7 @@
 //! lock; an empty slot anywhere is claimed by compare-and-swap; readers change frequency and last
 //! access by compare-and-swap too, so that a slot cleared meanwhile stays clear.
 
+use crate::access;
 use crate::sync::{AtomicU64, Backoff, Ordering};
 
 /// Slots of a bucket.
@@ -91,6 +92,14 @@ impl Slot {
     #[inline]
     pub(crate) fn promoted(self) -> Slot {
         Slot(self.0 & !PROBATION)
+    }
+    /// Its frequency is full and its last access was written down not long before `now_s`: another
+    /// read has nothing to write. Twice in 256 s this says no for some seconds although it is so.
+    #[inline(always)]
+    pub(crate) fn is_hot(self, now_s: u64) -> bool {
+        const FULL: u64 = FREQUENCY_MAX << FREQUENCY_SHIFT;
+        self.0 & (FULL | access::COARSE_BIT << ACCESS_SHIFT) == FULL
+            && access::surely_fresh(self.0 >> ACCESS_SHIFT, now_s)
     }
 }
 
@@ -190,7 +199,39 @@ impl Control {
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
     control: AtomicU64,
-    slots: [AtomicU64; SLOTS],
+    slots: [Cell; SLOTS],
+}
+
+/// A slot's word in its bucket.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    /// The slot.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> Slot {
+        // Acquire pairs with the Release of whoever wrote it: the item is complete.
+        Slot(self.0.load(Ordering::Acquire))
+    }
+
+    /// Replaces the slot, whatever readers have done to its frequency. The caller holds the lock of
+    /// the home of the item that is there.
+    #[inline(always)]
+    pub(crate) fn replace(&self, new: Slot) {
+        #[cfg(not(loom))]
+        self.0.store(new.0, Ordering::Release);
+        // The checker does not know that a store cannot come before a compare-and-swap that read
+        // what was there earlier; a swap says it.
+        #[cfg(loom)]
+        self.0.swap(new.0, Ordering::AcqRel);
+    }
+
+    /// A reader's change of frequency or last access: dropped if the slot changed meanwhile.
+    #[inline]
+    pub(crate) fn bump(&self, old: Slot, new: Slot) -> bool {
+        self.0.compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
 }
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == 64);
@@ -198,7 +239,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 impl Bucket {
     #[cfg(any(test, loom))]
     pub(crate) fn new() -> Bucket {
-        Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| Cell(AtomicU64::new(0))) }
     }
 
     /// The control word, as readers see it.
@@ -259,8 +300,13 @@ impl Bucket {
     /// Slot `i`.
     #[inline]
     pub(crate) fn slot(&self, i: usize) -> Slot {
-        // Acquire pairs with the Release of whoever wrote it: the item is complete.
-        Slot(self.slots[i].load(Ordering::Acquire))
+        self.slots[i].slot()
+    }
+
+    /// The word of slot `i`.
+    #[inline(always)]
+    pub(crate) fn cell(&self, i: usize) -> &Cell {
+        &self.slots[i]
     }
 
     /// A bit per slot that carries `tag`.
@@ -297,7 +343,7 @@ impl Bucket {
         let flip = tag << TAG_SHIFT;
         let mut mask = 0;
         for slot in self.slots.iter().rev() {
-            mask = mask * 2 + u32::from(slot.load(Ordering::Acquire) ^ flip < 1 << TAG_SHIFT);
+            mask = mask * 2 + u32::from(slot.0.load(Ordering::Acquire) ^ flip < 1 << TAG_SHIFT);
         }
         mask
     }
@@ -306,27 +352,21 @@ impl Bucket {
     #[inline]
     pub(crate) fn claim(&self, new: Slot) -> bool {
         self.slots.iter().any(|slot| {
-            slot.load(Ordering::Relaxed) == 0
-                && slot.compare_exchange(0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
+            slot.0.load(Ordering::Relaxed) == 0
+                && slot.0.compare_exchange(0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
         })
     }
 
-    /// Replaces slot `i`, whatever readers have done to its frequency. The caller holds the lock of
-    /// the home of the item that is there.
+    /// [`Cell::replace`] of slot `i`.
     #[inline]
     pub(crate) fn replace(&self, i: usize, new: Slot) {
-        #[cfg(not(loom))]
-        self.slots[i].store(new.0, Ordering::Release);
-        // The checker does not know that a store cannot come before a compare-and-swap that read
-        // what was there earlier; a swap says it.
-        #[cfg(loom)]
-        self.slots[i].swap(new.0, Ordering::AcqRel);
+        self.slots[i].replace(new);
     }
 
-    /// A reader's change of frequency or last access: dropped if the slot changed meanwhile.
+    /// [`Cell::bump`] of slot `i`.
     #[inline]
     pub(crate) fn bump(&self, i: usize, old: Slot, new: Slot) -> bool {
-        self.slots[i].compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        self.slots[i].bump(old, new)
     }
 }
 
@@ -343,6 +383,20 @@ mod tests {
         let slot = slot.promoted().with_access(511).with_frequency(0).with_location(1).with_tag(2);
         assert_eq!((slot.tag(), slot.location(), slot.access()), (2, 1, 511));
         assert_eq!((slot.frequency(), slot.probation()), (0, false));
+    }
+
+    #[test]
+    fn a_hot_slot_needs_no_write() {
+        for now in 1_000..1_600 {
+            for code in 0..1 << ACCESS_BITS {
+                for frequency in 0..=FREQUENCY_MAX {
+                    let slot = Slot::new(0x1_5555, 7, code, true).with_frequency(frequency);
+                    let needs = frequency < FREQUENCY_MAX || access::stale(code, now);
+                    assert!(!(slot.is_hot(now) && needs), "{code} {frequency} at {now}");
+                }
+            }
+        }
+        assert!(Slot::new(1, 7, access::encode(1_003), false).with_frequency(3).is_hot(1_005));
     }
 
     #[test]

@@ -120,6 +120,18 @@ impl Header {
     pub(crate) fn is_item(self) -> bool {
         matches!(self.0 & KIND_MASK, 2 | 3)
     }
+    /// The item has its value in place, nothing between header and key, was read before, and has a
+    /// key of `key_bytes`: one comparison for what nearly every hit on a hot item is.
+    #[inline(always)]
+    pub(crate) fn is_plain(self, key_bytes: usize) -> bool {
+        const BITS: u64 = KIND_MASK & !RETIRED | EXPIRY | FLAGS | EXTENSION | FETCHED | 0xff << KEY_SHIFT;
+        self.0 & BITS == (key_bytes as u64) << KEY_SHIFT | FETCHED | Kind::Whole as u64
+    }
+    /// Bytes of a value in place.
+    #[inline(always)]
+    pub(crate) fn value_bytes(self) -> usize {
+        (self.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
+    }
     /// The same item, unlinked and waiting for its epoch.
     #[inline]
     pub(crate) fn retired(self) -> Header {
@@ -401,6 +413,23 @@ impl RawItem {
         }
     }
 
+    /// Key and value of an item that [`Header::is_plain`] with a key of `key_bytes`.
+    ///
+    /// # Safety
+    /// As for [`RawItem::new`], for as long as the slices are used; `header` is this item's.
+    #[inline(always)]
+    pub(crate) unsafe fn plain<'a>(self, header: Header, key_bytes: usize) -> (&'a [u8], &'a [u8]) {
+        debug_assert!(header.is_plain(key_bytes));
+        // SAFETY: nothing lies between header and key; both are inside the chunk and never change.
+        unsafe {
+            let key = self.0.as_ptr().add(8);
+            (
+                std::slice::from_raw_parts(key, key_bytes),
+                std::slice::from_raw_parts(key.add(key_bytes), header.value_bytes()),
+            )
+        }
+    }
+
     /// Where a key of [`KEY_LONG`] bytes or more is.
     ///
     /// # Safety
@@ -440,7 +469,7 @@ impl RawItem {
     pub(crate) unsafe fn whole_value<'a>(self, header: Header) -> &'a [u8] {
         debug_assert_eq!(header.kind(), Kind::Whole);
         let start = header.body_offset() + key_room(self.key_bytes(header));
-        let bytes = (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize;
+        let bytes = header.value_bytes();
         // SAFETY: the header says where the value is; it is inside the chunk and never changes.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(start), bytes) }
     }
@@ -473,9 +502,7 @@ impl RawItem {
     /// As [`RawItem::whole_bytes`], with the header at hand.
     #[inline]
     pub(crate) fn whole_bytes_by(self, header: Header) -> usize {
-        header.body_offset()
-            + key_room(self.key_bytes(header))
-            + (header.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
+        header.body_offset() + key_room(self.key_bytes(header)) + header.value_bytes()
     }
 
     /// The number of the item's database.

@@ -24,7 +24,7 @@ impl Guard<'_> {
         expect: Expect,
         hint: &Hint<'_>,
     ) -> Result<Stored, Refusal> {
-        if hint.known()
+        if !hint.slot.is_empty()
             && expect == Expect::Any
             && attributes.cas.is_none()
             && let Some(stored) = self.overwrite(key, value, attributes, hint)
@@ -71,11 +71,12 @@ impl Guard<'_> {
             self.local.free_unseen(store, chunk);
             return None;
         };
-        let slot = hint.bucket.slot(usize::from(hint.slot));
+        let slot = hint.cell.slot();
         let writes = control.writes() + 1;
-        // 1. The hint's buckets are still this key's. 2. Nothing there was flushed. 3. The token fits
-        // the header. 4. The slot still names this key, which is alive.
-        let old = (store.index.holds(&hint.place)
+        // 1. The locked bucket is the key's home: only its holder moves the key's slot, so the slot that
+        // names the key is where the key is. 2. Nothing there was flushed. 3. The token fits the header.
+        // 4. The slot still names this key, which is alive.
+        let old = (std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
             && control.passes(store.gate())
             && writes <= u64::from(u32::MAX)
             && !slot.is_empty())
@@ -90,7 +91,7 @@ impl Guard<'_> {
         };
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
-        hint.bucket.replace(usize::from(hint.slot), slot.with_location(chunk).with_access(code));
+        hint.cell.replace(slot.with_location(chunk).with_access(code));
         if control.watched() {
             store.touch_watches(key);
         }

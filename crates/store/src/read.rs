@@ -3,9 +3,9 @@
 
 use crate::access;
 use crate::arena::Arena;
-use crate::bucket::{Bucket, FREQUENCY_MAX, SLOTS, Slot};
+use crate::bucket::{Bucket, Cell, FREQUENCY_MAX, Slot};
 use crate::evict::Reason;
-use crate::index::{Found, Place};
+use crate::index::Found;
 use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
 use crate::large::{Large, PieceCursor, piece_value};
 use crate::sync::Backoff;
@@ -54,23 +54,13 @@ pub struct Item<'g> {
 /// operation does not look again. A hint is only ever a guess; the item's key decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint<'g> {
-    pub(crate) place: Place<'g>,
     pub(crate) home: &'g Bucket,
-    /// Home or other bucket, where the slot is.
-    pub(crate) bucket: &'g Bucket,
-    /// Its number, or [`UNKNOWN`].
-    pub(crate) slot: u8,
-}
-
-/// No slot with the key's tag was seen.
-const UNKNOWN: u8 = SLOTS as u8;
-
-impl Hint<'_> {
-    /// There is a slot to look at first.
-    #[inline(always)]
-    pub(crate) fn known(&self) -> bool {
-        self.slot != UNKNOWN
-    }
+    /// Where a slot with the key's tag was seen, in its home or its other bucket.
+    pub(crate) cell: &'g Cell,
+    /// What it said; [`Slot::EMPTY`] if none was seen.
+    pub(crate) slot: Slot,
+    hash: u64,
+    tag: u32,
 }
 
 /// What a search found.
@@ -205,7 +195,7 @@ impl<'w> Guard<'w> {
         let place = store.index.place(&store.arena, key.hash);
         let home = place.home();
         prefetch(std::ptr::from_ref(home).cast());
-        Hint { place, home, bucket: home, slot: UNKNOWN }
+        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, hash: key.hash, tag: place.tag as u32 }
     }
 
     /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
@@ -213,16 +203,12 @@ impl<'w> Guard<'w> {
     /// [`Guard::prefetch_away`] has something to do.
     #[inline(always)]
     pub fn prefetch_item(&self, hint: &mut Hint<'w>) -> bool {
-        let matches = hint.home.matches(hint.place.tag);
-        if matches != 0 {
-            hint.slot = matches.trailing_zeros() as u8;
-            self.prefetch_slot(hint.home.slot(usize::from(hint.slot)));
+        if self.prefetch_match(hint.home, hint) {
             return false;
         }
         let away = hint.home.control().away() > 0;
         if away {
-            hint.bucket = hint.place.other();
-            prefetch(std::ptr::from_ref(hint.bucket).cast());
+            prefetch(std::ptr::from_ref(self.other(hint)).cast());
         }
         away
     }
@@ -230,11 +216,26 @@ impl<'w> Guard<'w> {
     /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
     #[inline]
     pub fn prefetch_away(&self, hint: &mut Hint<'w>) {
-        let matches = hint.bucket.matches(hint.place.tag);
-        if matches != 0 {
-            hint.slot = matches.trailing_zeros() as u8;
-            self.prefetch_slot(hint.bucket.slot(usize::from(hint.slot)));
+        self.prefetch_match(self.other(hint), hint);
+    }
+
+    #[inline]
+    fn other(&self, hint: &Hint<'_>) -> &'w Bucket {
+        let store: &'w Store = self.store;
+        store.index.place(&store.arena, hint.hash).other()
+    }
+
+    /// Starts loading the item of the first slot in `bucket` with the hint's tag, if there is one.
+    #[inline(always)]
+    fn prefetch_match(&self, bucket: &'w Bucket, hint: &mut Hint<'w>) -> bool {
+        let matches = bucket.matches(u64::from(hint.tag));
+        if matches == 0 {
+            return false;
         }
+        hint.cell = bucket.cell(matches.trailing_zeros() as usize);
+        hint.slot = hint.cell.slot();
+        self.prefetch_slot(hint.slot);
+        true
     }
 
     #[inline]
@@ -254,7 +255,7 @@ impl<'w> Guard<'w> {
                 if raw.expired_by(header, self.now) {
                     return self.lookup_slow(key);
                 }
-                self.count_access(found.bucket, found.i, found.slot, raw, header);
+                self.count_access(found.bucket.cell(found.i), found.slot, raw, header);
                 Lookup::Hit(self.item(key, found.slot, raw, header))
             }
             Find::Nothing => Lookup::Miss,
@@ -265,26 +266,48 @@ impl<'w> Guard<'w> {
     /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
     #[inline(always)]
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
-        if hint.known() {
-            let (bucket, i) = (hint.bucket, usize::from(hint.slot));
-            // The index keeps its pages for good, so the bucket is one, if perhaps another key's by
-            // now; what it names in this epoch is an item.
-            let (control, slot) = (hint.home.control(), bucket.slot(i));
-            if control.passes(self.store.gate())
-                && !slot.is_empty()
-                && let Some((raw, header)) = self.store.item_at(slot, key)
-                && !raw.expired_by(header, self.now)
-            {
-                if slot.frequency() < FREQUENCY_MAX
-                    || access::stale(slot.access(), self.now_s)
-                    || !header.has(FETCHED)
-                {
-                    self.count_access(bucket, i, slot, raw, header);
-                }
-                return Lookup::Hit(self.item(key, slot, raw, header));
+        // The index keeps its pages for good, so the cell is one, if perhaps another key's by now;
+        // what it names in this epoch is an item.
+        let slot = hint.cell.slot();
+        if !hint.slot.is_empty()
+            && !slot.is_empty()
+            && hint.home.control().passes(self.store.gate())
+            && let Some((raw, header)) = self.store.item_at(slot, key)
+            && !raw.expired_by(header, self.now)
+        {
+            if !slot.is_hot(self.now_s) || !header.has(FETCHED) {
+                self.count_access(hint.cell, slot, raw, header);
             }
+            return Lookup::Hit(self.item(key, slot, raw, header));
         }
         self.get(key)
+    }
+
+    /// The value of an item that the prefetch stages saw, if a reply to it takes nothing but the
+    /// value and its reading leaves no trace: live, in place, without flags and expiry, and already
+    /// known to be hot; in database 0. None says nothing: ask [`Guard::get_hinted`].
+    #[inline(always)]
+    pub fn hot_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
+        let store = self.store;
+        let slot = hint.slot;
+        // As in `get_hinted`; an empty slot is not hot.
+        if hint.cell.slot() != slot
+            || !hint.home.control().passes(store.gate())
+            || !slot.is_hot(self.now_s)
+            || key.number != 0
+        {
+            return None;
+        }
+        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
+        unsafe {
+            let raw = RawItem::new(store.arena.at(slot.location()));
+            let header = raw.header();
+            if !header.is_plain(key.bytes.len()) {
+                return None;
+            }
+            let (its_key, value) = raw.plain(header, key.bytes.len());
+            same_key(its_key, key.bytes).then_some(value)
+        }
     }
 
     #[inline(always)]
@@ -293,13 +316,13 @@ impl<'w> Guard<'w> {
     }
 
     /// Writes an access down, as far as it is worth it: a hot item's is not.
-    fn count_access(&self, bucket: &Bucket, i: usize, slot: Slot, raw: RawItem, header: Header) {
+    fn count_access(&self, cell: &Cell, slot: Slot, raw: RawItem, header: Header) {
         if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
             let bumped = slot
                 .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
                 .with_access(access::encode(self.now_s));
             // Lost when somebody else wrote the slot: the next access tries again.
-            bucket.bump(i, slot, bumped);
+            cell.bump(slot, bumped);
         }
         if !header.has(FETCHED) {
             raw.header_word().fetch_or(FETCHED, Ordering::Relaxed);

@@ -310,10 +310,11 @@ impl Session {
         if call.out.is_full() {
             return Some(Next::Flush);
         }
-        while keys.is_none() && call.runs_of_gets {
-            if let Some(next) = self.gets(call) {
-                return Some(next);
-            }
+        if keys.is_none()
+            && call.runs_of_gets
+            && let Some(next) = self.gets(call)
+        {
+            return Some(next);
         }
         let mut batch = Batch::new();
         call.reader.keys = keys;
