@@ -29,7 +29,7 @@ use crate::usage::{self, Usage};
 use crate::wire::Protocol;
 use crate::workload::{Script, Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MEMORY_BYTES_MAX, MILLION, Reference};
-use report::{Cell, Outcome, Verdict};
+use report::{Cell, Outcome, Role, Verdict};
 
 /// Options of `bench-server`.
 #[derive(Clone, Debug, Args)]
@@ -52,6 +52,9 @@ pub struct Options {
     /// Another larder binary than this one
     #[arg(long)]
     larder: Option<PathBuf>,
+    /// An older larder binary, visited beside: CPU time is to be at most 1.03 of its
+    #[arg(long)]
+    against: Option<PathBuf>,
     /// Core of the servers
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -62,6 +65,9 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+
+/// CPU time of a request, at most so many times that of the older binary.
+const OLDER_FACTOR_MAX: f64 = 1.03;
 
 /// What one visit gave.
 #[derive(Clone, Copy, Debug)]
@@ -195,11 +201,17 @@ impl<'a> Bench<'a> {
         data
     }
 
-    fn start(&self, kind: Kind, null: Option<Workload>) -> Result<Server, Error> {
+    fn start(
+        &self,
+        kind: Kind,
+        program: Option<PathBuf>,
+        memory_mb: u32,
+        null: Option<Workload>,
+    ) -> Result<Server, Error> {
         let server = Server::start(&Spec {
             kind,
-            program: if kind == Kind::Larder { self.options.larder.clone() } else { None },
-            memory_mb: 1024,
+            program,
+            memory_mb,
             threads: 1,
             core: Some(self.options.server_core),
             null,
@@ -212,10 +224,15 @@ impl<'a> Bench<'a> {
     fn measure(&self, data: Data, figures: &[Figure], results: &mut Results) -> Result<(), Error> {
         let memory = self.memory && data == MILLION;
         let mut servers = Vec::new();
+        let mut older = None;
         for &kind in self.kinds.iter().filter(|&&kind| kind != Kind::Null) {
             let peer = figures.iter().any(|figure| figure.peers.contains(&kind));
             if memory || peer || (kind == Kind::Larder && !figures.is_empty()) {
-                let (server, used) = self.start_filled(kind, data)?;
+                let program = if kind == Kind::Larder { self.options.larder.clone() } else { None };
+                let (server, used) = self.start_filled(kind, program, data)?;
+                if let (Kind::Larder, Some(program)) = (kind, &self.options.against) {
+                    older = Some(self.start_filled(kind, Some(program.clone()), data)?.0);
+                }
                 if memory {
                     results.verdicts.push(used);
                 }
@@ -231,7 +248,7 @@ impl<'a> Bench<'a> {
         }
         let mut visits = Vec::new();
         for figure in figures {
-            self.prepare(figure, &mut servers, &mut visits, &mut results.cells)?;
+            self.prepare(figure, &mut servers, older.as_ref(), &mut visits, &mut results.cells)?;
         }
         verify(&mut visits, &results.cells)?;
         let mut rng = StdRng::seed_from_u64(self.options.seed);
@@ -247,9 +264,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Starts a server and stores the data; what that took of memory.
-    fn start_filled(&self, kind: Kind, data: Data) -> Result<(Server, Verdict), Error> {
+    fn start_filled(
+        &self,
+        kind: Kind,
+        program: Option<PathBuf>,
+        data: Data,
+    ) -> Result<(Server, Verdict), Error> {
         let settled = Duration::from_millis(500);
-        let server = self.start(kind, None)?;
+        let server = self.start(kind, program, data.memory_mb, None)?;
         thread::sleep(settled);
         let empty = usage::rss_bytes(server.pid())?;
         let protocol = kind.protocol(Protocol::Classic);
@@ -264,6 +286,7 @@ impl<'a> Bench<'a> {
         &self,
         figure: &Figure,
         servers: &mut Vec<Server>,
+        older: Option<&Server>,
         visits: &mut Vec<Visit>,
         cells: &mut Vec<Cell>,
     ) -> Result<(), Error> {
@@ -274,7 +297,7 @@ impl<'a> Bench<'a> {
             }
             let workload = figure.workload(kind);
             if kind == Kind::Null {
-                servers.push(self.start(kind, Some(workload.clone()))?);
+                servers.push(self.start(kind, None, figure.data.memory_mb, Some(workload.clone()))?);
             }
             // The null server of this figure is the last one.
             let server = servers.iter().rfind(|server| server.kind == kind).expect("it was started");
@@ -287,12 +310,13 @@ impl<'a> Bench<'a> {
                 }
             };
             // The first server is visited twice a round.
-            let again: &[bool] = if kind == self.kinds[0] { &[false, true] } else { &[false] };
-            for &again in again {
+            let again = (kind == self.kinds[0]).then_some((Role::Again, server));
+            let older = older.filter(|_| kind == Kind::Larder).map(|older| (Role::Older, older));
+            for (role, server) in [(Role::First, server)].into_iter().chain(again).chain(older) {
                 let load =
                     Load::connect(&server.control.address, &workload, scripts.clone(), &[Some(self.core)])?;
                 visits.push(Visit { cell: cells.len(), load, pid: server.pid() });
-                cells.push(Cell { figure: *figure, kind, again, samples: Vec::new() });
+                cells.push(Cell { figure: *figure, kind, role, samples: Vec::new() });
             }
         }
         Ok(())
@@ -361,10 +385,20 @@ fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
 /// Holds every figure against its targets, and the pairs on one server against each other.
 fn judge(cells: &[Cell]) -> Vec<Verdict> {
     let cell = |id: &str, kind: Kind| {
-        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && !cell.again)
+        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && cell.role == Role::First)
     };
     let mut verdicts = Vec::new();
-    for again in cells.iter().filter(|cell| cell.again) {
+    for older in cells.iter().filter(|cell| cell.role == Role::Older) {
+        let Some(first) = cell(older.figure.id, older.kind) else { continue };
+        let claim = "larder / older binary".to_owned();
+        verdicts.push(Verdict {
+            target: format!("≤ {}", report::ratio(OLDER_FACTOR_MAX)),
+            ..Verdict::on_ratio(older.figure.id, claim, first, older, |ratio| {
+                Outcome::of(ratio <= OLDER_FACTOR_MAX)
+            })
+        });
+    }
+    for again in cells.iter().filter(|cell| cell.role == Role::Again) {
         let Figure { id, peers, bounds, .. } = again.figure;
         let name = again.kind.name();
         let Some(first) = cell(id, again.kind) else { continue };

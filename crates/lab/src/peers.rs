@@ -246,7 +246,12 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     let Spec { memory_mb, threads, .. } = spec;
     match spec.kind {
         Kind::Larder => {
-            words(format!("serve -p {port} --redis-port 0 -l 127.0.0.1 -t {threads} -m {memory_mb} -c 2048"))
+            let mut all = words(format!("serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c 2048"));
+            // An older binary, given to be compared with, may speak memcached alone.
+            if spec.program.as_ref().is_none_or(|program| helps_with(program, "--redis-port")) {
+                all.extend(words("--redis-port 0".to_owned()));
+            }
+            all
         }
         Kind::Memcached => {
             let mut all = words(format!("-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c 2048"));
@@ -282,6 +287,12 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             ))
         }
     }
+}
+
+/// Whether a larder binary knows an option of `serve`.
+fn helps_with(program: &Path, option: &str) -> bool {
+    let help = Command::new(program).args(["serve", "--help"]).output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(option))
 }
 
 /// A port that was free a moment ago.

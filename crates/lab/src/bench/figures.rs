@@ -12,6 +12,8 @@ pub struct Data {
     pub keys: u32,
     /// Bytes of each value; keys have 16.
     pub value_bytes: usize,
+    /// Memory that servers are given.
+    pub memory_mb: u32,
 }
 
 impl Data {
@@ -91,6 +93,8 @@ impl Figure {
             (_, Verb::Miss) => "get, miss",
             (_, verb) => verb.name(),
         };
+        let what =
+            if self.choice == Choice::Sequential { format!("{what}, evicting") } else { what.to_owned() };
         let keys = if self.choice == Choice::One { 1 } else { self.data.keys };
         let several = match self.keys_per_request {
             1 => String::new(),
@@ -104,11 +108,13 @@ impl Figure {
 }
 
 /// 32 B values in a set of keys that is larger than the processor's own caches.
-const SMALL: Data = Data { keys: 100_000, value_bytes: 32 };
+const SMALL: Data = Data { keys: 100_000, value_bytes: 32, memory_mb: 1024 };
 /// 32 B values, a million of them: also the data of the memory figure.
-pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32 };
-const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10 };
-const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10 };
+pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 1024 };
+/// Far more keys than fit: one stored after the other, each is new again when its turn comes.
+const OVERFULL: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 16 };
+const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10, memory_mb: 1024 };
+const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10, memory_mb: 1024 };
 
 const ALL: &[Kind] = &[Kind::Null, Kind::Memcached, Kind::Redis];
 const RIVALS: &[Kind] = &[Kind::Memcached, Kind::Redis];
@@ -173,6 +179,15 @@ pub const FIGURES: &[Figure] = &[
         pipeline: 1,
         keys_per_request: 100,
         bounds: &[against(Kind::Memcached, 1.0 / 6.0)],
+        ..BASE
+    },
+    Figure {
+        id: "evict",
+        data: OVERFULL,
+        verb: Verb::Set,
+        choice: Choice::Sequential,
+        peers: RIVALS,
+        bounds: &[against(Kind::Memcached, 1.0 / 30.0), against(Kind::Redis, 1.0 / 8.0)],
         ..BASE
     },
     large("4k-get-1", KIB4, Verb::Hit, 1),

@@ -7,6 +7,27 @@ use super::figures::Figure;
 use crate::peers::Kind;
 use crate::stats::{Ratio, median, min};
 
+/// Which of several visits with one load to one kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one that counts.
+    First,
+    /// The same again, which shows the noise.
+    Again,
+    /// The older binary of `--against`.
+    Older,
+}
+
+impl Role {
+    fn suffix(self) -> &'static str {
+        match self {
+            Role::First => "",
+            Role::Again => " again",
+            Role::Older => " older",
+        }
+    }
+}
+
 /// One load on one server, over all rounds.
 #[derive(Debug)]
 pub struct Cell {
@@ -15,7 +36,7 @@ pub struct Cell {
     /// The server.
     pub kind: Kind,
     /// It is the second of a pair on the same server.
-    pub again: bool,
+    pub role: Role,
     /// What each round gave.
     pub samples: Vec<Sample>,
 }
@@ -128,7 +149,7 @@ pub fn measurements(cells: &[Cell]) -> Table {
         table.add_row([
             cell.figure.id.to_owned(),
             cell.figure.title(),
-            format!("{}{}", cell.kind.name(), if cell.again { " again" } else { "" }),
+            format!("{}{}", cell.kind.name(), cell.role.suffix()),
             format!("{:.4}{per}", unit(cell.cpu_us())),
             format!("{:.4}", min(&cell.cpu_us())),
             format!("{:.4}", unit(cell.of(|s| s.user_us))),
