@@ -18,6 +18,8 @@ use crate::{Automove, Store};
 const AGE_TENTHS: u64 = 8;
 /// Bytes drained for each byte allocated.
 const DRAIN_FACTOR: usize = 4;
+/// Of so many allocations in a row one looks for a donor, while there is none.
+const ASKS: u32 = 4;
 /// Chunks drained in a step at least, and at most in the first round of an allocation.
 const STEP_CHUNKS_MIN: usize = 8;
 const STEP_CHUNKS_MAX: usize = 64;
@@ -37,14 +39,23 @@ impl Local {
     /// `round` counts the attempts of one allocation.
     pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) {
         if self.drain.is_none() {
+            // Who asks often is told nothing new each time.
+            if round == 0 && !self.asks.is_multiple_of(ASKS) {
+                self.asks += 1;
+                return;
+            }
             if !self.lingering.is_empty() {
                 self.look_at_lingering(store, false);
             }
             match self.donor(store, Some(class)) {
                 Some(donor) => self.drain_of(store, donor),
-                None => return,
+                None => {
+                    self.asks = 1;
+                    return;
+                }
             };
         }
+        self.asks = 0;
         let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
         let Some(from) = self.draining_class() else { return };
         let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, STEP_CHUNKS_MAX) << round.min(8);

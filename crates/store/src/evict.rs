@@ -33,7 +33,7 @@ use crate::{Eviction, Millis, Store, access};
 use std::sync::atomic::Ordering;
 
 /// Victims looked for at a time.
-pub(crate) const BATCH: usize = 16;
+pub(crate) const BATCH: usize = 32;
 /// Chunks the hand looks at in one turn at most.
 const HAND_CHUNKS_MAX: usize = 512;
 /// Turns of the hand without a victim after which the oldest key on probation goes early.
@@ -252,6 +252,7 @@ impl Local {
         }
         for &hash in &hashes[..count] {
             store.prefetch_probation(hash);
+            store.ghosts.prefetch(hash);
         }
         hashes[..count].iter().filter(|&&hash| self.judge_new(store, now, class, hash)).count()
     }

@@ -33,6 +33,13 @@ impl Ghosts {
         place(places, hash).store(fingerprint(hash), Ordering::Relaxed);
     }
 
+    /// Starts loading the place of a key that is about to be remembered.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(places) = self.places.get() {
+            crate::read::prefetch(std::ptr::from_ref(place(places, hash)).cast());
+        }
+    }
+
     /// True if the key was remembered; it is forgotten with that.
     pub(crate) fn recall(&self, hash: u64) -> bool {
         let Some(places) = self.places.get() else { return false };

@@ -147,13 +147,16 @@ impl Store {
         let place = self.index.place(&self.arena, hash);
         let control = place.home().control();
         if let Some(found) = self.index.scan(&place, control, Slot::probation) {
-            prefetch(self.arena.at(found.slot.location()).as_ptr());
+            let item = self.arena.at(found.slot.location()).as_ptr().cast_const();
+            prefetch(item);
+            // What takes its place is longer than what is left of the first line.
+            prefetch(item.wrapping_add(64));
         }
     }
 }
 
 #[inline]
-fn prefetch(address: *const u8) {
+pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint and faults at no address.
     unsafe {

@@ -66,6 +66,8 @@ pub(crate) struct Local {
     /// The span that this worker drains, and those that wait for chunks in other hands.
     pub(crate) drain: Option<Drain>,
     pub(crate) lingering: Vec<Drain>,
+    /// Allocations since a donor was looked for in vain.
+    pub(crate) asks: u32,
     /// The keys that are written at once.
     pub(crate) transaction: Transaction,
     /// What happened without being asked for.
@@ -105,6 +107,7 @@ impl Worker {
             fresh: Vec::with_capacity(FRESH_MAX),
             drain: None,
             lingering: Vec::new(),
+            asks: 0,
             transaction: Transaction::default(),
             events: EventBuffer::default(),
             copy: Vec::new(),
