@@ -45,6 +45,16 @@ impl Figures {
     }
 }
 
+/// Counts anew: workers, connections, the store, prefixes.
+pub(crate) fn reset(cx: &Context<'_, '_>) {
+    let mut sums = Sums::default();
+    cx.host.counters(&mut |counters| sums.add(counters));
+    *cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
+    cx.host.reset();
+    cx.guard.store().reset_counters();
+    cx.shared.prefixes.clear();
+}
+
 /// A value as it is printed.
 #[derive(Clone, Debug)]
 pub enum Figure {

@@ -98,7 +98,7 @@ impl Bench {
                 out.clear();
                 match progress.next {
                     Next::Receive => break,
-                    Next::Flush | Next::Yield => {}
+                    Next::Flush | Next::Yield | Next::Sleep(_) => {}
                     Next::Close => return (replies, true),
                 }
             }

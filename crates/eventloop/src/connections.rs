@@ -5,7 +5,7 @@ use crate::Millis;
 use crate::poll::Interest;
 
 /// Names a connection of a loop, for its life only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     index: u32,
     generation: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Connection<S, C> {
     pub again: bool,
     /// The last long receive was the beginning of bytes for a place of the handler's.
     pub uploads: bool,
-    /// It is in the queue of those whose turn comes without a wait.
+    /// It is in the queue of those whose turn comes without a wait, or will be when its time comes.
     pub queued: bool,
 }
 

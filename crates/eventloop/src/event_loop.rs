@@ -18,7 +18,8 @@
 //! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
 //! it.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     connections: Connections<Connection<B::Stream, H::Connection>>,
     /// Connections whose turn comes without a wait.
     queue: VecDeque<Id>,
+    /// Connections that sleep, by the time at which they are queued.
+    asleep: BinaryHeap<Reverse<(Millis, Id)>>,
     buffer: Box<[u8]>,
     limits: Limits,
     /// Connections whose replies are held, in order: they go out when all events of a wait were
@@ -100,6 +103,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connections: Connections::new(),
             queue: VecDeque::new(),
             held: Vec::new(),
+            asleep: BinaryHeap::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
             waiting: 0,
@@ -196,6 +200,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             }
         }
         self.send_held(handler);
+        while let Some(Reverse((at, id))) = self.asleep.peek().copied()
+            && at <= now
+        {
+            self.asleep.pop();
+            self.queue.push_back(id);
+        }
         // Only those queued before this turn: one that asks again waits for the next.
         for _ in 0..self.queue.len() {
             let Some(id) = self.queue.pop_front() else { break };
@@ -258,6 +268,13 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
+        let timeout = match self.asleep.peek() {
+            Some(Reverse((at, _))) => {
+                let left = Duration::from_millis(at.saturating_sub(self.backend.now()));
+                Some(timeout.map_or(left, |timeout| timeout.min(left)))
+            }
+            None => timeout,
+        };
         if !self.times() {
             return timeout;
         }
@@ -352,7 +369,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
                 Next::Receive if bytes < room => return self.settle(handler, id, None),
                 Next::Receive => {}
-                Next::Again | Next::Yield => {
+                next @ (Next::Again | Next::Yield | Next::Sleep(_)) => {
+                    if let Next::Sleep(ms) = next {
+                        connection.queued = true;
+                        self.asleep.push(Reverse((now + ms, id)));
+                    }
                     keep(
                         &mut connection.kept,
                         &self.buffer[..bytes.saturating_sub(room)],
@@ -411,6 +432,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             Next::Receive => self.settle(handler, id, None),
             Next::Again | Next::Yield => {
                 connection.again = true;
+                self.settle(handler, id, None);
+            }
+            Next::Sleep(ms) => {
+                connection.again = true;
+                connection.queued = true;
+                self.asleep.push(Reverse((self.backend.now() + ms, id)));
                 self.settle(handler, id, None);
             }
             Next::Close => self.settle(handler, id, Some(Closed::Handler)),

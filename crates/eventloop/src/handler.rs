@@ -13,6 +13,8 @@ pub enum Next {
     Again,
     /// Its next turn: others are to have their share first.
     Yield,
+    /// So many milliseconds to pass: nothing is received or taken until then.
+    Sleep(Millis),
     /// The end: send the replies, then close.
     Close,
 }

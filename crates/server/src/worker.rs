@@ -339,6 +339,7 @@ impl Handler for Service {
             Wish::Receive => Next::Receive,
             Wish::Flush => Next::Again,
             Wish::Yield => Next::Yield,
+            Wish::Sleep(ms) => Next::Sleep(ms),
             Wish::Close => Next::Close,
         };
         Taken { bytes: progress.consumed, next }

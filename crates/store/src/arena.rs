@@ -325,9 +325,14 @@ impl Arena {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
+    /// The most that the limit can be.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        u64::from(self.spans_max - 1) * SPAN_BYTES as u64
+    }
+
     /// Sets the limit; false when above the reservation.
     pub(crate) fn set_limit_bytes(&self, bytes: u64) -> bool {
-        let fits = bytes <= u64::from(self.spans_max - 1) * SPAN_BYTES as u64;
+        let fits = bytes <= self.bytes_max();
         if fits {
             self.limit_bytes.store(bytes, Ordering::Relaxed);
         }

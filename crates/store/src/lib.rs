@@ -668,6 +668,11 @@ impl Store {
         self.arena.limit_bytes()
     }
 
+    /// The most that the memory limit can be set to.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.arena.bytes_max()
+    }
+
     /// Sets the memory limit; false when above the reservation or below the least. A lower limit
     /// takes effect as upkeep gives memory back.
     pub fn set_memory_bytes(&self, bytes: u64) -> bool {

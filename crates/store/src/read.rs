@@ -516,6 +516,10 @@ impl<'g> Item<'g> {
     pub fn idle_s(&self) -> u64 {
         access::idle_s(self.slot.access(), self.now_s)
     }
+    /// How often it was accessed lately, from 0 to 3.
+    pub fn frequency(&self) -> u8 {
+        self.slot.frequency() as u8
+    }
     /// Slab class of the item's chunk.
     pub fn class(&self) -> u8 {
         self.arc.arena.span(Arena::span_of(self.slot.location())).owner.load(Ordering::Relaxed)

@@ -2,14 +2,12 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::sync::PoisonError;
 
 use larder_protocol::Fault;
 use larder_protocol::number::parse_u64;
 use larder_store::ClassTotals;
 
 use super::Line;
-use crate::counters::Sums;
 use crate::dump::Dump;
 use crate::flow::Flow;
 use crate::output::Output;
@@ -35,7 +33,8 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {
-            reset(line);
+            crate::stats::reset(line.cx);
+            line.out.put(b"RESET\r\n");
             return Flow::Next;
         }
         Some(b"detail") => return detail(line),
@@ -135,16 +134,6 @@ fn slabs(line: &mut Line<'_, '_, '_, '_>) {
 }
 
 /// stats reset: workers own their counters, so what they are now is remembered and taken away.
-fn reset(line: &mut Line<'_, '_, '_, '_>) {
-    let mut sums = Sums::default();
-    line.cx.host.counters(&mut |counters| sums.add(counters));
-    *line.cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
-    line.cx.host.reset();
-    line.cx.guard.store().reset_counters();
-    line.cx.shared.prefixes.clear();
-    line.out.put(b"RESET\r\n");
-}
-
 fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
         _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats detail not allowed\r\n",

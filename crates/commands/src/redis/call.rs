@@ -1,7 +1,7 @@
 //! What a command works with, and the words that most of them use.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Refusal, Stored};
+use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
 
 use super::client::Client;
 use super::fail::{Done, Fail};
@@ -20,8 +20,8 @@ pub(crate) enum Flow {
     /// Goes on.
     #[default]
     Next,
-    /// Goes on with a context entered anew.
-    Yield,
+    /// Says OK after so many milliseconds, and goes on then.
+    Sleep(Millis),
     /// Sends what waits, then closes.
     Close,
 }

@@ -58,6 +58,9 @@ impl Client {
             row: AtomicU32::new(u32::MAX),
             db: AtomicU32::new(0),
             resp3: AtomicBool::new(false),
+            queued: AtomicU32::new(0),
+            queue_bytes: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -79,6 +82,14 @@ impl Client {
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.authenticated && self.replies == Replies::On && !self.transaction.is_open()
+    }
+
+    /// Shows others what it has queued and watches.
+    pub fn show_transaction(&self) {
+        let queued = self.transaction.queued().map_or(0, |queued| queued as u32 + 1);
+        self.facts.queued.store(queued, Relaxed);
+        self.facts.queue_bytes.store(self.transaction.queue_bytes() as u64, Relaxed);
+        self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
     }
 
     /// Selects a database.
@@ -111,6 +122,12 @@ pub struct Facts {
     pub(crate) row: AtomicU32,
     pub(crate) db: AtomicU32,
     pub(crate) resp3: AtomicBool,
+    /// Commands that it has queued, and one; 0 outside MULTI.
+    pub(crate) queued: AtomicU32,
+    /// Bytes that they take.
+    pub(crate) queue_bytes: AtomicU64,
+    /// Keys that it watches.
+    pub(crate) watched: AtomicU32,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.

@@ -1,11 +1,13 @@
 //! What the RESP clients of all workers share.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::Guard;
+use larder_store::{Guard, Millis};
 
 use super::client::Clients;
+use super::config::Parameters;
+use super::slowlog::Slowlog;
 
 /// `proto-max-bulk-len` unless it is set.
 const BULK_BYTES_MAX: u64 = 512 << 20;
@@ -18,11 +20,67 @@ pub struct Common {
     pub(crate) access: Access,
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
+    pub(crate) parameters: Parameters,
+    pub(crate) slowlog: Slowlog,
+    pub(crate) pause: Pause,
+    /// What INFO tells apart one run of the server from another by.
+    pub(crate) run_id: u128,
+    random: AtomicU64,
 }
 
 impl Common {
     pub(crate) fn new(access: Access) -> Common {
-        Common { clients: Arc::default(), limits: Limits::default(), access, queued_bytes: Arc::default() }
+        use std::hash::{BuildHasher, Hasher};
+        let random = || std::hash::RandomState::new().build_hasher().finish();
+        Common {
+            clients: Arc::default(),
+            limits: Limits::default(),
+            access,
+            parameters: Parameters::default(),
+            slowlog: Slowlog::default(),
+            pause: Pause::default(),
+            run_id: u128::from(random()) << 64 | u128::from(random()),
+            random: AtomicU64::new(random()),
+            queued_bytes: Arc::default(),
+        }
+    }
+
+    /// Some number.
+    pub(crate) fn random(&self) -> u64 {
+        // splitmix64: good enough to pick a key by.
+        let n = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
+        let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        n ^ n >> 31
+    }
+}
+
+/// CLIENT PAUSE: until when commands wait, and which.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    until: AtomicU64,
+    writes_only: AtomicBool,
+}
+
+impl Pause {
+    /// Commands wait until then. A pause that lasts longer stays.
+    pub fn begin(&self, until: Millis, writes_only: bool) {
+        self.writes_only.store(writes_only, Relaxed);
+        self.until.fetch_max(until, Relaxed);
+    }
+
+    pub fn end(&self) {
+        self.until.store(0, Relaxed);
+    }
+
+    /// How long commands wait at `now`; 0 if they do not.
+    #[inline]
+    pub fn left_ms(&self, now: Millis) -> u64 {
+        self.until.load(Relaxed).saturating_sub(now)
+    }
+
+    pub fn writes_only(&self) -> bool {
+        self.writes_only.load(Relaxed)
     }
 }
 
@@ -42,8 +100,7 @@ impl Limits {
     /// Most bytes of a value: what is set, and no more than half of the memory.
     #[inline]
     pub fn bulk_bytes_max(&self, guard: &Guard<'_>) -> u64 {
-        let _ = guard;
-        self.bulk_bytes_max.load(Relaxed)
+        self.bulk_bytes_max.load(Relaxed).min(guard.store().memory_bytes() / 2)
     }
 
     pub fn set_bulk_bytes_max(&self, bytes: u64) {

@@ -40,6 +40,7 @@ pub(crate) const ROWS: &[Command] = &[
         "[username] password",
         "Says who speaks.",
     ),
+    Command::container("client", super::clients::ROWS).doc("2.4.0", "", "Connections: this one and others."),
     Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset).doc(
         "6.2.0",
         "",

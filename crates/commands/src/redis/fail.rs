@@ -71,11 +71,6 @@ impl Fail {
     pub fn text(&self) -> &str {
         &self.0
     }
-
-    /// The first word.
-    pub fn code(&self) -> &str {
-        self.0.split(' ').next().unwrap_or_default()
-    }
 }
 
 /// Bytes from the network as text for an error line.

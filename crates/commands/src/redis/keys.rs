@@ -2,13 +2,15 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::Args;
-use larder_store::{Hint, Key};
+use larder_store::{Expect, Hint, Key};
 
-use super::call::Call;
+use super::call::{Call, is};
 use super::expiry::{Clock, expire, persist, remove, ttl};
-use super::fail::Done;
-use super::table::flag::{FAST, READONLY, WRITE};
-use super::table::{ALL_KEYS, Command};
+use super::fail::{Done, Fail};
+use super::set::{Condition, equals};
+use super::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, WRITE};
+use super::table::{ALL_KEYS, Command, NO_KEYS, ONE_KEY, TWO_KEYS};
+use super::{copy, object, scan, serialize, throttle};
 use crate::batch::{SLOTS, prefetch_items};
 
 pub(crate) const ROWS: &[Command] = &[
@@ -61,6 +63,64 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("7.0.0", "key", "The Unix time in milliseconds at which a key expires."),
     Command::key("persist", 2, WRITE | FAST, persist).doc("2.2.0", "key", "Lets a key not expire."),
+    Command::args("rename", 3, WRITE, TWO_KEYS, |call, args| copy::rename(call, args, false)).doc(
+        "1.0.0",
+        "key newkey",
+        "Renames a key, over another if that is there.",
+    ),
+    Command::args("renamenx", 3, WRITE | FAST, TWO_KEYS, |call, args| copy::rename(call, args, true)).doc(
+        "1.0.0",
+        "key newkey",
+        "Renames a key if the new name is free.",
+    ),
+    Command::args("copy", -3, WRITE | DENYOOM, TWO_KEYS, copy::copy).doc(
+        "6.2.0",
+        "source destination [DB destination-db] [REPLACE]",
+        "Copies a value with its expiry.",
+    ),
+    Command::args("move", 3, WRITE | FAST, ONE_KEY, copy::move_to).doc(
+        "1.0.0",
+        "key db",
+        "Moves a key to another database.",
+    ),
+    Command::key("dump", 2, READONLY, serialize::dump).doc(
+        "2.6.0",
+        "key",
+        "A value in a form that RESTORE reads.",
+    ),
+    Command::key("restore", -4, WRITE | DENYOOM, serialize::restore).doc(
+        "2.6.0",
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        "Sets a key to what DUMP gave.",
+    ),
+    Command::args("scan", -2, READONLY, NO_KEYS, scan::scan).doc(
+        "2.8.0",
+        "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        "Some of the keys, and where to go on.",
+    ),
+    Command::args("keys", 2, READONLY, NO_KEYS, scan::keys).doc("1.0.0", "pattern", "All keys that match."),
+    Command::args("randomkey", 1, READONLY, NO_KEYS, scan::random_key).doc("1.0.0", "", "Some key."),
+    Command::container("object", object::OBJECT).doc("2.2.3", "", "What a value looks like inside."),
+    Command::key("delex", -2, WRITE | FAST, delex).doc(
+        "8.4.0",
+        "key [IFEQ value|IFNE value]",
+        "Removes a key, on a condition if one is given.",
+    ),
+    Command::key("delifeq", 3, WRITE | FAST, |call, key, _, mut args| {
+        let value = args.next().unwrap_or_default();
+        delete_if(call, key, Condition::Equal(value))
+    })
+    .doc("9.0.0", "key value", "Removes a key that has this value: how a lock is let go."),
+    Command::key("cl.throttle", -5, WRITE | DENYOOM | FAST, throttle::throttle).doc(
+        "4.0.0",
+        "key max_burst count period [quantity]",
+        "A rate limiter: whether something may be done now.",
+    ),
+    Command::args("wait", 3, BLOCKING, NO_KEYS, wait).doc(
+        "3.0.0",
+        "numreplicas timeout",
+        "How many replicas have what was written: none, there are none.",
+    ),
 ];
 
 /// Runs `each` on the keys, loaded ahead; how many times it was true.
@@ -102,6 +162,46 @@ fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let there = count(call, args, |call, key| call.cx.guard.get(key).hit().is_some());
     call.length(there)
+}
+
+/// DELEX
+fn delex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let condition = match (args.next(), args.next(), args.next()) {
+        (None, _, _) => Condition::Any,
+        (Some(word), Some(value), None) if is(word, "IFEQ") => Condition::Equal(value),
+        (Some(word), Some(value), None) if is(word, "IFNE") => Condition::Differs(value),
+        _ => return Err(Fail::SYNTAX),
+    };
+    delete_if(call, key, condition)
+}
+
+fn delete_if(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_>) -> Done {
+    loop {
+        let Some(item) = call.peek(key)? else { return call.integer(0) };
+        let holds = match condition {
+            Condition::Equal(value) => equals(item.value(), value),
+            Condition::Differs(value) => !equals(item.value(), value),
+            Condition::Any | Condition::Absent | Condition::Present => true,
+        };
+        let unchanged = Expect::Unchanged(item.seen());
+        if !holds {
+            return call.integer(0);
+        }
+        if call.cx.guard.delete(key, unchanged).is_ok() {
+            return call.integer(1);
+        }
+    }
+}
+
+/// WAIT: without replicas, and none to come, there is nothing to wait for.
+fn wait(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    super::call::integer(args.next().unwrap_or_default())?;
+    let timeout = super::call::integer(args.next().unwrap_or_default())
+        .map_err(|_| Fail::of("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Fail::of("ERR timeout is negative"));
+    }
+    call.integer(0)
 }
 
 fn kind(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {

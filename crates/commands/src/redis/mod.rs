@@ -5,25 +5,37 @@
 //! - [`client`], [`common`]: what a connection keeps, what all share
 //! - the groups: [`string`], [`keys`], [`connection`], [`server`]
 
-#![allow(dead_code)]
-
+mod bitfield;
+mod bitmap;
 mod call;
 mod client;
+mod clients;
 mod common;
+mod config;
 mod connection;
+mod copy;
+mod debug;
 mod expiry;
 mod fail;
 mod float;
 mod gather;
+mod glob;
+mod info;
+mod introspect;
 mod keys;
 mod lcs;
+mod object;
 mod reply;
 mod runs;
+mod scan;
+mod serialize;
 mod server;
 mod session;
 mod set;
+mod slowlog;
 mod string;
 pub mod table;
+mod throttle;
 mod transaction;
 
 pub use client::Facts;

@@ -2,27 +2,90 @@
 
 use larder_protocol::resp::Args;
 
-use super::call::{Call, is};
+use super::call::{Call, Flow, is};
 use super::fail::{Done, Fail};
-use super::table::flag::{FAST, LOADING, STALE, WRITE};
+use super::reply::put_bulk;
+use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, READONLY, STALE, WRITE};
 use super::table::{Command, NO_KEYS};
+use super::{config, copy, debug, info, introspect, object, slowlog};
 use crate::counters::Counter;
 
+/// At any time, for those who look after the server.
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("flushall", -1, WRITE, NO_KEYS, flush).doc("1.0.0", "[ASYNC|SYNC]", "Removes all keys."),
-    Command::args("flushdb", -1, WRITE, NO_KEYS, flush).doc(
+    Command::args("flushall", -1, WRITE, NO_KEYS, |call, args| flush(call, args, true)).doc(
+        "1.0.0",
+        "[ASYNC|SYNC]",
+        "Removes all keys.",
+    ),
+    Command::args("flushdb", -1, WRITE, NO_KEYS, |call, args| flush(call, args, false)).doc(
         "1.0.0",
         "[ASYNC|SYNC]",
         "Removes all keys of the selected database.",
+    ),
+    Command::args("swapdb", 3, WRITE | FAST, NO_KEYS, copy::swap).doc(
+        "4.0.0",
+        "index1 index2",
+        "Swaps two databases.",
+    ),
+    Command::args("dbsize", 1, READONLY | FAST, NO_KEYS, db_size).doc(
+        "1.0.0",
+        "",
+        "How many keys the selected database has.",
     ),
     Command::args("time", 1, LOADING | STALE | FAST, NO_KEYS, time).doc(
         "2.6.0",
         "",
         "The time in seconds and microseconds.",
     ),
+    Command::args("info", -1, LOADING | STALE, NO_KEYS, info::info).doc(
+        "1.0.0",
+        "[section [section ...]]",
+        "Figures of the server.",
+    ),
+    Command { arity: -1, ..Command::container("command", introspect::ROWS) }.doc(
+        "2.8.13",
+        "",
+        "What commands there are.",
+    ),
+    Command::container("config", config::ROWS).doc("2.0.0", "", "Parameters."),
+    Command::container("slowlog", slowlog::SLOWLOG).doc("2.2.12", "", "Commands that took long."),
+    Command::container("latency", slowlog::LATENCY).doc("2.8.13", "", "Events that took long."),
+    Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
+    Command::container("debug", debug::ROWS).doc("1.0.0", "", "For tests."),
+    Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),
+    Command::args("role", 1, RULES | FAST, NO_KEYS, role).doc(
+        "2.8.12",
+        "",
+        "That this is a master without replicas.",
+    ),
+    Command::args("lastsave", 1, LOADING | STALE | FAST, NO_KEYS, |call, _| {
+        let started = call.cx.now() / 1000 - call.cx.host.process().uptime_s;
+        call.integer(started as i64)
+    })
+    .doc("1.0.0", "", "When the server started: nothing is saved."),
+    Command::args("shutdown", -1, RULES, NO_KEYS, shutdown).doc(
+        "1.0.0",
+        "[NOSAVE|SAVE] [NOW] [FORCE]",
+        "Stops the server, if it was started with -A.",
+    ),
 ];
 
-fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+const FUNCTION: &[Command] = &[
+    Command::args("function|flush", -2, WRITE | NOSCRIPT, NO_KEYS, |call, _| call.ok()).doc(
+        "7.0.0",
+        "[ASYNC|SYNC]",
+        "Accepted: there are no functions.",
+    ),
+    Command::args("function|list", -2, NOSCRIPT, NO_KEYS, |call, _| {
+        call.array(0);
+        Ok(())
+    })
+    .doc("7.0.0", "", "No functions."),
+];
+
+fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {
     match (args.next(), args.next()) {
         (None, _) => {}
         (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => {}
@@ -32,8 +95,38 @@ fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if !call.cx.shared.settings.flush {
         return Err(Fail::of("ERR flushing is not allowed"));
     }
-    call.cx.shared.flush_now(&mut call.cx.guard);
+    if all {
+        call.cx.shared.flush_now(&mut call.cx.guard);
+    } else {
+        call.cx.guard.flush_database(call.client.db);
+    }
     call.ok()
+}
+
+fn db_size(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let items = call.cx.guard.store().database_items(call.client.db);
+    call.integer(items as i64)
+}
+
+fn role(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    call.array(3);
+    put_bulk(call.out, b"master");
+    call.integer(0)?;
+    call.array(0);
+    Ok(())
+}
+
+fn shutdown(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let known = ["NOSAVE", "SAVE", "NOW", "FORCE"];
+    if !args.all(|word| known.iter().any(|name| is(word, name))) {
+        return Err(Fail::SYNTAX);
+    }
+    if !call.cx.shared.settings.shutdown {
+        return Err(Fail::of("ERR shutdown is not enabled; start the server with -A"));
+    }
+    call.cx.host.shutdown(false);
+    call.flow = Flow::Close;
+    Ok(())
 }
 
 fn time(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {

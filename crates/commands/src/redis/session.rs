@@ -14,12 +14,13 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode, split};
-use larder_store::{Hint, Key};
+use larder_store::{Hint, Key, Millis};
 
 use super::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use super::client::{Client, Replies};
 use super::fail::{Done, Fail};
 use super::gather::{Discard, Gathering};
+use super::introspect;
 use super::reply::put_fail;
 use super::table::{self, Command, Run, flag};
 use crate::batch::{SLOTS, prefetch_items};
@@ -33,6 +34,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A request that is not whole is waited for in the receive buffer up to so many bytes.
 pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
+
+/// A paused client looks this often whether the pause was ended early.
+const PAUSE_LOOK_MS: Millis = 100;
+
+/// The command may write.
+fn writes(mut args: Args<'_>) -> bool {
+    args.next().and_then(table::find).is_some_and(|(row, _)| row.has(flag::WRITE))
+}
 
 /// One connection's conversation.
 #[derive(Debug)]
@@ -50,6 +59,8 @@ pub(super) enum State {
     Gather(Gathering),
     /// More of a long request that nobody wants.
     Discard(Discard),
+    /// The reply to DEBUG SLEEP, when this time has come.
+    Asleep { until: Millis },
     /// Nothing more.
     Closed,
 }
@@ -146,8 +157,9 @@ impl Conversation {
                 if turn.out.is_full() {
                     return Some(Next::Flush);
                 }
-                if !self.client.is_plain() {
-                    return self.one(turn);
+                let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
+                if paused_ms > 0 || !self.client.is_plain() {
+                    return self.one(turn, paused_ms);
                 }
                 while turn.runs {
                     if let Some(next) = self.run(turn) {
@@ -158,6 +170,15 @@ impl Conversation {
             }
             State::Gather(_) => self.gather(turn),
             State::Discard(_) => self.discard(turn),
+            State::Asleep { until } => {
+                let left = until.saturating_sub(turn.cx.now());
+                if left > 0 {
+                    return Some(Next::Sleep(left));
+                }
+                turn.out.put(b"+OK\r\n");
+                self.state = State::Ready;
+                None
+            }
             State::Closed => Some(Next::Close),
         }
     }
@@ -186,9 +207,22 @@ impl Conversation {
     }
 
     /// One request, for a client that is not read ahead.
-    fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+    fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>, paused_ms: Millis) -> Option<Next> {
         turn.limits.authenticated = self.client.authenticated;
+        let start = turn.at;
         let stop = turn.next_single();
+        if paused_ms > 0 {
+            let all = !turn.cx.shared.redis.pause.writes_only();
+            let waits = match &stop {
+                Stop::Single(args) => all || writes(*args),
+                Stop::Inline(_) => all,
+                Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
+            };
+            if waits {
+                turn.at = start;
+                return Some(Next::Sleep(paused_ms.min(PAUSE_LOOK_MS)));
+            }
+        }
         self.stopped(turn, stop)
     }
 
@@ -215,7 +249,10 @@ impl Conversation {
     pub(super) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
         match turn.dispatch(&mut self.client, args) {
             Flow::Next => None,
-            Flow::Yield => Some(Next::Yield),
+            Flow::Sleep(ms) => {
+                self.state = State::Asleep { until: turn.cx.now() + ms };
+                None
+            }
             Flow::Close => self.close(),
         }
     }
@@ -328,13 +365,20 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         let mark = self.out.mark();
         let before = client.replies;
         let mut row = self.row;
+        let slow = args.clone().next().and_then(table::find).is_some_and(|(row, _)| !row.has(flag::FAST));
+        let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
         if let Err(fail) = call.run(args, &mut row) {
             let fail = if call.admitted { fail } else { call.refuse(args.at(0).unwrap_or_default(), fail) };
             call.fail(&fail);
         }
         let flow = call.flow;
+        if let Some(started_us) = started_us {
+            let took_us = call.cx.host.clock_us().saturating_sub(started_us);
+            call.note_time(args, took_us);
+        }
         self.row = row;
+        client.show_transaction();
         match (before, client.replies) {
             (_, Replies::On) => {}
             (_, Replies::Off) => self.out.rewind(mark),
@@ -373,10 +417,12 @@ impl Call<'_, '_, '_> {
         };
         *row_id = id;
         let mut row = row;
-        if let Run::Container(_) = row.run
+        if let Run::Container(rows) = row.run
             && let Some(name) = rest.next()
         {
-            row = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
+            let at = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
+            row = &rows[at];
+            *row_id = table::sub(id, at);
         }
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));
@@ -407,7 +453,8 @@ impl Call<'_, '_, '_> {
                 (run.0)(self, &key, &hint, args)
             }
             Run::Args(run) => (run.0)(self, args),
-            Run::Container(_) => Err(Fail::arity(row.name)),
+            // Only COMMAND may stand alone.
+            Run::Container(_) => introspect::all(self),
         }
     }
 }

@@ -188,39 +188,32 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if options.get || matches!(options.condition, Condition::Equal(_) | Condition::Differs(_)) {
         return Err(Fail::SYNTAX);
     }
-    let mut keys = pairs;
-    for _ in 0..count {
-        let key = call.key(keys.next().unwrap_or_default());
-        keys.next();
-        let there = call.peek(&key)?.is_some();
-        if there && options.condition == Condition::Absent
-            || !there && options.condition == Condition::Present
-        {
-            return call.integer(0);
+    let keys: Vec<Key<'_>> = pairs.take(2 * count).step_by(2).map(|name| call.key(name)).collect();
+    let set = call.as_one(keys.iter().copied(), |call| {
+        for key in &keys {
+            let there = call.peek(key)?.is_some();
+            let wanted = match options.condition {
+                Condition::Absent => !there,
+                Condition::Present => there,
+                Condition::Any | Condition::Equal(_) | Condition::Differs(_) => true,
+            };
+            if !wanted {
+                return Ok(false);
+            }
         }
-    }
-    let mut keys = pairs;
-    for _ in 0..count {
-        let key = call.key(keys.next().unwrap_or_default());
-        let value = keys.next().unwrap_or_default();
-        loop {
+        let values = pairs.skip(1).step_by(2);
+        for (key, value) in keys.iter().zip(values) {
             let mut attributes = Attributes::default();
-            let mut expect = Expect::Any;
             match options.expiry {
                 Expiry::None => {}
                 Expiry::At(at) => attributes.expires_at = at,
-                Expiry::Keep => match call.cx.guard.peek(&key).hit() {
-                    Some(item) => {
-                        attributes.expires_at = item.expires_at();
-                        expect = Expect::Unchanged(item.seen());
-                    }
-                    None => expect = Expect::Absent,
-                },
+                Expiry::Keep => {
+                    attributes.expires_at = call.peek(key)?.map_or(0, |item| item.expires_at());
+                }
             }
-            if call.put(&key, value, &attributes, expect)? {
-                break;
-            }
+            call.put(key, value, &attributes, Expect::Any)?;
         }
-    }
-    call.integer(1)
+        Ok(true)
+    })?;
+    call.integer(i64::from(set))
 }

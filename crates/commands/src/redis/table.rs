@@ -178,10 +178,17 @@ impl Command {
         self.name.split_once('|').map_or(self.name, |(_, name)| name)
     }
 
-    /// Its subcommand of this name.
-    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
-        let Run::Container(rows) = self.run else { return None };
-        rows.iter().find(|row| name.eq_ignore_ascii_case(row.short_name().as_bytes()))
+    /// Its subcommands.
+    pub(crate) fn subcommands(&self) -> &'static [Command] {
+        match self.run {
+            Run::Container(rows) => rows,
+            Run::Key(_) | Run::Args(_) => &[],
+        }
+    }
+
+    /// Which of its subcommands has this name.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<usize> {
+        self.subcommands().iter().position(|row| name.eq_ignore_ascii_case(row.short_name().as_bytes()))
     }
 
     /// Calls `visit` with each key among `args`, which begin behind the name.
@@ -216,6 +223,7 @@ pub static REDIS: &[Group] = GROUPS;
 const GROUPS: &[Group] = &[
     Group { name: "string", rows: super::string::ROWS },
     Group { name: "generic", rows: super::keys::ROWS },
+    Group { name: "bitmap", rows: super::bitmap::ROWS },
     Group { name: "transactions", rows: super::transaction::ROWS },
     Group { name: "connection", rows: super::connection::ROWS },
     Group { name: "server", rows: super::server::ROWS },
@@ -290,9 +298,18 @@ pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     }
 }
 
+/// The number of a container's subcommand.
+pub(crate) fn sub(container: RowId, at: usize) -> RowId {
+    container | (at as u32 + 1) << 16
+}
+
 /// The row with this number.
 pub(crate) fn row(id: RowId) -> Option<&'static Command> {
-    REDIS.get((id >> 8) as usize)?.rows.get((id & 0xff) as usize)
+    let row = REDIS.get((id >> 8 & 0xff) as usize)?.rows.get((id & 0xff) as usize)?;
+    match (id >> 16) as usize {
+        0 => Some(row),
+        at => row.subcommands().get(at - 1),
+    }
 }
 
 /// All rows with their groups; subcommands not among them.
@@ -324,11 +341,7 @@ mod tests {
             assert!(!row.summary.is_empty(), "{}", row.name);
             assert_eq!(row.name, row.name.to_lowercase());
             assert!(group.rows.len() < 256);
-            let subcommands = match row.run {
-                Run::Container(rows) => rows,
-                Run::Key(_) | Run::Args(_) => &[],
-            };
-            for sub in subcommands {
+            for sub in row.subcommands() {
                 assert!(sub.name.starts_with(&format!("{}|", row.name)), "{}", sub.name);
                 assert!(!sub.summary.is_empty(), "{}", sub.name);
             }

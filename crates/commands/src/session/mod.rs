@@ -22,7 +22,7 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Spaces, Upload};
+use larder_store::{Millis, Spaces, Upload};
 
 use crate::admin::Line;
 use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
@@ -70,6 +70,8 @@ pub enum Next {
     /// Let others have their turn, then call again with the rest of the input, even if that is
     /// empty, and a context entered anew (the clock may have moved).
     Yield,
+    /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
+    Sleep(Millis),
     /// Send what waits, then close.
     Close,
 }

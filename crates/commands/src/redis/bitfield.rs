@@ -1,0 +1,228 @@
+//! BITFIELD: numbers of any width inside a value.
+
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::Key;
+
+use super::call::{Call, integer, is, next};
+use super::fail::{Done, Fail};
+use super::reply::{copy_value, put_array, put_integer, put_null};
+use super::string::{Rewrite, rewrite};
+
+/// What happens to a number that does not fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overflow {
+    Wrap,
+    Saturate,
+    Fail,
+}
+
+/// Where a number is and how it is read.
+#[derive(Clone, Copy)]
+struct Field {
+    signed: bool,
+    bits: u32,
+    offset: u64,
+}
+
+enum Verb {
+    Get,
+    Set(i64),
+    Increment(i64),
+}
+
+struct Step {
+    field: Field,
+    verb: Verb,
+    overflow: Overflow,
+}
+
+const BAD_TYPE: Fail = Fail::of(
+    "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+);
+
+impl Field {
+    fn parse(kind: &[u8], offset: &[u8], bytes_max: u64) -> Result<Field, Fail> {
+        let (signed, digits) = match kind {
+            [b'i', digits @ ..] => (true, digits),
+            [b'u', digits @ ..] => (false, digits),
+            _ => return Err(BAD_TYPE),
+        };
+        let most = if signed { 64 } else { 63 };
+        let bits = parse_integer(digits).filter(|n| (1..=most).contains(n)).ok_or(BAD_TYPE)? as u32;
+        let bad = Fail::of("ERR bit offset is not an integer or out of range");
+        let (digits, unit) = match offset {
+            [b'#', digits @ ..] => (digits, u64::from(bits)),
+            digits => (digits, 1),
+        };
+        let offset = parse_integer(digits)
+            .and_then(|n| u64::try_from(n).ok())
+            .and_then(|n| n.checked_mul(unit))
+            .filter(|n| n.saturating_add(u64::from(bits)) >> 3 <= bytes_max)
+            .ok_or(bad)?;
+        Ok(Field { signed, bits, offset })
+    }
+
+    fn bytes(&self) -> usize {
+        ((self.offset + u64::from(self.bits)).div_ceil(8)) as usize
+    }
+
+    fn read(&self, bytes: &[u8]) -> i64 {
+        let mut n = 0u64;
+        for bit in self.offset..self.offset + u64::from(self.bits) {
+            let byte = bytes.get((bit >> 3) as usize).copied().unwrap_or(0);
+            n = n << 1 | u64::from(byte >> (7 - (bit & 7)) & 1);
+        }
+        if self.signed && self.bits < 64 && n >> (self.bits - 1) & 1 == 1 {
+            return (n | u64::MAX << self.bits) as i64;
+        }
+        n as i64
+    }
+
+    fn write(&self, bytes: &mut [u8], n: i64) {
+        for (i, bit) in (self.offset..self.offset + u64::from(self.bits)).enumerate() {
+            let on = n >> (self.bits as usize - 1 - i) & 1 == 1;
+            let (at, mask) = ((bit >> 3) as usize, 0x80u8 >> (bit & 7));
+            bytes[at] = if on { bytes[at] | mask } else { bytes[at] & !mask };
+        }
+    }
+
+    /// The number as it is stored; none if it does not fit and that is a failure.
+    fn fit(&self, n: i128, overflow: Overflow) -> Option<i64> {
+        let (least, most) = match self.signed {
+            true => (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1),
+            false => (0, (1i128 << self.bits) - 1),
+        };
+        if (least..=most).contains(&n) {
+            return Some(n as i64);
+        }
+        match overflow {
+            Overflow::Fail => None,
+            Overflow::Saturate => Some(n.clamp(least, most) as i64),
+            Overflow::Wrap => {
+                let width = 1i128 << self.bits;
+                let n = n.rem_euclid(width);
+                Some(if self.signed && n > most { n - width } else { n } as i64)
+            }
+        }
+    }
+}
+
+fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Vec<Step>, Fail> {
+    let mut steps = Vec::new();
+    let mut overflow = Overflow::Wrap;
+    while let Some(word) = args.next() {
+        if is(word, "OVERFLOW") {
+            let how = next(&mut args)?;
+            overflow = if is(how, "WRAP") {
+                Overflow::Wrap
+            } else if is(how, "SAT") {
+                Overflow::Saturate
+            } else if is(how, "FAIL") {
+                Overflow::Fail
+            } else {
+                return Err(Fail::of("ERR Invalid OVERFLOW type specified"));
+            };
+            continue;
+        }
+        let get = is(word, "GET");
+        if !get && !is(word, "SET") && !is(word, "INCRBY") {
+            return Err(Fail::SYNTAX);
+        }
+        let (kind, offset) = (next(&mut args)?, next(&mut args)?);
+        let field = Field::parse(kind, offset, bytes_max)?;
+        let verb = if get {
+            Verb::Get
+        } else {
+            let n = integer(next(&mut args)?)?;
+            if is(word, "SET") { Verb::Set(n) } else { Verb::Increment(n) }
+        };
+        if read_only && !get {
+            return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
+        }
+        steps.push(Step { field, verb, overflow });
+    }
+    Ok(steps)
+}
+
+/// BITFIELD, BITFIELD_RO
+pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
+    let steps = steps(args, call.value_bytes_max(), read_only)?;
+    let mut results: Vec<Option<i64>> = Vec::with_capacity(steps.len());
+    if steps.iter().all(|step| matches!(step.verb, Verb::Get)) {
+        let mut bytes = std::mem::take(call.scratch);
+        bytes.clear();
+        if let Some(item) = call.peek(key)? {
+            copy_value(item.value(), &mut bytes);
+        }
+        results.extend(steps.iter().map(|step| Some(step.field.read(&bytes))));
+        *call.scratch = bytes;
+    } else {
+        results = rewrite(call, key, |bytes, there| {
+            let before = bytes.clone();
+            let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
+            let room = writes.map(|step| step.field.bytes()).max().unwrap_or(0);
+            if bytes.len() < room {
+                bytes.resize(room, 0);
+            }
+            let results: Vec<Option<i64>> = steps.iter().map(|step| run(step, bytes)).collect();
+            let same = there && before == *bytes;
+            Ok(if same { Rewrite::Keep(results) } else { Rewrite::Store(results) })
+        })?;
+    }
+    put_array(call.out, results.len());
+    for result in results {
+        match result {
+            Some(n) => put_integer(call.out, n),
+            None => put_null(call.out, call.client.resp3),
+        }
+    }
+    Ok(())
+}
+
+fn run(step: &Step, bytes: &mut [u8]) -> Option<i64> {
+    let old = step.field.read(bytes);
+    match step.verb {
+        Verb::Get => Some(old),
+        Verb::Set(n) => {
+            // What is given is a 64-bit number; unsigned fields take its bits.
+            let wide = if step.field.signed || n >= 0 { i128::from(n) } else { i128::from(n as u64) };
+            step.field.write(bytes, step.field.fit(wide, step.overflow)?);
+            Some(old)
+        }
+        Verb::Increment(by) => {
+            let new = step.field.fit(i128::from(old) + i128::from(by), step.overflow)?;
+            step.field.write(bytes, new);
+            Some(new)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_and_read_at_any_offset() {
+        for (signed, bits, n) in [(true, 5, -16), (false, 5, 31), (true, 64, i64::MIN), (false, 63, i64::MAX)]
+        {
+            for offset in 0..20 {
+                let mut bytes = vec![0; 16];
+                let field = Field { signed, bits, offset };
+                field.write(&mut bytes, n);
+                assert_eq!(field.read(&bytes), n);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_wrap_saturate_or_fail() {
+        let field = Field { signed: true, bits: 8, offset: 0 };
+        assert_eq!(field.fit(128, Overflow::Wrap), Some(-128));
+        assert_eq!(field.fit(-129, Overflow::Wrap), Some(127));
+        assert_eq!(field.fit(300, Overflow::Saturate), Some(127));
+        assert_eq!(field.fit(-300, Overflow::Fail), None);
+        let field = Field { signed: false, bits: 2, offset: 0 };
+        assert_eq!(field.fit(4, Overflow::Wrap), Some(0));
+        assert_eq!(field.fit(-1, Overflow::Saturate), Some(0));
+    }
+}

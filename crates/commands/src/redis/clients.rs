@@ -1,0 +1,344 @@
+//! CLIENT: what a connection says of itself, and who else is there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::Millis;
+
+use super::call::{Call, Flow, integer, is, next};
+use super::client::{Facts, Replies};
+use super::connection::{set_name, visible};
+use super::fail::{Done, Fail};
+use super::reply::{put_bulk, put_verbatim};
+use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use super::table::{Command, NO_KEYS, row};
+
+const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
+const RULES: u32 = PLAIN | ADMIN;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("client|id", 2, PLAIN, NO_KEYS, |call, _| call.integer(call.client.facts.id as i64)).doc(
+        "5.0.0",
+        "",
+        "The connection's number.",
+    ),
+    Command::args("client|info", 2, PLAIN, NO_KEYS, info).doc("6.2.0", "", "What is known of the connection."),
+    Command::args("client|list", -2, RULES, NO_KEYS, list).doc(
+        "2.4.0",
+        "[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]",
+        "What is known of all connections.",
+    ),
+    Command::args("client|kill", -3, RULES, NO_KEYS, kill).doc(
+        "2.4.0",
+        "ip:port | [ID client-id] [TYPE type] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO] [MAXAGE maxage]",
+        "Closes connections.",
+    ),
+    Command::args("client|setname", 3, PLAIN, NO_KEYS, |call, mut args| {
+        set_name(call, args.next().unwrap_or_default())?;
+        call.ok()
+    })
+    .doc("2.6.9", "connection-name", "Names the connection."),
+    Command::args("client|getname", 2, PLAIN, NO_KEYS, get_name).doc("2.6.9", "", "The connection's name."),
+    Command::args("client|setinfo", 4, PLAIN, NO_KEYS, set_info).doc(
+        "7.2.0",
+        "LIB-NAME libname | LIB-VER libver",
+        "Says which library speaks.",
+    ),
+    Command::args("client|reply", 3, PLAIN, NO_KEYS, reply).doc(
+        "3.2.0",
+        "ON|OFF|SKIP",
+        "Whether commands are answered.",
+    ),
+    Command::args("client|no-evict", 3, RULES, NO_KEYS, no_evict).doc(
+        "7.0.0",
+        "ON|OFF",
+        "Accepted: connections are not closed for want of memory.",
+    ),
+    Command::args("client|no-touch", 3, PLAIN, NO_KEYS, no_touch).doc(
+        "7.2.0",
+        "ON|OFF",
+        "Whether reads count as accesses.",
+    ),
+    Command::args("client|pause", -3, RULES, NO_KEYS, pause).doc(
+        "3.0.0",
+        "timeout [WRITE|ALL]",
+        "Has commands wait for some milliseconds.",
+    ),
+    Command::args("client|unpause", 2, RULES, NO_KEYS, |call, _| {
+        call.cx.shared.redis.pause.end();
+        call.ok()
+    })
+    .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
+    Command::args("client|unblock", -3, RULES, NO_KEYS, unblock).doc(
+        "5.0.0",
+        "client-id [TIMEOUT|ERROR]",
+        "Ends the waiting of another connection.",
+    ),
+    Command::args("client|getredir", 2, PLAIN, NO_KEYS, |call, _| call.integer(-1)).doc(
+        "6.0.0",
+        "",
+        "Where invalidations go: nowhere, there is no tracking.",
+    ),
+    Command::args("client|help", 2, LOADING | STALE, NO_KEYS, |call, _| super::introspect::help(call, "client"))
+        .doc("5.0.0", "", "What CLIENT can do."),
+];
+
+/// One line of CLIENT LIST.
+pub(crate) fn line(facts: &Facts, now: Millis) -> String {
+    let names = facts.names().clone();
+    let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
+    let mut flags = String::new();
+    if facts.no_evict.load(Relaxed) {
+        flags.push('e');
+    }
+    if facts.no_touch.load(Relaxed) {
+        flags.push('T');
+    }
+    if facts.queued.load(Relaxed) > 0 {
+        flags.push('x');
+    }
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        facts.id,
+        facts.address,
+        facts.listen_address,
+        facts.place & 0xffff_ffff,
+        names.name,
+        now.saturating_sub(facts.since) / 1000,
+        now.saturating_sub(facts.active.load(Relaxed)) / 1000,
+        facts.db.load(Relaxed),
+        i64::from(facts.queued.load(Relaxed)) - 1,
+        facts.watched.load(Relaxed),
+        facts.queue_bytes.load(Relaxed),
+        names.user,
+        if facts.resp3.load(Relaxed) { 3 } else { 2 },
+        names.library,
+        names.library_version,
+    )
+}
+
+fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let text = line(&call.client.facts, call.cx.now()) + "\n";
+    put_verbatim(call.out, call.client.resp3, &text);
+    Ok(())
+}
+
+/// A kind of client, as CLIENT LIST and KILL name it: true if it is the kind of all of ours.
+fn kind(word: &[u8]) -> Result<bool, Fail> {
+    if is(word, "NORMAL") {
+        Ok(true)
+    } else if ["MASTER", "REPLICA", "SLAVE", "PUBSUB"].iter().any(|kind| is(word, kind)) {
+        Ok(false)
+    } else {
+        let word = super::fail::shown(word, 128);
+        Err(Fail::with(format!("ERR Unknown client type '{word}'")))
+    }
+}
+
+fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let mut clients = call.cx.shared.redis.clients.list();
+    match args.next() {
+        None => {}
+        Some(word) if is(word, "TYPE") && args.len() == 1 => {
+            let ours = kind(next(&mut args)?)?;
+            clients.retain(|_| ours);
+        }
+        Some(word) if is(word, "ID") && !args.is_empty() => {
+            let mut ids = Vec::new();
+            for id in args {
+                ids.push(client_id(id).ok_or(Fail::of("ERR Invalid client ID"))?);
+            }
+            clients.retain(|facts| ids.contains(&facts.id));
+        }
+        Some(_) => return Err(Fail::SYNTAX),
+    }
+    let now = call.cx.now();
+    let text: String = clients.iter().map(|facts| line(facts, now) + "\n").collect();
+    put_verbatim(call.out, call.client.resp3, &text);
+    Ok(())
+}
+
+fn client_id(word: &[u8]) -> Option<u64> {
+    parse_integer(word).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
+}
+
+/// Which clients CLIENT KILL closes.
+#[derive(Default)]
+struct Filter<'a> {
+    id: Option<u64>,
+    address: Option<&'a [u8]>,
+    listen_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    nobody: bool,
+    age_s: Option<u64>,
+    skip_me: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(mut args: Args<'a>) -> Result<Filter<'a>, Fail> {
+        let mut filter = Filter { skip_me: true, ..Filter::default() };
+        while let Some(word) = args.next() {
+            let value = next(&mut args)?;
+            if is(word, "ID") {
+                filter.id = Some(client_id(value).ok_or(Fail::of("ERR client-id should be greater than 0"))?);
+            } else if is(word, "TYPE") {
+                filter.nobody |= !kind(value)?;
+            } else if is(word, "ADDR") {
+                filter.address = Some(value);
+            } else if is(word, "LADDR") {
+                filter.listen_address = Some(value);
+            } else if is(word, "USER") {
+                filter.user = Some(value);
+            } else if is(word, "SKIPME") {
+                filter.skip_me = match value {
+                    yes if is(yes, "yes") => true,
+                    no if is(no, "no") => false,
+                    _ => return Err(Fail::SYNTAX),
+                };
+            } else if is(word, "MAXAGE") {
+                let age =
+                    integer(value).map_err(|_| Fail::of("ERR maxage is not an integer or out of range"))?;
+                let age = u64::try_from(age).ok().filter(|&age| age > 0);
+                filter.age_s = Some(age.ok_or(Fail::of("ERR maxage should be greater than 0"))?);
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Ok(filter)
+    }
+
+    fn holds(&self, facts: &Facts, now: Millis) -> bool {
+        let differs = |wanted: Option<&[u8]>, has: &str| wanted.is_some_and(|text| text != has.as_bytes());
+        !(self.nobody
+            || self.id.is_some_and(|id| id != facts.id)
+            || differs(self.address, &facts.address)
+            || differs(self.listen_address, &facts.listen_address)
+            || differs(self.user, &facts.names().user)
+            || self.age_s.is_some_and(|age| now.saturating_sub(facts.since) / 1000 < age))
+    }
+}
+
+fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let one = args.len() == 1;
+    let filter = if one { Filter { address: args.at(0), ..Filter::default() } } else { Filter::parse(args)? };
+    let now = call.cx.now();
+    let mut killed = 0;
+    for facts in call.cx.shared.redis.clients.list() {
+        let me = Arc::ptr_eq(&facts, &call.client.facts);
+        if me && filter.skip_me || !filter.holds(&facts, now) {
+            continue;
+        }
+        killed += 1;
+        if me {
+            call.flow = Flow::Close;
+        } else {
+            facts.killed.store(true, Relaxed);
+            call.cx.host.kill(facts.place, facts.id);
+        }
+    }
+    match (one, killed) {
+        (true, 0) => Err(Fail::of("ERR No such client")),
+        (true, _) => call.ok(),
+        (false, killed) => call.integer(killed),
+    }
+}
+
+fn get_name(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let names = call.client.facts.names();
+    if names.name.is_empty() {
+        drop(names);
+        return call.null();
+    }
+    put_bulk(call.out, names.name.as_bytes());
+    Ok(())
+}
+
+fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (what, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let is_name = is(what, "LIB-NAME");
+    if !is_name && !is(what, "LIB-VER") {
+        let what = super::fail::shown(what, 128);
+        return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
+    }
+    let Some(value) = visible(value) else {
+        let what = if is_name { "lib-name" } else { "lib-ver" };
+        return Err(Fail::with(format!("ERR {what} cannot contain spaces, newlines or special characters.")));
+    };
+    let mut names = call.client.facts.names();
+    if is_name {
+        names.library = value.into();
+    } else {
+        names.library_version = value.into();
+    }
+    drop(names);
+    call.ok()
+}
+
+fn reply(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let word = args.next().unwrap_or_default();
+    if is(word, "ON") {
+        call.client.replies = Replies::On;
+        return call.ok();
+    } else if is(word, "OFF") {
+        call.client.replies = Replies::Off;
+    } else if is(word, "SKIP") {
+        if call.client.replies != Replies::Off {
+            call.client.replies = Replies::SkipNext;
+        }
+    } else {
+        return Err(Fail::SYNTAX);
+    }
+    Ok(())
+}
+
+fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
+    if is(word, "ON") {
+        Ok(true)
+    } else if is(word, "OFF") {
+        Ok(false)
+    } else {
+        Err(Fail::SYNTAX)
+    }
+}
+
+fn no_evict(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let on = on_or_off(args.next().unwrap_or_default())?;
+    call.client.facts.no_evict.store(on, Relaxed);
+    call.ok()
+}
+
+fn no_touch(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let on = on_or_off(args.next().unwrap_or_default())?;
+    call.client.no_touch = on;
+    call.client.facts.no_touch.store(on, Relaxed);
+    call.ok()
+}
+
+fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let timeout = integer(args.next().unwrap_or_default())
+        .map_err(|_| Fail::of("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| Fail::of("ERR timeout is negative"))?;
+    let writes_only = match (args.next(), args.next()) {
+        (None, _) => false,
+        (Some(word), None) if is(word, "ALL") => false,
+        (Some(word), None) if is(word, "WRITE") => true,
+        _ => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    call.cx.shared.redis.pause.begin(call.cx.now().saturating_add(timeout), writes_only);
+    call.ok()
+}
+
+fn unblock(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    integer(args.next().unwrap_or_default())?;
+    match args.next() {
+        None => {}
+        Some(word) if is(word, "TIMEOUT") || is(word, "ERROR") => {}
+        Some(_) => return Err(Fail::of("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    }
+    // No command of this keyspace waits.
+    call.integer(0)
+}

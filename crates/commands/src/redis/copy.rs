@@ -1,0 +1,95 @@
+//! RENAME, COPY, MOVE, SWAPDB: values that go elsewhere.
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, Expect, Key};
+
+use super::call::{Call, is, kept, next};
+use super::connection::database;
+use super::fail::{Done, Fail};
+use super::reply::copy_value;
+
+/// Copies a value with what goes with it: from one key to another, which has no value or may lose it.
+/// False if there is nothing to copy, or something in the way.
+fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: bool) -> Result<bool, Fail> {
+    let mut bytes = std::mem::take(call.scratch);
+    bytes.clear();
+    let attributes: Option<Attributes> = call.cx.guard.peek(from).hit().map(|item| {
+        copy_value(item.value(), &mut bytes);
+        kept(&item)
+    });
+    let expect = if replace { Expect::Any } else { Expect::Absent };
+    let done = match attributes {
+        Some(attributes) => call.store(to, &bytes, &attributes, expect).map(|stored| stored.is_ok()),
+        None => Ok(false),
+    };
+    *call.scratch = bytes;
+    done
+}
+
+/// RENAME and, with `only_new`, RENAMENX.
+pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: bool) -> Done {
+    let (from, to) = (next(&mut args)?, next(&mut args)?);
+    let (from, to) = (call.key(from), call.key(to));
+    let moved = call.as_one([from, to], |call| {
+        if call.cx.guard.peek(&from).hit().is_none() {
+            return Err(Fail::NO_SUCH_KEY);
+        }
+        if from.bytes() == to.bytes() {
+            return Ok(!only_new);
+        }
+        let copied = copy_to(call, &from, &to, !only_new)?;
+        if copied {
+            let _ = call.cx.guard.delete(&from, Expect::Present);
+        }
+        Ok(copied)
+    })?;
+    if only_new { call.integer(i64::from(moved)) } else { call.ok() }
+}
+
+/// COPY
+pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (from, to) = (next(&mut args)?, next(&mut args)?);
+    let mut db = call.client.db;
+    let mut replace = false;
+    while let Some(word) = args.next() {
+        if is(word, "REPLACE") {
+            replace = true;
+        } else if is(word, "DB") {
+            db = database(next(&mut args)?, Fail::NOT_AN_INTEGER)?;
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    if db == call.client.db && from == to {
+        return Err(Fail::of("ERR source and destination objects are the same"));
+    }
+    let (from, to) = (call.key(from), call.cx.guard.key_in(db, to));
+    let copied = call.as_one([from, to], |call| copy_to(call, &from, &to, replace))?;
+    call.integer(i64::from(copied))
+}
+
+/// MOVE
+pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let name = next(&mut args)?;
+    let db = database(next(&mut args)?, Fail::NOT_AN_INTEGER)?;
+    if db == call.client.db {
+        return Err(Fail::of("ERR source and destination objects are the same"));
+    }
+    let (from, to) = (call.key(name), call.cx.guard.key_in(db, name));
+    let moved = call.as_one([from, to], |call| {
+        let copied = copy_to(call, &from, &to, false)?;
+        if copied {
+            let _ = call.cx.guard.delete(&from, Expect::Present);
+        }
+        Ok(copied)
+    })?;
+    call.integer(i64::from(moved))
+}
+
+/// SWAPDB
+pub(crate) fn swap(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let one = database(next(&mut args)?, Fail::of("ERR invalid first DB index"))?;
+    let two = database(next(&mut args)?, Fail::of("ERR invalid second DB index"))?;
+    call.cx.guard.swap_databases(one, two);
+    call.ok()
+}

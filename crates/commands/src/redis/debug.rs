@@ -1,0 +1,241 @@
+//! DEBUG, as far as test suites send it.
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, Expect, Value};
+
+use super::call::{Call, Flow, integer, next};
+use super::fail::{Done, Fail};
+use super::reply::{
+    put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
+};
+use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use super::table::{Command, Keys, NO_KEYS};
+
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("debug|sleep", 3, RULES, NO_KEYS, sleep).doc("1.0.0", "seconds", "Answers later."),
+    Command::args("debug|set-active-expire", 3, RULES, NO_KEYS, accept).doc(
+        "1.0.0",
+        "0|1",
+        "Accepted: what has expired is taken out in any case.",
+    ),
+    Command::args("debug|object", 3, RULES, SECOND, object).doc("1.0.0", "key", "A value's internals."),
+    Command::args("debug|protocol", 3, RULES, NO_KEYS, protocol).doc("6.0.0", "type", "A reply of the type."),
+    Command::args("debug|populate", -3, RULES, NO_KEYS, populate).doc(
+        "1.0.0",
+        "count [prefix] [size]",
+        "Sets so many keys.",
+    ),
+    Command::args("debug|digest", 2, RULES, NO_KEYS, digest).doc(
+        "1.0.0",
+        "",
+        "A hash of all keys and values.",
+    ),
+    Command::args("debug|digest-value", -2, RULES, NO_KEYS, digest_value).doc(
+        "5.0.0",
+        "key [key ...]",
+        "Hashes of values.",
+    ),
+    Command::args("debug|reload", -2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted: there is no file."),
+    Command::args("debug|loadaof", 2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted: there is no file."),
+    Command::args("debug|jmap", 2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted."),
+    Command::args("debug|quicklist-packed-threshold", 3, RULES, NO_KEYS, accept).doc(
+        "7.0.0",
+        "size",
+        "Accepted.",
+    ),
+    Command::args("debug|stringmatch-len", 4, RULES, NO_KEYS, |call, mut args| {
+        let (n, pattern) = (integer(next(&mut args)?)?, next(&mut args)?);
+        let text = vec![b'a'; n.clamp(0, 1 << 20) as usize];
+        let _ = super::glob::matches(pattern, &text, false);
+        call.ok()
+    })
+    .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),
+    Command::args("debug|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "debug")
+    })
+    .doc("1.0.0", "", "What DEBUG can do."),
+];
+
+fn accept(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    call.ok()
+}
+
+/// Longest sleep, seconds.
+const SLEEP_S_MAX: f64 = 60.0;
+
+fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let seconds = std::str::from_utf8(next(&mut args)?).ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = seconds.ok_or(Fail::NOT_A_FLOAT)?;
+    call.flow = Flow::Sleep((seconds.clamp(0.0, SLEEP_S_MAX) * 1000.0) as u64);
+    Ok(())
+}
+
+fn object(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let key = call.key(next(&mut args)?);
+    let Some(item) = call.peek(&key)? else { return Err(Fail::NO_SUCH_KEY) };
+    let text = format!(
+        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:{}",
+        item.cas(),
+        super::object::encoding(&item),
+        item.value_bytes() + 1,
+        item.idle_s()
+    );
+    put_simple(call.out, &text);
+    Ok(())
+}
+
+fn protocol(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let kind = next(&mut args)?;
+    let resp3 = call.client.resp3;
+    let out = &mut *call.out;
+    match kind.to_ascii_lowercase().as_slice() {
+        b"string" => put_bulk(out, b"Hello World"),
+        b"integer" => put_integer(out, 12345),
+        b"double" => put_double(out, resp3, 3141.0 / 1000.0),
+        b"null" => put_null(out, resp3),
+        b"array" => {
+            put_array(out, 3);
+            (0..3).for_each(|n| put_integer(out, n));
+        }
+        b"set" => {
+            put_set(out, resp3, 3);
+            (0..3).for_each(|n| put_integer(out, n));
+        }
+        b"map" => {
+            put_map(out, resp3, 3);
+            for n in 0..3 {
+                put_integer(out, n);
+                put_boolean(out, resp3, n == 1);
+            }
+        }
+        b"attrib" => {
+            if resp3 {
+                put_head(out, b'|', 1);
+                put_bulk(out, b"key-popularity");
+                put_array(out, 2);
+                put_bulk(out, b"key:123");
+                put_integer(out, 90);
+            }
+            put_bulk(out, b"Some real reply following the attribute");
+        }
+        b"push" if resp3 => {
+            put_head(out, b'>', 2);
+            put_bulk(out, b"server-cpu-usage");
+            put_integer(out, 42);
+        }
+        b"push" => return Err(Fail::of("ERR RESP2 is not supported by this command")),
+        b"true" => put_boolean(out, resp3, true),
+        b"false" => put_boolean(out, resp3, false),
+        b"verbatim" => super::reply::put_verbatim(out, resp3, "This is a verbatim\nstring"),
+        b"bignum" => {
+            let digits = "1234567999999999999999999999999999999";
+            if resp3 {
+                out.put(format!("({digits}\r\n").as_bytes());
+            } else {
+                put_bulk(out, digits.as_bytes());
+            }
+        }
+        _ => {
+            return Err(Fail::of(
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn put_boolean(out: &mut crate::output::Output, resp3: bool, holds: bool) {
+    match (resp3, holds) {
+        (true, true) => out.put(b"#t\r\n"),
+        (true, false) => out.put(b"#f\r\n"),
+        (false, holds) => put_integer(out, i64::from(holds)),
+    }
+}
+
+/// Most keys that DEBUG POPULATE sets.
+const POPULATE_MAX: i64 = 10_000_000;
+
+fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let count = integer(next(&mut args)?)?;
+    if !(0..=POPULATE_MAX).contains(&count) {
+        return Err(Fail::NOT_AN_INTEGER);
+    }
+    let prefix = args.next().unwrap_or(b"key");
+    let size = match args.next() {
+        Some(size) => Some(usize::try_from(integer(size)?).map_err(|_| Fail::NOT_AN_INTEGER)?),
+        None => None,
+    };
+    if size.is_some_and(|size| size as u64 > call.value_bytes_max()) {
+        return Err(Fail::TOO_LONG);
+    }
+    for n in 0..count {
+        let name = [prefix, b":", n.to_string().as_bytes()].concat();
+        let mut value = format!("value:{n}").into_bytes();
+        if let Some(size) = size {
+            value.resize(size, 0);
+        }
+        let key = call.key(&name);
+        let _ = call.store(&key, &value, &Attributes::default(), Expect::Absent)?;
+    }
+    call.ok()
+}
+
+/// A 160-bit value that does not depend on the order in which hashes are added.
+#[derive(Default)]
+struct Digest([u64; 2]);
+
+impl Digest {
+    fn add(&mut self, parts: &[&[u8]], value: Value<'_>) {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut eat = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        for part in parts {
+            eat(&(part.len() as u64).to_le_bytes());
+            eat(part);
+        }
+        match value {
+            Value::Whole(bytes) => eat(bytes),
+            Value::Pieces(pieces) => pieces.for_each(eat),
+        }
+        self.0[0] ^= hash;
+        self.0[1] = self.0[1].wrapping_add(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    }
+
+    fn text(&self) -> String {
+        format!("{:016x}{:016x}{:08x}", self.0[0], self.0[1], self.0[0] as u32 ^ self.0[1] as u32)
+    }
+}
+
+fn digest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let mut digest = Digest::default();
+    let mut cursor = 0;
+    loop {
+        cursor = call.cx.guard.walk(cursor, 64, &mut |item| {
+            digest.add(&[&[item.database()], item.key()], item.value());
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    put_simple(call.out, &digest.text());
+    Ok(())
+}
+
+fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.array(args.len());
+    for name in args {
+        let key = call.key(name);
+        let mut digest = Digest::default();
+        if let Some(item) = call.peek(&key)? {
+            digest.add(&[], item.value());
+        }
+        put_bulk(call.out, digest.text().as_bytes());
+    }
+    Ok(())
+}

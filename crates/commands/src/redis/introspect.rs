@@ -1,0 +1,252 @@
+//! COMMAND: the table, told to clients.
+
+use larder_protocol::resp::Args;
+
+use super::call::{Call, is, next};
+use super::fail::{Done, Fail};
+use super::reply::{put_array, put_bulk, put_integer, put_map, put_null_array, put_set, put_simple};
+use super::table::flag::{self, LOADING, STALE};
+use super::table::{Command, Group, NO_KEYS, Run, find, rows};
+
+pub(crate) const ROWS: &[Command] =
+    &[
+        Command::args("command|count", 2, LOADING | STALE, NO_KEYS, |call, _| call.length(rows().count()))
+            .doc("2.8.13", "", "How many commands there are."),
+        Command::args("command|info", -2, LOADING | STALE, NO_KEYS, info).doc(
+            "2.8.13",
+            "[command-name [command-name ...]]",
+            "What commands are like.",
+        ),
+        Command::args("command|docs", -2, LOADING | STALE, NO_KEYS, docs).doc(
+            "7.0.0",
+            "[command-name [command-name ...]]",
+            "What commands do.",
+        ),
+        Command::args("command|list", -2, LOADING | STALE, NO_KEYS, list).doc(
+            "7.0.0",
+            "[FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
+            "The names of the commands.",
+        ),
+        Command::args("command|getkeys", -3, LOADING | STALE, NO_KEYS, get_keys).doc(
+            "2.8.13",
+            "command [arg [arg ...]]",
+            "The keys among a command's arguments.",
+        ),
+        Command::args("command|help", 2, LOADING | STALE, NO_KEYS, |call, _| help(call, "command")).doc(
+            "5.0.0",
+            "",
+            "What COMMAND can do.",
+        ),
+    ];
+
+/// COMMAND
+pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
+    call.array(rows().count());
+    for (group, row) in rows() {
+        put_info(call, group, row);
+    }
+    Ok(())
+}
+
+/// What a container's subcommands do.
+pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
+    let Some((row, _)) = find(container.as_bytes()) else { return Ok(()) };
+    let rows = row.subcommands();
+    call.array(1 + 2 * rows.len());
+    let name = container.to_ascii_uppercase();
+    put_simple(call.out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for row in rows {
+        put_simple(call.out, format!("{} {}", row.short_name().to_ascii_uppercase(), row.usage).trim_end());
+        put_simple(call.out, &format!("    {}", row.summary));
+    }
+    Ok(())
+}
+
+/// ACL categories, derived from what the row says.
+fn categories(group: &str, row: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let mut add = |holds: bool, name| {
+        if holds {
+            names.push(name);
+        }
+    };
+    add(group == "generic", "@keyspace");
+    add(row.has(flag::READONLY), "@read");
+    add(row.has(flag::WRITE), "@write");
+    add(group == "string", "@string");
+    add(group == "bitmap", "@bitmap");
+    add(group == "pubsub", "@pubsub");
+    add(row.has(flag::ADMIN), "@admin");
+    add(row.has(flag::FAST), "@fast");
+    add(!row.has(flag::FAST), "@slow");
+    add(row.has(flag::BLOCKING), "@blocking");
+    add(row.has(flag::ADMIN), "@dangerous");
+    add(group == "connection", "@connection");
+    add(group == "transactions", "@transaction");
+    names
+}
+
+fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
+    put_array(call.out, 10);
+    put_bulk(call.out, row.name.as_bytes());
+    put_integer(call.out, i64::from(row.arity));
+    let resp3 = call.client.resp3;
+    let flags: Vec<&str> =
+        (0..flag::NAMES.len()).filter(|bit| row.has(1 << bit)).map(|bit| flag::NAMES[bit]).collect();
+    put_set(call.out, resp3, flags.len());
+    flags.iter().for_each(|name| put_simple(call.out, name));
+    for place in [row.keys.first, row.keys.last, row.keys.step] {
+        put_integer(call.out, i64::from(place));
+    }
+    let categories = categories(group.name, row);
+    put_set(call.out, resp3, categories.len());
+    categories.iter().for_each(|name| put_simple(call.out, name));
+    // Tips.
+    put_array(call.out, 0);
+    put_key_specs(call, row);
+    put_array(call.out, row.subcommands().len());
+    for sub in row.subcommands() {
+        put_info(call, group, sub);
+    }
+}
+
+/// Where the keys are, in the form that clients of Redis 7 read.
+fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
+    let resp3 = call.client.resp3;
+    if row.keys == NO_KEYS {
+        return put_set(call.out, resp3, 0);
+    }
+    put_set(call.out, resp3, 1);
+    put_map(call.out, resp3, 3);
+    put_bulk(call.out, b"flags");
+    let access = if row.has(flag::WRITE) { ["RW", "update"] } else { ["RO", "access"] };
+    put_set(call.out, resp3, access.len());
+    access.iter().for_each(|name| put_simple(call.out, name));
+    put_bulk(call.out, b"begin_search");
+    put_map(call.out, resp3, 2);
+    put_bulk(call.out, b"type");
+    put_bulk(call.out, b"index");
+    put_bulk(call.out, b"spec");
+    put_map(call.out, resp3, 1);
+    put_bulk(call.out, b"index");
+    put_integer(call.out, i64::from(row.keys.first));
+    put_bulk(call.out, b"find_keys");
+    put_map(call.out, resp3, 2);
+    put_bulk(call.out, b"type");
+    put_bulk(call.out, b"range");
+    put_bulk(call.out, b"spec");
+    put_map(call.out, resp3, 3);
+    let last = if row.keys.last < 0 { row.keys.last } else { row.keys.last - row.keys.first };
+    for (name, n) in [("lastkey", last), ("keystep", row.keys.step), ("limit", 0)] {
+        put_bulk(call.out, name.as_bytes());
+        put_integer(call.out, i64::from(n));
+    }
+}
+
+/// The command or `container|subcommand` of this name.
+fn named(name: &[u8]) -> Option<(&'static Group, &'static Command)> {
+    let (container, sub) = match name.iter().position(|&byte| byte == b'|') {
+        Some(at) => (&name[..at], Some(&name[at + 1..])),
+        None => (name, None),
+    };
+    let (group, row) = rows().find(|(_, row)| container.eq_ignore_ascii_case(row.name.as_bytes()))?;
+    match sub {
+        None => Some((group, row)),
+        Some(sub) => Some((group, &row.subcommands()[row.subcommand(sub)?])),
+    }
+}
+
+fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if args.is_empty() {
+        return all(call);
+    }
+    call.array(args.len());
+    for name in args {
+        match named(name) {
+            Some((group, row)) => put_info(call, group, row),
+            None => put_null_array(call.out, call.client.resp3),
+        }
+    }
+    Ok(())
+}
+
+fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
+    put_bulk(call.out, row.name.as_bytes());
+    let subcommands = row.subcommands();
+    let resp3 = call.client.resp3;
+    put_map(call.out, resp3, 4 + usize::from(!subcommands.is_empty()));
+    let complexity = if row.has(flag::FAST) { "O(1)" } else { "O(N)" };
+    for (name, text) in
+        [("summary", row.summary), ("since", row.since), ("group", group.name), ("complexity", complexity)]
+    {
+        put_bulk(call.out, name.as_bytes());
+        put_bulk(call.out, text.as_bytes());
+    }
+    if !subcommands.is_empty() {
+        put_bulk(call.out, b"subcommands");
+        put_map(call.out, resp3, subcommands.len());
+        for sub in subcommands {
+            put_docs(call, group, sub);
+        }
+    }
+}
+
+fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let wanted: Vec<_> = if args.is_empty() { rows().collect() } else { args.filter_map(named).collect() };
+    call.map(wanted.len());
+    for (group, row) in wanted {
+        put_docs(call, group, row);
+    }
+    Ok(())
+}
+
+fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let names: Vec<&str> = match args.next() {
+        None => rows().map(|(_, row)| row.name).collect(),
+        Some(word) if is(word, "FILTERBY") && args.len() == 2 => {
+            let (by, what) = (next(&mut args)?, next(&mut args)?);
+            if is(by, "MODULE") {
+                Vec::new()
+            } else if is(by, "ACLCAT") {
+                let has = |name: &&str| name.as_bytes()[1..].eq_ignore_ascii_case(what);
+                rows()
+                    .filter(|(group, row)| categories(group.name, row).iter().any(has))
+                    .map(|(_, row)| row.name)
+                    .collect()
+            } else if is(by, "PATTERN") {
+                let matches = |name: &&str| super::glob::matches(what, name.as_bytes(), true);
+                rows().map(|(_, row)| row.name).filter(matches).collect()
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Some(_) => return Err(Fail::SYNTAX),
+    };
+    put_set(call.out, call.client.resp3, names.len());
+    names.iter().for_each(|name| put_bulk(call.out, name.as_bytes()));
+    Ok(())
+}
+
+fn get_keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let name = next(&mut args)?;
+    let (row, _) = find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
+    let mut row = row;
+    let mut count = args.len() + 1;
+    if let Run::Container(rows) = row.run
+        && let Some(at) = args.next().and_then(|name| row.subcommand(name))
+    {
+        row = &rows[at];
+        count = args.len() + 2;
+    }
+    if row.keys == NO_KEYS {
+        return Err(Fail::of("ERR The command has no key arguments"));
+    }
+    if !row.takes(count) {
+        return Err(Fail::of("ERR Invalid number of arguments specified for command"));
+    }
+    let mut keys = Vec::new();
+    row.each_key(args, &mut |key| keys.push(key));
+    call.array(keys.len());
+    keys.iter().for_each(|key| put_bulk(call.out, key));
+    Ok(())
+}

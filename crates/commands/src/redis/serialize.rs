@@ -1,0 +1,325 @@
+//! DUMP and RESTORE, in Redis's own payload.
+//!
+//! ```text
+//! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
+//!
+//! length: 00nnnnnn | 01nnnnnn 8 more bits | 0x80 32 bits BE | 0x81 64 bits BE
+//! packed: 0xC0 8 bits | 0xC1 16 bits LE | 0xC2 32 bits LE | 0xC3 packed bytes, bytes, LZF data
+//! ```
+
+use larder_protocol::resp::{Args, parse_integer, write_integer};
+use larder_store::{Attributes, Expect, Hint, Key, Millis};
+
+use super::call::{Call, integer, is, next};
+use super::fail::{Done, Fail};
+use super::reply::{copy_value, put_bulk};
+
+/// The version that is written: that of Redis 7.0, which every later one reads.
+const VERSION: u16 = 10;
+/// The last version that is read.
+const VERSION_MAX: u16 = 12;
+const TYPE_STRING: u8 = 0;
+/// Bytes behind the value.
+const FOOTER_BYTES: usize = 10;
+
+const CRC: [u64; 256] = {
+    // The Jones polynomial, bits reversed.
+    const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+    let mut table = [0; 256];
+    let mut n = 0;
+    while n < 256 {
+        let mut crc = n as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        table[n] = crc;
+        n += 1;
+    }
+    table
+};
+
+fn crc64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+fn push_length(payload: &mut Vec<u8>, n: u64) {
+    match n {
+        0..0x40 => payload.push(n as u8),
+        0x40..0x4000 => payload.extend_from_slice(&((n as u16) | 0x4000).to_be_bytes()),
+        0x4000..0x1_0000_0000 => {
+            payload.push(0x80);
+            payload.extend_from_slice(&(n as u32).to_be_bytes());
+        }
+        _ => {
+            payload.push(0x81);
+            payload.extend_from_slice(&n.to_be_bytes());
+        }
+    }
+}
+
+/// The payload of a string.
+fn dump_string(value: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(value.len() + 32);
+    payload.push(TYPE_STRING);
+    match parse_integer(value).and_then(|n| i32::try_from(n).ok()) {
+        Some(n) => {
+            if let Ok(n) = i8::try_from(n) {
+                payload.extend_from_slice(&[0xc0, n as u8]);
+            } else if let Ok(n) = i16::try_from(n) {
+                payload.push(0xc1);
+                payload.extend_from_slice(&n.to_le_bytes());
+            } else {
+                payload.push(0xc2);
+                payload.extend_from_slice(&n.to_le_bytes());
+            }
+        }
+        None => {
+            push_length(&mut payload, value.len() as u64);
+            payload.extend_from_slice(value);
+        }
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let crc = crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+/// What is left of a payload while it is read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        let [first] = self.array()?;
+        let n = match first >> 6 {
+            0 => u64::from(first),
+            1 => u64::from(first & 0x3f) << 8 | u64::from(self.array::<1>()?[0]),
+            _ => match first {
+                0x80 => u64::from(u32::from_be_bytes(self.array()?)),
+                0x81 => u64::from_be_bytes(self.array()?),
+                _ => return None,
+            },
+        };
+        usize::try_from(n).ok()
+    }
+
+    /// A string, however it is packed.
+    fn string(&mut self, bytes_max: u64) -> Option<Vec<u8>> {
+        let packed = match *self.0.first()? {
+            0xc0 => i32::from(i8::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            })),
+            0xc1 => i32::from(i16::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            })),
+            0xc2 => i32::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            }),
+            0xc3 => {
+                self.take(1)?;
+                let (packed, bytes) = (self.length()?, self.length()?);
+                let data = self.take(packed)?;
+                return (bytes as u64 <= bytes_max).then(|| unpack(data, bytes))?;
+            }
+            _ => {
+                let bytes = self.length()?;
+                return Some(self.take(bytes)?.to_vec());
+            }
+        };
+        let mut room = [0; 20];
+        let digits = write_integer(&mut room, i64::from(packed));
+        Some(room[..digits].to_vec())
+    }
+}
+
+/// Unpacks LZF into exactly so many bytes.
+fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
+    // No byte of LZF stands for more than 264 bytes.
+    if bytes > data.len().saturating_mul(264) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(bytes);
+    while let [control, rest @ ..] = data {
+        let control = usize::from(*control);
+        if control < 32 {
+            let (literal, rest) = rest.split_at_checked(control + 1)?;
+            out.extend_from_slice(literal);
+            data = rest;
+        } else {
+            let mut len = control >> 5;
+            let mut rest = rest;
+            if len == 7 {
+                let (more, after) = rest.split_first()?;
+                len += usize::from(*more);
+                rest = after;
+            }
+            let (low, after) = rest.split_first()?;
+            let back = ((control & 0x1f) << 8 | usize::from(*low)) + 1;
+            let start = out.len().checked_sub(back)?;
+            // What is copied may be what is being written.
+            for at in start..start + len + 2 {
+                out.push(out[at]);
+            }
+            data = after;
+        }
+        if out.len() > bytes {
+            return None;
+        }
+    }
+    (out.len() == bytes).then_some(out)
+}
+
+/// The value in a payload.
+fn restore_string(payload: &[u8], bytes_max: u64) -> Result<Vec<u8>, Fail> {
+    let wrong = Fail::of("ERR DUMP payload version or checksum are wrong");
+    let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(wrong) };
+    let (body, footer) = payload.split_at(at);
+    let version = u16::from_le_bytes([footer[0], footer[1]]);
+    let mut crc = [0; 8];
+    crc.copy_from_slice(&footer[2..]);
+    let crc = u64::from_le_bytes(crc);
+    // Redis takes 0 for "not computed".
+    if version > VERSION_MAX || crc != 0 && crc != crc64(&payload[..at + 2]) {
+        return Err(wrong);
+    }
+    let bad = Fail::of("ERR Bad data format");
+    let mut reader = Reader(body);
+    if reader.array() != Some([TYPE_STRING]) {
+        return Err(bad);
+    }
+    let value = reader.string(bytes_max).ok_or(bad.clone())?;
+    if reader.0.is_empty() { Ok(value) } else { Err(bad) }
+}
+
+/// DUMP
+pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
+    let mut bytes = std::mem::take(call.scratch);
+    bytes.clear();
+    let there = match call.peek(key)? {
+        Some(item) => {
+            copy_value(item.value(), &mut bytes);
+            true
+        }
+        None => false,
+    };
+    if there {
+        put_bulk(call.out, &dump_string(&bytes));
+    }
+    *call.scratch = bytes;
+    if there { Ok(()) } else { call.null() }
+}
+
+/// RESTORE
+pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (ttl, payload) = (next(&mut args)?, next(&mut args)?);
+    let (mut replace, mut absolute) = (false, false);
+    while let Some(word) = args.next() {
+        if is(word, "REPLACE") {
+            replace = true;
+        } else if is(word, "ABSTTL") {
+            absolute = true;
+        } else if is(word, "IDLETIME") {
+            if integer(next(&mut args)?)? < 0 {
+                return Err(Fail::of("ERR Invalid IDLETIME value, must be >= 0"));
+            }
+        } else if is(word, "FREQ") {
+            if !(0..=255).contains(&integer(next(&mut args)?)?) {
+                return Err(Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"));
+            }
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    if !replace && call.peek(key)?.is_some() {
+        return Err(Fail::of("BUSYKEY Target key name already exists."));
+    }
+    let ttl = integer(ttl)?;
+    let ttl = Millis::try_from(ttl).map_err(|_| Fail::of("ERR Invalid TTL value, must be >= 0"))?;
+    let value = restore_string(payload, call.value_bytes_max())?;
+    let now = call.cx.now();
+    let expires_at = match (ttl, absolute) {
+        (0, _) => 0,
+        (at, true) => at,
+        (ttl, false) => now.saturating_add(ttl).min(i64::MAX as u64),
+    };
+    if expires_at != 0 && expires_at <= now {
+        let _ = call.cx.guard.delete(key, Expect::Present);
+        return call.ok();
+    }
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    let expect = if replace { Expect::Any } else { Expect::Absent };
+    match call.store(key, &value, &attributes, expect)? {
+        Ok(_) => call.ok(),
+        Err(_) => Err(Fail::of("BUSYKEY Target key name already exists.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_one_that_redis_computes() {
+        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn what_is_dumped_is_restored() {
+        for value in [
+            b"".to_vec(),
+            b"hello".to_vec(),
+            b"0".to_vec(),
+            b"-1".to_vec(),
+            b"127".to_vec(),
+            b"-32768".to_vec(),
+            b"2147483647".to_vec(),
+            b"2147483648".to_vec(),
+            b"007".to_vec(),
+            vec![b'x'; 63],
+            vec![b'x'; 64],
+            vec![b'x'; 16384],
+        ] {
+            let payload = dump_string(&value);
+            assert_eq!(restore_string(&payload, 1 << 20), Ok(value));
+            for at in 0..payload.len().min(40) {
+                let mut broken = payload.clone();
+                broken[at] ^= 1;
+                assert!(restore_string(&broken, 1 << 20).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_of_redis_is_read() {
+        // DUMP of "hello" and of a hundred times "a", by Redis 7.0.
+        let hello = b"\x00\x05hello\x0a\x00";
+        let mut payload = hello.to_vec();
+        payload.extend_from_slice(&crc64(hello).to_le_bytes());
+        assert_eq!(restore_string(&payload, 100), Ok(b"hello".to_vec()));
+        let packed = b"\x00\xc3\x09\x40\x64\x01aa\xe0\x57\x00\x01aa\x0a\x00";
+        let mut payload = packed.to_vec();
+        payload.extend_from_slice(&crc64(packed).to_le_bytes());
+        assert_eq!(restore_string(&payload, 100), Ok(vec![b'a'; 100]));
+        assert!(restore_string(&payload, 99).is_err(), "no more than a value may have");
+    }
+
+    #[test]
+    fn unpacking_reads_nothing_before_the_start() {
+        assert_eq!(unpack(&[0x20, 0x05], 3), None);
+        assert_eq!(unpack(&[0x00], 1), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! SLOWLOG and LATENCY: commands that took long.
+//!
+//! Only commands that may take long are measured (all that are not FAST): two looks at a clock would
+//! be a good part of what a GET costs.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_protocol::resp::Args;
+
+use super::call::{Call, integer};
+use super::fail::{Done, Fail};
+use super::reply::put_bulk;
+use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use super::table::{Command, NO_KEYS};
+
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+pub(crate) const SLOWLOG: &[Command] = &[
+    Command::args("slowlog|get", -2, RULES, NO_KEYS, get).doc(
+        "2.2.12",
+        "[count]",
+        "Commands that took long.",
+    ),
+    Command::args("slowlog|len", 2, RULES, NO_KEYS, |call, _| {
+        let len = call.cx.shared.redis.slowlog.len();
+        call.length(len)
+    })
+    .doc("2.2.12", "", "How many are listed."),
+    Command::args("slowlog|reset", 2, RULES, NO_KEYS, |call, _| {
+        call.cx.shared.redis.slowlog.entries().clear();
+        call.ok()
+    })
+    .doc("2.2.12", "", "Empties the list."),
+    Command::args("slowlog|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "slowlog")
+    })
+    .doc("6.2.0", "", "What SLOWLOG can do."),
+];
+
+pub(crate) const LATENCY: &[Command] = &[
+    Command::args("latency|latest", 2, RULES, NO_KEYS, |call, _| {
+        call.array(0);
+        Ok(())
+    })
+    .doc("2.8.13", "", "Events that took long: none are noted."),
+    Command::args("latency|history", 3, RULES, NO_KEYS, |call, _| {
+        call.array(0);
+        Ok(())
+    })
+    .doc("2.8.13", "event", "When an event took long: none are noted."),
+    Command::args("latency|reset", -2, RULES, NO_KEYS, |call, _| call.integer(0)).doc(
+        "2.8.13",
+        "[event [event ...]]",
+        "Forgets events.",
+    ),
+    Command::args("latency|doctor", 2, RULES, NO_KEYS, |call, _| {
+        let text = "I have nothing to report: latency events are not noted. See SLOWLOG.\n";
+        super::reply::put_verbatim(call.out, call.client.resp3, text);
+        Ok(())
+    })
+    .doc("2.8.13", "", "Says that there is nothing to say."),
+    Command::args("latency|histogram", -2, RULES, NO_KEYS, |call, _| {
+        call.map(0);
+        Ok(())
+    })
+    .doc("7.0.0", "[command [command ...]]", "Times of commands: none are kept."),
+    Command::args("latency|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "latency")
+    })
+    .doc("2.8.13", "", "What LATENCY can do."),
+];
+
+/// Arguments of a command that are kept, and bytes of each.
+const ARGS_KEPT: usize = 32;
+const ARG_BYTES_KEPT: usize = 128;
+
+/// A command that took long.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: u64,
+    at_s: u64,
+    took_us: u64,
+    args: Vec<Vec<u8>>,
+    address: String,
+    name: Box<str>,
+}
+
+/// The commands that took longest, lately.
+#[derive(Debug)]
+pub(crate) struct Slowlog {
+    slower_us: AtomicI64,
+    entries_max: AtomicI64,
+    last_id: AtomicU64,
+    entries: Mutex<VecDeque<Entry>>,
+}
+
+impl Default for Slowlog {
+    fn default() -> Slowlog {
+        Slowlog {
+            slower_us: AtomicI64::new(10_000),
+            entries_max: AtomicI64::new(128),
+            last_id: AtomicU64::new(0),
+            entries: Mutex::default(),
+        }
+    }
+}
+
+/// Most entries, whatever is asked for: they are not counted in the memory limit.
+const ENTRIES_MAX: usize = 4096;
+
+impl Slowlog {
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// Sets `slowlog-log-slower-than` or `slowlog-max-len`.
+    pub fn set(&self, name: &str, n: i64) {
+        if name == "slowlog-max-len" {
+            self.entries_max.store(n, Relaxed);
+            self.entries().truncate(n.max(0) as usize);
+        } else {
+            self.slower_us.store(n, Relaxed);
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Notes a command that took `took_us`, if that is long; `args` with its name.
+    pub fn note_time(&mut self, args: Args<'_>, took_us: u64) {
+        let log = &self.cx.shared.redis.slowlog;
+        let slower = log.slower_us.load(Relaxed);
+        if slower < 0 || (took_us as i64) < slower {
+            return;
+        }
+        let count = args.len();
+        let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
+        let mut kept: Vec<Vec<u8>> = args
+            .take(shown)
+            .map(|arg| {
+                let mut bytes = arg[..arg.len().min(ARG_BYTES_KEPT)].to_vec();
+                if arg.len() > ARG_BYTES_KEPT {
+                    let more = arg.len() - ARG_BYTES_KEPT;
+                    bytes.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+                }
+                bytes
+            })
+            .collect();
+        if shown < count {
+            kept.push(format!("... ({} more arguments)", count - shown).into_bytes());
+        }
+        let entry = Entry {
+            id: log.last_id.fetch_add(1, Relaxed),
+            at_s: self.cx.now() / 1000,
+            took_us,
+            args: kept,
+            address: self.client.facts.address.clone(),
+            name: self.client.facts.names().name.clone(),
+        };
+        let mut entries = log.entries();
+        entries.push_front(entry);
+        entries.truncate((log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX));
+    }
+}
+
+fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let count = match (args.next(), args.next()) {
+        (None, _) => 10,
+        (Some(count), None) => integer(count)?,
+        _ => return Err(Fail::SYNTAX),
+    };
+    let count = match count {
+        -1 => usize::MAX,
+        n => usize::try_from(n).map_err(|_| Fail::of("ERR count should be greater than or equal to -1"))?,
+    };
+    let entries: Vec<Entry> = call.cx.shared.redis.slowlog.entries().iter().take(count).cloned().collect();
+    call.array(entries.len());
+    for entry in entries {
+        call.array(6);
+        call.integer(entry.id as i64)?;
+        call.integer(entry.at_s as i64)?;
+        call.integer(entry.took_us as i64)?;
+        call.array(entry.args.len());
+        entry.args.iter().for_each(|arg| put_bulk(call.out, arg));
+        call.bulk(entry.address.as_bytes())?;
+        call.bulk(entry.name.as_bytes())?;
+    }
+    Ok(())
+}
