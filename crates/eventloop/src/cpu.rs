@@ -57,6 +57,15 @@ fn pin(tid: Option<u32>, core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(tid.and_then(|tid| Pid::from_raw(tid as i32)), &set)?)
 }
 
+/// Has thread `tid` (`None`: the calling one) run before ordinary threads, as far as the system lets us:
+/// the highest of the ordinary priorities. Threads that it starts later inherit that.
+///
+/// # Errors
+/// What setpriority(2) says: not permitted without privileges, no such thread.
+pub fn raise_priority(tid: Option<u32>) -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(tid.and_then(|tid| Pid::from_raw(tid as i32)), -20)?)
+}
+
 /// Cores the calling thread may use, ascending.
 ///
 /// # Errors

@@ -26,7 +26,7 @@ use crate::sizes::Sizes;
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
-use crate::{bench, cas, servers};
+use crate::{bench, cas, latency, servers};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -42,6 +42,8 @@ enum Sub {
     Cas(Box<cas::Options>),
     /// Throughput and cost of a request, by connections, pipeline and load
     Servers(Box<servers::Options>),
+    /// Latency against load, counted from when a request was due
+    Latency(Box<latency::Options>),
     /// Runs one kind of load against a running server
     Load(LoadArgs),
     /// A server of fixed replies: what any server costs at least
@@ -242,6 +244,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let result = match &cli.command {
         Sub::Cas(options) => cas::run(options),
         Sub::Servers(options) => servers::run(options),
+        Sub::Latency(options) => latency::run(options),
         Sub::Load(args) => load(args),
         Sub::Null(args) => serve_null(args),
         Sub::Memory(options) => memory::run(options),

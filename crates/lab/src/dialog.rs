@@ -16,12 +16,11 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
 
 use crate::error::Error;
-use crate::generator::{STALL, thread_cpu_time};
+use crate::generator::{STALL, prefer, thread_cpu_time};
 
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +110,8 @@ enum State {
 
 const RECEIVE_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 256;
-/// A timer as near as this is waited for awake: the system's own timers come about 50 µs late.
-pub(crate) const AWAKE: Duration = Duration::from_micros(120);
+/// A timer as near as this is waited for awake: a wait ends in whole milliseconds, and a little late.
+pub(crate) const AWAKE: Duration = Duration::from_micros(1200);
 
 impl<A: Agent> Dialog<A> {
     /// Connects every agent, shared out over one thread per entry of `cores`.
@@ -179,9 +178,7 @@ impl<A: Agent> Dialog<A> {
 
 impl<A: Agent> Lane<A> {
     fn run(&mut self, time: Duration) -> Result<Ended<A::Tally>, Error> {
-        if let Some(core) = self.core {
-            cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
-        }
+        prefer(self.core)?;
         let mut tally = A::Tally::default();
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut buffer = vec![0; RECEIVE_BYTES];

@@ -11,6 +11,7 @@
 //! ```
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -191,6 +192,8 @@ impl Experiment {
         run.set("threads of a server", options.threads);
         run.set("memory of a server, MB", setup.memory_mb);
         let core = |core: Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
+        let raised = thread::spawn(|| cpu::raise_priority(None).is_ok()).join().unwrap_or(false);
+        run.set("priority of servers and generator", if raised { "highest" } else { "as others" });
         run.set("core of the servers", core(server_core));
         run.set("core of the generator", core(generator));
         Ok(Experiment {

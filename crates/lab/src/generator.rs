@@ -192,9 +192,7 @@ impl Load {
         let results: Vec<Result<Tally, Error>> = thread::scope(|scope| {
             let start = |(index, lane): (usize, &mut Lane)| {
                 let lane: &mut Lane = lane;
-                if let Some(core) = lane.core {
-                    cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error))?;
-                }
+                prefer(lane.core)?;
                 lane.connections.iter_mut().for_each(Connection::start);
                 let mut run = Run { workload, check, renew, tally: Tally::default() };
                 let (started, cpu_started) = (Instant::now(), thread_cpu_time());
@@ -370,6 +368,16 @@ impl Lane {
 
     fn stalled(&self) -> Error {
         Error::Stalled { missing_bytes: self.connections.iter().map(Connection::missing_bytes).sum() }
+    }
+}
+
+/// Pins the calling thread, and has it run before others, where that is allowed: what else the machine
+/// does must not look like the server's doing.
+pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
+    let _ = cpu::raise_priority(None);
+    match core {
+        Some(core) => cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error)),
+        None => Ok(()),
     }
 }
 

@@ -12,11 +12,11 @@ use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Listener, Socket};
 
 use crate::error::Error;
+use crate::generator::prefer;
 use crate::workload::Workload;
 
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -98,9 +98,8 @@ impl Null {
         };
         let (null, address) = listen().map_err(|error| Error::System("the null server", error))?;
         thread::spawn(move || {
-            if let Some(core) = core {
-                let _ = cpu::pin_thread(core);
-            }
+            // Where it may not be pinned it is only slower, which a ceiling may be.
+            let _ = prefer(core);
             serve(null)
         });
         Ok(address)

@@ -181,6 +181,8 @@ impl Server {
             command: format!("{} {}", program.display(), arguments.join(" ")),
             child,
         };
+        // Before it starts threads, which inherit both. Where it is not allowed all servers go without.
+        let _ = cpu::raise_priority(Some(server.pid()));
         if let Some(core) = spec.core {
             cpu::pin_tid(server.pid(), core)
                 .map_err(|error| Error::Peer(format!("cannot pin {name} to core {core}: {error}")))?;

@@ -1,0 +1,314 @@
+//! `larder lab latency`: how long answers take at a given load.
+//!
+//! Open loop: requests come at random times (Poisson), whatever is answered, and their time is counted
+//! from when they were due, so that a server that pauses is charged for everybody who would have asked
+//! meanwhile. The service time, from when a request was sent, stands beside it: the difference is the
+//! queue. A ladder of loads, in percent of the server's own peak (closed loop, measured first), gives the
+//! curve; the figure to take home is the throughput at which the 99th percentile is still below a
+//! millisecond.
+//!
+//! The generator has to be in time itself. What it can send is found against a null server, and ladders end
+//! there; a visit in which it lagged, or worked more than it waited, is no measurement of the server and is
+//! left out, and a rung with more of these than of others makes the run not valid.
+
+mod report;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::books::Books;
+use crate::connection::Check;
+use crate::error::Error;
+use crate::experiment::{Experiment, Options as Common, Seat};
+use crate::generator::{self, Arrivals, Load, Stop};
+use crate::keys::{Choice, Keyspace};
+use crate::null::Null;
+use crate::results::Ceiling;
+use crate::stats::median;
+use crate::tally::{Latencies, Tally};
+use crate::usage::Usage;
+use crate::wire::Protocol;
+use crate::workload::{Mix, Verb, Workload};
+
+/// Options of `larder lab latency`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+    /// Loads in percent of the peak [default: 10, 25, 50, 75, 90, 95; with --full every 5 from 5 on]
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
+    percent: Vec<u32>,
+    /// What is asked: hit, miss, set, or several with weights: hit:9,set:1
+    #[arg(long, value_name = "MIX", default_value = "hit", value_parser = Mix::parse)]
+    mix: Mix,
+    /// Choose keys by Zipf's law with this exponent [default: all alike]
+    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
+    zipf: Option<f64>,
+    /// Bytes of values
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    value_bytes: u32,
+    /// Number of keys
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Milliseconds of a visit [default: 500, or 200 with --quick]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(50..))]
+    visit_ms: Option<u32>,
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    let alpha: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if alpha >= 0.0 { Ok(alpha) } else { Err("an exponent is not negative".to_owned()) }
+}
+
+/// What the 99th percentile is held against.
+pub const P99_MAX_US: f64 = 1000.0;
+
+/// The generator is the limit when it works for more than this share of the time.
+const BUSY_MAX: f64 = 0.9;
+/// It is late when the 99th percentile of its lag is above this, and above a quarter of what it measures.
+const LAG_MAX_US: f64 = 30.0;
+/// Shares of the null server's closed-loop rate at which the generator is tried, most first.
+const TRIES: [f64; 7] = [1.0, 0.9, 0.8, 0.7, 0.6, 0.45, 0.3];
+
+/// What one visit gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Requests a second that came.
+    pub rate: f64,
+    /// From when a request was due.
+    pub latency: Latencies,
+    /// From when it was sent.
+    pub service: Latencies,
+    /// How late it was sent.
+    pub lag: Latencies,
+    /// Share of the time that the generator worked.
+    pub busy: f64,
+    /// Share of the time that the server worked.
+    pub server_busy: Option<f64>,
+}
+
+impl Sample {
+    fn of(tally: &Tally, threads: usize, used: Option<Duration>) -> Sample {
+        let elapsed_s = tally.elapsed.as_secs_f64().max(1e-9);
+        Sample {
+            rate: tally.rate(),
+            latency: tally.latency.clone(),
+            service: tally.service.clone(),
+            lag: tally.lag.clone(),
+            busy: tally.generator_load(threads),
+            server_busy: used.map(|used| used.as_secs_f64() / elapsed_s),
+        }
+    }
+
+    /// Why it says nothing about the server, if so.
+    pub fn fault(&self) -> Option<String> {
+        let (lag, latency) = (self.lag.quantile_us(0.99), self.latency.quantile_us(0.99));
+        if lag > LAG_MAX_US && lag > latency / 4.0 {
+            return Some(format!("the generator was late: {lag:.0} µs of the {latency:.0} µs at p99"));
+        }
+        (self.busy > BUSY_MAX)
+            .then(|| format!("the generator was busy {:.0} % of the time", 100.0 * self.busy))
+    }
+}
+
+/// A rung of a server's ladder, over all rounds.
+#[derive(Debug)]
+pub struct Cell {
+    /// Who.
+    pub seat: Seat,
+    /// Percent of its peak.
+    pub percent: u32,
+    /// Requests a second.
+    pub per_s: f64,
+    /// By round; those with a fault are in, and left out of figures.
+    pub samples: Vec<Sample>,
+}
+
+/// What is known before the ladders begin.
+#[derive(Debug)]
+pub struct Peaks {
+    /// Closed loop, by contender, by round.
+    pub closed: Vec<Vec<f64>>,
+    /// What the generator can send in time.
+    pub generator: f64,
+}
+
+impl Peaks {
+    /// What 100 % of a contender's ladder are.
+    pub fn of(&self, contender: usize) -> f64 {
+        median(&self.closed[contender]).min(self.generator)
+    }
+}
+
+/// Memory of servers: more than the data takes.
+const MEMORY_MB: u32 = 1024;
+
+/// Runs the experiment and prints what it found.
+///
+/// # Errors
+/// When a server cannot be started or fails, or a check did not hold.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let title = "Latency against load (open loop, counted from when a request was due)";
+    let mut experiment = Experiment::start("latency", title, &options.common, MEMORY_MB)?;
+    let visit =
+        Duration::from_millis(options.visit_ms.unwrap_or(options.common.by_effort(200, 500, 500)).into());
+    for (name, value) in [
+        ("visit, ms", visit.as_millis().to_string()),
+        ("connections", options.connections.to_string()),
+        ("asked", options.mix.to_string()),
+        ("keys", options.keys.to_string()),
+        ("value, B", options.value_bytes.to_string()),
+    ] {
+        experiment.run.set(name, value);
+    }
+    for contender in &experiment.contenders {
+        contender.control.flush()?;
+        let workload = options.workload(contender.protocol(Protocol::Classic));
+        generator::prepare(contender.address(), &workload, &experiment.generator_cores)?;
+    }
+    let peaks = peaks(&mut experiment, options, visit)?;
+    let mut cells = Vec::new();
+    for seat in experiment.seats() {
+        for percent in options.percents() {
+            let per_s = peaks.of(seat.contender) * f64::from(percent) / 100.0;
+            cells.push(Cell { seat, percent, per_s, samples: Vec::new() });
+        }
+    }
+    let label = |cell: &Cell| format!("{} % of the peak", cell.percent);
+    experiment.rounds(&mut cells, label, |experiment, cell, round| {
+        let sample = visit_once(experiment, options, cell, visit, round)?;
+        cell.samples.push(sample);
+        Ok(())
+    })?;
+    report::report(&mut experiment, &peaks, &cells)?;
+    experiment.finish()
+}
+
+impl Options {
+    fn workload(&self, protocol: Protocol) -> Workload {
+        Workload {
+            choice: self.zipf.map_or(Choice::Uniform, Choice::Zipf),
+            connections: self.connections as usize,
+            ..Workload::new(protocol, self.mix, Keyspace::new(self.keys, self.value_bytes as usize))
+        }
+    }
+
+    fn percents(&self) -> Vec<u32> {
+        let full: Vec<u32> = (1..20).map(|step| 5 * step).collect();
+        match self.percent.as_slice() {
+            [] => self.common.by_effort(vec![25, 50, 90], vec![10, 25, 50, 75, 90, 95], full),
+            given => given.to_vec(),
+        }
+    }
+}
+
+/// Closed-loop peaks of all servers, and what the generator can send in time.
+fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<Peaks, Error> {
+    let mut peaks: Vec<(usize, Vec<f64>)> =
+        (0..experiment.contenders.len()).map(|index| (index, Vec::new())).collect();
+    let name = |experiment: &Experiment, index: usize| experiment.contenders[index].name.clone();
+    let names: Vec<String> = (0..peaks.len()).map(|index| name(experiment, index)).collect();
+    let label = |peak: &(usize, Vec<f64>)| format!("peak of {}", names[peak.0]);
+    experiment.rounds(&mut peaks, label, |experiment, (index, rates), _| {
+        let contender = &experiment.contenders[*index];
+        let workload = options.workload(contender.protocol(Protocol::Classic));
+        let books = Books::open(&contender.control)?;
+        let scripts = workload.scripts(experiment.options.seed);
+        let mut load = Load::connect(contender.address(), &workload, scripts, &experiment.generator_cores)?;
+        let tally = load.run(Check::Verify, Stop::After(visit))?;
+        drop(load);
+        rates.push(tally.rate());
+        let name = contender.name.clone();
+        books.settle(&mut experiment.checks, &name, &tally)
+    })?;
+    let generator = generator_peak(experiment, options, visit)?;
+    Ok(Peaks { closed: peaks.into_iter().map(|(_, rates)| rates).collect(), generator })
+}
+
+/// The most that the generator sends in time when the server costs next to nothing.
+fn generator_peak(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<f64, Error> {
+    // A null server answers one kind of request; reads are as good as any.
+    let workload =
+        Workload { mix: Mix::from(Verb::Hit), choice: Choice::One, ..options.workload(Protocol::Classic) };
+    let address = Null::in_background(&workload, experiment.server_core)?;
+    let mut load = Load::connect(&address, &workload, workload.scripts(1), &experiment.generator_cores)?;
+    let closed = load.run(Check::Verify, Stop::After(visit))?.rate();
+    let mut found = (closed * TRIES[TRIES.len() - 1] / 2.0, 0.0);
+    'tries: for share in TRIES {
+        // Twice, as neighbours may disturb it once.
+        for seed in 0..2 {
+            let arrivals = Arrivals { per_s: closed * share, poisson: true, seed };
+            let tally = load.run_open(Check::Verify, arrivals, visit)?;
+            let sample = Sample::of(&tally, load.threads(), None);
+            if sample.fault().is_none() {
+                found = (closed * share, sample.busy);
+                break 'tries;
+            }
+        }
+    }
+    let (per_s, busy) = found;
+    let load = format!("{} connections, open loop, in time", options.connections);
+    experiment.run.ceilings.push(Ceiling { load, per_s, busy });
+    Ok(per_s)
+}
+
+fn visit_once(
+    experiment: &mut Experiment,
+    options: &Options,
+    cell: &Cell,
+    visit: Duration,
+    round: u32,
+) -> Result<Sample, Error> {
+    let contender = experiment.contender(cell.seat);
+    let workload = options.workload(contender.protocol(Protocol::Classic));
+    let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32 | u64::from(cell.percent));
+    let books = Books::open(&contender.control)?;
+    let scripts = workload.scripts(seed);
+    let mut load = Load::connect(contender.address(), &workload, scripts, &experiment.generator_cores)?;
+    // New connections and cold caches are not what is asked about.
+    let mut all = load.run(Check::Verify, Stop::After(visit / 20))?;
+    let (before, threads) = (contender.usage()?, contender.threads()?);
+    let tally = load.run_open(Check::Verify, Arrivals { per_s: cell.per_s, poisson: true, seed }, visit)?;
+    let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
+    let placement = contender.placement(threads.as_ref())?;
+    let sample = Sample::of(&tally, load.threads(), used);
+    drop(load);
+    let name = contender.name.clone();
+    let due = cell.per_s * visit.as_secs_f64();
+    // Six standard deviations of a Poisson count, and the ends of the time.
+    let sent_all = (tally.requests as f64 - due).abs() <= 6.0 * due.sqrt() + 2.0;
+    experiment.checks.add("as many requests came as were due", sent_all, || {
+        format!("{name}: {} of {due:.0}", tally.requests)
+    });
+    all.merge(tally);
+    experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
+    books.settle(&mut experiment.checks, &name, &all)?;
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_with_a_late_or_busy_generator_says_nothing() {
+        let sample = |lag: u64, latency: u64, busy: f64| {
+            let of = |us| {
+                let mut latencies = Latencies::default();
+                latencies.record(Duration::from_micros(us));
+                latencies
+            };
+            let (latency, lag) = (of(latency), of(lag));
+            Sample { rate: 1.0, service: latency.clone(), latency, lag, busy, server_busy: None }
+        };
+        assert_eq!(sample(5, 60, 0.5).fault(), None);
+        assert_eq!(sample(29, 60, 0.5).fault(), None);
+        assert!(sample(40, 60, 0.5).fault().unwrap().contains("late"));
+        assert_eq!(sample(40, 6000, 0.5).fault(), None);
+        assert!(sample(5, 60, 0.95).fault().unwrap().contains("busy 95 %"));
+    }
+}
