@@ -348,6 +348,11 @@ impl Bucket {
         mask
     }
 
+    /// Slots that are not empty.
+    pub(crate) fn slots_used(&self) -> usize {
+        (0..SLOTS).filter(|&i| !self.slot(i).is_empty()).count()
+    }
+
     /// Fills an empty slot; false if there is none. Whoever calls holds the item's home lock.
     #[inline]
     pub(crate) fn claim(&self, new: Slot) -> bool {

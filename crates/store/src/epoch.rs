@@ -50,6 +50,12 @@ impl Epochs {
         fence(Ordering::SeqCst);
     }
 
+    /// The epoch, for the announcement of a batch that begins.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.global.load(Ordering::Relaxed)
+    }
+
     /// Withdraws worker `id`.
     #[inline]
     pub(crate) fn leave(&self, id: usize) {

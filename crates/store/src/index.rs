@@ -21,17 +21,22 @@
 //!
 //! Lock order: growth, then buckets in the order of the hash; a second bucket only by trying.
 
+mod shrink;
+
 use crate::arena::{Arena, OWNER_INDEX};
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
 use crate::class::SPAN_BYTES;
 use crate::sync::Backoff;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of an index page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Buckets of a page.
 const PAGE_BUCKETS: usize = PAGE_BYTES / size_of::<Bucket>();
+/// Pages of a span.
+const SPAN_PAGES: u32 = (SPAN_BYTES / PAGE_BYTES) as u32;
 /// Most pages of a segment: what fits in a directory entry of one cache line.
 const PAGES_MAX: usize = 14;
 /// Pages of each half after a split.
@@ -213,7 +218,10 @@ pub(crate) struct Locked<'a> {
 
 #[derive(Debug, Default)]
 struct Growth {
-    pages_free: Vec<u32>,
+    /// The lowest goes out first, so that high spans come free when the index shrinks.
+    pages_free: BTreeSet<u32>,
+    /// Pages out of use, with the epoch since when.
+    pages_retired: VecDeque<(u64, Vec<u32>)>,
     pages_used: u64,
     /// Directories that were outgrown; together smaller than the one in use. They are kept, so that
     /// a place stays valid, if outdated, however long it is held.
@@ -233,6 +241,10 @@ pub(crate) trait Items {
     fn flushed(&self, location: u64, was: u8, now: u8) -> bool;
     /// The item there was flushed; its slot is gone.
     fn discard(&mut self, location: u64);
+    /// The epoch of what is out of use from now on.
+    fn tag(&self) -> u64;
+    /// Every batch that was under way in this epoch is over.
+    fn batches_over(&self, tag: u64) -> bool;
 }
 
 /// The index.
@@ -241,6 +253,8 @@ pub(crate) struct Index {
     directory: AtomicPtr<Directory>,
     growing: AtomicU32,
     pages: AtomicU64,
+    /// Many pages are free, and shrinking may gather them.
+    scattered: AtomicBool,
     /// Who waits for a segment without transactions: new ones let them first.
     pressing: AtomicU32,
     growth: Mutex<Growth>,
@@ -259,6 +273,7 @@ impl Index {
             directory: AtomicPtr::new(Box::into_raw(directory)),
             growing: AtomicU32::new(0),
             pages: AtomicU64::new(growth.pages_used),
+            scattered: AtomicBool::new(false),
             pressing: AtomicU32::new(0),
             growth: Mutex::new(growth),
         })
@@ -775,6 +790,14 @@ impl Index {
         }
     }
 
+    /// The lowest hash of the segment that `cursor` falls in.
+    pub(crate) fn start_of(&self, arena: &Arena, cursor: u64) -> u64 {
+        match depth_of(self.place(arena, cursor).meta) {
+            0 => 0,
+            depth => cursor >> (64 - depth) << (64 - depth),
+        }
+    }
+
     /// Bytes of pages and directory.
     pub(crate) fn bytes(&self) -> u64 {
         let growth = self.growth.lock().expect("no panic under the lock");
@@ -850,19 +873,18 @@ fn settle(buckets: &[&Bucket], away: &mut [u32], slot: Slot) -> Result<(), Slot>
 
 impl Growth {
     fn take_page(&mut self, arena: &Arena) -> Option<u32> {
-        const PAGES: u32 = (SPAN_BYTES / PAGE_BYTES) as u32;
         if self.pages_free.is_empty() {
             let span = arena.take_span(OWNER_INDEX, true)?;
             crate::arena::unpoison(arena.at(Arena::location_of(span)).as_ptr(), SPAN_BYTES);
-            self.pages_free.extend((0..PAGES).rev().map(|i| span * PAGES + i));
+            self.pages_free.extend((0..SPAN_PAGES).map(|i| span * SPAN_PAGES + i));
         }
         self.pages_used += 1;
-        self.pages_free.pop()
+        self.pages_free.pop_first()
     }
 
     fn give_pages(&mut self, pages: &[u32]) {
         self.pages_used -= pages.len() as u64;
-        self.pages_free.extend_from_slice(pages);
+        self.pages_free.extend(pages);
     }
 }
 

@@ -8,6 +8,7 @@
 use crate::access;
 use crate::bucket::SLOTS;
 use crate::worker::Guard;
+use crate::write::Rebuild;
 use std::sync::atomic::Ordering;
 
 /// Chunks drained in a step after the limit was lowered.
@@ -104,8 +105,10 @@ impl Guard<'_> {
 
     /// Rewrites the access codes of one segment; returns the next one's cursor.
     fn age_segment(&mut self, cursor: u64, new: impl Fn(u64) -> u64) -> u64 {
-        let mut checked = 0;
-        let next = self.store.index.sweep(&self.store.arena, cursor, &mut |bucket| {
+        let store = self.store;
+        let (mut checked, mut buckets) = (0, 0);
+        let next = store.index.sweep(&store.arena, cursor, &mut |bucket| {
+            buckets += 1;
             for i in 0..SLOTS {
                 let slot = bucket.slot(i);
                 if slot.is_empty() {
@@ -118,7 +121,18 @@ impl Guard<'_> {
                 }
             }
         });
-        self.local.counters(self.store).maintain_checked.add(checked);
+        self.local.counters(store).maintain_checked.add(checked as i64);
+        if store.index.awaits_batches() {
+            self.local.pass_epochs(store);
+        }
+        let mut rebuild = Rebuild { store, local: self.local };
+        store.index.harvest(&store.arena, &rebuild);
+        if store.index.is_sparse(checked, buckets)
+            && store.index.shrink(&store.arena, cursor, store.stamp(), &mut rebuild)
+        {
+            // Once more from where the segment begins now: it may be half of one that is sparse, too.
+            return store.index.start_of(&store.arena, cursor).max(1);
+        }
         next
     }
 }

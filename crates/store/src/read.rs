@@ -269,7 +269,7 @@ impl<'w> Guard<'w> {
     /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
     #[inline(always)]
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
-        // The index keeps its pages for good, so the cell is one, if perhaps another key's by now;
+        // The index keeps a page while a batch lasts, so the cell is one, if perhaps another key's by now;
         // what it names in this epoch is an item.
         let slot = hint.cell.slot();
         if !hint.slot.is_empty()

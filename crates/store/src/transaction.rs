@@ -35,7 +35,7 @@ pub(crate) struct Transaction {
     hashes: Vec<u64>,
 }
 
-/// A worker's word: in a batch or not.
+/// A worker's word: the epoch in which its batch began; 0 outside.
 #[derive(Debug)]
 #[repr(align(128))]
 struct InBatch(AtomicU64);
@@ -60,8 +60,20 @@ impl World {
 
     /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
     #[inline]
-    pub(crate) fn enter(&self, id: usize) {
-        self.workers[id].0.store(1, Ordering::Relaxed);
+    pub(crate) fn enter(&self, id: usize, epoch: u64) {
+        self.workers[id].0.store(epoch, Ordering::Relaxed);
+    }
+
+    /// Every batch that was under way in epoch `tag` is over: what was out of use before that tag was
+    /// taken is not even hinted at any more.
+    pub(crate) fn batches_over(&self, tag: u64) -> bool {
+        // Pairs with the fence behind `enter`: either this sees the batch, or the batch sees what
+        // came before the tag.
+        fence(Ordering::SeqCst);
+        self.workers.iter().all(|worker| {
+            let began = worker.0.load(Ordering::Acquire);
+            began == 0 || began >= tag + 2
+        })
     }
 
     /// Another worker has or wants the store to itself.
@@ -111,7 +123,7 @@ impl Store {
     /// Begins a batch of worker `id`: announced to the epochs, and nobody has the store to itself.
     #[inline]
     pub(crate) fn enter_batch(&self, id: usize) {
-        self.world.enter(id);
+        self.world.enter(id, self.epochs.now());
         self.epochs.enter(id);
         if self.world.taken() {
             self.enter_batch_later(id);
@@ -123,7 +135,7 @@ impl Store {
         while self.world.taken() {
             self.leave_batch(id);
             self.world.wait_until_free();
-            self.world.enter(id);
+            self.world.enter(id, self.epochs.now());
             self.epochs.enter(id);
         }
     }
@@ -194,7 +206,7 @@ impl Guard<'_> {
             store.world.wait_until_free();
         }
         store.world.wait_for_others(id);
-        store.world.enter(id);
+        store.world.enter(id, store.epochs.now());
         store.epochs.enter(id);
         self.local.transaction.whole = true;
     }

@@ -102,9 +102,9 @@ impl Store {
 }
 
 /// What the index asks of a worker while it rebuilds or cleans a segment.
-struct Rebuild<'a> {
-    store: &'a Store,
-    local: &'a mut Local,
+pub(crate) struct Rebuild<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) local: &'a mut Local,
 }
 
 impl Items for Rebuild<'_> {
@@ -123,6 +123,12 @@ impl Items for Rebuild<'_> {
         let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
         self.store.flushes.collected(raw.number(raw.header()));
         self.local.drop_item(self.store, location);
+    }
+    fn tag(&self) -> u64 {
+        self.store.epochs.tag()
+    }
+    fn batches_over(&self, tag: u64) -> bool {
+        self.store.world.batches_over(tag)
     }
 }
 

@@ -1,0 +1,236 @@
+//! Shrinking: a segment with few items gets fewer pages, two halves of one become one again, and what
+//! is left moves to low addresses, so that whole spans come free.
+//!
+//! ```text
+//! depth d   │ 0… low, 8 pages │ 1… high, 8 pages │     12 items in 100 places
+//! depth d−1 │ …     both, 3 pages                │     80 items in 100 places
+//! ```
+//!
+//! As in growing, all buckets old and new are locked while slots are dealt out, and a merge needs no
+//! look at items: the tag of the whole is the half's bit and the tag without its last.
+//!
+//! Old pages are used again only when every batch that could have seen them is over: the hints of a
+//! batch point to buckets for as long as it lasts.
+
+use super::*;
+
+/// Slots of a page.
+const PAGE_SLOTS: usize = PAGE_BUCKETS * SLOTS;
+/// A segment that is filled less than this many percent shrinks …
+const SPARSE_PERCENT: usize = 70;
+/// … to so many pages that they are filled about this much.
+const FILL_PERCENT: usize = 82;
+/// Two halves are merged if they fit this many pages.
+const MERGE_PAGES_MAX: usize = 10;
+/// Rounds of waiting for a transaction that holds a bucket.
+const ROUNDS_MAX: usize = 4;
+
+/// What a segment becomes.
+struct Plan {
+    /// The old pages, low half first if there are two.
+    old: [Vec<u32>; 2],
+    merge: bool,
+    /// Pages wanted.
+    wanted: usize,
+}
+
+fn pages_for(items: usize) -> usize {
+    (items * 100).div_ceil(PAGE_SLOTS * FILL_PERCENT).max(1)
+}
+
+impl Index {
+    /// True if a segment with so many items in so many buckets may be worth [`Index::shrink`].
+    pub(crate) fn is_sparse(&self, items: usize, buckets: usize) -> bool {
+        let sparse = items * 100 < buckets * SLOTS * SPARSE_PERCENT;
+        sparse || self.scattered.load(Ordering::Relaxed)
+    }
+
+    /// Gives back memory of pages that no batch can see any more.
+    pub(crate) fn harvest(&self, arena: &Arena, items: &dyn Items) {
+        let Ok(mut growth) = self.growth.try_lock() else { return };
+        growth.harvest(arena, items);
+        self.scattered.store(growth.scattered(), Ordering::Relaxed);
+    }
+
+    /// Pages are out of use, and wait until no batch can see them.
+    pub(crate) fn awaits_batches(&self) -> bool {
+        self.growth.try_lock().is_ok_and(|growth| !growth.pages_retired.is_empty())
+    }
+
+    /// Gives the segment of `hash` fewer pages, or lower ones, if that is worth it; true if so. Some
+    /// 300 µs at most, under the locks of its buckets.
+    pub(crate) fn shrink(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> bool {
+        let shrunk = self.between_transactions(ROUNDS_MAX, |growth| {
+            growth.harvest(arena, items);
+            let shrunk = self.shrink_segment(arena, growth, hash, stamp, items);
+            self.pages.store(growth.pages_used, Ordering::Relaxed);
+            self.scattered.store(growth.scattered(), Ordering::Relaxed);
+            shrunk
+        });
+        shrunk.unwrap_or(false)
+    }
+
+    fn plan(&self, arena: &Arena, growth: &Growth, place: &Place<'_>, hash: u64) -> Option<Plan> {
+        let depth = depth_of(place.meta);
+        let pages = place.pages();
+        let items = place.items();
+        if depth > 0 {
+            let bit = 1 << (64 - depth);
+            let buddy = self.place(arena, hash ^ bit);
+            let wanted = pages_for(items + buddy.items());
+            if depth_of(buddy.meta) == depth && wanted <= MERGE_PAGES_MAX {
+                let (low, high) = if hash & bit == 0 { (place, &buddy) } else { (&buddy, place) };
+                return Some(Plan { old: [low.pages(), high.pages()], merge: true, wanted });
+            }
+        }
+        let wanted = pages_for(items);
+        if wanted < pages.len() && items * 100 < pages.len() * PAGE_SLOTS * SPARSE_PERCENT {
+            return Some(Plan { old: [pages, Vec::new()], merge: false, wanted });
+        }
+        // The same number of pages, lower ones.
+        let lower = growth.pages_free.iter().nth(pages.len() - 1);
+        let worth =
+            growth.scattered() && growth.pages_free.len() >= pages.len() && lower < pages.iter().max();
+        worth.then(|| Plan { wanted: pages.len(), old: [pages, Vec::new()], merge: false })
+    }
+
+    /// None if a transaction holds a bucket.
+    fn shrink_segment(
+        &self,
+        arena: &Arena,
+        growth: &mut Growth,
+        hash: u64,
+        stamp: u8,
+        items: &mut dyn Items,
+    ) -> Option<bool> {
+        let base = arena.at(0).as_ptr().cast_const();
+        let place = self.place(arena, hash);
+        let depth = depth_of(place.meta);
+        let Some(Plan { old, merge, wanted }) = self.plan(arena, growth, &place, hash) else {
+            return Some(false);
+        };
+        // 1. Memory first: nothing is allocated while a bucket is locked.
+        let mut pages = Vec::with_capacity(wanted);
+        while pages.len() < wanted {
+            let Some(page) = growth.take_page(arena) else {
+                growth.give_pages(&pages);
+                return Some(false);
+            };
+            clear_page(arena, page);
+            pages.push(page);
+        }
+        let buckets_of = |pages: &[u32]| -> Vec<&Bucket> {
+            pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect()
+        };
+        let (low, high, new) = (buckets_of(&old[0]), buckets_of(&old[1]), buckets_of(&pages));
+        let mut slots = Vec::with_capacity((low.len() + high.len()) * SLOTS);
+
+        // 2. Every bucket that an old or a new view of the entry can name is locked.
+        let Some(low_controls) = lock_all(base, &low, &[]) else {
+            growth.give_pages(&pages);
+            return None;
+        };
+        let high_controls = lock_all(base, &high, &[]);
+        let items_now = low.iter().chain(&high).map(|bucket| bucket.slots_used()).sum::<usize>();
+        let room = items_now * 100 <= new.len() * SLOTS * (FILL_PERCENT + 6);
+        let Some(high_controls) = high_controls.filter(|_| room) else {
+            low.iter().zip(low_controls).for_each(|(bucket, control)| bucket.unlock(control));
+            growth.give_pages(&pages);
+            return if room { None } else { Some(false) };
+        };
+        for bucket in &new {
+            bucket.lock();
+        }
+
+        // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
+        let controls = || low_controls.iter().chain(&high_controls);
+        let writes = controls().map(|control| control.writes()).max().unwrap_or(0) + 1;
+        let watched = controls().any(|control| control.watched());
+        for (upper, buckets, controls) in [(0, &low, &low_controls), (1, &high, &high_controls)] {
+            for bucket in buckets {
+                for i in 0..SLOTS {
+                    let slot = bucket.slot(i);
+                    bucket.replace(i, Slot::EMPTY);
+                    if slot.is_empty() {
+                        continue;
+                    }
+                    let was = controls[home_of(slot.tag(), buckets.len())].stamp();
+                    if was != stamp && items.flushed(slot.location(), was, stamp) {
+                        items.discard(slot.location());
+                        continue;
+                    }
+                    let tag = slot.tag();
+                    let tag = if merge { upper << (TAG_BITS - 1) | tag >> 1 } else { tag };
+                    slots.push(slot.with_tag(tag));
+                }
+            }
+        }
+
+        // 4. Put them where they belong now.
+        let mut away = vec![0u32; new.len()];
+        for slot in slots {
+            if let Err(left) = settle(&new, &mut away, slot) {
+                items.discard(left.location());
+            }
+        }
+
+        // 5. Say so in the directory, then let go.
+        let version = match merge {
+            true => (place.meta >> 16).max(self.place(arena, hash ^ 1 << (64 - depth)).meta >> 16) + 1,
+            false => (place.meta >> 16) + 1,
+        };
+        place.directory.announce(hash, depth - u32::from(merge), &pages, version);
+        for (bucket, away) in new.iter().zip(away) {
+            let mut control = Control::new(writes, stamp);
+            for _ in 0..away {
+                control = control.away_more();
+            }
+            bucket.unlock(if watched { control.with_watched() } else { control });
+        }
+        for (bucket, control) in low.iter().chain(&high).zip(controls()) {
+            bucket.unlock(control.without_away().written());
+        }
+        growth.retire(items.tag(), old.concat());
+        Some(true)
+    }
+}
+
+impl Place<'_> {
+    fn pages(&self) -> Vec<u32> {
+        self.entry.pages[..pages_of(self.meta)].iter().map(|page| page.load(Ordering::Relaxed)).collect()
+    }
+
+    fn items(&self) -> usize {
+        (0..self.buckets()).map(|i| self.bucket(i).slots_used()).sum()
+    }
+}
+
+impl Growth {
+    /// Free pages are many, and so perhaps spread over spans that could be free.
+    fn scattered(&self) -> bool {
+        self.pages_free.len() as u64 > self.pages_used / 16 + 2 * u64::from(SPAN_PAGES)
+    }
+
+    /// These pages are out of use since epoch `tag`.
+    fn retire(&mut self, tag: u64, pages: Vec<u32>) {
+        self.pages_used -= pages.len() as u64;
+        self.pages_retired.push_back((tag, pages));
+    }
+
+    /// Frees pages that no batch can see any more, and gives back spans that have no other.
+    fn harvest(&mut self, arena: &Arena, items: &dyn Items) {
+        while let Some((tag, _)) = self.pages_retired.front()
+            && items.batches_over(*tag)
+        {
+            let (_, pages) = self.pages_retired.pop_front().expect("it has a front");
+            self.pages_free.extend(&pages);
+            for span in pages.iter().map(|page| page / SPAN_PAGES) {
+                let of_span = span * SPAN_PAGES..(span + 1) * SPAN_PAGES;
+                if self.pages_free.range(of_span.clone()).count() == SPAN_PAGES as usize {
+                    self.pages_free.retain(|page| !of_span.contains(page));
+                    arena.give_span(span);
+                }
+            }
+        }
+    }
+}
