@@ -12,6 +12,7 @@ use larder_store::Item;
 use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
+use crate::slabs::CLASSES_END;
 use crate::text::{END, put_base64, put_number};
 
 /// Items looked at between two looks at the output.
@@ -22,8 +23,6 @@ const WALKS_PER_STEP: usize = 64;
 const ROWS_PER_STEP: usize = 128;
 /// `stats sizes` counts items in steps of so many bytes.
 const SIZE_STEP_BYTES: u64 = 32;
-/// Class numbers end below this.
-const CLASSES: u8 = 64;
 /// What `stats cachedump` writes at most: memcached's.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
@@ -39,7 +38,7 @@ impl Classes {
         }
         let mut classes = 0;
         for id in text.split(|&b| b == b',') {
-            classes |= 1 << parse_u64(id).filter(|&id| id > 0 && id < u64::from(CLASSES))?;
+            classes |= 1 << parse_u64(id).filter(|&id| id > 0 && id < u64::from(CLASSES_END))?;
         }
         Some(Classes(classes))
     }
@@ -195,8 +194,10 @@ fn step_items(
         }
         let now = cx.now();
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
-            if classes.has(item.class()) {
-                put_item(out, form, &item, cx.shared.settings.token(item.cas()), now);
+            let shown =
+                Shown { cas: cx.shared.settings.token(item.cas()), class: cx.shared.slabs.of(item.class()) };
+            if classes.has(shown.class) {
+                put_item(out, form, &item, shown, now);
             }
         });
         let used_up = matches!(form, Form::Cache { items: 0, .. } | Form::Cache { bytes: 0, .. });
@@ -208,9 +209,16 @@ fn step_items(
     Step::More
 }
 
-fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, cas: u64, now: u64) {
+/// What is shown of an item otherwise than the store has it.
+#[derive(Clone, Copy)]
+struct Shown {
+    cas: u64,
+    class: u8,
+}
+
+fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, now: u64) {
     match form {
-        Form::Meta => put_meta(out, item, cas, now),
+        Form::Meta => put_meta(out, item, shown, now),
         Form::Mg => {
             out.put(b"mg ");
             if item.key_binary() {
@@ -241,7 +249,7 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, cas: u64, now: u
     }
 }
 
-fn put_meta(out: &mut Output, item: &Item<'_>, cas: u64, now: u64) {
+fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
     out.put(b"key=");
     let bytes = escape(item.key(), out.room(escaped_bytes_max(item.key().len())));
     out.filled(bytes);
@@ -250,13 +258,13 @@ fn put_meta(out: &mut Output, item: &Item<'_>, cas: u64, now: u64) {
         0 => out.put(b"-1"),
         expires => put_number(out, expires / 1000),
     }
-    for (name, n) in [(&b" la="[..], (now / 1000).saturating_sub(item.idle_s())), (b" cas=", cas)] {
+    for (name, n) in [(&b" la="[..], (now / 1000).saturating_sub(item.idle_s())), (b" cas=", shown.cas)] {
         out.put(name);
         put_number(out, n);
     }
     out.put(if item.fetched() { b" fetch=yes" } else { b" fetch=no" });
     for (name, n) in [
-        (&b" cls="[..], u64::from(item.class())),
+        (&b" cls="[..], u64::from(shown.class)),
         (b" size=", item.item_bytes()),
         (b" flags=", u64::from(item.flags())),
     ] {

@@ -25,6 +25,7 @@ mod prefix;
 pub mod redis;
 mod session;
 mod shared;
+pub mod slabs;
 pub mod stats;
 pub mod table;
 mod tally;

@@ -11,6 +11,7 @@ use larder_store::{Guard, Millis};
 use crate::counters::Sums;
 use crate::prefix::Prefixes;
 use crate::redis::{Access, Common};
+use crate::slabs::{SlabClasses, slab_sizes};
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
@@ -44,6 +45,10 @@ pub struct Settings {
     pub lru_maintainer: bool,
     /// `-o track_sizes`.
     pub track_sizes: bool,
+    /// Not `-o no_slab_reassign`: memory may move by command.
+    pub slab_reassign: bool,
+    /// Sizes of the slab classes as they are shown, ascending; at least one.
+    pub slab_sizes: Vec<u32>,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
     /// Bytes that appends and prepends longer than a receive buffer may hold while they arrive.
@@ -79,6 +84,8 @@ impl Default for Settings {
             lru_crawler: true,
             lru_maintainer: true,
             track_sizes: false,
+            slab_reassign: true,
+            slab_sizes: slab_sizes(1.25, 48, 512 << 10),
             idle_timeout: false,
             append_bytes_max: 4 << 20,
             redis: true,
@@ -138,6 +145,27 @@ impl Clock {
     }
 }
 
+/// What memcached's page mover is tuned with. Without effect: memory moves as fast as it is written.
+#[derive(Debug)]
+pub struct Pace {
+    /// Ages that differ by more than this ratio move memory; the bits of an `f64`.
+    pub ratio: AtomicU64,
+    /// Share of memory kept free; the bits of an `f64`.
+    pub free_ratio: AtomicU64,
+    /// Seconds of history that decide.
+    pub window_s: AtomicU64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            ratio: AtomicU64::new(0.8_f64.to_bits()),
+            free_ratio: AtomicU64::new(0.01_f64.to_bits()),
+            window_s: AtomicU64::new(10),
+        }
+    }
+}
+
 /// No flush is due.
 const NEVER: Millis = Millis::MAX;
 
@@ -150,6 +178,12 @@ pub struct Shared {
     pub clock: Clock,
     /// Prefix statistics.
     pub prefixes: Prefixes,
+    /// Slab classes as they are shown.
+    pub slabs: SlabClasses,
+    /// What `slabs automove` was told and only reports.
+    pub automove: Pace,
+    /// A page is on its way by command.
+    pub(crate) reassigning: AtomicBool,
     /// The crawler is on (`lru_crawler enable|disable`).
     pub(crate) crawler: AtomicBool,
     /// Crawls started.
@@ -169,6 +203,9 @@ impl Shared {
     pub fn new(settings: Settings) -> Shared {
         Shared {
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
+            slabs: SlabClasses::new(&settings.slab_sizes),
+            automove: Pace::default(),
+            reassigning: AtomicBool::new(false),
             crawler: AtomicBool::new(settings.lru_crawler),
             crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
             clock: Clock::default(),

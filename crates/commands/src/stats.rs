@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::counters::{Counter, Sums};
 use crate::host::Process;
 use crate::shared::{Settings, VERSION};
+use crate::slabs::SPANS_PER_PAGE;
 
 /// Everything `stats` reports from.
 #[derive(Debug)]
@@ -156,7 +157,6 @@ const NO_WATCHERS: &str = "there are no watchers";
 const NO_LRU_LISTS: &str = "there are no LRU lists";
 const NO_NAPI: &str = "connections are spread by load, not by NAPI id";
 const NO_WAITING_MOVER: &str = "a span is emptied by whoever needs it, no mover waits for its items";
-const NO_RESCUES: &str = "a span that goes to another class is emptied, its items are evicted";
 
 /// All keys, in order.
 pub static KEYS: &[Key] = &[
@@ -217,9 +217,9 @@ pub static KEYS: &[Key] = &[
     figure("hash_power_level", |f| Number(u64::from(f.totals.index_slots.checked_ilog2().unwrap_or(0)))),
     figure("hash_bytes", |f| Number(f.totals.index_bytes)),
     figure("hash_is_expanding", |f| Number(u64::from(f.totals.index_growing))),
-    absent("slab_reassign_rescues", NO_RESCUES),
-    absent("slab_reassign_chunk_rescues", NO_RESCUES),
-    absent("slab_reassign_inline_reclaim", NO_RESCUES),
+    figure("slab_reassign_rescues", |f| Number(f.totals.chunks_moved)),
+    absent("slab_reassign_chunk_rescues", "pieces of large values count with slab_reassign_rescues"),
+    absent("slab_reassign_inline_reclaim", "what has no room elsewhere counts with evictions"),
     absent("slab_reassign_busy_items", NO_WAITING_MOVER),
     absent("slab_reassign_busy_deletes", NO_WAITING_MOVER),
     absent("slab_reassign_busy_nomem", NO_WAITING_MOVER),
@@ -260,9 +260,6 @@ pub static KEYS: &[Key] = &[
     needs(Needs::Maintainer, absent("direct_reclaims", NO_LRU_LISTS)),
     needs(Needs::Maintainer, absent("lru_bumps_dropped", NO_LRU_LISTS)),
 ];
-
-/// memcached's page of 1 MiB in spans of 64 KiB.
-pub const SPANS_PER_PAGE: u64 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -158,6 +158,14 @@ pub static CLASSIC: &[Command] = &[
         admin::lru,
     ),
     line(
+        "slabs",
+        "reassign <from|-1|0> <to|0> | automove 0|1|2 | automove ratio|freeratio|window <n>",
+        "Moves a page of memory to another class, at once; sets when memory moves by itself: 0 never, 1 to \
+         classes that evict sooner than others, 2 always from the class that was used least lately.",
+        &["OK", "BUSY", "BADCLASS", "NOSPARE", "SAME", "CLIENT_ERROR", "ERROR"],
+        admin::slabs,
+    ),
+    line(
         "lru_crawler",
         "enable | disable | sleep <us> | tocrawl <n> | crawl <ids|all> | metadump <ids|all|hash> | mgdump <ids|all|hash>",
         "Dumps keys; enable, disable, sleep, tocrawl and crawl are answered as memcached does.",

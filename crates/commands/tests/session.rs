@@ -242,7 +242,7 @@ fn lines_that_are_no_commands_get_their_error() {
             ("verbosity noreply\r\n", ""),
             ("verbosity 1 noreply\r\n", ""),
             ("*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
-            ("slabs reassign 1 2\r\nslabs\r\nlru\r\nstats foo\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
+            ("slabs reassign 1\r\nslabs\r\nlru\r\nstats foo\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
             ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
             ("debugtime 5\r\n", "ERROR\r\n"),
             ("mn\r\n", "MN\r\n"),
@@ -562,4 +562,55 @@ fn a_large_value_goes_to_nobody_when_connections_hold_their_share() {
     assert!(!replies.contains("END"));
     store.hold(-full);
     assert_eq!(bench.ask("get l s\r\n"), format!("{large}{small}END\r\n"));
+}
+
+/// A figure of `stats <of>`.
+fn figure(bench: &mut Bench, of: &str, name: &str) -> u64 {
+    let lines = bench.ask(&format!("stats {of}\r\n"));
+    let line = lines.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+#[test]
+fn a_page_that_is_moved_leaves_its_items_where_there_is_room() {
+    const ITEMS: u64 = 20_000;
+    let mut bench = bench();
+    for n in 0..ITEMS {
+        assert_eq!(bench.ask(&format!("set key:{n:06} 0 0 200\r\n{n:0200}\r\n")), "STORED\r\n");
+    }
+    let pages = figure(&mut bench, "slabs", "5:total_pages");
+    let [used, free, total] =
+        ["used", "free", "total"].map(|name| figure(&mut bench, "slabs", &format!("5:{name}_chunks")));
+    assert_eq!((used, used + free), (ITEMS, total));
+    assert_eq!(figure(&mut bench, "items", "items:5:number"), ITEMS);
+    // Header 8, key 10, value 200.
+    assert_eq!(figure(&mut bench, "items", "items:5:mem_requested"), ITEMS * 218);
+    talk(&mut bench, &[("slabs reassign 5 9\r\nslabs reassign 5 0\r\n", "OK\r\nOK\r\n")]);
+    assert_eq!(figure(&mut bench, "slabs", "9:total_pages"), 1);
+    assert!(figure(&mut bench, "", "slabs_moved") >= 32);
+    for n in 0..ITEMS {
+        let expected = format!("VALUE key:{n:06} 0 200\r\n{n:0200}\r\nEND\r\n");
+        assert_eq!(bench.ask(&format!("get key:{n:06}\r\n")), expected);
+    }
+    assert!(figure(&mut bench, "slabs", "5:total_pages") <= pages + 1, "what was moved fills new spans");
+    assert_eq!(figure(&mut bench, "", "evictions"), 0);
+}
+
+#[test]
+fn slab_classes_are_shown_as_they_were_asked_for() {
+    let mut bench = Bench::new(Settings {
+        slab_sizes: larder_commands::slabs::slab_sizes(2.0, 8, 512 << 10),
+        ..Settings::default()
+    });
+    bench.ask(&format!(
+        "set k 0 0 100\r\n{}\r\nset l 0 0 100000\r\n{}\r\n",
+        "v".repeat(100),
+        "l".repeat(100_000)
+    ));
+    // 56, 112, 224 … : 8 + 1 + 100 bytes are in the second; pieces of 16 KiB in the ninth.
+    assert_eq!(figure(&mut bench, "slabs", "2:chunk_size"), 112);
+    assert_eq!(figure(&mut bench, "items", "items:2:number"), 1);
+    assert_eq!(figure(&mut bench, "items", "items:10:number"), 1);
+    assert_eq!(figure(&mut bench, "slabs", "10:used_chunks"), 6, "pieces count as chunks");
+    assert!(bench.ask("me l\r\n").contains(" cls=10 "));
 }

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use larder_commands::slabs::{SIZES_MAX, slab_sizes};
+
 use crate::listen::Place;
 
 /// Which protocols a listener answers (`-B`).
@@ -224,9 +226,6 @@ const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
 /// A slab size is more than this above the one before: chunks are in steps of it.
 const SLAB_STEP_BYTES: u32 = 8;
 
-/// Most slab sizes: memcached has classes 1 to 63, of which one is for the largest items.
-const SLAB_SIZES_MAX: usize = 62;
-
 impl Config {
     /// The TCP port for text clients. They cannot say who they are: where clients have to, there is
     /// one only if it was asked for.
@@ -258,6 +257,16 @@ impl Config {
         (self.memory_bytes / 8).max(self.item_bytes_max())
     }
 
+    /// Sizes of the slab classes as they are shown: as listed, or by `-f` and `-n`.
+    pub fn slab_sizes(&self) -> Vec<u32> {
+        let Reported { slab_sizes: listed, slab_chunk_bytes_max, .. } = &self.reported;
+        if listed.is_empty() {
+            return slab_sizes(self.growth_factor, self.chunk_bytes_min, *slab_chunk_bytes_max);
+        }
+        let last = listed.last().filter(|&&last| last == *slab_chunk_bytes_max);
+        listed.iter().copied().chain(last.is_none().then_some(*slab_chunk_bytes_max)).collect()
+    }
+
     /// memcached's rules for a list of slab sizes.
     fn check_slab_sizes(&self) -> Result<(), String> {
         let sizes = &self.reported.slab_sizes;
@@ -273,8 +282,8 @@ impl Config {
             let (low, high) = (pair[0], pair[1]);
             return Err(format!("-o slab_sizes: {high} is not more than {SLAB_STEP_BYTES} above {low}"));
         }
-        if sizes.len() > SLAB_SIZES_MAX {
-            return Err(format!("-o slab_sizes: {SLAB_SIZES_MAX} sizes at most"));
+        if sizes.len() > SIZES_MAX {
+            return Err(format!("-o slab_sizes: {SIZES_MAX} sizes at most"));
         }
         Ok(())
     }

@@ -51,7 +51,8 @@ const EXTSTORE: &str = "there is no storage beside memory";
 const PROXY: &str = "this is a cache and no proxy";
 const ONE_INDEX: &str = "the index grows by itself, in small steps";
 const ONE_POLICY: &str = "eviction is one policy without segments; reported by `stats settings`";
-const MEMORY_MOVES: &str = "memory moves between classes when an item needs it; reported by `stats settings`";
+const MEMORY_MOVES: &str =
+    "memory moves between classes as fast as items need it; reported by `stats settings`";
 const EXPIRY: &str = "expired items are taken back when they are read or when memory is short, not by crawling; reported by `stats settings`";
 const NO_WATCHERS: &str = "there is no watch command; reported by `stats settings`";
 const BUFFERS: &str = "connections hold no buffer while nothing is under way";
@@ -184,24 +185,28 @@ pub const EXTENDED: &[Extended] = &[
         "off",
         "0 to 4294967295",
     ),
-    nothing("slab_reassign", "memory may move between classes", MEMORY_MOVES, |config, _| {
+    works("slab_reassign", "`slabs reassign` may move memory between classes (the default)", |config, _| {
         config.reported.slab_reassign = true;
         Ok(())
     }),
-    nothing("no_slab_reassign", "memory may not move by command", MEMORY_MOVES, |config, _| {
+    works("no_slab_reassign", "refuses `slabs reassign`", |config, _| {
         config.reported.slab_reassign = false;
         Ok(())
     }),
     takes(
-        nothing("slab_automove", "memory moves between classes by itself", MEMORY_MOVES, |config, value| {
-            config.reported.slab_automove = value.map_or(Ok(1), |value| number(value, 0, 2))?;
-            Ok(())
-        }),
+        works(
+            "slab_automove",
+            "memory moves between classes by itself: 1 to those that evict clearly sooner, 2 always from the one used least lately, 0 not at all",
+            |config, value| {
+                config.reported.slab_automove = value.map_or(Ok(1), |value| number(value, 0, 2))?;
+                Ok(())
+            },
+        ),
         "MODE",
         "1",
         "0, 1, 2",
     ),
-    nothing("no_slab_automove", "memory moves by command only", MEMORY_MOVES, |config, _| {
+    works("no_slab_automove", "as slab_automove=0: a class evicts its own", |config, _| {
         config.reported.slab_automove = 0;
         Ok(())
     }),
@@ -241,7 +246,7 @@ pub const EXTENDED: &[Extended] = &[
         nothing(
             "slab_sizes",
             "sizes of the slab classes",
-            "classes are finer than a list",
+            "they are what `stats slabs` and `stats items` sum up; the classes themselves are finer",
             |config, value| {
                 let sizes = need(value)?.split('-').map(|size| number(size, 1, u32::MAX));
                 config.reported.slab_sizes = sizes.collect::<Result<_, _>>()?;
@@ -256,7 +261,7 @@ pub const EXTENDED: &[Extended] = &[
         nothing(
             "slab_chunk_max",
             "largest piece of an item",
-            "pieces are as large as fits",
+            "it is the last class that `stats slabs` shows; pieces are 16 KB at most",
             |config, value| {
                 config.reported.slab_chunk_bytes_max = number::<u32>(need(value)?, 1, 1 << 20)? << 10;
                 Ok(())

@@ -11,7 +11,7 @@ use larder_eventloop::socket::{Address, Socket};
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
-use crate::config::{Config, Protocol};
+use crate::config::{Config, Protocol, Reported};
 use crate::listen::Bound;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
@@ -112,8 +112,14 @@ impl Hub {
             Ok(Desk { mailbox, counters: Counters::default(), connections: AtomicUsize::new(0) })
         };
         let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
+        let shared = Shared::new(settings(&config));
+        let Reported { slab_automove_ratio, slab_automove_freeratio, slab_automove_window, .. } =
+            config.reported;
+        shared.automove.ratio.store(slab_automove_ratio.to_bits(), Relaxed);
+        shared.automove.free_ratio.store(slab_automove_freeratio.to_bits(), Relaxed);
+        shared.automove.window_s.store(slab_automove_window.into(), Relaxed);
         Ok(Hub {
-            shared: Shared::new(settings(&config)),
+            shared,
             table: Table::new(config.threads),
             desks,
             tally: Tally::default(),
@@ -163,6 +169,8 @@ fn settings(config: &Config) -> Settings {
         lru_crawler: config.lru_crawler,
         lru_maintainer: config.lru_maintainer,
         track_sizes: config.track_sizes,
+        slab_reassign: config.reported.slab_reassign,
+        slab_sizes: config.slab_sizes(),
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
         redis: config.protocol == Protocol::Auto,

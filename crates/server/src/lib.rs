@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use larder_store::Store;
+use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 pub use command_line::{Request, parse};
@@ -110,6 +110,11 @@ pub fn serve(config: Config) -> Result<(), String> {
     }
     let store =
         Store::new(store_config(&config)).map_err(|error| format!("cannot make the store: {error:?}"))?;
+    store.set_automove(match config.reported.slab_automove {
+        0 => Automove::Off,
+        1 => Automove::Ages,
+        _ => Automove::Always,
+    });
     // A share of the least memory is left to items whatever the threads take.
     let for_threads = (config.threads as u64 * worker::WORKER_BYTES).min(config.memory_bytes / 8);
     store.set_aside(for_threads as i64);

@@ -347,7 +347,9 @@ pub const OPTIONS: &[Row] = &[
         value: Some("FACTOR"),
         default: "1.25",
         range: "above 1",
-        effect: Effect::Accepted("classes are finer than any factor in use; reported by `stats settings`"),
+        effect: Effect::Accepted(
+            "classes are finer than any factor in use; it says what `stats slabs` and `stats items` sum up",
+        ),
         apply: |config, value| {
             config.growth_factor = value.parse().ok().filter(|&f| f > 1.0).ok_or("the factor is above 1")?;
             Ok(())
@@ -358,7 +360,9 @@ pub const OPTIONS: &[Row] = &[
         value: Some("BYTES"),
         default: "48",
         range: "1 to 1048576",
-        effect: Effect::Accepted("small items take what they need; reported by `stats settings`"),
+        effect: Effect::Accepted(
+            "small items take what they need; it says what `stats slabs` and `stats items` sum up",
+        ),
         apply: |config, value| {
             config.chunk_bytes_min = number(value, 1, 1 << 20)?;
             Ok(())

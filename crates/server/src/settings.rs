@@ -1,6 +1,7 @@
 //! `stats settings`: memcached's lines, in its order, with what holds here.
 
 use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_eventloop::socket::Address;
 
@@ -19,6 +20,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let socket = config.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     let evictions = if config.evict { "on" } else { "off" };
     let oldest: u64 = 0;
+    let pace = &hub.shared.automove;
     visit("maxbytes", &hub.store.totals().memory_bytes);
     visit("maxconns", &config.connections_max);
     visit("tcpport", &tcp_port.unwrap_or(0));
@@ -46,10 +48,10 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("maxconns_fast", &YesNo(config.refuse_fast));
     visit("hashpower_init", &reported.hash_power);
     visit("slab_reassign", &YesNo(reported.slab_reassign));
-    visit("slab_automove", &reported.slab_automove);
-    visit("slab_automove_ratio", &format_args!("{:.2}", reported.slab_automove_ratio));
-    visit("slab_automove_window", &reported.slab_automove_window);
-    visit("slab_automove_freeratio", &format_args!("{:.3}", reported.slab_automove_freeratio));
+    visit("slab_automove", &(hub.store.automove() as u8));
+    visit("slab_automove_ratio", &format_args!("{:.2}", f64::from_bits(pace.ratio.load(Relaxed))));
+    visit("slab_automove_window", &pace.window_s.load(Relaxed));
+    visit("slab_automove_freeratio", &format_args!("{:.3}", f64::from_bits(pace.free_ratio.load(Relaxed))));
     visit("slab_chunk_max", &reported.slab_chunk_bytes_max);
     visit("lru_crawler", &YesNo(config.lru_crawler));
     visit("lru_crawler_sleep", &reported.lru_crawler_sleep_us);

@@ -160,4 +160,14 @@ impl Guard<'_> {
         self.local.stop_drains(store);
         moved
     }
+
+    /// Gives up to `spans` spans that nobody owns to class `to`; how many there were.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn grow(&mut self, to: u8, spans: usize) -> usize {
+        let to = ClassId::all().find(|class| class.0 == to).expect("a class");
+        let mut slab = self.store.slabs.class(to);
+        (0..spans).take_while(|_| slab.grow(&self.store.arena, self.now)).count()
+    }
 }

@@ -6,7 +6,7 @@ use crate::arena::{Arena, UNIT};
 use crate::class::ClassId;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
-use crate::worker::chunk_facts;
+use crate::worker::{chunk_facts, class_of};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
@@ -33,7 +33,7 @@ impl Store {
                 let raw = unsafe { RawItem::new(self.arena.at(location)) };
                 assert!(raw.header().is_item(), "a slot names something that is no item");
                 let facts = chunk_facts(&self.arena, location);
-                items[facts.0.0 as usize] += 1;
+                items[class_of(&self.arena, raw.header(), location).0 as usize] += 1;
                 assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
                 let hash = self.hash_at(location);
                 assert_eq!(self.index.place(&self.arena, hash).tag, slot.tag(), "a slot in the wrong place");

@@ -20,6 +20,11 @@ const FINE_CLASSES: usize = (FINE_BYTES_MAX - CHUNK_BYTES_MIN) / 8 + 1;
 /// Number of classes; ids run from 1 to this.
 pub(crate) const CLASSES: usize = FINE_CLASSES + 6 * 16;
 
+/// Numbers and chunk sizes of all classes, ascending: what [`crate::ClassTotals`] speaks of.
+pub fn chunk_sizes() -> impl Iterator<Item = (u8, u32)> {
+    ClassId::all().map(|class| (class.0, class.chunk_bytes() as u32))
+}
+
 /// A slab class: 1 to [`CLASSES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassId(pub(crate) u8);

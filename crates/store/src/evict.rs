@@ -28,7 +28,7 @@ use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
 use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
-use crate::worker::{FRESH_MAX, Local};
+use crate::worker::{FRESH_MAX, Local, class_of};
 use crate::{Eviction, Millis, Store, access};
 use std::sync::atomic::Ordering;
 
@@ -105,12 +105,12 @@ impl Local {
 
     /// Counts an item as gone and retires its chunk; its slot is gone already.
     pub(crate) fn drop_item(&mut self, store: &Store, location: u64) {
-        let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
-        let counters = self.counters(store);
-        counters.class(class).items.add(-1);
         // SAFETY: reachable until a moment ago, in this epoch.
         let item = unsafe { RawItem::new(store.arena.at(location)) };
-        let number = item.number(item.header());
+        let header = item.header();
+        let counters = self.counters(store);
+        counters.class(class_of(&store.arena, header, location)).items.add(-1);
+        let number = item.number(header);
         if number != 0 {
             counters.database(number).add(-1);
         }
@@ -133,7 +133,7 @@ impl Local {
         };
         self.note(store, event, item);
         let header = item.header();
-        let class = ClassId(store.arena.span(Arena::span_of(slot.location())).owner.load(Ordering::Relaxed));
+        let class = class_of(&store.arena, header, slot.location());
         let count = self.counters(store).class(class);
         let unfetched = i64::from(!header.has(FETCHED));
         match reason {

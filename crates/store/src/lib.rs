@@ -74,6 +74,7 @@ mod watch;
 mod worker;
 mod write;
 
+pub use class::chunk_sizes;
 pub use database::DATABASES;
 pub use event::Event;
 pub use held::HELD_SHARE;

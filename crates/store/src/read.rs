@@ -9,7 +9,7 @@ use crate::index::Found;
 use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
 use crate::large::{Large, PieceCursor, piece_value};
 use crate::sync::Backoff;
-use crate::worker::{Guard, chunk_facts, free_alone};
+use crate::worker::{Guard, chunk_facts, class_of, free_alone};
 use crate::{Key, Millis, Seen, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -520,9 +520,9 @@ impl<'g> Item<'g> {
     pub fn frequency(&self) -> u8 {
         self.slot.frequency() as u8
     }
-    /// Slab class of the item's chunk.
+    /// Slab class of the item's chunk; of a value in pieces, that of the pieces.
     pub fn class(&self) -> u8 {
-        self.arc.arena.span(Arena::span_of(self.slot.location())).owner.load(Ordering::Relaxed)
+        class_of(&self.arc.arena, self.header, self.slot.location()).0
     }
     /// Bytes of header, key, value and what goes with them.
     pub fn item_bytes(&self) -> u64 {

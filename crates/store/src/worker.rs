@@ -9,7 +9,7 @@
 //! bucket at a time.
 
 use crate::arena::Arena;
-use crate::class::{CLASSES, ClassId};
+use crate::class::{CHUNK_BYTES_MAX, CLASSES, ClassId};
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
 use crate::event::EventBuffer;
@@ -443,6 +443,16 @@ fn is_large(item: RawItem) -> bool {
     let header = item.header();
     // A draft of a large value says so by its kind in the mark that `large` drafts carry.
     header.kind() == Kind::Large || header.kind() == Kind::Draft && header.has(crate::item::DRAFT_LARGE)
+}
+
+/// The class that an item counts in, given its header and its chunk: its chunk's, or that of its pieces,
+/// which have its memory.
+#[inline]
+pub(crate) fn class_of(arena: &Arena, header: Header, chunk: u64) -> ClassId {
+    if header.kind() == Kind::Large {
+        return ClassId::of(CHUNK_BYTES_MAX);
+    }
+    ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed))
 }
 
 /// Class of a chunk and bytes in use in it, by its header.

@@ -19,7 +19,7 @@ use crate::item::{
 };
 use crate::large::Large;
 use crate::read::{Find, seen};
-use crate::worker::{Guard, Local};
+use crate::worker::{Guard, Local, class_of};
 use crate::{
     Attributes, End, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value,
 };
@@ -547,13 +547,11 @@ impl Guard<'_> {
         let store = self.store;
         // SAFETY: the draft is this worker's.
         let raw = unsafe { RawItem::new(store.arena.at(draft.chunk)) };
-        let class = ClassId(
-            store
-                .arena
-                .span(crate::arena::Arena::span_of(draft.chunk))
-                .owner
-                .load(std::sync::atomic::Ordering::Relaxed),
-        );
+        let class = if draft.large {
+            ClassId::of(CHUNK_BYTES_MAX)
+        } else {
+            class_of(&store.arena, raw.header(), draft.chunk)
+        };
         let mut probation = None;
         loop {
             let mut locked = self.lock_clean(key.hash);
@@ -598,12 +596,11 @@ impl Guard<'_> {
                 }
                 None => {
                     let new = *probation.get_or_insert_with(|| {
-                        let (class, bytes) = if draft.large {
+                        let bytes = if draft.large {
                             // SAFETY: the draft is this worker's, a large one.
-                            let bytes = unsafe { Large::of(raw) }.head().value_bytes;
-                            (ClassId::of(CHUNK_BYTES_MAX), bytes)
+                            unsafe { Large::of(raw) }.head().value_bytes
                         } else {
-                            (class, class.chunk_bytes() as u64)
+                            class.chunk_bytes() as u64
                         };
                         self.local.starts_on_probation(store, class, key.hash, bytes)
                     });

@@ -3,6 +3,7 @@
 mod control;
 mod crawler;
 mod lru;
+mod slabs;
 mod stats;
 
 use larder_protocol::Tokens;
@@ -15,6 +16,7 @@ pub(crate) use control::{
 };
 pub(crate) use crawler::lru_crawler;
 pub(crate) use lru::lru;
+pub(crate) use slabs::slabs;
 pub(crate) use stats::stats;
 
 /// One administrative line at work.

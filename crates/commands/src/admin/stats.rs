@@ -5,19 +5,14 @@ use std::io::Write;
 
 use larder_protocol::Fault;
 use larder_protocol::number::parse_u64;
-use larder_store::ClassTotals;
 
 use super::Line;
 use crate::dump::Dump;
 use crate::flow::Flow;
 use crate::output::Output;
-use crate::stats::{Figures, KEYS, SPANS_PER_PAGE};
+use crate::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE};
+use crate::stats::{Figures, KEYS};
 use crate::text::{END, ERROR, OK};
-
-/// Bytes of memcached's page, the unit of `stats slabs`.
-const PAGE_BYTES: u64 = 1 << 20;
-/// Class numbers end below this.
-const CLASSES: u64 = 64;
 
 /// stats [settings | items | slabs | sizes | conns | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
@@ -62,7 +57,8 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 fn items(line: &mut Line<'_, '_, '_, '_>) {
     let maintainer = line.cx.shared.settings.lru_maintainer;
     let now = line.cx.guard.now();
-    for class in line.cx.guard.store().classes(now).iter().filter(|class| class.items > 0) {
+    let slabs = line.cx.shared.slabs.sum(&line.cx.guard.store().classes(now));
+    for class in slabs.iter().map(|slab| &slab.totals).filter(|class| class.items > 0) {
         let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("items:{}:{name}", class.id), &n);
         put("number", class.items);
         if maintainer {
@@ -99,18 +95,15 @@ fn items(line: &mut Line<'_, '_, '_, '_>) {
     }
 }
 
-/// memcached counts pages of 1 MiB; a class with any span has at least one.
-fn pages(class: &ClassTotals) -> u64 {
-    class.spans.div_ceil(SPANS_PER_PAGE)
-}
-
 fn slabs(line: &mut Line<'_, '_, '_, '_>) {
     let classes = line.cx.guard.store().classes(line.cx.guard.now());
-    for class in &classes {
+    let slabs = line.cx.shared.slabs.sum(&classes);
+    for slab in &slabs {
+        let class = &slab.totals;
         let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("{}:{name}", class.id), &n);
         put("chunk_size", u64::from(class.chunk_bytes));
         put("chunks_per_page", PAGE_BYTES / u64::from(class.chunk_bytes.max(1)));
-        put("total_pages", pages(class));
+        put("total_pages", slab.pages());
         put("total_chunks", class.used_chunks + class.free_chunks);
         put("used_chunks", class.used_chunks);
         put("free_chunks", class.free_chunks);
@@ -129,7 +122,7 @@ fn slabs(line: &mut Line<'_, '_, '_, '_>) {
         }
     }
     let malloced: u64 = classes.iter().map(|class| class.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
-    put_stat(line.out, &"active_slabs", &classes.len());
+    put_stat(line.out, &"active_slabs", &slabs.len());
     put_stat(line.out, &"total_malloced", &malloced);
 }
 
@@ -156,7 +149,7 @@ fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
         _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
         [class, items, ..] => match (parse_u64(class), parse_u64(items)) {
-            (Some(class), Some(items)) if class < CLASSES => {
+            (Some(class), Some(items)) if class < u64::from(CLASSES_END) => {
                 return Flow::Dump(Dump::cache(class as u8, items));
             }
             (Some(_), Some(_)) => b"CLIENT_ERROR Illegal slab id\r\n",

@@ -29,7 +29,7 @@ pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key:
     out.put(b" cas=");
     put_number(out, cx.shared.settings.token(item.cas()));
     out.put(if item.fetched() { b" fetch=yes cls=" } else { b" fetch=no cls=" });
-    put_number(out, u64::from(item.class()));
+    put_number(out, u64::from(cx.shared.slabs.of(item.class())));
     out.put(b" size=");
     put_number(out, item.item_bytes());
     out.put(b"\r\n");

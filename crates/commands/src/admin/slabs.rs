@@ -1,0 +1,131 @@
+//! slabs: moves memory between classes, by hand or by itself.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::Fault;
+use larder_protocol::number::{parse_i32, parse_u64};
+use larder_store::Automove;
+
+use super::Line;
+use crate::flow::Flow;
+use crate::slabs::SPANS_PER_PAGE;
+use crate::text::{ERROR, OK};
+
+/// Any class, as the source of a move.
+const ANY: i32 = -1;
+/// The memory that no class owns, as source or destination.
+const POOL: i32 = 0;
+/// A class with fewer pages gives none.
+const PAGES_MIN: u64 = 2;
+
+const BUSY: &[u8] = b"BUSY currently processing reassign request\r\n";
+const BAD_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
+const NO_SPARE: &[u8] = b"NOSPARE source class has no spare pages\r\n";
+const SAME: &[u8] = b"SAME src and dst class are identical\r\n";
+const DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
+const BAD_WINDOW: &[u8] = b"CLIENT_ERROR automove window too low or too high\r\n";
+
+/// slabs reassign | automove
+pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let reply = match line.tokens[..] {
+        [b"reassign", _, _] if !line.cx.shared.settings.slab_reassign => DISABLED,
+        [b"reassign", from, to] => match (parse_i32(from), parse_i32(to)) {
+            (Some(from), Some(to)) => reassign(line, from, to),
+            _ => Fault::BadLine.reply(),
+        },
+        [b"automove", name @ (b"ratio" | b"freeratio" | b"window"), value] => pace(line, name, value),
+        [b"automove", b"ratio" | b"freeratio" | b"window"] => ERROR,
+        [b"automove", mode, ..] => automove(line, mode),
+        _ => ERROR,
+    };
+    line.out.put(reply);
+    Flow::Next
+}
+
+/// Moves a page, which is 16 spans; what is in them stays as far as there is room for it.
+fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> &'static [u8] {
+    if from == to {
+        return SAME;
+    }
+    let shared = line.cx.shared;
+    let store = line.cx.guard.store();
+    let classes = store.classes(line.cx.now());
+    let slabs = shared.slabs.sum(&classes);
+    let pages =
+        |id: i32| slabs.iter().find(|slab| i32::from(slab.totals.id) == id).map_or(0, |slab| slab.pages());
+    let from = if from == ANY {
+        let richest =
+            slabs.iter().filter(|slab| slab.pages() >= PAGES_MIN && i32::from(slab.totals.id) != to);
+        match richest.max_by_key(|slab| (slab.totals.age_ms, slab.totals.spans)) {
+            Some(slab) => i32::from(slab.totals.id),
+            None => return BAD_CLASS,
+        }
+    } else {
+        from
+    };
+    let known = POOL..=i32::from(shared.slabs.last());
+    if !known.contains(&from) || !known.contains(&to) {
+        return BAD_CLASS;
+    }
+    let spare = if from == POOL { store.totals().spans_free / SPANS_PER_PAGE } else { pages(from) };
+    if spare < PAGES_MIN {
+        return NO_SPARE;
+    }
+    if shared.reassigning.swap(true, Relaxed) {
+        return BUSY;
+    }
+    // Of the classes that `to` covers, the one that has most; else the largest, which holds all of them.
+    let spans = |class: u8| classes.iter().find(|totals| totals.id == class).map_or(0, |totals| totals.spans);
+    let into =
+        u8::try_from(to).ok().and_then(|to| shared.slabs.members(to).max_by_key(|&class| spans(class)));
+    let mut givers: Vec<Option<u8>> = vec![None];
+    if from != POOL {
+        givers = shared.slabs.members(from as u8).filter(|&class| spans(class) > 0).map(Some).collect();
+        givers.sort_by_key(|&class| std::cmp::Reverse(class.map_or(0, spans)));
+    }
+    let mut left = SPANS_PER_PAGE as usize;
+    for giver in givers {
+        left -= match (giver, into) {
+            (None, Some(into)) => line.cx.guard.grow(into, left),
+            (giver, into) => line.cx.guard.reassign(giver, into, left),
+        };
+        if left == 0 {
+            break;
+        }
+    }
+    shared.reassigning.store(false, Relaxed);
+    // All of it is being sent, or received.
+    if left == SPANS_PER_PAGE as usize { BUSY } else { OK }
+}
+
+fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
+    let mode = match parse_u64(mode) {
+        Some(0) => Automove::Off,
+        Some(1) => Automove::Ages,
+        Some(2) => Automove::Always,
+        Some(_) => return ERROR,
+        None => return Fault::BadLine.reply(),
+    };
+    line.cx.guard.store().set_automove(mode);
+    OK
+}
+
+/// memcached's pace of moves: checked and reported; here memory moves as fast as it is written.
+fn pace(line: &mut Line<'_, '_, '_, '_>, name: &[u8], value: &[u8]) -> &'static [u8] {
+    let pace = &line.cx.shared.automove;
+    if name == b"window" {
+        return match parse_u64(value) {
+            None => Fault::BadLine.reply(),
+            Some(seconds) if !(3..=1800).contains(&seconds) => BAD_WINDOW,
+            Some(seconds) => {
+                pace.window_s.store(seconds, Relaxed);
+                OK
+            }
+        };
+    }
+    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<f64>().ok());
+    let Some(number) = number.filter(|number| number.is_finite()) else { return ERROR };
+    let ratio = if name == b"ratio" { &pace.ratio } else { &pace.free_ratio };
+    ratio.store(number.to_bits(), Relaxed);
+    OK
+}
