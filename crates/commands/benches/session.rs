@@ -40,6 +40,7 @@ impl Host for Alone {
         None
     }
     fn kill(&self, _place: u64, _client: u64) {}
+    fn post(&self, _worker: usize, _letters: Vec<larder_commands::Letter>) {}
     fn clock_us(&self) -> u64 {
         0
     }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::counters::Counters;
+use crate::redis::Letter;
 
 /// Figures of the process and its listeners, as `stats` reports them.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,8 @@ pub struct Process {
     pub receive_buffer_bytes_free: u64,
     /// Listeners accept.
     pub accepting: bool,
+    /// Subscribers closed because too much waited for them.
+    pub listeners_cut: u64,
     /// Times that listeners stopped accepting.
     pub accept_pauses: u64,
     /// How long, microseconds.
@@ -95,6 +98,9 @@ pub trait Host: Sync {
     /// Closes the connection at this place if it is still that of this RESP client. Others' only:
     /// the calling session ends by itself.
     fn kill(&self, place: u64, client: u64);
+
+    /// Leaves letters for clients of a worker, in order; a client for whom there is no room is closed.
+    fn post(&self, worker: usize, letters: Vec<Letter>);
 
     /// A clock that only goes on, microseconds; for measuring commands that may take long.
     fn clock_us(&self) -> u64;

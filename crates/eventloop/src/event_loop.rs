@@ -174,6 +174,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
+    /// Sends what the handler has left for a connection outside of its turn.
+    pub fn push(&mut self, handler: &mut H, id: Id) {
+        self.settle(handler, id, None);
+    }
+
     /// The connection at an index, if there is one.
     pub fn id_at(&mut self, index: usize) -> Option<Id> {
         (index < self.connections.slots()).then(|| self.connections.at(index))?.map(|(id, _)| id)

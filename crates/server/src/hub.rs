@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use larder_commands::{Connection, Counters, Host, Process, Settings, Shared};
+use larder_commands::{Connection, Counters, Host, Letter, Post, Process, Settings, Shared};
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::{Address, Socket};
 use larder_eventloop::{Millis, RECEIVE_BYTES};
@@ -51,6 +51,8 @@ pub enum Message {
 pub struct Desk {
     /// Its mailbox.
     pub mailbox: Mailbox<Message>,
+    /// What other connections have for its own.
+    pub post: Post,
     /// Its counters.
     pub counters: Counters,
     /// Its connections, those on their way to it included.
@@ -64,6 +66,8 @@ pub struct Tally {
     pub accepted: AtomicU64,
     /// Refused for want of room.
     pub rejected: AtomicU64,
+    /// Closed because more waited for them than for a subscriber may.
+    pub listeners_cut: AtomicU64,
     /// Times that accepting paused.
     pub pauses: AtomicU64,
     /// Time for which it paused, microseconds.
@@ -109,7 +113,12 @@ impl Hub {
     pub fn new(config: Config, store: Arc<Store>, bound: &[Bound], log: Log) -> std::io::Result<Hub> {
         let desk = |_| {
             let mailbox = Mailbox::new()?;
-            Ok(Desk { mailbox, counters: Counters::default(), connections: AtomicUsize::new(0) })
+            Ok(Desk {
+                mailbox,
+                post: Post::default(),
+                counters: Counters::default(),
+                connections: AtomicUsize::new(0),
+            })
         };
         let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
         let shared = Shared::new(settings(&config));
@@ -216,6 +225,7 @@ impl Host for Hub {
             receive_buffer_bytes: threads * RECEIVE_BYTES as u64,
             receive_buffer_bytes_free: threads * RECEIVE_BYTES as u64,
             accepting: !self.tally.paused.load(Relaxed),
+            listeners_cut: self.tally.listeners_cut.load(Relaxed),
             accept_pauses: self.tally.pauses.load(Relaxed),
             accept_paused_us: self.tally.paused_us.load(Relaxed),
             threads,
@@ -225,7 +235,9 @@ impl Host for Hub {
 
     fn reset(&self) {
         let tally = &self.tally;
-        for counter in [&tally.accepted, &tally.rejected, &tally.pauses, &tally.paused_us] {
+        let counters =
+            [&tally.accepted, &tally.rejected, &tally.listeners_cut, &tally.pauses, &tally.paused_us];
+        for counter in counters {
             counter.store(0, Relaxed);
         }
     }
@@ -234,6 +246,18 @@ impl Host for Hub {
         let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
         // A mailbox that is full loses it: the client is closed when it next sends something.
         let _ = self.desks[worker].mailbox.send(Message::Kill { index, client });
+    }
+
+    fn post(&self, worker: usize, letters: Vec<Letter>) {
+        let desk = &self.desks[worker];
+        let mut missed = Vec::new();
+        if desk.post.add(letters, &mut |target| missed.push(target)) {
+            desk.mailbox.waker().wake();
+        }
+        for target in missed {
+            self.tally.listeners_cut.fetch_add(1, Relaxed);
+            self.kill(target.place, target.client);
+        }
     }
 
     fn clock_us(&self) -> u64 {

@@ -17,6 +17,7 @@
 mod acceptor;
 mod command_line;
 mod config;
+mod deliver;
 mod extended;
 mod hub;
 mod listen;

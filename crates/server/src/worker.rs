@@ -79,9 +79,9 @@ const CLOCK_MS: Millis = 1000;
 /// What a worker keeps of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
     /// Replies that the socket did not take.
-    rest: Option<Box<Output>>,
+    pub(crate) rest: Option<Box<Output>>,
     /// Bytes of its memory, as the store was told.
     held: usize,
     facts: Arc<Facts>,
@@ -133,6 +133,16 @@ impl Service {
         };
         service.read_wall_clock(0);
         service
+    }
+
+    /// What all workers share.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The worker's number.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     fn read_wall_clock(&mut self, now: Millis) {
@@ -501,8 +511,11 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
     loop {
         let wait = tick_at.map(|at| Duration::from_millis(at.saturating_sub(events.now())));
         let turn = events.turn(&mut service, wait)?;
-        if turn.woken && !take_mail(&mut events, &mut service) {
-            return drain(events, service);
+        if turn.woken {
+            if !take_mail(&mut events, &mut service) {
+                return drain(events, service);
+            }
+            service.deliver(&mut events);
         }
         service.balance(&mut events);
         busy |= turn.events > 0;

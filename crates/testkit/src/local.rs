@@ -6,8 +6,8 @@
 
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Connection, Context, Counter, Counters, Host, Next, Output, Peer, Process, Session, Settings, Shared,
-    Sums,
+    Connection, Context, Counter, Counters, Host, Letter, Next, Output, Peer, Post, Process, Session,
+    Settings, Shared, Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -46,6 +46,8 @@ pub struct LocalConnection {
 #[derive(Debug, Default)]
 struct LocalHost {
     counters: Counters,
+    /// What sessions have for each other.
+    post: Post,
 }
 
 impl Local {
@@ -135,6 +137,11 @@ impl Local {
         }
     }
 
+    /// What sessions have left for each other since this was last asked.
+    pub fn letters(&self) -> Vec<Letter> {
+        self.host.post.take()
+    }
+
     /// Lets the store do its upkeep, a bounded number of steps.
     pub fn maintain(&mut self, steps: usize) {
         let now = self.shared.now(START);
@@ -161,6 +168,12 @@ impl LocalConnection {
     /// Replies since the last [`LocalConnection::forget`].
     pub fn sent(&self) -> &[u8] {
         &self.sent
+    }
+
+    /// Takes a letter, if it is for this connection.
+    pub fn deliver(&mut self, letter: &Letter) {
+        self.session.deliver(letter, &mut self.output);
+        take_replies(self);
     }
 
     /// Drops the replies, keeps their memory.
@@ -224,6 +237,9 @@ impl Wire for Local {
         let mut connection = self.connections.remove(name).ok_or("not connected")?;
         self.exchange(&mut connection, bytes);
         self.connections.insert(name.to_owned(), connection);
+        for letter in self.letters() {
+            self.connections.values_mut().for_each(|connection| connection.deliver(&letter));
+        }
         Ok(())
     }
 
@@ -280,6 +296,10 @@ impl Host for LocalHost {
     }
 
     fn kill(&self, _place: u64, _client: u64) {}
+
+    fn post(&self, _worker: usize, letters: Vec<Letter>) {
+        self.post.add(letters, &mut |_| {});
+    }
 
     fn clock_us(&self) -> u64 {
         0

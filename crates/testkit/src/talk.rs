@@ -34,9 +34,18 @@ impl Talk {
         }
         let mut connection = self.clients[client].take().unwrap_or_else(|| self.local.connection());
         self.local.exchange(&mut connection, bytes);
+        self.clients[client] = Some(connection);
+        for letter in self.local.letters() {
+            self.clients.iter_mut().flatten().for_each(|connection| connection.deliver(&letter));
+        }
+        self.heard(client)
+    }
+
+    /// What has come for a client since, with spaces for line ends.
+    pub fn heard(&mut self, client: usize) -> String {
+        let Some(Some(connection)) = self.clients.get_mut(client) else { return String::new() };
         let text = String::from_utf8_lossy(connection.sent()).trim_end().replace("\r\n", " ");
         connection.forget();
-        self.clients[client] = Some(connection);
         text
     }
 

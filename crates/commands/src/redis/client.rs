@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
+use super::pubsub::Subscriptions;
 use super::transaction::Transaction;
 use crate::context::Context;
 
@@ -34,6 +35,8 @@ pub(crate) struct Client {
     pub no_touch: bool,
     /// What it has queued and watches.
     pub transaction: Transaction,
+    /// What it listens to, if it ever did.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// What others may see.
     pub facts: Arc<Facts>,
     clients: Arc<Clients>,
@@ -61,6 +64,7 @@ impl Client {
             queued: AtomicU32::new(0),
             queue_bytes: AtomicU64::new(0),
             watched: AtomicU32::new(0),
+            listens: AtomicU32::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -73,6 +77,7 @@ impl Client {
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
+            subscriptions: None,
             facts,
             clients: Arc::clone(&cx.shared.redis.clients),
         }
@@ -81,7 +86,16 @@ impl Client {
     /// Commands may be read ahead and run in batches: nothing is to be asked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated && self.replies == Replies::On && !self.transaction.is_open()
+        self.authenticated
+            && self.replies == Replies::On
+            && !self.transaction.is_open()
+            && self.subscriptions.is_none()
+    }
+
+    /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
+    #[inline]
+    pub fn only_listens(&self) -> bool {
+        !self.resp3 && self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.listens())
     }
 
     /// Shows others what it has queued and watches.
@@ -90,6 +104,12 @@ impl Client {
         self.facts.queued.store(queued, Relaxed);
         self.facts.queue_bytes.store(self.transaction.queue_bytes() as u64, Relaxed);
         self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
+    }
+
+    /// Shows others what it listens to.
+    pub fn show_subscriptions(&self) {
+        let count = self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count());
+        self.facts.listens.store(count as u32, Relaxed);
     }
 
     /// Selects a database.
@@ -128,6 +148,8 @@ pub struct Facts {
     pub(crate) queue_bytes: AtomicU64,
     /// Keys that it watches.
     pub(crate) watched: AtomicU32,
+    /// Channels, patterns and sharded channels that it listens to.
+    pub(crate) listens: AtomicU32,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.

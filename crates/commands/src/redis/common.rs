@@ -8,6 +8,7 @@ use larder_store::{Guard, Millis};
 use super::client::Clients;
 use super::config::Parameters;
 use super::slowlog::Slowlog;
+use super::topics::Topics;
 
 /// `proto-max-bulk-len` unless it is set.
 const BULK_BYTES_MAX: u64 = 512 << 20;
@@ -18,6 +19,8 @@ pub struct Common {
     pub(crate) clients: Arc<Clients>,
     pub(crate) limits: Limits,
     pub(crate) access: Access,
+    /// Who listens to what.
+    pub(crate) topics: Arc<Topics>,
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
@@ -41,6 +44,7 @@ impl Common {
             pause: Pause::default(),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             random: AtomicU64::new(random()),
+            topics: Arc::default(),
             queued_bytes: Arc::default(),
         }
     }

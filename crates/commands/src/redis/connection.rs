@@ -51,6 +51,11 @@ pub(crate) const ROWS: &[Command] = &[
 fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     match (args.next(), args.next()) {
         (_, Some(_)) => Err(Fail::arity("ping")),
+        (message, None) if call.client.only_listens() => {
+            call.array(2);
+            put_bulk(call.out, b"pong");
+            call.bulk(message.unwrap_or_default())
+        }
         (Some(message), None) => call.bulk(message),
         (None, None) => {
             put_simple(call.out, "PONG");
@@ -196,6 +201,8 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.speak(false);
     client.replies = Replies::On;
     client.transaction.clear();
+    client.subscriptions = None;
+    client.show_subscriptions();
     client.no_touch = false;
     client.authenticated = !call.cx.shared.redis.access.asks();
     client.facts.no_evict.store(false, Relaxed);

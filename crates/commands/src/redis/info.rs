@@ -119,7 +119,8 @@ fn clients(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("client_recent_max_output_buffer", 0);
     page.line("blocked_clients", 0);
     page.line("tracking_clients", 0);
-    page.line("pubsub_clients", 0);
+    let listening = clients.iter().filter(|facts| facts.listens.load(Relaxed) > 0);
+    page.line("pubsub_clients", listening.count());
     let watching = clients.iter().filter(|facts| facts.watched.load(Relaxed) > 0);
     page.line("watching_clients", watching.count());
     page.line("clients_in_timeout_table", 0);
@@ -226,9 +227,11 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("evicted_clients", 0);
     page.line("keyspace_hits", sums.of(Counter::GetHits));
     page.line("keyspace_misses", sums.of(Counter::GetMisses));
-    page.line("pubsub_channels", 0);
-    page.line("pubsub_patterns", 0);
-    page.line("pubsubshard_channels", 0);
+    let topics = &call.cx.shared.redis.topics;
+    page.line("pubsub_channels", topics.channels.channels());
+    page.line("pubsub_patterns", topics.pattern_count());
+    page.line("pubsubshard_channels", topics.shards.channels());
+    page.line("client_output_buffer_limit_disconnections", figures.process.listeners_cut);
     page.line("latest_fork_usec", 0);
     page.line("total_forks", 0);
     page.line("migrate_cached_sockets", 0);

@@ -23,6 +23,7 @@ use super::gather::{Discard, Gathering};
 use super::introspect;
 use super::reply::put_fail;
 use super::table::{self, Command, Run, flag};
+use super::topics::Letter;
 use crate::batch::{SLOTS, prefetch_items};
 use crate::context::Context;
 use crate::counters::Counter;
@@ -113,6 +114,15 @@ impl Conversation {
         self.client.facts.id
     }
 
+    /// Writes a message that was sent to this client; nothing if it listens no more.
+    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
+        if letter.target.client == self.client_id()
+            && let Some(subscriptions) = &self.client.subscriptions
+        {
+            subscriptions.deliver(self.client.resp3, &letter.message, out);
+        }
+    }
+
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)
@@ -158,7 +168,8 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
-                if paused_ms > 0 || !self.client.is_plain() {
+                let plain = self.client.is_plain() && !turn.cx.shared.redis.topics.monitored();
+                if paused_ms > 0 || !plain {
                     return self.one(turn, paused_ms);
                 }
                 while turn.runs {
@@ -395,6 +406,22 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     }
 }
 
+/// Commands of clients that speak RESP2 and listen to channels.
+fn may_be_said_while_listening(row: &Command) -> bool {
+    matches!(
+        row.name,
+        "subscribe"
+            | "unsubscribe"
+            | "psubscribe"
+            | "punsubscribe"
+            | "ssubscribe"
+            | "sunsubscribe"
+            | "ping"
+            | "quit"
+            | "reset"
+    )
+}
+
 impl Call<'_, '_, '_> {
     /// Says why a command was not carried out.
     #[cold]
@@ -430,6 +457,12 @@ impl Call<'_, '_, '_> {
         if !self.client.authenticated && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }
+        if self.client.only_listens() && !may_be_said_while_listening(row) {
+            return Err(Fail::with(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                row.name
+            )));
+        }
         if self.queue(row, rest)? {
             return Ok(());
         }
@@ -439,6 +472,9 @@ impl Call<'_, '_, '_> {
 
     /// Runs a command that may run; `args` begin behind its name.
     pub fn execute(&mut self, row: &'static Command, mut args: Args<'_>) -> Done {
+        if self.cx.shared.redis.topics.monitored() {
+            self.show(row, args);
+        }
         if args.longest() > KEY_BYTES_MAX as u64 {
             let mut longest = 0;
             row.each_key(args, &mut |key| longest = longest.max(key.len()));

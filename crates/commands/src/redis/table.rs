@@ -224,6 +224,7 @@ const GROUPS: &[Group] = &[
     Group { name: "string", rows: super::string::ROWS },
     Group { name: "generic", rows: super::keys::ROWS },
     Group { name: "bitmap", rows: super::bitmap::ROWS },
+    Group { name: "pubsub", rows: super::pubsub::ROWS },
     Group { name: "transactions", rows: super::transaction::ROWS },
     Group { name: "connection", rows: super::connection::ROWS },
     Group { name: "server", rows: super::server::ROWS },

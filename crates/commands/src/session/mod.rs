@@ -32,7 +32,7 @@ use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
 use crate::output::{Mark, Output};
-use crate::redis::Conversation;
+use crate::redis::{Conversation, Letter};
 use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
@@ -138,6 +138,13 @@ impl Session {
         match &self.state {
             State::Redis(conversation) => Some(conversation.client_id()),
             _ => None,
+        }
+    }
+
+    /// Writes a message that was sent to this client, if it is still to be told.
+    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
+        if let State::Redis(conversation) = &self.state {
+            conversation.deliver(letter, out);
         }
     }
 

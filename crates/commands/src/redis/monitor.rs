@@ -1,0 +1,77 @@
+//! What MONITOR shows: a line for each command that is carried out.
+//!
+//! ```text
+//! +1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
+//! ```
+
+use std::io::Write;
+
+use larder_protocol::resp::Args;
+
+use super::call::Call;
+use super::table::Command;
+use super::table::flag::SKIP_MONITOR;
+
+impl Call<'_, '_, '_> {
+    /// Shows a command to those who want to see all. `args` begin behind its name.
+    #[cold]
+    pub fn show(&mut self, row: &Command, args: Args<'_>) {
+        if row.has(SKIP_MONITOR) || matches!(row.name, "exec" | "monitor") {
+            return;
+        }
+        let now = self.cx.now();
+        // Within the millisecond of the batch by the clock that goes on.
+        let micros = now * 1000 + self.cx.host.clock_us() % 1000;
+        let mut line = Vec::with_capacity(64 + args.encoded().len());
+        let _ = write!(
+            line,
+            "+{}.{:06} [{} {}]",
+            micros / 1_000_000,
+            micros % 1_000_000,
+            self.client.db,
+            self.client.facts.address
+        );
+        for word in row.name.split('|') {
+            let _ = write!(line, " \"{word}\"");
+        }
+        let secret = matches!(row.name, "auth" | "hello");
+        for arg in args {
+            line.extend_from_slice(b" ");
+            if secret { line.extend_from_slice(b"\"(redacted)\"") } else { quote(arg, &mut line) }
+        }
+        line.extend_from_slice(b"\r\n");
+        self.cx.shared.redis.topics.show(self.cx.host, line);
+    }
+}
+
+/// Text in quotes, with escapes for what is not to be seen.
+fn quote(text: &[u8], line: &mut Vec<u8>) {
+    line.push(b'"');
+    for &byte in text {
+        match byte {
+            b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            7 => line.extend_from_slice(b"\\a"),
+            8 => line.extend_from_slice(b"\\b"),
+            b' '..=b'~' => line.push(byte),
+            _ => {
+                let _ = write!(line, "\\x{byte:02x}");
+            }
+        }
+    }
+    line.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_to_be_seen_is_escaped() {
+        let mut line = Vec::new();
+        quote(b"a \"b\"\\\r\n\t\x07\x08\0\xff~", &mut line);
+        assert_eq!(line, br#""a \"b\"\\\r\n\t\a\b\x00\xff~""#);
+    }
+}

@@ -1,0 +1,362 @@
+//! Who has subscribed to what, and what waits for them.
+//!
+//! ```text
+//! PUBLISH ─► channel's part of the table ─► one letter a subscriber ─► Host::post(worker, letters)
+//!            then every pattern                                            │
+//! worker, between two receives ◄──────────── its Post, in order ◄──────────┘
+//! ```
+//!
+//! A publisher's letters reach a worker's post in the order it published, and a worker delivers in
+//! the order of its post: so each subscriber has each publisher's messages in order. Letters of one
+//! channel are posted under its lock: all subscribers of a channel agree on the order.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::glob;
+use crate::host::Host;
+
+/// Parts of a table of channels, each under its lock.
+const SHARDS: usize = 16;
+
+/// Bytes of letters that wait for one worker at most; who would miss one is closed.
+pub const POST_BYTES_MAX: usize = 16 << 20;
+
+/// A subscriber: the connection's place in the server, and its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As [`crate::Peer::place`]: the worker in the upper half.
+    pub place: u64,
+    /// The client's number.
+    pub client: u64,
+}
+
+impl Target {
+    /// The worker that serves it.
+    pub fn worker(&self) -> usize {
+        (self.place >> 32) as usize
+    }
+
+    /// Its index among the worker's connections.
+    pub fn index(&self) -> usize {
+        (self.place & u64::from(u32::MAX)) as usize
+    }
+}
+
+/// By what a message came to a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Channel(Box<[u8]>),
+    Pattern(Box<[u8]>),
+    Shard(Box<[u8]>),
+    /// Every command (MONITOR).
+    Commands,
+}
+
+/// A message as RESP2 has it. RESP3's differs in the first byte, but of a line for MONITOR.
+#[derive(Debug)]
+pub struct Message {
+    pub(crate) topic: Topic,
+    pub(crate) bytes: Box<[u8]>,
+}
+
+/// A message on its way to one subscriber.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// For whom.
+    pub target: Target,
+    /// What.
+    pub message: Arc<Message>,
+}
+
+impl Letter {
+    /// Bytes that it counts for.
+    fn bytes(&self) -> usize {
+        self.message.bytes.len() + size_of::<Letter>()
+    }
+}
+
+/// What waits for the clients of one worker.
+#[derive(Debug, Default)]
+pub struct Post {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    letters: Vec<Letter>,
+    bytes: usize,
+}
+
+impl Post {
+    /// Adds letters; true if there were none, so that the worker is to be woken. Those for which there
+    /// is no room go to `missed`.
+    pub fn add(&self, letters: Vec<Letter>, missed: &mut dyn FnMut(Target)) -> bool {
+        let mut waiting = self.waiting();
+        let first = waiting.letters.is_empty();
+        for letter in letters {
+            if waiting.bytes + letter.bytes() > POST_BYTES_MAX {
+                missed(letter.target);
+            } else {
+                waiting.bytes += letter.bytes();
+                waiting.letters.push(letter);
+            }
+        }
+        first
+    }
+
+    /// Takes all letters, in order.
+    pub fn take(&self) -> Vec<Letter> {
+        std::mem::take(&mut *self.waiting()).letters
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Subscribers = HashMap<Box<[u8]>, Vec<Target>>;
+
+/// Channels and their subscribers.
+#[derive(Debug)]
+pub(crate) struct Space {
+    shards: Box<[Mutex<Subscribers>]>,
+    hasher: RandomState,
+    channels: AtomicUsize,
+}
+
+impl Default for Space {
+    fn default() -> Space {
+        Space {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            channels: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Space {
+    fn shard(&self, channel: &[u8]) -> MutexGuard<'_, Subscribers> {
+        let shard = self.hasher.hash_one(channel) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, channel: &[u8], target: Target) {
+        match self.shard(channel).entry(channel.into()) {
+            Entry::Occupied(mut entry) => entry.get_mut().push(target),
+            Entry::Vacant(entry) => {
+                entry.insert(vec![target]);
+                self.channels.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub fn remove(&self, channel: &[u8], target: Target) {
+        let mut shard = self.shard(channel);
+        if let Some(targets) = shard.get_mut(channel) {
+            targets.retain(|other| *other != target);
+            if targets.is_empty() {
+                shard.remove(channel);
+                self.channels.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    /// Subscribers of a channel.
+    pub fn count(&self, channel: &[u8]) -> usize {
+        self.shard(channel).get(channel).map_or(0, Vec::len)
+    }
+
+    /// Channels that somebody listens to.
+    pub fn channels(&self) -> usize {
+        self.channels.load(Relaxed)
+    }
+
+    /// Channels that match a pattern.
+    pub fn matching(&self, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let names = shard.keys();
+            found.extend(names.filter(|name| pattern.is_none_or(|p| glob::matches(p, name, false))).cloned());
+        }
+        found
+    }
+
+    fn publish(&self, host: &dyn Host, channel: &[u8], message: impl FnOnce() -> Message) -> usize {
+        if self.channels() == 0 {
+            return 0;
+        }
+        let shard = self.shard(channel);
+        let Some(targets) = shard.get(channel) else { return 0 };
+        post(host, targets, &Arc::new(message()));
+        targets.len()
+    }
+}
+
+/// Posts a message to each target, worker by worker.
+pub(crate) fn post(host: &dyn Host, targets: &[Target], message: &Arc<Message>) {
+    let mut by_worker: Vec<(usize, Vec<Letter>)> = Vec::new();
+    for &target in targets {
+        let letter = Letter { target, message: Arc::clone(message) };
+        match by_worker.iter_mut().find(|(worker, _)| *worker == target.worker()) {
+            Some((_, letters)) => letters.push(letter),
+            None => by_worker.push((target.worker(), vec![letter])),
+        }
+    }
+    for (worker, letters) in by_worker {
+        host.post(worker, letters);
+    }
+}
+
+/// All subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    pub channels: Space,
+    pub shards: Space,
+    patterns: Mutex<Vec<(Box<[u8]>, Vec<Target>)>>,
+    pattern_count: AtomicUsize,
+    monitors: Mutex<Vec<Target>>,
+    monitor_count: AtomicUsize,
+    /// Bytes that subscriptions take.
+    pub bytes: Arc<AtomicU64>,
+}
+
+impl Topics {
+    fn patterns(&self) -> MutexGuard<'_, Vec<(Box<[u8]>, Vec<Target>)>> {
+        self.patterns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn monitors(&self) -> MutexGuard<'_, Vec<Target>> {
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_pattern(&self, pattern: &[u8], target: Target) {
+        let mut patterns = self.patterns();
+        match patterns.iter_mut().find(|(name, _)| **name == *pattern) {
+            Some((_, targets)) => targets.push(target),
+            None => patterns.push((pattern.into(), vec![target])),
+        }
+        self.pattern_count.store(patterns.len(), Relaxed);
+    }
+
+    pub fn remove_pattern(&self, pattern: &[u8], target: Target) {
+        let mut patterns = self.patterns();
+        if let Some((_, targets)) = patterns.iter_mut().find(|(name, _)| **name == *pattern) {
+            targets.retain(|other| *other != target);
+        }
+        patterns.retain(|(_, targets)| !targets.is_empty());
+        self.pattern_count.store(patterns.len(), Relaxed);
+    }
+
+    /// Patterns that somebody has subscribed to.
+    pub fn pattern_count(&self) -> usize {
+        self.pattern_count.load(Relaxed)
+    }
+
+    /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
+    pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
+        let mut told = self.channels.publish(host, channel, || Message {
+            topic: Topic::Channel(channel.into()),
+            bytes: encode(&[b"message", channel, text]),
+        });
+        if self.pattern_count() > 0 {
+            for (pattern, targets) in self.patterns().iter() {
+                if glob::matches(pattern, channel, false) {
+                    let message = Message {
+                        topic: Topic::Pattern(pattern.clone()),
+                        bytes: encode(&[b"pmessage", pattern, channel, text]),
+                    };
+                    post(host, targets, &Arc::new(message));
+                    told += targets.len();
+                }
+            }
+        }
+        told
+    }
+
+    /// Sends a message to the subscribers of a sharded channel; how many.
+    pub fn publish_to_shard(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
+        self.shards.publish(host, channel, || Message {
+            topic: Topic::Shard(channel.into()),
+            bytes: encode(&[b"smessage", channel, text]),
+        })
+    }
+
+    /// Somebody wants to see every command.
+    #[inline]
+    pub fn monitored(&self) -> bool {
+        self.monitor_count.load(Relaxed) > 0
+    }
+
+    pub fn add_monitor(&self, target: Target) {
+        let mut monitors = self.monitors();
+        monitors.push(target);
+        self.monitor_count.store(monitors.len(), Relaxed);
+    }
+
+    pub fn remove_monitor(&self, target: Target) {
+        let mut monitors = self.monitors();
+        monitors.retain(|other| *other != target);
+        self.monitor_count.store(monitors.len(), Relaxed);
+    }
+
+    /// Sends a line to all who want to see every command.
+    pub fn show(&self, host: &dyn Host, line: Vec<u8>) {
+        let message = Message { topic: Topic::Commands, bytes: line.into() };
+        post(host, &self.monitors(), &Arc::new(message));
+    }
+}
+
+/// An array of these strings.
+fn encode(words: &[&[u8]]) -> Box<[u8]> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(client: u64, bytes: usize) -> Letter {
+        let message = Message { topic: Topic::Commands, bytes: vec![0; bytes].into() };
+        Letter { target: Target { place: 0, client }, message: Arc::new(message) }
+    }
+
+    #[test]
+    fn post_holds_its_limit_and_names_who_misses_a_letter() {
+        let post = Post::default();
+        let most = POST_BYTES_MAX - size_of::<Letter>();
+        let mut missed = Vec::new();
+        let mut add = |letters| post.add(letters, &mut |target| missed.push(target.client));
+        assert!(add(vec![letter(1, most)]));
+        assert!(!add(vec![letter(2, 0)]));
+        assert_eq!(post.take().len(), 1);
+        let mut add = |letters| post.add(letters, &mut |target| missed.push(target.client));
+        assert!(add(vec![letter(3, most - size_of::<Letter>()), letter(4, 0), letter(5, 0)]));
+        let order: Vec<u64> = post.take().iter().map(|letter| letter.target.client).collect();
+        assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
+    }
+
+    #[test]
+    fn channel_without_subscribers_is_gone() {
+        let space = Space::default();
+        let (one, two) = (Target { place: 0, client: 1 }, Target { place: 1 << 32, client: 2 });
+        space.add(b"a", one);
+        space.add(b"a", two);
+        space.add(b"b", two);
+        assert_eq!((space.channels(), space.count(b"a"), space.matching(Some(b"[b-z]")).len()), (2, 2, 1));
+        space.remove(b"a", one);
+        space.remove(b"a", two);
+        space.remove(b"a", two);
+        assert_eq!((space.channels(), space.count(b"a"), space.matching(None).len()), (1, 0, 1));
+    }
+}

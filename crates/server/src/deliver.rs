@@ -1,0 +1,57 @@
+//! Letters from other connections: messages that a worker's clients have subscribed to.
+//!
+//! They are written behind what the connection's replies already hold, and sent at once. A subscriber
+//! that reads more slowly than others publish is closed when too much waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_commands::Output;
+use larder_eventloop::{Closed, Epoll, EventLoop, Id};
+
+use crate::worker::Service;
+
+/// A listener for whom more waits is closed: Redis's limit for its kind. Less if memory is small.
+const LISTENER_BYTES_MAX: u64 = 32 << 20;
+/// Part of what all connections may hold that one listener may.
+const LISTENER_SHARE: u64 = 4;
+/// What waits for a listener is sent when it is so much, before more is added.
+const PUSH_AT_BYTES: u64 = 256 << 10;
+
+impl Service {
+    /// Delivers what waits in this worker's post.
+    pub(crate) fn deliver(&mut self, events: &mut EventLoop<Epoll, Service>) {
+        let hub = Arc::clone(self.hub());
+        let letters = hub.desks[self.index()].post.take();
+        if letters.is_empty() {
+            return;
+        }
+        let bytes_max = LISTENER_BYTES_MAX.min(hub.store.held_bytes_max() / LISTENER_SHARE);
+        let mut told: Vec<Id> = Vec::new();
+        for letter in &letters {
+            let Some(id) = events.id_at(letter.target.index()) else { continue };
+            let Some(connection) = events.state(id) else { continue };
+            if connection.session.redis_client() != Some(letter.target.client) {
+                continue;
+            }
+            let rest =
+                connection.rest.get_or_insert_with(|| Box::new(Output::new(hub.config.reply_bytes_max())));
+            connection.session.deliver(letter, rest);
+            if rest.len() < PUSH_AT_BYTES {
+                told.push(id);
+                continue;
+            }
+            events.push(self, id);
+            let waits = events.state(id).and_then(|at| at.rest.as_ref()).map_or(0, |rest| rest.len());
+            if waits > bytes_max {
+                hub.tally.listeners_cut.fetch_add(1, Relaxed);
+                events.close(self, id, Closed::Shed);
+            }
+        }
+        told.sort_unstable();
+        told.dedup();
+        for id in told {
+            events.push(self, id);
+        }
+    }
+}

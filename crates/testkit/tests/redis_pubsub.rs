@@ -1,0 +1,200 @@
+//! Publishing and subscribing: who is told what, in what order, in which words; MONITOR.
+
+use larder_testkit::talk::{Talk, encode};
+
+fn expect(talk: &mut Talk, lines: &[(usize, &str, &str)]) {
+    for (n, &(client, command, reply)) in lines.iter().enumerate() {
+        assert_eq!(talk.say(client, command), reply, "line {n}: client {client}: {command}");
+    }
+}
+
+#[test]
+fn subscribers_of_channels_and_patterns_are_told() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "SUBSCRIBE a b a", "*3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2 *3 $9 subscribe $1 a :2"),
+            (0, "PSUBSCRIBE a* b?", "*3 $10 psubscribe $2 a* :3 *3 $10 psubscribe $2 b? :4"),
+            (1, "SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
+            (2, "PUBLISH a hello", ":3"),
+            (2, "PUBLISH bc there", ":1"),
+            (2, "PUBLISH c nobody", ":0"),
+        ],
+    );
+    assert_eq!(
+        talk.heard(0),
+        "*3 $7 message $1 a $5 hello *4 $8 pmessage $2 a* $1 a $5 hello *4 $8 pmessage $2 b? $2 bc $5 there"
+    );
+    assert_eq!(talk.heard(1), "*3 $7 message $1 a $5 hello");
+    expect(
+        &mut talk,
+        &[
+            (2, "PUBSUB NUMSUB a b c", "*6 $1 a :2 $1 b :1 $1 c :0"),
+            (2, "PUBSUB NUMPAT", ":2"),
+            (2, "PUBSUB CHANNELS b*", "*1 $1 b"),
+            (0, "UNSUBSCRIBE a", "*3 $11 unsubscribe $1 a :3"),
+            (0, "UNSUBSCRIBE", "*3 $11 unsubscribe $1 b :2"),
+            (0, "UNSUBSCRIBE", "*3 $11 unsubscribe $-1 :2"),
+            (0, "UNSUBSCRIBE x", "*3 $11 unsubscribe $1 x :2"),
+            (0, "PUNSUBSCRIBE", "*3 $12 punsubscribe $2 a* :1 *3 $12 punsubscribe $2 b? :0"),
+            (2, "PUBLISH a again", ":1"),
+            (0, "GET k", "$-1"),
+        ],
+    );
+    talk.heard(1);
+    talk.hang_up(1);
+    expect(&mut talk, &[(2, "PUBLISH a again", ":0"), (2, "PUBSUB CHANNELS", "*0")]);
+}
+
+#[test]
+fn sharded_channels_are_their_own() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "SSUBSCRIBE a", "*3 $10 ssubscribe $1 a :1"),
+            (0, "SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
+            (1, "SPUBLISH a one", ":1"),
+            (1, "PUBLISH a two", ":1"),
+            (1, "PUBSUB SHARDCHANNELS", "*1 $1 a"),
+            (1, "PUBSUB SHARDNUMSUB a", "*2 $1 a :1"),
+        ],
+    );
+    assert_eq!(talk.heard(0), "*3 $8 smessage $1 a $3 one *3 $7 message $1 a $3 two");
+    expect(&mut talk, &[(0, "SUNSUBSCRIBE", "*3 $12 sunsubscribe $1 a :0")]);
+}
+
+#[test]
+fn resp2_subscriber_may_say_little_and_resp3_anything() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
+            (
+                0,
+                "GET k",
+                "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            ),
+            (0, "PING", "*2 $4 pong $0"),
+            (0, "PING hi", "*2 $4 pong $2 hi"),
+            (0, "RESET", "+RESET"),
+            (0, "GET k", "$-1"),
+            (1, "PUBLISH a x", ":0"),
+        ],
+    );
+    talk.say(0, "HELLO 3");
+    expect(
+        &mut talk,
+        &[
+            (0, "SUBSCRIBE a", ">3 $9 subscribe $1 a :1"),
+            (0, "GET k", "_"),
+            (0, "PING", "+PONG"),
+            // To itself: the reply comes first.
+            (0, "PUBLISH a me", ":1 >3 $7 message $1 a $2 me"),
+            (0, "UNSUBSCRIBE", ">3 $11 unsubscribe $1 a :0"),
+            (0, "UNSUBSCRIBE", ">3 $11 unsubscribe _ :0"),
+        ],
+    );
+}
+
+#[test]
+fn messages_keep_the_order_of_their_publisher_and_of_own_replies() {
+    let mut talk = Talk::new(&[]);
+    talk.say(0, "SUBSCRIBE c");
+    let pipeline: Vec<u8> =
+        (0..500).flat_map(|n: u32| encode(&[b"PUBLISH", b"c", n.to_string().as_bytes()])).collect();
+    assert_eq!(talk.send(1, &pipeline), vec![":1"; 500].join(" "));
+    let expected: Vec<String> =
+        (0..500).map(|n| n.to_string()).map(|n| format!("*3 $7 message $1 c ${} {n}", n.len())).collect();
+    assert_eq!(talk.heard(0), expected.join(" "));
+}
+
+#[test]
+fn message_that_was_on_its_way_when_the_client_unsubscribed_is_dropped() {
+    let mut talk = Talk::new(&[]);
+    talk.say(0, "HELLO 3");
+    talk.say(0, "SUBSCRIBE c");
+    let pipeline = [encode(&[b"PUBLISH", b"c", b"x"]), encode(&[b"UNSUBSCRIBE", b"c"])].concat();
+    assert_eq!(talk.send(0, &pipeline), ":1 >3 $11 unsubscribe $1 c :0");
+}
+
+#[test]
+fn subscriptions_in_a_transaction_are_answered_inside_its_reply() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "MULTI", "+OK"),
+            (0, "SUBSCRIBE a", "+QUEUED"),
+            (0, "PUBLISH a x", "+QUEUED"),
+            (0, "EXEC", "*2 *3 $9 subscribe $1 a :1 :1 *3 $7 message $1 a $1 x"),
+        ],
+    );
+}
+
+#[test]
+fn reply_off_still_lets_messages_through() {
+    let mut talk = Talk::new(&[]);
+    talk.say(0, "HELLO 3");
+    expect(
+        &mut talk,
+        &[
+            (0, "SUBSCRIBE a", ">3 $9 subscribe $1 a :1"),
+            (0, "CLIENT REPLY OFF", ""),
+            (1, "PUBLISH a x", ":1"),
+        ],
+    );
+    assert_eq!(talk.heard(0), ">3 $7 message $1 a $1 x");
+}
+
+#[test]
+fn subscriptions_hold_their_share_of_the_memory_and_no_more() {
+    let mut talk = Talk::new(&["-m", "4"]);
+    let mut n = 0;
+    while talk.say(0, &format!("SUBSCRIBE channel:{n}")).starts_with("*3") {
+        n += 1;
+        assert!(n < 4000, "a sixteenth of 4 MiB");
+    }
+    assert!(n > 500);
+    assert_eq!(talk.say(1, "PUBSUB NUMSUB channel:0"), "*2 $9 channel:0 :1");
+    talk.hang_up(0);
+    assert_eq!(talk.say(1, "PUBSUB NUMSUB channel:0"), "*2 $9 channel:0 :0");
+    assert_eq!(talk.local().store().held_bytes(), 0);
+}
+
+#[test]
+fn monitor_shows_commands_of_all_clients() {
+    let mut talk = Talk::new(&[]);
+    assert_eq!(talk.say(0, "MONITOR"), "+OK");
+    talk.say(1, "SET k \"\"");
+    talk.say(1, "SELECT 2");
+    talk.say(1, "CLIENT GETNAME");
+    talk.say(1, "NOSUCH");
+    talk.say(1, "AUTH secret");
+    talk.say(1, "MULTI");
+    talk.say(1, "GET k");
+    talk.say(1, "EXEC");
+    let heard = talk.heard(0);
+    let commands: Vec<&str> =
+        heard.split('+').filter_map(|line| line.split_once("] ")).map(|(_, c)| c.trim()).collect();
+    assert_eq!(
+        commands,
+        [
+            "\"set\" \"k\" \"\"",
+            "\"select\" \"2\"",
+            "\"client\" \"getname\"",
+            "\"auth\" \"(redacted)\"",
+            "\"multi\"",
+            "\"get\" \"k\"",
+        ]
+    );
+    let (time, rest) = heard[1..].split_once(' ').unwrap();
+    assert!(time.parse::<f64>().is_ok() && time.split_once('.').unwrap().1.len() == 6, "{time}");
+    assert!(rest.starts_with("[0 127.0.0.1:"), "{rest}");
+    assert!(heard.contains("[2 127.0.0.1:"));
+    assert_eq!(talk.say(0, "RESET"), "+RESET");
+    talk.say(1, "GET k");
+    assert_eq!(talk.heard(0), "");
+}
