@@ -38,6 +38,7 @@ impl Guard<'_> {
     pub fn maintain(&mut self) -> bool {
         let store = self.store;
         self.local.queue_fresh(store);
+        self.settle_watches();
         self.local.breathe(store);
         if self.local.expire(store, self.now) {
             return true;

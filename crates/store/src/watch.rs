@@ -14,7 +14,6 @@
 
 use crate::index::Locked;
 use crate::item::RawItem;
-use crate::sync::Backoff;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Store};
 use std::collections::BTreeMap;
@@ -48,11 +47,19 @@ type Shard = BTreeMap<u64, Vec<Watch>>;
 pub(crate) struct Watches {
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicU64,
+    /// Those that are to be taken out, by a worker: only in a batch a bucket is sure to be one.
+    leaving: Mutex<Vec<(u8, Box<[u8]>, Touched)>>,
+    leaving_count: AtomicU64,
 }
 
 impl Default for Watches {
     fn default() -> Watches {
-        Watches { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), bytes: AtomicU64::new(0) }
+        Watches {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            bytes: AtomicU64::new(0),
+            leaving: Mutex::default(),
+            leaving_count: AtomicU64::new(0),
+        }
     }
 }
 
@@ -75,17 +82,14 @@ impl Watches {
         }
     }
 
-    /// Takes a watch out: whether it was there, and whether none is left that `near` says is in the same
-    /// bucket.
-    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> (bool, bool) {
+    /// Takes a watch out; true if none is left that `near` says is in the same bucket.
+    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> bool {
         let mut shard = self.shard(key.hash);
-        let mut found = false;
         if let Some(list) = shard.get_mut(&key.hash) {
             if let Some(watch) = list.iter_mut().find(|watch| watch.is(key))
                 && let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag))
             {
                 watch.flags.swap_remove(at);
-                found = true;
             }
             list.retain(|watch| !watch.flags.is_empty());
             if list.is_empty() {
@@ -95,7 +99,7 @@ impl Watches {
         // Buckets are in the order of the hash, and none is in two shards.
         let before = shard.range(..=key.hash).next_back();
         let after = shard.range(key.hash..).next();
-        (found, !before.into_iter().chain(after).any(|(&hash, _)| near(hash)))
+        !before.into_iter().chain(after).any(|(&hash, _)| near(hash))
     }
 
     /// Raises the flags of all who watch a key.
@@ -126,27 +130,12 @@ impl Store {
         self.watches.bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes back what [`Guard::watch`] did, once. Any thread, in a batch or not, but not one that has a
-    /// transaction of this key open.
+    /// Takes back what [`Guard::watch`] did, once: any thread, in a batch or not. It is done by the next
+    /// [`Guard::settle_watches`], or by upkeep.
     pub fn unwatch(&self, name: u8, key: &[u8], flag: &Touched) {
-        let mut backoff = Backoff::default();
-        // While databases are swapped a watch is for a moment where its name does not lead to.
-        while !self.try_unwatch(&self.key_in(name, key), flag) {
-            backoff.wait();
-        }
-        let bytes = Watch::bytes(key);
-        self.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.arena.charge(-(bytes as i64));
-    }
-
-    fn try_unwatch(&self, key: &Key<'_>, flag: &Touched) -> bool {
-        let mut locked = self.index.lock(&self.arena, key.hash);
-        let (found, last) = self.watches.remove(key, flag, |hash| locked.place.same_home(key.hash, hash));
-        if last {
-            locked.control = locked.control.without_watched();
-        }
-        locked.home.unlock(locked.control);
-        found
+        let mut leaving = self.watches.leaving.lock().expect("no panic under the lock");
+        leaving.push((name, key.into(), Arc::clone(flag)));
+        self.watches.leaving_count.store(leaving.len() as u64, Ordering::Relaxed);
     }
 
     /// A key changes, under its home bucket's lock, before the lock is let go.
@@ -169,6 +158,7 @@ impl Guard<'_> {
     /// in. Says whether the key has a live item; none if watches hold their share of the memory.
     pub fn watch(&mut self, name: u8, key: &Key<'_>, flag: &Touched) -> Option<bool> {
         let store = self.store;
+        self.settle_watches();
         let bytes = Watch::bytes(key.bytes);
         if store.watches.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
             > store.arena.limit_bytes() / WATCH_SHARE
@@ -189,6 +179,35 @@ impl Guard<'_> {
         locked.control = locked.control.with_watched();
         locked.home.unlock(locked.control);
         Some(live)
+    }
+
+    /// Does what [`Store::unwatch`] was told. Not in a transaction of keys.
+    #[inline]
+    pub fn settle_watches(&mut self) {
+        if self.store.watches.leaving_count.load(Ordering::Relaxed) > 0 && !self.local.transaction.open {
+            self.settle_watches_now();
+        }
+    }
+
+    #[cold]
+    fn settle_watches_now(&mut self) {
+        let store = self.store;
+        let leaving = {
+            let mut leaving = store.watches.leaving.lock().expect("no panic under the lock");
+            store.watches.leaving_count.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *leaving)
+        };
+        for (name, key, flag) in leaving {
+            let key = self.key_in(name, &key);
+            let mut locked = self.lock_clean(key.hash);
+            if store.watches.remove(&key, &flag, |hash| locked.place.same_home(key.hash, hash)) {
+                locked.control = locked.control.without_watched();
+            }
+            locked.home.unlock(locked.control);
+            let bytes = Watch::bytes(key.bytes);
+            store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            store.arena.charge(-(bytes as i64));
+        }
     }
 
     /// Two databases are about to be swapped, and nobody else is in the store: a watched key that is in

@@ -258,6 +258,7 @@ fn discard(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("ERR DISCARD without MULTI"));
     }
     call.client.transaction.clear();
+    call.cx.guard.settle_watches();
     call.ok()
 }
 
@@ -290,6 +291,7 @@ fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     // Inside EXEC it comes too late, and the watches go with it.
     if !call.cx.guard.in_transaction() {
         call.client.transaction.watches = None;
+        call.cx.guard.settle_watches();
     }
     call.ok()
 }
@@ -324,6 +326,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     call.cx.guard.finish();
     drop(watches);
+    call.cx.guard.settle_watches();
     Ok(())
 }
 
