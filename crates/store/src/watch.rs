@@ -40,6 +40,8 @@ struct Watch {
     flags: Vec<Touched>,
 }
 
+/// Database, key and flag of a watch that is to go.
+type Leaving = (u8, Box<[u8]>, Touched);
 type Shard = BTreeMap<u64, Vec<Watch>>;
 
 /// All watches.
@@ -48,7 +50,7 @@ pub(crate) struct Watches {
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicU64,
     /// Those that are to be taken out, by a worker: only in a batch a bucket is sure to be one.
-    leaving: Mutex<Vec<(u8, Box<[u8]>, Touched)>>,
+    leaving: Mutex<Vec<Leaving>>,
     leaving_count: AtomicU64,
 }
 
