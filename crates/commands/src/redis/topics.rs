@@ -118,6 +118,7 @@ impl Post {
     }
 }
 
+type Patterns = Vec<(Box<[u8]>, Vec<Target>)>;
 type Subscribers = HashMap<Box<[u8]>, Vec<Target>>;
 
 /// Channels and their subscribers.
@@ -217,7 +218,7 @@ pub(crate) fn post(host: &dyn Host, targets: &[Target], message: &Arc<Message>) 
 pub(crate) struct Topics {
     pub channels: Space,
     pub shards: Space,
-    patterns: Mutex<Vec<(Box<[u8]>, Vec<Target>)>>,
+    patterns: Mutex<Patterns>,
     pattern_count: AtomicUsize,
     monitors: Mutex<Vec<Target>>,
     monitor_count: AtomicUsize,
@@ -226,7 +227,7 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    fn patterns(&self) -> MutexGuard<'_, Vec<(Box<[u8]>, Vec<Target>)>> {
+    fn patterns(&self) -> MutexGuard<'_, Patterns> {
         self.patterns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
