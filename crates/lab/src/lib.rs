@@ -56,3 +56,5 @@ pub mod wire;
 pub mod workload;
 
 pub use cli::main;
+/// Where a server listens.
+pub use larder_eventloop::socket::Address;

@@ -161,6 +161,11 @@ impl Tally {
         self.generator_cpu.as_secs_f64() / (self.elapsed.as_secs_f64().max(1e-9) * threads as f64)
     }
 
+    /// Times, of any kind, that were longer than histograms hold.
+    pub fn over_range(&self) -> u64 {
+        self.latency.over_range + self.service.over_range + self.lag.over_range
+    }
+
     /// Latency of a window at a quantile (0.99), in microseconds.
     pub fn latency_us(&self, quantile: f64) -> f64 {
         self.latency.quantile_us(quantile)

@@ -107,3 +107,60 @@ fn a_server_that_is_not_there_is_an_error_that_says_so() {
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && complained.contains("gone"), "{complained}");
 }
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates() {
+    let run = beside_others("cas", &["--clients", "1,8"]);
+    let table = |id: &str| run.tables.iter().find(|table| table.id == id).unwrap();
+    for (server, method) in [("larder", "gets-cas"), ("memcached", "gets-cas"), ("redis", "watch")] {
+        let value = |clients: &str, column| {
+            let labels = [method, clients, "1", "0", "at-once"];
+            table("cas").value(server, &labels, column).unwrap().median
+        };
+        assert_eq!(value("1", "success"), 1.0, "{server}: alone nobody is refused");
+        assert!((0.05..0.95).contains(&value("8", "success")), "{server}: {}", value("8", "success"));
+        let blind = |column| table("blind").value(server, &["8"], column).unwrap().median;
+        assert!(blind("lost updates") > 0.0 && blind("really counted") < 1.0, "{server}");
+        assert_eq!(blind("lost with tokens"), 0.0, "{server}");
+    }
+    assert!(run.checks.iter().any(|check| check.claim == "a deliberate conflict is refused"));
+}
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn servers_run_beside_memcached_and_redis() {
+    let run = beside_others("servers", &["--keys", "2000", "--visit-ms", "50"]);
+    for server in ["larder", "larder again", "memcached", "redis"] {
+        let cost = |shape: [&str; 2]| {
+            let labels = ["hit", shape[0], shape[1], "32"];
+            run.tables[0].value(server, &labels, "server CPU").unwrap().median
+        };
+        assert!(cost(["16", "200"]) < cost(["50", "1"]), "{server}: what is sent together costs less");
+    }
+    assert!(run.ceilings.len() >= 4 && run.ceilings.iter().all(|ceiling| ceiling.per_s > 0.0));
+}
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn the_case_of_the_redis_and_keydb_comparison_is_one_of_the_loads() {
+    let run = beside_others("servers", &["--load", "seed", "--rounds", "1"]);
+    let seed = run.tables.iter().find(|table| table.id == "seed").unwrap();
+    for server in ["larder", "larder again", "memcached", "redis"] {
+        assert!(seed.value(server, &["32"], "time").unwrap().median > 10.0, "{server}");
+    }
+}
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn latency_runs_beside_memcached_and_redis() {
+    let run = beside_others("latency", &["--keys", "2000", "--percent", "20,60"]);
+    let table = run.tables.iter().find(|table| table.id == "latency").unwrap();
+    for server in ["larder", "memcached", "redis"] {
+        for percent in ["20", "60"] {
+            let value = |column| table.value(server, &[percent], column).unwrap().median;
+            assert!(value("p50") <= value("p99") && value("p99") <= value("max"), "{server} {percent}");
+            assert!(value("service p99") <= value("p99") * 1.01, "{server} {percent}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What the lab says when something between it and a server is broken: a proxy that delays, drops,
+//! duplicates or corrupts replies, a server that stands still for a while, one that dies, one whose
+//! threads idle.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_lab::Address;
+use larder_lab::cas::{Client, Method, Retry, Task};
+use larder_lab::connection::Check;
+use larder_lab::control::Family;
+use larder_lab::dialog::Dialog;
+use larder_lab::error::Error;
+use larder_lab::generator::{Arrivals, Load, STALL, Stop, prepare};
+use larder_lab::keys::{Choice, Keyspace};
+use larder_lab::peers::{Kind, Server, Spec};
+use larder_lab::tally::Tally;
+use larder_lab::wire::Protocol;
+use larder_lab::workload::{Verb, Workload};
+
+/// Held by tests that measure: two at once would be in each other's way.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the proxy does to the replies of each connection, once, after some of them have passed.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Drop,
+    Delay(Duration),
+    Duplicate,
+    Corrupt,
+}
+
+/// Receives that pass before the fault.
+const PASS: usize = 50;
+
+/// A proxy in front of `server` whose fault comes after `pass` receives; returns where it listens.
+fn proxy(server: &Address, fault: Fault, pass: usize) -> Address {
+    let Address::Tcp(server) = *server else { panic!("a TCP server") };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(upstream) = TcpStream::connect(server) else { return };
+            let (mut requests, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut requests, &mut to));
+            thread::spawn(move || pass_replies(upstream, client, fault, pass));
+        }
+    });
+    address
+}
+
+fn pass_replies(mut from: TcpStream, mut to: TcpStream, fault: Fault, pass: usize) {
+    let _ = to.set_nodelay(true);
+    let mut buffer = [0; 64 * 1024];
+    for turn in 0.. {
+        let Ok(received @ 1..) = from.read(&mut buffer) else { return };
+        let reply = &mut buffer[..received];
+        let times = match fault {
+            _ if turn != pass => 1,
+            Fault::Drop => 0,
+            Fault::Duplicate => 2,
+            Fault::Delay(time) => {
+                thread::sleep(time);
+                1
+            }
+            // Near the end of a reply is its value.
+            Fault::Corrupt => {
+                let at = received - 10;
+                reply[at] ^= 0x20;
+                1
+            }
+        };
+        for _ in 0..times {
+            if to.write_all(reply).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn start(kind: Kind, threads: u32) -> Server {
+    let program = (kind == Kind::Larder).then(|| env!("CARGO_BIN_EXE_larder").into());
+    Server::start(&Spec { kind, program, memory_mb: 64, threads, core: None, null: None }).unwrap()
+}
+
+fn reads(connections: usize) -> Workload {
+    Workload {
+        choice: Choice::Zipf(0.99),
+        connections,
+        ..Workload::new(Protocol::Classic, Verb::Hit, Keyspace::new(1000, 100))
+    }
+}
+
+/// Reads through a proxy with a fault.
+fn through(fault: Fault, check: Check) -> Result<Tally, Error> {
+    let server = start(Kind::Larder, 1);
+    let workload = reads(2);
+    prepare(&server.control.address, &workload, &[None]).unwrap();
+    let address = proxy(&server.control.address, fault, PASS);
+    Load::connect(&address, &workload, workload.scripts(1), &[None])
+        .unwrap()
+        .run(check, Stop::Windows(4 * PASS as u64))
+}
+
+#[test]
+fn replies_that_are_duplicated_end_the_run() {
+    for check in [Check::Length, Check::Parse, Check::Verify] {
+        let error = through(Fault::Duplicate, check).unwrap_err().to_string();
+        assert!(error.contains("more bytes than the replies have"), "{check:?}: {error}");
+    }
+}
+
+#[test]
+fn replies_that_are_dropped_end_the_run_when_nothing_comes_any_more() {
+    let began = Instant::now();
+    let error = through(Fault::Drop, Check::Verify).unwrap_err();
+    assert!(matches!(error, Error::Stalled { missing_bytes: 1.. }), "{error}");
+    assert!(began.elapsed() >= STALL);
+}
+
+#[test]
+fn replies_that_are_corrupted_are_counted_as_wrong() {
+    let tally = through(Fault::Corrupt, Check::Verify).unwrap();
+    assert_eq!(tally.wrong, 2, "one on each connection: {:?}", tally.first_wrong);
+    assert!(tally.first_wrong.unwrap().contains("broken value"));
+}
+
+#[test]
+fn replies_that_are_delayed_are_measured() {
+    let delay = Duration::from_millis(150);
+    let tally = through(Fault::Delay(delay), Check::Verify).unwrap();
+    assert_eq!(tally.wrong, 0);
+    assert!(tally.latency.ns.max() >= 149_000_000, "{} ns", tally.latency.ns.max());
+}
+
+#[test]
+fn an_experiment_through_a_proxy_that_corrupts_is_no_result() {
+    let _alone = alone();
+    let server = start(Kind::Larder, 1);
+    // Soon: the part of a visit in which values are verified is short.
+    let address = proxy(&server.control.address, Fault::Corrupt, 5);
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "servers", "--quick", "--no-larder", "--load", "hit", "--keys", "1000"])
+        .args(["--connections", "4", "--pipeline", "1"])
+        .args(["--target", &format!("broken=memcached://{address}")])
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(complaint.contains("result not valid"), "{complaint}");
+    assert!(complaint.contains("every reply was the right one"), "{complaint}");
+}
+
+fn signal(server: &Server, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), server.pid().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Runs `load` while the server stands still for 200 ms in the middle.
+fn while_it_stands_still(
+    server: &Server,
+    load: impl FnOnce() -> Result<Tally, Error> + Send,
+) -> Result<Tally, Error> {
+    thread::scope(|scope| {
+        let run = scope.spawn(load);
+        thread::sleep(Duration::from_millis(400));
+        signal(server, "STOP");
+        thread::sleep(Duration::from_millis(200));
+        signal(server, "CONT");
+        run.join().unwrap()
+    })
+}
+
+#[test]
+fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
+    let _alone = alone();
+    let server = start(Kind::Larder, 1);
+    let workload = reads(4);
+    let address = &server.control.address;
+    prepare(address, &workload, &[None]).unwrap();
+    let connect = || Load::connect(address, &workload, workload.scripts(1), &[None]).unwrap();
+    let time = Duration::from_secs(2);
+
+    let mut load = connect();
+    let arrivals = Arrivals { per_s: 2000.0, poisson: true, seed: 1 };
+    let open = while_it_stands_still(&server, || load.run_open(Check::Verify, arrivals, time)).unwrap();
+    // A tenth of all were due in the pause; they waited 100 ms on the mean.
+    let beyond = |ms: u64| open.latency.ns.len() - open.latency.ns.count_between(0, ms * 1_000_000);
+    assert!(open.latency.quantile_us(0.999) >= 180_000.0, "p99.9 {} µs", open.latency.quantile_us(0.999));
+    assert!(open.latency.quantile_us(0.95) >= 40_000.0, "p95 {} µs", open.latency.quantile_us(0.95));
+    assert!(beyond(100) >= 100, "{} waited longer than 100 ms", beyond(100));
+    assert_eq!((open.wrong, open.over_range()), (0, 0));
+
+    // The same pause in a closed loop: one window on each connection waited, and nobody else asked.
+    let mut load = connect();
+    let closed = while_it_stands_still(&server, || load.run(Check::Verify, Stop::After(time))).unwrap();
+    assert!(closed.latency.ns.max() >= 180_000_000);
+    let waited = closed.latency.ns.len() - closed.latency.ns.count_between(0, 100_000_000);
+    assert!(waited <= 8, "{waited} windows");
+}
+
+/// What `run` says when the server is killed in the middle; it must say so soon.
+fn killed<T: Send>(mut server: Option<Server>, run: impl FnOnce() -> Result<T, Error> + Send) -> Error {
+    let began = Instant::now();
+    let error = thread::scope(|scope| {
+        let run = scope.spawn(run);
+        thread::sleep(Duration::from_millis(300));
+        drop(server.take());
+        run.join().unwrap().err().expect("the server is gone")
+    });
+    assert!(began.elapsed() < Duration::from_secs(8), "after {:?}", began.elapsed());
+    error
+}
+
+#[test]
+fn a_server_that_dies_ends_every_kind_of_run_with_an_error() {
+    let _alone = alone();
+    let minute = Duration::from_secs(60);
+    for open in [false, true] {
+        let server = start(Kind::Larder, 1);
+        let workload = reads(4);
+        prepare(&server.control.address, &workload, &[None]).unwrap();
+        let mut load =
+            Load::connect(&server.control.address, &workload, workload.scripts(1), &[None]).unwrap();
+        let error = killed(Some(server), || match open {
+            false => load.run(Check::Verify, Stop::After(minute)),
+            true => load.run_open(Check::Verify, Arrivals { per_s: 1000.0, poisson: true, seed: 1 }, minute),
+        });
+        assert!(matches!(error, Error::Closed), "{error}");
+    }
+    let server = start(Kind::Larder, 1);
+    let task = Task::new(Method::Blind, Family::Memcached, 1, Duration::ZERO, Retry::AtOnce);
+    let set = format!("set {} 0 0 1\r\n1\r\n", task.names[0]);
+    server.control.ask(set, "STORED\r\n").unwrap();
+    let clients = (1..=4).map(|id| Client::new(task.clone(), id, 1)).collect();
+    let mut dialog = Dialog::connect(&server.control.address, clients, &[None]).unwrap();
+    let error = killed(Some(server), || dialog.run(minute).map(|_| ()));
+    assert!(matches!(error, Error::Closed), "{error}");
+}
+
+#[test]
+fn threads_that_did_nothing_are_reported() {
+    let _alone = alone();
+    let json = std::env::temp_dir().join(format!("larder-idle-{}.json", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "servers", "--quick", "--threads", "4", "--load", "hit", "--keys", "1000"])
+        .args(["--connections", "1", "--pipeline", "1", "--json"])
+        .arg(&json)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        said.contains("1 of 4 threads did all the work (connections per event loop: 1, 0, 0, 0"),
+        "{said}"
+    );
+    remove(&json);
+}
+
+fn remove(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+}
