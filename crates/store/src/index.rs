@@ -41,6 +41,8 @@ const SPAN_PAGES: u32 = (SPAN_BYTES / PAGE_BYTES) as u32;
 const PAGES_MAX: usize = 14;
 /// Pages of each half after a split.
 const PAGES_AFTER_SPLIT: usize = 8;
+/// Keys that a split loads ahead.
+const KEYS_AHEAD: usize = 24;
 /// Moves that a rebuild tries for one item before it gives the segment another page.
 const REBUILD_MOVES_MAX: usize = 200;
 /// Times that a transaction tries to have its segment grow while another holds a part of it.
@@ -54,6 +56,15 @@ struct Entry {
     pages: [AtomicU32; PAGES_MAX],
 }
 const _: () = assert!(size_of::<Entry>() == 64);
+
+impl Entry {
+    fn copy(&self) -> Entry {
+        Entry {
+            meta: AtomicU64::new(self.meta.load(Ordering::Relaxed)),
+            pages: std::array::from_fn(|i| AtomicU32::new(self.pages[i].load(Ordering::Relaxed))),
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Directory {
@@ -223,10 +234,8 @@ struct Growth {
     /// Pages out of use, with the epoch since when.
     pages_retired: VecDeque<(u64, Vec<u32>)>,
     pages_used: u64,
-    /// Directories that were outgrown; together smaller than the one in use. They are kept, so that
-    /// a place stays valid, if outdated, however long it is held.
-    #[expect(clippy::vec_box, reason = "places refer to where they are")]
-    retired: Vec<Box<Directory>>,
+    /// Directories out of use, with the epoch since when: places of batches refer to them.
+    retired: Vec<(u64, Box<Directory>)>,
 }
 
 /// The index needs a page and there is no memory.
@@ -235,6 +244,8 @@ pub(crate) struct Full;
 
 /// What a rebuild asks of the store.
 pub(crate) trait Items {
+    /// Starts loading the key of the item there.
+    fn prefetch(&self, location: u64);
     /// The hash of the key of the item there.
     fn hash(&self, location: u64) -> u64;
     /// The item there, at home in a bucket stamped `was`, is gone now that the stamp is `now`.
@@ -281,7 +292,8 @@ impl Index {
 
     #[inline]
     fn directory(&self) -> &Directory {
-        // SAFETY: a directory is freed only with the index.
+        // SAFETY: a directory is freed when the batches are over that could have seen it, or with the
+        // index; who is in no batch holds the growth lock.
         unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 
@@ -565,6 +577,12 @@ impl Index {
         grown.unwrap_or(Err(Full))
     }
 
+    fn change_directory(&self, growth: &mut Growth, new: Box<Directory>, items: &dyn Items) {
+        let old = self.directory.swap(Box::into_raw(new), Ordering::AcqRel);
+        // SAFETY: the pointer came from `Box::into_raw`, and only the growth lock's holder swaps.
+        growth.retired.push((items.tag(), unsafe { Box::from_raw(old) }));
+    }
+
     /// The version of the entry that `locked` was found through, for [`Index::grow`].
     pub(crate) fn meta(locked: &Locked<'_>) -> u64 {
         locked.place.meta
@@ -638,7 +656,10 @@ impl Index {
         if split {
             let (low, high) = all.split_at(PAGES_AFTER_SPLIT * PAGE_BUCKETS);
             let (away_low, away_high) = away.split_at_mut(low.len());
-            for slot in slots {
+            for (i, slot) in slots.iter().enumerate() {
+                if let Some(ahead) = slots.get(i + KEYS_AHEAD) {
+                    items.prefetch(ahead.location());
+                }
                 let item_hash = items.hash(slot.location());
                 let slot = slot.with_tag(tag_of(item_hash, depth + 1));
                 let upper = item_hash << depth >> 63 == 1;
@@ -667,9 +688,7 @@ impl Index {
             directory.announce(hash, depth, &pages, version);
         }
         if let Some(new) = new_directory {
-            let old = self.directory.swap(Box::into_raw(new), Ordering::AcqRel);
-            // SAFETY: the pointer came from `Box::into_raw`, and only the growth lock's holder swaps.
-            growth.retired.push(unsafe { Box::from_raw(old) });
+            self.change_directory(growth, new, items);
         }
         for (bucket, away) in all.iter().zip(away) {
             let mut control = Control::new(writes, stamp);
@@ -802,7 +821,7 @@ impl Index {
     pub(crate) fn bytes(&self) -> u64 {
         let growth = self.growth.lock().expect("no panic under the lock");
         let entries = self.directory().entries.len()
-            + growth.retired.iter().map(|directory| directory.entries.len()).sum::<usize>();
+            + growth.retired.iter().map(|(_, directory)| directory.entries.len()).sum::<usize>();
         growth.pages_used * PAGE_BYTES as u64 + (entries * size_of::<Entry>()) as u64
     }
 
@@ -837,11 +856,7 @@ impl Directory {
 }
 
 fn doubled(old: &Directory) -> Box<Directory> {
-    let copy = |entry: &Entry| Entry {
-        meta: AtomicU64::new(entry.meta.load(Ordering::Relaxed)),
-        pages: std::array::from_fn(|i| AtomicU32::new(entry.pages[i].load(Ordering::Relaxed))),
-    };
-    let entries = old.entries.iter().flat_map(|entry| [copy(entry), copy(entry)]).collect();
+    let entries = old.entries.iter().flat_map(|entry| [entry.copy(), entry.copy()]).collect();
     Box::new(Directory { depth: old.depth + 1, entries })
 }
 

@@ -98,6 +98,7 @@ impl Guard<'_> {
         upkeep.cursor = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
         if upkeep.cursor == 0 {
             upkeep.running = false;
+            store.index.halve(&Rebuild { store, local: self.local });
             store.all_clean(upkeep.stamp);
             return store.stamp_count() != upkeep.stamp;
         }

@@ -131,11 +131,11 @@ impl Worker {
     /// that another needs.
     pub fn rest(&mut self) {
         let Worker { store, local } = self;
-        store.epochs.enter(local.id);
+        store.enter_batch(local.id);
         local.queue_fresh(store);
         local.stop_drains(store);
         local.answer_recall(store);
-        store.epochs.leave(local.id);
+        store.leave_batch(local.id);
     }
 
     /// The store.
@@ -154,6 +154,7 @@ impl Drop for Guard<'_> {
 impl Drop for Worker {
     fn drop(&mut self) {
         let Worker { store, local } = self;
+        store.enter_batch(local.id);
         local.queue_fresh(store);
         local.stop_drains(store);
         // Other workers may still be inside a batch that sees these: wait for them, as they do not
@@ -164,7 +165,7 @@ impl Drop for Worker {
                 std::thread::yield_now();
             }
         }
-        store.epochs.leave(local.id);
+        store.leave_batch(local.id);
         for class in ClassId::all() {
             local.empty_magazine(store, class);
         }

@@ -18,7 +18,7 @@ use crate::item::{
     DRAFT_LARGE, EXPIRY, FETCHED, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
 };
 use crate::large::Large;
-use crate::read::{Find, seen};
+use crate::read::{Find, prefetch, seen};
 use crate::worker::{Guard, Local, class_of};
 use crate::{
     Attributes, End, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value,
@@ -108,6 +108,12 @@ pub(crate) struct Rebuild<'a> {
 }
 
 impl Items for Rebuild<'_> {
+    fn prefetch(&self, location: u64) {
+        let item = self.store.arena.at(location).as_ptr().cast_const();
+        prefetch(item);
+        // Some keys begin in one line and end in the next.
+        prefetch(item.wrapping_add(24));
+    }
     fn hash(&self, location: u64) -> u64 {
         self.store.hash_at(location)
     }

@@ -52,9 +52,23 @@ impl Index {
         self.scattered.store(growth.scattered(), Ordering::Relaxed);
     }
 
+    /// Makes the directory half as long while no segment needs all of it.
+    pub(crate) fn halve(&self, items: &dyn Items) {
+        let mut growth = self.growth.lock().expect("no panic under the lock");
+        let old = self.directory();
+        let deep = |entry: &Entry| depth_of(entry.meta.load(Ordering::Relaxed)) == old.depth;
+        if old.depth > 0 && !old.entries.iter().any(deep) {
+            let entries = old.entries.iter().step_by(2).map(Entry::copy).collect();
+            let new = Box::new(Directory { depth: old.depth - 1, entries });
+            self.change_directory(&mut growth, new, items);
+        }
+    }
+
     /// Pages are out of use, and wait until no batch can see them.
     pub(crate) fn awaits_batches(&self) -> bool {
-        self.growth.try_lock().is_ok_and(|growth| !growth.pages_retired.is_empty())
+        self.growth
+            .try_lock()
+            .is_ok_and(|growth| !growth.pages_retired.is_empty() || !growth.retired.is_empty())
     }
 
     /// Gives the segment of `hash` fewer pages, or lower ones, if that is worth it; true if so. Some
@@ -219,6 +233,7 @@ impl Growth {
 
     /// Frees pages that no batch can see any more, and gives back spans that have no other.
     fn harvest(&mut self, arena: &Arena, items: &dyn Items) {
+        self.retired.retain(|(tag, _)| !items.batches_over(*tag));
         while let Some((tag, _)) = self.pages_retired.front()
             && items.batches_over(*tag)
         {
