@@ -4,12 +4,15 @@
 //! - [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections;
+//! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
 //! - [`talk`]: RESP clients of such a server, in words;
 //! - [`proof`]: values that prove where they come from.
 
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod history;
+pub mod linear;
 pub mod local;
 pub mod model;
 pub mod pattern;

@@ -26,7 +26,7 @@ const REPLY_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Local {
     worker: Worker,
-    shared: Shared,
+    shared: Arc<Shared>,
     host: LocalHost,
     connections: HashMap<String, LocalConnection>,
 }
@@ -88,7 +88,20 @@ impl Local {
         let worker = store.worker().map_err(|error| format!("{error:?}"))?;
         Ok(Local {
             worker,
-            shared: Shared::new(settings),
+            shared: Arc::new(Shared::new(settings)),
+            host: LocalHost::default(),
+            connections: HashMap::new(),
+        })
+    }
+
+    /// Another worker of the same server, for another thread. Letters between the two are lost.
+    ///
+    /// # Errors
+    /// There are two already.
+    pub fn sibling(&self) -> Result<Local, String> {
+        Ok(Local {
+            worker: self.store().worker().map_err(|error| format!("{error:?}"))?,
+            shared: Arc::clone(&self.shared),
             host: LocalHost::default(),
             connections: HashMap::new(),
         })
