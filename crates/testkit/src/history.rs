@@ -193,7 +193,15 @@ pub fn play(
     clock: &AtomicU64,
 ) -> Vec<Call<Operation, Outcome>> {
     let mut calls = Vec::new();
+    let mut random = history.wrapping_mul(2 + thread as u64);
     let mut ask = |operation: Operation| {
+        // On a busy machine two threads that never wait hardly meet.
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x14057b7ef767814f);
+        match random >> 60 {
+            0..4 => std::thread::yield_now(),
+            4..10 => (0..random >> 33 & 0x3ff).for_each(|_| std::hint::spin_loop()),
+            _ => {}
+        }
         let began = clock.fetch_add(1, Ordering::SeqCst);
         let outcome = client.ask(history, &operation);
         let ended = clock.fetch_add(1, Ordering::SeqCst);
@@ -223,13 +231,34 @@ pub fn play(
     calls
 }
 
-/// Plays histories `first..first + count` with two clients at once; those that no order explains.
-pub fn violations<C: Client + Send>(
-    clients: &mut [C; 2],
-    first: u64,
-    count: u64,
-    seed: u64,
-) -> Vec<Vec<Call<Operation, Outcome>>> {
+/// What became of some histories.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Histories in which calls of the two overlapped.
+    pub overlapping: u64,
+    /// Histories in which the two took turns, at least.
+    pub alternating: u64,
+    /// Those that no order explains.
+    pub violations: Vec<Vec<Call<Operation, Outcome>>>,
+}
+
+impl Verdict {
+    fn add(&mut self, mut calls: Vec<Call<Operation, Outcome>>) {
+        calls.sort_by_key(|call| call.began);
+        let overlap = |pair: &[Call<Operation, Outcome>]| {
+            pair[0].thread != pair[1].thread && pair[1].began < pair[0].ended
+        };
+        self.overlapping += u64::from(calls.windows(2).any(overlap));
+        let turns = calls.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count();
+        self.alternating += u64::from(turns > 1);
+        if !is_linearizable(&Cache, &calls) {
+            self.violations.push(calls);
+        }
+    }
+}
+
+/// Plays histories `first..first + count` with two clients at once.
+pub fn judge<C: Client + Send>(clients: &mut [C; 2], first: u64, count: u64, seed: u64) -> Verdict {
     let clock = AtomicU64::new(0);
     let ready = AtomicUsize::new(0);
     let mut random = seed;
@@ -253,9 +282,7 @@ pub fn violations<C: Client + Send>(
         let other = scope.spawn(|| run(two, 1));
         (run(one, 0), other.join().expect("a client does not panic"))
     });
-    ones.into_iter()
-        .zip(twos)
-        .map(|(one, two)| [one, two].concat())
-        .filter(|calls| !is_linearizable(&Cache, calls))
-        .collect()
+    let mut verdict = Verdict::default();
+    ones.into_iter().zip(twos).for_each(|(one, two)| verdict.add([one, two].concat()));
+    verdict
 }
