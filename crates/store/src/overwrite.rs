@@ -5,7 +5,7 @@ use crate::access;
 use crate::arena::Arena;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
-use crate::read::Hint;
+use crate::read::{Hint, seen};
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
 use std::sync::atomic::Ordering;
@@ -25,9 +25,9 @@ impl Guard<'_> {
         hint: &Hint<'_>,
     ) -> Result<Stored, Refusal> {
         if !hint.slot.is_empty()
-            && expect == Expect::Any
+            && matches!(expect, Expect::Any | Expect::Unchanged(_))
             && attributes.cas.is_none()
-            && let Some(stored) = self.overwrite(key, value, attributes, hint)
+            && let Some(stored) = self.overwrite(key, value, attributes, expect, hint)
         {
             return Ok(stored);
         }
@@ -41,6 +41,7 @@ impl Guard<'_> {
         key: &Key<'_>,
         value: &[u8],
         attributes: &Attributes,
+        expect: Expect,
         hint: &Hint<'_>,
     ) -> Option<Stored> {
         let store = self.store;
@@ -75,14 +76,18 @@ impl Guard<'_> {
         let writes = control.writes() + 1;
         // 1. The locked bucket is the key's home: only its holder moves the key's slot, so the slot that
         // names the key is where the key is. 2. Nothing there was flushed. 3. The token fits the header.
-        // 4. The slot still names this key, which is alive.
+        // 4. The slot still names this key, which is alive, and the version that was seen if one was.
         let old = (std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
             && control.passes(store.gate())
             && writes <= u64::from(u32::MAX)
             && !slot.is_empty())
         .then(|| store.item_at(slot, key))
         .flatten()
-        .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now));
+        .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now))
+        .filter(|&(old, _)| match expect {
+            Expect::Unchanged(was) => seen(old, slot.location(), key.hash) == was,
+            _ => true,
+        });
         let Some((old, old_header)) = old else {
             hint.home.unlock(control);
             raw.publish_header(header, 0);

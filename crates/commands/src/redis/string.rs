@@ -75,25 +75,25 @@ pub(crate) const ROWS: &[Command] = &[
         "key offset value",
         "Writes over a part of a value.",
     ),
-    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, _, _| add(call, key, 1)).doc(
+    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, 1)).doc(
         "1.0.0",
         "key",
         "Adds one to a number.",
     ),
-    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, _, _| add(call, key, -1)).doc(
+    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, -1)).doc(
         "1.0.0",
         "key",
         "Takes one from a number.",
     ),
-    Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, _, mut args| {
+    Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
-        add(call, key, by)
+        add(call, key, hint, by)
     })
     .doc("1.0.0", "key increment", "Adds to a number."),
-    Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, _, mut args| {
+    Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
         let by = by.checked_neg().ok_or(Fail::of("ERR decrement would overflow"))?;
-        add(call, key, by)
+        add(call, key, hint, by)
     })
     .doc("1.0.0", "key decrement", "Takes from a number."),
     Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, super::float::incrbyfloat).doc(
@@ -380,9 +380,9 @@ pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
     integer(text.trim_ascii_end())
 }
 
-fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, by: i64) -> Done {
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
     loop {
-        let (old, attributes, expect) = match call.cx.guard.peek(key).hit() {
+        let (old, attributes, expect) = match call.cx.guard.get_hinted(key, hint).hit() {
             Some(item) => {
                 let Value::Whole(text) = item.value() else { return Err(Fail::NOT_AN_INTEGER) };
                 (stored_integer(text)?, kept(&item), Expect::Unchanged(item.seen()))
@@ -392,8 +392,13 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, by: i64) -> Done {
         let new = old.checked_add(by).ok_or(Fail::OVERFLOW)?;
         let mut room = [0; 24];
         let bytes = larder_protocol::resp::write_integer(&mut room, new);
-        if call.store(key, &room[..bytes], &attributes, expect)?.is_ok() {
-            return call.integer(new);
+        match call.cx.guard.store_value_hinted(key, &room[..bytes], &attributes, expect, hint) {
+            Ok(_) => {
+                call.tally.sets += 1;
+                return call.integer(new);
+            }
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }
     }
 }
