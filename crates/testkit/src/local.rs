@@ -29,6 +29,8 @@ pub struct Local {
     shared: Arc<Shared>,
     host: LocalHost,
     connections: HashMap<String, LocalConnection>,
+    /// Connections speak RESP from their first byte on.
+    resp: bool,
 }
 
 /// One conversation.
@@ -75,6 +77,7 @@ impl Local {
                 "-F" => settings.flush = false,
                 "-X" => settings.dump = false,
                 "-A" => settings.shutdown = true,
+                "--requirepass" => settings.password = value()?.to_owned(),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),
                 "-D" => {
                     settings.prefix_delimiter = value()?.as_bytes()[0];
@@ -104,7 +107,15 @@ impl Local {
             shared: Arc::clone(&self.shared),
             host: LocalHost::default(),
             connections: HashMap::new(),
+            resp: false,
         })
+    }
+
+    /// The same server, whose connections speak RESP from their first byte on.
+    #[must_use]
+    pub fn speaking_resp(mut self, resp: bool) -> Local {
+        self.resp = resp;
+        self
     }
 
     /// The store.
@@ -241,7 +252,10 @@ fn take_replies(connection: &mut LocalConnection) {
 
 impl Wire for Local {
     fn connect(&mut self, name: &str) -> Result<(), String> {
-        let connection = self.connection();
+        let mut connection = self.connection();
+        if self.resp {
+            connection.session = Session::redis(&context(&mut self.worker, &self.shared, &self.host));
+        }
         self.connections.insert(name.to_owned(), connection);
         Ok(())
     }

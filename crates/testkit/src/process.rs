@@ -18,8 +18,12 @@ const ATTEMPTS_MAX: usize = 5;
 pub enum Program {
     /// `larder serve`, built from this workspace.
     Larder,
+    /// The same, whose address is that of its port for RESP.
+    LarderResp,
     /// memcached itself, to check a transcript against it.
     Memcached(PathBuf),
+    /// Redis itself.
+    Redis(PathBuf),
 }
 
 /// A running server.
@@ -68,8 +72,8 @@ impl Server {
             }
             let listens = match program {
                 // Asking would be a connection, and some tests count them.
-                Program::Larder => server.output().contains("listens on"),
-                Program::Memcached(_) => TcpStream::connect(address).is_ok(),
+                Program::Larder | Program::LarderResp => server.output().contains("listens on"),
+                Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address).is_ok(),
             };
             if listens {
                 return Ok(server);
@@ -81,21 +85,32 @@ impl Server {
 
     fn spawn(program: &Program, address: SocketAddr, options: &[impl AsRef<str>]) -> io::Result<Server> {
         let mut command = match program {
-            Program::Larder => {
+            Program::Larder | Program::LarderResp => {
                 let mut command = Command::new(larder());
-                command.arg("serve");
+                command.args(["serve", "-l", "127.0.0.1"]);
+                command
+            }
+            Program::Redis(path) => {
+                let mut command = Command::new(path);
+                command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
                 command
             }
             Program::Memcached(path) => {
                 let mut command = Command::new(path);
-                command.args(["-u", "nobody"]);
+                command.args(["-u", "nobody", "-l", "127.0.0.1"]);
                 command
             }
         };
-        command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
-        if matches!(program, Program::Larder) && !options.iter().any(|o| o.as_ref() == "--redis-port") {
+        let port = address.port().to_string();
+        match program {
+            Program::Larder if options.iter().any(|o| o.as_ref() == "--redis-port") => {
+                command.args(["-p", &port]);
+            }
             // Many servers run at once; RESP is spoken on the one port too.
-            command.args(["--redis-port", "0"]);
+            Program::Larder => drop(command.args(["-p", &port, "--redis-port", "0"])),
+            Program::LarderResp => drop(command.args(["-p", "0", "--redis-port", &port])),
+            Program::Memcached(_) => drop(command.args(["-p", &port])),
+            Program::Redis(_) => drop(command.args(["--port", &port])),
         }
         command.args(options.iter().map(AsRef::as_ref));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

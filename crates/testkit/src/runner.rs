@@ -1,8 +1,8 @@
 //! Runs a case over anything that carries bytes.
 //!
 //! Expected bytes are compared as they come, so that a wrong reply is reported with what came, not
-//! as a timeout. After the last step every open connection is probed with `mn`: exactly `MN` must
-//! come back, so a reply too many is found in whichever case causes it.
+//! as a timeout. After the last step every open connection is probed with `mn` (or `PING`): exactly
+//! `MN` must come back, so a reply too many is found in whichever case causes it.
 
 use crate::pattern::{Captures, Match, escaped};
 use crate::transcript::{Action, Case, StatTest, Step};
@@ -89,7 +89,10 @@ pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String>
         }
     }
     if !case.unfinished {
-        run.probe().map_err(|error| format!("{}: after the last step: {error}", case.name()))?;
+        let (sent, expected): (&[u8], &[u8]) =
+            if case.resp { (b"PING\r\n", b"+PONG\r\n") } else { (b"mn\r\n", b"MN\r\n") };
+        run.probe(sent, expected)
+            .map_err(|error| format!("{}: after the last step: {error}", case.name()))?;
     }
     Ok(())
 }
@@ -237,15 +240,16 @@ impl Run<'_> {
         Ok(stats)
     }
 
-    fn probe(&mut self) -> Result<(), String> {
+    fn probe(&mut self, sent: &[u8], expected: &[u8]) -> Result<(), String> {
         let open: Vec<String> =
             self.buffers.keys().filter(|name| !self.ended.contains(*name)).cloned().collect();
         for name in open {
-            self.wire.send(&name, b"mn\r\n")?;
-            while self.buffers[&name].len() < 4 && self.receive(&name)? == Received::Bytes {}
+            self.wire.send(&name, sent)?;
+            while self.buffers[&name].len() < expected.len() && self.receive(&name)? == Received::Bytes {}
             let buffer = &self.buffers[&name];
-            if buffer != b"MN\r\n" {
-                return Err(format!("connection {name}: expected MN to a last mn, got {}", escaped(buffer)));
+            if buffer != expected {
+                let (asked, answer) = (escaped(sent), escaped(buffer));
+                return Err(format!("connection {name}: the answer to a last {asked} is {answer}"));
             }
         }
         Ok(())

@@ -24,6 +24,8 @@ pub struct Case {
     pub differs: Vec<String>,
     /// Needs a server process; a session alone cannot show it.
     pub process_only: bool,
+    /// Connections speak RESP from their first byte on.
+    pub resp: bool,
     /// The end of the case leaves a connection in the middle of a request: no final probe.
     pub unfinished: bool,
     /// What is sent must come in one piece for the claim to hold.
@@ -159,6 +161,7 @@ impl Case {
             options: Vec::new(),
             differs: Vec::new(),
             process_only: false,
+            resp: false,
             unfinished: false,
             whole_only: false,
             refused_start: false,
@@ -204,6 +207,7 @@ impl Case {
                 self.refused_start = true;
                 self.process_only = true;
             }
+            "protocol" if rest.trim() == "resp" => self.resp = true,
             "split" if rest.trim() == "whole" => self.whole_only = true,
             "end" if rest.trim() == "unfinished" => self.unfinished = true,
             _ => return Err("unknown header".into()),

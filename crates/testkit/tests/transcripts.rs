@@ -31,7 +31,8 @@ fn transcripts_pass_over_the_session_alone() {
     let mut passed = 0;
     for case in cases().iter().filter(|case| !case.process_only && chosen(case)) {
         for &split in case.splits() {
-            let result = Local::new(&case.options).and_then(|mut local| run(case, &mut local, split));
+            let result = Local::new(&case.options)
+                .and_then(|local| run(case, &mut local.speaking_resp(case.resp), split));
             match result {
                 Ok(()) => passed += 1,
                 Err(error) => failures.push(format!("{split:?}: {error}")),
@@ -69,6 +70,49 @@ fn transcripts_pass_over_sockets() {
     report(&failures, runs.len() - failures.len());
 }
 
+/// Commands that other tests send.
+const UNSENT: &[&str] = &[
+    // crates/commands/tests: transactions, pub/sub and what is told of others.
+    "watch",
+    "unwatch",
+    "discard",
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "publish",
+    "pubsub",
+    "ssubscribe",
+    "sunsubscribe",
+    "spublish",
+    "monitor",
+    // Would end the server.
+    "shutdown",
+    // Depends on when it is asked.
+    "lastsave",
+];
+
+/// A command that no transcript sends is one whose replies nobody has looked at.
+#[test]
+fn every_resp_command_is_in_a_transcript() {
+    use larder_commands::redis::table::REDIS;
+    let spec = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec");
+    let mut sent = String::new();
+    for file in std::fs::read_dir(spec).expect("transcripts") {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
+        let steps = text
+            .lines()
+            .filter(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('>'));
+        steps.for_each(|line| sent.push_str(&line.replace("\\r\\n", " ").to_ascii_lowercase()));
+    }
+    let words: std::collections::HashSet<&str> =
+        sent.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_')).collect();
+    let rows = REDIS.iter().flat_map(|group| group.rows);
+    let missing: Vec<&str> =
+        rows.map(|row| row.name).filter(|name| !words.contains(name) && !UNSENT.contains(name)).collect();
+    assert!(missing.is_empty(), "no transcript sends {missing:?}");
+}
+
 fn over_sockets(case: &Case, split: Split) -> Result<(), String> {
     if case.refused_start {
         let (status, output) = Server::refused(&Program::Larder, &case.options)?;
@@ -82,6 +126,12 @@ fn over_sockets(case: &Case, split: Split) -> Result<(), String> {
     if case.clock_seconds() > 0 {
         options.extend(["-o".into(), "relaxed_privileges".into()]);
     }
-    let server = Server::start(&options).map_err(|error| format!("{}: {error}", case.name()))?;
-    run(case, &mut Sockets::new(server.address(), Clock::Debugtime), split)
+    let (program, clock) = match case.resp {
+        // Where text is not spoken the clock cannot be moved.
+        true => (Program::LarderResp, Clock::Wait),
+        false => (Program::Larder, Clock::Debugtime),
+    };
+    let server =
+        Server::start_program(&program, &options).map_err(|error| format!("{}: {error}", case.name()))?;
+    run(case, &mut Sockets::new(server.address(), clock), split)
 }

@@ -16,6 +16,10 @@ const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("debug|sleep", 3, RULES, NO_KEYS, sleep).doc("1.0.0", "seconds", "Answers later."),
+    Command::args("debug|error", 3, RULES, NO_KEYS, |_, mut args| {
+        Err(Fail::with(super::fail::shown(next(&mut args)?, usize::MAX)))
+    })
+    .doc("1.0.0", "message", "Answers this error."),
     Command::args("debug|set-active-expire", 3, RULES, NO_KEYS, accept).doc(
         "1.0.0",
         "0|1",

@@ -4,7 +4,7 @@ use larder_protocol::resp::Args;
 
 use super::call::{Call, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_integer, put_map, put_null_array, put_set, put_simple};
+use super::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use super::table::flag::{self, LOADING, STALE};
 use super::table::{Command, Group, NO_KEYS, Run, find, rows};
 
@@ -164,7 +164,7 @@ fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     for name in args {
         match named(name) {
             Some((group, row)) => put_info(call, group, row),
-            None => put_null_array(call.out, call.client.resp3),
+            None => put_null(call.out, call.client.resp3),
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Runs the transcripts against a server that is not Larder, to check what they expect.
 //!
-//! `transcripts [--against host:port | --spawn path/to/memcached] [part of a file name or title]…`
+//! `transcripts [--against host:port | --spawn path/to/memcached | --spawn path/to/redis-server]
+//! [part of a file name or title]…`
 //!
 //! `--against` runs cases without options on a running server and flushes it in between; `--spawn`
 //! starts the program once per case. Cases that are known to differ from the server's version are
@@ -46,7 +47,9 @@ fn check() -> Result<bool, String> {
             }
             "--spawn" => {
                 let path = arguments.next().ok_or("--spawn wants a path")?;
-                target = Target::Spawned(Program::Memcached(path.into()));
+                let redis = path.ends_with("redis-server");
+                let program = if redis { Program::Redis } else { Program::Memcached };
+                target = Target::Spawned(program(path.into()));
             }
             _ => filters.push(argument),
         }
@@ -82,6 +85,7 @@ impl Target {
     fn version(&self) -> Result<String, String> {
         match self {
             Target::Running(address) => ask(*address, "version"),
+            Target::Spawned(Program::Redis(_)) => Ok("Redis".into()),
             Target::Spawned(program) => {
                 ask(Server::start_program(program, &[] as &[&str])?.address(), "version")
             }
@@ -98,6 +102,9 @@ impl Target {
         }
         let differs =
             case.differs.iter().any(|why| why.split_once(' ').is_some_and(|(v, _)| version.contains(v)));
+        if case.resp != matches!(self, Target::Spawned(Program::Redis(_))) {
+            return true;
+        }
         let running = matches!(self, Target::Running(_)) && (!case.options.is_empty() || case.process_only);
         differs || running || case.clock_seconds() > WAIT_SECONDS_MAX
     }
@@ -118,7 +125,14 @@ impl Target {
             }
             Target::Spawned(program) => {
                 let mut options = case.options.clone();
-                let clock = if self.is_larder() { Clock::Debugtime } else { Clock::Wait };
+                let program = if case.resp && self.is_larder() { &Program::LarderResp } else { program };
+                let clock = if case.resp {
+                    Clock::Wait
+                } else if self.is_larder() {
+                    Clock::Debugtime
+                } else {
+                    Clock::Wait
+                };
                 if self.is_larder() && case.clock_seconds() > 0 {
                     options.extend(["-o".into(), "relaxed_privileges".into()]);
                 }
