@@ -44,7 +44,10 @@ impl Conversation {
             if rest.is_empty() {
                 return Some(Next::Receive);
             }
+            // What was read of it when it began, all of which is there.
+            let read = gathering.partial.bytes_read().saturating_sub(gathering.bytes.len());
             let taken = match gathering.partial.known_end() {
+                _ if read > 0 => read.min(rest.len()),
                 Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
                 // A header line, or an inline request: to its end.
                 None => line_feed(rest).map_or(rest.len(), |feed| feed + 1),
@@ -53,6 +56,9 @@ impl Conversation {
                 return self.give_up();
             }
             turn.at += taken;
+            if gathering.partial.bytes_read() > gathering.bytes.len() {
+                continue;
+            }
             match decode_on(gathering, turn) {
                 Decoded::Incomplete(partial) => gathering.partial = partial,
                 Decoded::Request(..) | Decoded::Inline(..) | Decoded::Nothing(_) => break,

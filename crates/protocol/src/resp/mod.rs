@@ -94,6 +94,11 @@ impl Partial {
         self.read
     }
 
+    /// Bytes that were read: they have to be there when it is resumed.
+    pub fn bytes_read(&self) -> usize {
+        self.at
+    }
+
     /// The bytes of the argument that is under way, and where in the request it begins.
     pub fn under_way(&self, input: &[u8]) -> Option<(u64, usize)> {
         let end = self.known_end()?;
