@@ -94,6 +94,7 @@ impl Local {
             shared: Arc::new(Shared::new(settings)),
             host: LocalHost::default(),
             connections: HashMap::new(),
+            resp: false,
         })
     }
 
