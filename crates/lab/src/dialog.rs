@@ -110,6 +110,8 @@ enum State {
 
 const RECEIVE_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 256;
+/// A wait that takes longer than it may by so much says that this process was stopped, not the server.
+const SUSPENDED: Duration = Duration::from_secs(1);
 /// A timer as near as this is waited for awake: a wait ends in whole milliseconds, and a little late.
 pub(crate) const AWAKE: Duration = Duration::from_micros(1200);
 
@@ -225,6 +227,9 @@ impl<A: Agent> Lane<A> {
                 heard = now;
             } else if awake {
                 idle += now - asked;
+            } else if now - asked > wait + SUSPENDED {
+                // We were not running ourselves: what came meanwhile is about to be told.
+                heard = now;
             } else if self.asking > 0 && now - heard >= STALL {
                 return Err(Error::Stalled { missing_bytes: 0 });
             }
