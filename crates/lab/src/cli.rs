@@ -16,6 +16,7 @@ use crate::contender::Target;
 use crate::control::Family;
 use crate::error::Error;
 use crate::generator::{self, Arrivals, Load, Stop};
+use crate::hitratio;
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
 use crate::memory;
 use crate::null::{Canned, Null};
@@ -52,6 +53,8 @@ enum Sub {
     Memory(memory::Options),
     /// What happens to the hit ratio when the sizes of values change
     Shift(shift::Options),
+    /// How many requests miss, on streams like those of real caches, in the same memory
+    Hitratio(hitratio::Options),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
     /// The server's figures and their targets
@@ -249,6 +252,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Null(args) => serve_null(args),
         Sub::Memory(options) => memory::run(options),
         Sub::Shift(options) => shift::run(options),
+        Sub::Hitratio(options) => hitratio::run(options),
         Sub::Compare(args) => compare(args),
         Sub::BenchServer(options) => bench::server(options),
     };

@@ -15,7 +15,7 @@
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
-//! | [`cas`], [`latency`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
+//! | [`cas`], [`hitratio`], [`latency`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`] | `larder lab …` |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -33,6 +33,7 @@ pub mod dialog;
 pub mod error;
 pub mod experiment;
 pub mod generator;
+pub mod hitratio;
 pub mod keys;
 pub mod latency;
 pub mod memory;

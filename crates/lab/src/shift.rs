@@ -14,13 +14,14 @@
 //!
 //! Every value is verified, stale ones too; the servers' counts must be ours.
 
-mod aside;
-mod oracle;
+pub(crate) mod aside;
+pub(crate) mod draw;
+pub(crate) mod oracle;
 mod outcome;
-mod plan;
-mod report;
-mod variant;
-mod visit;
+pub(crate) mod plan;
+pub(crate) mod report;
+pub(crate) mod variant;
+pub(crate) mod visit;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,8 @@ use clap::{Args, ValueEnum};
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
-use plan::Plan;
+use crate::sizes::Sizes;
+use plan::{Phase, Plan};
 use variant::Variant;
 use visit::{Driver, Fit, Visit};
 
@@ -103,7 +105,7 @@ pub struct Options {
 
 /// What one variant gave, round by round.
 #[derive(Debug)]
-struct Found {
+pub(crate) struct Found {
     variant: Variant,
     fit: Fit,
     visits: Vec<Visit>,
@@ -135,17 +137,24 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let seconds = |given: Option<f64>, quick, usual, full| {
         Duration::from_secs_f64(given.unwrap_or(common.by_effort(quick, usual, full)).clamp(0.5, 3600.0))
     };
-    let plan = Arc::new(Plan {
-        phases: Plan::phases(&sizes, 16, memory_mb, options.working_set),
-        key_bytes: 16,
+    let model = Phase {
+        first: 0,
+        count: 0,
+        keys: Sizes::Fixed(16),
+        sizes: Sizes::Fixed(0),
         zipf: options.zipf,
+        lone: 0.0,
+        life: 0,
+        ttls: vec![(options.ttl, 1.0)],
+    };
+    let plan = Arc::new(Plan {
+        phases: Plan::phases(&model, &sizes, memory_mb, options.working_set),
         memory_mb,
         before: seconds(options.before, 1.0, 5.0, 10.0),
         after: seconds(options.after, 4.0, 20.0, 120.0),
         bin: Duration::from_millis(250),
         connections: options.connections as usize,
         pipeline: options.pipeline.map_or(pipeline, |pipeline| pipeline as usize),
-        ttl_s: options.ttl,
     });
 
     let mut experiment =

@@ -81,6 +81,22 @@ fn a_shift_runs_beside_memcached_and_redis() {
 }
 
 #[test]
+#[ignore = "needs memcached, redis-server"]
+fn hit_ratios_are_measured_beside_memcached_and_redis() {
+    let few = ["--memory-mb", "16", "--stream", "cluster52", "--equal-limit", "--seconds", "0.3"];
+    let run = beside_others("hitratio", &few);
+    let misses = |server| {
+        let table = run.tables.iter().find(|table| table.id == "misses").unwrap();
+        table.value(server, &["cluster52"], "misses").unwrap().median
+    };
+    for server in ["larder", "memcached", "redis", "oracle, LRU by bytes"] {
+        assert!((1.0..60.0).contains(&misses(server)), "{server}: {}", misses(server));
+    }
+    // No policy makes up for twice the room.
+    assert!(misses("oracle, LRU by bytes") < misses("redis"));
+}
+
+#[test]
 #[ignore = "needs memcached"]
 fn a_run_is_compared_with_itself() {
     let folder = folder("compare");

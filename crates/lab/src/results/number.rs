@@ -16,7 +16,7 @@ pub fn text(value: f64) -> String {
     } else if size >= 1.0 {
         format!("{value:.2}")
     } else if size >= 0.001 {
-        format!("{value:.4}").trim_end_matches('0').to_owned()
+        format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
         format!("{value:.1e}")
     }
@@ -57,10 +57,12 @@ mod tests {
     #[test]
     fn numbers_keep_about_four_digits() {
         let shown: Vec<String> =
-            [0.0, 0.5, 0.05123, 2.71001, 27.1001, 271.001, 882114.4, -1234567.0, 12.0, 2e-5].map(text).into();
+            [0.0, 0.5, 0.99999, 0.05123, 2.71001, 27.1001, 271.001, 882114.4, -1234567.0, 12.0, 2e-5]
+                .map(text)
+                .into();
         assert_eq!(
             shown,
-            ["0", "0.5", "0.0512", "2.71", "27.1", "271", "882,114", "-1,234,567", "12", "2.0e-5"]
+            ["0", "0.5", "1", "0.0512", "2.71", "27.1", "271", "882,114", "-1,234,567", "12", "2.0e-5"]
         );
         assert_eq!((ratio(0.0156), ratio(1.03)), ("1/64.1".to_owned(), "1.030".to_owned()));
     }

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::draw::Draw;
 use super::plan::Plan;
 use crate::dialog::{Agent, Next, Taken};
 use crate::error::Error;
-use crate::keys::{Choice, Chooser, Keyspace, Prefix};
+use crate::keys::{Keyspace, Prefix};
 use crate::single::{self, Answer, Asked};
 use crate::tally::Latencies;
 use crate::value;
@@ -37,17 +38,22 @@ pub struct Shelf {
 impl Shelf {
     /// A shelf for all keys of a plan.
     pub fn new(plan: &Plan) -> Arc<Shelf> {
-        let keys = plan.phases.iter().map(|phase| phase.count as usize).sum();
+        let keys = plan.numbers() as usize;
         let versions = std::iter::repeat_with(|| AtomicU64::new(0)).take(keys).collect();
         Arc::new(Shelf { versions, written_bytes: AtomicU64::new(0) })
     }
 
+    /// The word of a key; keys that nobody asks for again have none.
+    fn word(&self, key: u32) -> Option<&AtomicU64> {
+        self.versions.get(key as usize)
+    }
+
     fn acknowledged(&self, key: u32) -> u32 {
-        self.versions[key as usize].load(Relaxed) as u32
+        self.word(key).map_or(0, |word| word.load(Relaxed) as u32)
     }
 
     fn sent(&self, key: u32) -> u32 {
-        (self.versions[key as usize].load(Relaxed) >> 32) as u32
+        self.word(key).map_or(u32::MAX, |word| (word.load(Relaxed) >> 32) as u32)
     }
 
     /// The next version to write, if nobody else is writing the key.
@@ -56,12 +62,15 @@ impl Shelf {
             let (sent, acknowledged) = ((word >> 32) as u32, word as u32);
             (sent == acknowledged).then(|| (u64::from(sent) + 1) << 32 | u64::from(acknowledged))
         };
-        let before = self.versions[key as usize].fetch_update(Relaxed, Relaxed, next).ok()?;
+        let Some(word) = self.word(key) else { return Some(1) };
+        let before = word.fetch_update(Relaxed, Relaxed, next).ok()?;
         Some((before >> 32) as u32 + 1)
     }
 
     fn end(&self, key: u32, version: u32) {
-        self.versions[key as usize].store(u64::from(version) << 32 | u64::from(version), Relaxed);
+        if let Some(word) = self.word(key) {
+            word.store(u64::from(version) << 32 | u64::from(version), Relaxed);
+        }
     }
 }
 
@@ -166,7 +175,7 @@ pub struct Aside {
     plan: Arc<Plan>,
     shelf: Arc<Shelf>,
     protocol: Protocol,
-    choosers: Vec<Chooser>,
+    draws: Vec<Draw>,
     pace: Pace,
     batch: usize,
     rng: StdRng,
@@ -198,26 +207,18 @@ impl Aside {
         protocol: Protocol,
         (pace, batch): (Pace, usize),
         started: Instant,
-        (number, seed): (usize, u64),
+        (number, clients): (usize, usize),
+        seed: u64,
     ) -> Aside {
-        let seed = seed.wrapping_mul(1_000_003).wrapping_add(number as u64);
-        let choosers = plan.phases.iter().enumerate().map(|(at, phase)| {
-            let space = Keyspace {
-                first: phase.first,
-                count: phase.count,
-                key_bytes: plan.key_bytes,
-                value_bytes: 0,
-            };
-            Chooser::new(space, Choice::Zipf(plan.zipf), seed.wrapping_add((at as u64) << 32))
-        });
+        let draws = (0..plan.phases.len()).map(|phase| Draw::new(plan, phase, (number, clients), seed));
         let mut client = Aside {
-            choosers: choosers.collect(),
+            draws: draws.collect(),
             plan: plan.clone(),
             shelf: shelf.clone(),
             protocol,
             pace,
             batch,
-            rng: StdRng::seed_from_u64(seed),
+            rng: StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64)),
             started,
             intended: started,
             idle: true,
@@ -244,21 +245,18 @@ impl Aside {
         }
     }
 
-    fn space(&self) -> Keyspace {
-        Keyspace { first: 0, count: u32::MAX, key_bytes: self.plan.key_bytes, value_bytes: 0 }
-    }
-
-    fn phase_of(&self, key: u32) -> usize {
-        self.plan.phases.iter().rposition(|phase| key >= phase.first).unwrap_or(0)
+    fn write_key(&mut self, key: u32) {
+        let key_bytes = self.plan.phase_of(key).key_bytes(key);
+        self.key.clear();
+        let space = Keyspace { first: 0, count: u32::MAX, key_bytes, value_bytes: 0 };
+        space.write(&mut self.key, Prefix::Present, key);
     }
 
     fn get(&mut self, now: Instant, out: &mut Vec<u8>) {
         let phase = self.plan.phase_at(self.intended.max(self.started) - self.started);
-        let space = self.space();
         for _ in 0..self.batch {
-            let key = self.choosers[phase].next_key();
-            self.key.clear();
-            space.write(&mut self.key, Prefix::Present, key);
+            let key = self.draws[phase].next_key();
+            self.write_key(key);
             single::get(self.protocol, out, &self.key);
             self.keys.push((key, self.shelf.acknowledged(key)));
         }
@@ -267,14 +265,13 @@ impl Aside {
     }
 
     fn set(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let space = self.space();
         for key in std::mem::take(&mut self.missed) {
             let Some(version) = self.shelf.begin(key) else { continue };
-            self.key.clear();
-            space.write(&mut self.key, Prefix::Present, key);
-            let bytes = self.plan.phases[self.phase_of(key)].sizes.of(key, 0);
+            self.write_key(key);
+            let phase = self.plan.phase_of(key);
+            let (bytes, ttl_s) = (phase.value_bytes(key), phase.ttl_s(key));
             let write = |out: &mut Vec<u8>| value::write(out, key, version.into(), bytes);
-            single::set(self.protocol, out, &self.key, self.plan.ttl_s, bytes, write);
+            single::set(self.protocol, out, &self.key, ttl_s, bytes, write);
             self.keys.push((key, version));
         }
         self.doing = Doing::Setting;
@@ -282,7 +279,7 @@ impl Aside {
     }
 
     fn hit(&self, key: u32, acknowledged: u32, have: &[u8], seen: &mut Seen) {
-        let bytes = self.plan.phases[self.phase_of(key)].sizes.of(key, 0);
+        let bytes = self.plan.phase_of(key).value_bytes(key);
         let named = have.len() >= value::NAMED_BYTES_MIN;
         let found = value::verify(have, key);
         let newest = u64::from(self.shelf.sent(key));
@@ -356,8 +353,8 @@ impl Agent for Aside {
                 self.missed.push(key);
             }
             Answer::Stored => {
-                let bytes =
-                    (self.plan.key_bytes + self.plan.phases[self.phase_of(key)].sizes.of(key, 0)) as u64;
+                let phase = self.plan.phase_of(key);
+                let bytes = (phase.key_bytes(key) + phase.value_bytes(key)) as u64;
                 let bin = seen.bin(at, width);
                 (bin.sets, bin.set_bytes) = (bin.sets + 1, bin.set_bytes + bytes);
                 self.shelf.written_bytes.fetch_add(bytes, Relaxed);
@@ -407,8 +404,9 @@ mod tests {
     fn a_stale_a_torn_and_a_foreign_value_are_wrong() {
         let plan = Arc::new(plan());
         let shelf = Shelf::new(&plan);
-        let client =
-            |seed| Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 1), Instant::now(), (0, seed));
+        let client = |seed| {
+            Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 1), Instant::now(), (0, 1), seed)
+        };
         let client = client(1);
         for version in 1..=3 {
             assert_eq!(shelf.begin(7), Some(version));
@@ -434,7 +432,7 @@ mod tests {
         let plan = Arc::new(plan());
         let shelf = Shelf::new(&plan);
         let now = Instant::now();
-        let mut client = Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 2), now, (0, 1));
+        let mut client = Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 2), now, (0, 1), 1);
         let (mut seen, mut out) = (Seen::default(), Vec::new());
         assert_eq!(client.next(now, false, &mut seen, &mut out), Next::Request);
         assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 2);

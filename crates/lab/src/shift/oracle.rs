@@ -1,7 +1,7 @@
 //! What a cache could do that has no overhead and forgets what was used longest ago: LRU by bytes.
 
+use super::draw::Draw;
 use super::plan::Plan;
-use crate::keys::{Choice, Chooser, Keyspace};
 
 const NONE: u32 = u32::MAX;
 
@@ -20,7 +20,7 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// An empty cache for `keys` keys.
+    /// An empty cache for `keys` keys; it grows for more.
     pub fn new(capacity_bytes: u64, keys: u32) -> Lru {
         let none = || vec![NONE; keys as usize];
         Lru {
@@ -36,6 +36,12 @@ impl Lru {
 
     /// Asks for a key, and stores it with `bytes` (at least 1) if it is not there; true for a hit.
     pub fn ask(&mut self, key: u32, bytes: u32) -> bool {
+        if key as usize >= self.bytes.len() {
+            let keys = (key as usize + 1).next_power_of_two();
+            self.newer.resize(keys, NONE);
+            self.older.resize(keys, NONE);
+            self.bytes.resize(keys, 0);
+        }
         let hit = self.bytes[key as usize] != 0;
         if hit {
             self.unlink(key);
@@ -72,49 +78,65 @@ impl Lru {
     }
 }
 
-/// The hit ratio in each bin, from the first bin of the plan on, of the plan's requests at `rate`.
-pub fn ratios(plan: &Plan, rate: f64, seed: u64) -> Vec<f64> {
-    let keys = plan.phases.iter().map(|phase| phase.first + phase.count).max().unwrap_or(0);
-    let mut cache = Lru::new(plan.capacity_bytes(), keys);
-    let mut ask = |phase: usize, chooser: &mut Chooser| {
-        let key = chooser.next_key();
-        let bytes = plan.key_bytes + plan.phases[phase].sizes.of(key, 0);
-        cache.ask(key, bytes as u32)
-    };
-    let chooser = |phase: usize| {
-        let space = Keyspace {
-            first: plan.phases[phase].first,
-            count: plan.phases[phase].count,
-            key_bytes: plan.key_bytes,
-            value_bytes: 0,
-        };
-        Chooser::new(space, Choice::Zipf(plan.zipf), seed.wrapping_add(phase as u64))
-    };
-    // Twice the capacity has to be written first, as the servers' warm-up does.
-    let mut first = chooser(0);
+/// A stream on its way through a cache.
+struct Trial<'p> {
+    plan: &'p Plan,
+    cache: Lru,
+}
+
+impl Trial<'_> {
+    fn ask(&mut self, draw: &mut Draw) -> bool {
+        let key = draw.next_key();
+        let phase = self.plan.phase_of(key);
+        self.cache.ask(key, (phase.key_bytes(key) + phase.value_bytes(key)) as u32)
+    }
+}
+
+/// Requests of a warm-up at most.
+const WARM_MAX: u64 = 100_000_000;
+
+/// A cache that has been asked for the first phase until twice its capacity was written, as servers
+/// are warmed.
+fn warmed(plan: &Plan, seed: u64) -> (Trial<'_>, Draw) {
+    let mut trial = Trial { plan, cache: Lru::new(plan.capacity_bytes(), plan.numbers()) };
+    let mut draw = Draw::new(plan, 0, (0, 1), seed);
+    let item_bytes = plan.phases[0].item_bytes() as u64;
     let mut written_bytes = 0;
-    for _ in 0..100_000_000_u64 {
+    for _ in 0..WARM_MAX {
         if written_bytes > 2 * plan.capacity_bytes() {
             break;
         }
-        if !ask(0, &mut first) {
-            written_bytes += plan.phases[0].sizes.mean() as u64;
+        if !trial.ask(&mut draw) {
+            written_bytes += item_bytes;
         }
     }
+    (trial, draw)
+}
+
+/// The hit ratio in each bin, from the first bin of the plan on, of the plan's requests at `rate`.
+pub fn ratios(plan: &Plan, rate: f64, seed: u64) -> Vec<f64> {
+    let (mut trial, _) = warmed(plan, seed);
     let per_bin = (rate * plan.bin.as_secs_f64()).round().max(1.0) as u64;
-    let mut choosers: Vec<Chooser> = (0..plan.phases.len()).map(chooser).collect();
+    let mut draws: Vec<Draw> =
+        (0..plan.phases.len()).map(|phase| Draw::new(plan, phase, (0, 1), !seed)).collect();
     (0..plan.bins())
         .map(|bin| {
-            let phase = plan.phase_at(plan.bin * bin as u32);
-            let hits = (0..per_bin).filter(|_| ask(phase, &mut choosers[phase])).count();
-            hits as f64 / per_bin as f64
+            let draw = &mut draws[plan.phase_at(plan.bin * bin as u32)];
+            (0..per_bin).filter(|_| trial.ask(draw)).count() as f64 / per_bin as f64
         })
         .collect()
+}
+
+/// The share of `requests` of the first phase that miss in a warm cache.
+pub fn misses(plan: &Plan, requests: u64, seed: u64) -> f64 {
+    let (mut trial, mut draw) = warmed(plan, seed);
+    (0..requests).filter(|_| !trial.ask(&mut draw)).count() as f64 / requests as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{Choice, Chooser, Keyspace};
 
     #[test]
     fn what_was_used_longest_ago_goes_first() {

@@ -9,10 +9,60 @@ use crate::sizes::Sizes;
 pub struct Phase {
     /// Number of the first key.
     pub first: u32,
-    /// How many keys there are.
+    /// How many keys are wanted at any time.
     pub count: u32,
+    /// How large keys are.
+    pub keys: Sizes,
     /// How large their values are.
     pub sizes: Sizes,
+    /// Exponent of their popularity.
+    pub zipf: f64,
+    /// Share of the requests that are for keys that nobody asks for again.
+    pub lone: f64,
+    /// Requests after which another key has taken each key's place; 0: never.
+    pub life: u64,
+    /// Seconds that values live, each with its weight; 0 is for ever.
+    pub ttls: Vec<(u32, f64)>,
+}
+
+/// So many keys follow each other in one place before the first comes again.
+pub const GENERATIONS: u32 = 4;
+/// Tells the length of a key, its value and its time to live apart.
+const OF_KEY: u64 = 1 << 40;
+const OF_TTL: u64 = 2 << 40;
+
+impl Phase {
+    /// Numbers that its keys take.
+    pub fn numbers(&self) -> u32 {
+        if self.life > 0 { self.count * GENERATIONS } else { self.count }
+    }
+
+    /// The same with as many keys as take `working_set` times the memory.
+    pub fn filling(self, memory_mb: u32, working_set: f64) -> Phase {
+        let bytes = f64::from(memory_mb) * 1_048_576.0 * working_set;
+        Phase { count: (bytes / self.item_bytes()).max(16.0) as u32, ..self }
+    }
+
+    /// Bytes of a key and its value on the mean.
+    pub fn item_bytes(&self) -> f64 {
+        self.keys.mean() + self.sizes.mean()
+    }
+
+    /// Bytes of key number `key`.
+    pub fn key_bytes(&self, key: u32) -> usize {
+        self.keys.of(key, OF_KEY)
+    }
+
+    /// Bytes of its value.
+    pub fn value_bytes(&self, key: u32) -> usize {
+        self.sizes.of(key, 0)
+    }
+
+    /// Seconds that its value lives; 0: for ever.
+    pub fn ttl_s(&self, key: u32) -> u32 {
+        let list = self.ttls.iter().map(|&(seconds, weight)| (seconds as usize, weight)).collect();
+        if self.ttls.len() == 1 { self.ttls[0].0 } else { Sizes::Weighted(list).of(key, OF_TTL) as u32 }
+    }
 }
 
 /// What every server goes through.
@@ -20,10 +70,6 @@ pub struct Phase {
 pub struct Plan {
     /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// Bytes of a key.
-    pub key_bytes: usize,
-    /// Exponent of the keys' popularity.
-    pub zipf: f64,
     /// Memory of a server, in MiB.
     pub memory_mb: u32,
     /// How long the first phase is measured before the first shift.
@@ -36,25 +82,32 @@ pub struct Plan {
     pub connections: usize,
     /// Gets that a connection sends together.
     pub pipeline: usize,
-    /// Time to live of what is stored, in seconds; 0: for ever.
-    pub ttl_s: u32,
 }
 
 impl Plan {
-    /// Phases of keys of `key_bytes` with values of each of `sizes`; each phase's keys and values
-    /// take `working_set` times the memory.
-    pub fn phases(sizes: &[usize], key_bytes: usize, memory_mb: u32, working_set: f64) -> Vec<Phase> {
-        let bytes = f64::from(memory_mb) * 1_048_576.0 * working_set;
+    /// Phases like `model`, with values of each of `sizes`; each phase's keys and values take
+    /// `working_set` times the memory.
+    pub fn phases(model: &Phase, sizes: &[usize], memory_mb: u32, working_set: f64) -> Vec<Phase> {
         let mut first = 0;
         sizes
             .iter()
             .map(|&size| {
-                let count = (bytes / (key_bytes + size) as f64).max(16.0) as u32;
-                let phase = Phase { first, count, sizes: Sizes::Fixed(size) };
-                first += count;
+                let phase = Phase { first, sizes: Sizes::Fixed(size), ..model.clone() };
+                let phase = phase.filling(memory_mb, working_set);
+                first += phase.numbers();
                 phase
             })
             .collect()
+    }
+
+    /// How many numbers keys take; those above are of keys that nobody asks for again.
+    pub fn numbers(&self) -> u32 {
+        self.phases.iter().map(|phase| phase.first + phase.numbers()).max().unwrap_or(0)
+    }
+
+    /// The phase that a key belongs to; keys that nobody asks for again are the last one's.
+    pub fn phase_of(&self, key: u32) -> &Phase {
+        self.phases.iter().rfind(|phase| key >= phase.first).expect("the first phase begins at 0")
     }
 
     /// Memory of a server in bytes.
@@ -94,18 +147,28 @@ impl Plan {
 pub(super) mod tests {
     use super::*;
 
+    pub fn model() -> Phase {
+        Phase {
+            first: 0,
+            count: 0,
+            keys: Sizes::Fixed(16),
+            sizes: Sizes::Fixed(0),
+            zipf: 0.9,
+            lone: 0.0,
+            life: 0,
+            ttls: vec![(0, 1.0)],
+        }
+    }
+
     pub fn plan() -> Plan {
         Plan {
-            phases: Plan::phases(&[100, 200, 400], 16, 1, 2.0),
-            key_bytes: 16,
-            zipf: 0.9,
+            phases: Plan::phases(&model(), &[100, 200, 400], 1, 2.0),
             memory_mb: 1,
             before: Duration::from_secs(2),
             after: Duration::from_secs(3),
             bin: Duration::from_millis(250),
             connections: 4,
             pipeline: 2,
-            ttl_s: 0,
         }
     }
 
@@ -120,6 +183,16 @@ pub(super) mod tests {
             assert!((bytes / 2_097_152.0 - 1.0).abs() < 0.001);
         }
         assert_eq!(plan.only_last().phases[0].count, plan.phases[2].count);
+    }
+
+    #[test]
+    fn keys_have_lengths_and_times_in_the_mixture_given() {
+        let ttls = vec![(60, 1.0), (0, 3.0)];
+        let phase = Phase { keys: Sizes::Spread(16, 255), ttls, ..model() };
+        let short = (0..10_000).filter(|&key| phase.ttl_s(key) == 60).count();
+        assert!((2_300..2_700).contains(&short), "{short}");
+        assert!((0..1_000).all(|key| (16..=255).contains(&phase.key_bytes(key))));
+        assert_eq!(model().ttl_s(7), 0);
     }
 
     #[test]

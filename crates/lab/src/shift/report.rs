@@ -6,7 +6,7 @@ use super::aside::{Seen, together};
 use super::outcome::{self, Outcome, series};
 use super::plan::Plan;
 use super::variant::Variant;
-use super::visit::{FIT_SHARE, Visit};
+use super::visit::{Counted, FIT_SHARE, Visit};
 use super::{Found, Options};
 use crate::error::Error;
 use crate::experiment::Experiment;
@@ -30,15 +30,15 @@ pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     };
     run.set("values", list(&|phase| phase.sizes.to_string()));
     run.set("keys", list(&|phase| phase.count.to_string()));
-    run.set("key, bytes", plan.key_bytes);
-    run.set("popularity", format!("Zipf {}", plan.zipf));
+    run.set("key", &plan.phases[0].keys);
+    run.set("popularity", format!("Zipf {}", options.zipf));
     run.set("working set over memory", options.working_set);
     run.set("offered, requests/s", rate.round());
     run.set("connections", plan.connections);
     run.set("gets sent together", plan.pipeline);
     run.set("seconds before the first shift", plan.before.as_secs_f64());
     run.set("seconds of each later phase", plan.after.as_secs_f64());
-    run.set("time to live, s", plan.ttl_s);
+    run.set("time to live, s", options.ttl);
     run.set("memory is equal by", if options.equal_limit { "limit" } else { "resident memory" });
 }
 
@@ -46,24 +46,38 @@ pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
 pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
     check_values(experiment, variant, &visit.seen);
     check_values(experiment, variant, &visit.warm);
+    check_counts(experiment, variant, &[&visit.warm, &visit.seen], visit.server_counts);
+}
+
+/// The server must have counted what the clients did.
+pub fn check_counts(
+    experiment: &mut Experiment,
+    variant: &Variant,
+    seen: &[&Seen],
+    server_counts: Option<Counted>,
+) {
     let name = &variant.name;
-    let (mut gets, mut hits, mut sets) = visit.seen.totals();
-    let (warm_gets, warm_hits, warm_sets) = visit.warm.totals();
-    (gets, hits, sets) = (gets + warm_gets, hits + warm_hits, sets + warm_sets);
-    let refused = visit.seen.refused + visit.warm.refused;
-    match visit.server_counts {
-        Some((their_hits, their_misses, their_sets)) => {
-            let checks = &mut experiment.checks;
-            checks.equal("the server counted as many hits as the clients", hits, their_hits, name);
-            checks.equal("the server counted as many misses as the clients", gets - hits, their_misses, name);
-            checks.add(
-                "the server counted as many sets as the clients",
-                (sets..=sets + refused).contains(&their_sets),
-                || format!("{name}: {sets} here, {their_sets} there, {refused} refused"),
-            );
-        }
-        None => experiment.run.notes.push(format!("{name} does not count hits and misses")),
+    let (mut gets, mut hits, mut sets, mut refused) = (0, 0, 0, 0);
+    for seen in seen {
+        let (more_gets, more_hits, more_sets) = seen.totals();
+        (gets, hits, sets, refused) =
+            (gets + more_gets, hits + more_hits, sets + more_sets, refused + seen.refused);
     }
+    let Some(theirs) = server_counts else {
+        let note = format!("{name} does not count hits and misses");
+        if !experiment.run.notes.contains(&note) {
+            experiment.run.notes.push(note);
+        }
+        return;
+    };
+    let checks = &mut experiment.checks;
+    checks.equal("the server counted as many hits as the clients", hits, theirs.hits, name);
+    checks.equal("the server counted as many misses as the clients", gets - hits, theirs.misses, name);
+    checks.add(
+        "the server counted as many sets as the clients",
+        (sets..=sets + refused).contains(&theirs.sets),
+        || format!("{name}: {sets} here, {} there, {refused} refused", theirs.sets),
+    );
 }
 
 /// Every value must be the one that was written.

@@ -45,6 +45,17 @@ pub struct Sample {
     pub layers: Vec<(String, f64)>,
 }
 
+/// Hits, misses and sets that a server counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// Gets that found their key.
+    pub hits: u64,
+    /// Gets that did not.
+    pub misses: u64,
+    /// Sets.
+    pub sets: u64,
+}
+
 /// What a visit gave.
 #[derive(Debug)]
 pub struct Visit {
@@ -58,8 +69,8 @@ pub struct Visit {
     pub offered: f64,
     /// Share of the time that the generator worked.
     pub busy: f64,
-    /// Hits and misses, and sets, that the server counted since it started.
-    pub server_counts: Option<(u64, u64, u64)>,
+    /// What the server counted in all that.
+    pub server_counts: Option<Counted>,
 }
 
 impl Driver<'_> {
@@ -73,8 +84,15 @@ impl Driver<'_> {
         started: Instant,
     ) -> Result<Dialog<Aside>, Error> {
         let protocol = server.protocol(crate::wire::Protocol::Classic);
-        let client = |number| Aside::new(plan, shelf, protocol, (pace, batch), started, (number, self.seed));
+        let client = |number| {
+            Aside::new(plan, shelf, protocol, (pace, batch), started, (number, connections), self.seed)
+        };
         Dialog::connect(server.address(), (0..connections).map(client).collect(), self.cores)
+    }
+
+    /// For what follows a warm-up: its requests again would be no sample of the stream.
+    fn anew(&self) -> Driver<'_> {
+        Driver { seed: !self.seed, ..*self }
     }
 
     fn run(&self, dialog: &mut Dialog<Aside>, time: Duration) -> Result<(Seen, f64, Duration), Error> {
@@ -121,9 +139,27 @@ impl Driver<'_> {
     ) -> Result<f64, Error> {
         let still = Arc::new(Plan { before: FILL_MAX, bin: FILL_MAX, ..(**plan).clone() });
         let pace = (Pace::Closed, plan.pipeline);
-        let mut dialog = self.dialog(server, &still, shelf, plan.connections, pace, Instant::now())?;
+        let mut dialog = self.anew().dialog(server, &still, shelf, plan.connections, pace, Instant::now())?;
         let (seen, _, elapsed) = self.run(&mut dialog, time)?;
         Ok(seen.totals().0 as f64 / elapsed.as_secs_f64())
+    }
+
+    /// What a warm server answers in `time`, in a closed loop.
+    ///
+    /// # Errors
+    /// When a connection fails or a reply is none.
+    pub fn count(
+        &self,
+        server: &Contender,
+        plan: &Arc<Plan>,
+        shelf: &Arc<Shelf>,
+        time: Duration,
+    ) -> Result<Seen, Error> {
+        let still = Arc::new(Plan { before: FILL_MAX, bin: FILL_MAX, ..(**plan).clone() });
+        let pace = (Pace::Closed, FILL_BATCH);
+        let connections = FILL_CONNECTIONS;
+        let mut dialog = self.anew().dialog(server, &still, shelf, connections, pace, Instant::now())?;
+        Ok(self.run(&mut dialog, time)?.0)
     }
 
     /// The hit ratio of a server that only ever saw the last phase.
@@ -133,14 +169,11 @@ impl Driver<'_> {
     pub fn fresh_ratio(&self, server: &Contender, plan: &Plan, time: Duration) -> Result<(f64, Seen), Error> {
         let plan = Arc::new(plan.only_last());
         let shelf = Shelf::new(&plan);
-        let mut warm = self.warm(server, &plan, &shelf)?;
-        let still = Arc::new(Plan { before: FILL_MAX, bin: FILL_MAX, ..(*plan).clone() });
-        let pace = (Pace::Closed, FILL_BATCH);
-        let mut dialog = self.dialog(server, &still, &shelf, FILL_CONNECTIONS, pace, Instant::now())?;
-        let (seen, _, _) = self.run(&mut dialog, time)?;
-        let (gets, hits, _) = seen.totals();
-        warm.merge(seen);
-        Ok((hits as f64 / gets.max(1) as f64, warm))
+        let mut seen = self.warm(server, &plan, &shelf)?;
+        let counted = self.count(server, &plan, &shelf, time)?;
+        let (gets, hits, _) = counted.totals();
+        seen.merge(counted);
+        Ok((hits as f64 / gets.max(1) as f64, seen))
     }
 
     /// The whole plan at `rate` requests a second.
@@ -149,11 +182,12 @@ impl Driver<'_> {
     /// When a connection fails or a reply is none.
     pub fn visit(&self, server: &Contender, plan: &Arc<Plan>, rate: f64) -> Result<Visit, Error> {
         let shelf = Shelf::new(plan);
+        let before = Counted::of(&server.control)?;
         let warm = self.warm(server, plan, &shelf)?;
         let per_connection = rate / (plan.connections * plan.pipeline) as f64;
         let pace = (Pace::Open(per_connection), plan.pipeline);
         let started = Instant::now() + Duration::from_millis(20);
-        let mut dialog = self.dialog(server, plan, &shelf, plan.connections, pace, started)?;
+        let mut dialog = self.anew().dialog(server, plan, &shelf, plan.connections, pace, started)?;
         let done = AtomicBool::new(false);
         let (outcome, samples) = thread::scope(|scope| {
             let sampler = scope.spawn(|| watch(server, started, &done));
@@ -162,7 +196,8 @@ impl Driver<'_> {
             (outcome, sampler.join().expect("the sampler does not panic"))
         });
         let (mut seen, busy, _) = outcome?;
-        let server_counts = counts(&server.control)?;
+        let after = Counted::of(&server.control)?;
+        let server_counts = after.zip(before).map(|(after, before)| after.since(before));
         // Batches that were under way at the end.
         seen.bins.resize(seen.bins.len().max(plan.bins()), Default::default());
         let offered = rate * plan.length().as_secs_f64();
@@ -191,11 +226,16 @@ fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample>
 
 const MIB: f64 = 1_048_576.0;
 
+/// Resident memory; `unseen` where it cannot be seen.
+///
+/// # Errors
+/// When the process is gone.
+pub fn resident_mib(server: &Contender, unseen: f64) -> Result<f64, Error> {
+    server.pid.map_or(Ok(unseen), |pid| Ok(usage::rss_bytes(pid)? as f64 / MIB))
+}
+
 fn sample(server: &Contender, at_s: f64) -> Result<Sample, Error> {
-    let rss_mib = match server.pid {
-        Some(pid) => usage::rss_bytes(pid)? as f64 / MIB,
-        None => 0.0,
-    };
+    let rss_mib = resident_mib(server, 0.0)?;
     let counters = server.control.counters()?;
     let layers = match server.control.family {
         Family::Memcached => classes(&server.control.stats("slabs")?),
@@ -230,16 +270,32 @@ fn classes(stats: &[(String, String)]) -> Vec<(String, f64)> {
     classes
 }
 
-/// Hits, misses and sets that a server has counted.
-fn counts(control: &Control) -> Result<Option<(u64, u64, u64)>, Error> {
-    let counters = control.counters()?;
-    let number = |name: &str| counters.number(name);
-    Ok(match control.family {
-        Family::Memcached => (|| Some((number("get_hits")?, number("get_misses")?, number("cmd_set")?)))(),
-        Family::Redis => {
-            (|| Some((number("keyspace_hits")?, number("keyspace_misses")?, counters.calls("set"))))()
+impl Counted {
+    /// What a server has counted so far; none where it does not count these.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn of(control: &Control) -> Result<Option<Counted>, Error> {
+        let counters = control.counters()?;
+        let number = |name: &str| counters.number(name);
+        let (hits, misses, sets) = match control.family {
+            Family::Memcached => (number("get_hits"), number("get_misses"), number("cmd_set")),
+            Family::Redis => {
+                (number("keyspace_hits"), number("keyspace_misses"), Some(counters.calls("set")))
+            }
+        };
+        let (Some(hits), Some(misses), Some(sets)) = (hits, misses, sets) else { return Ok(None) };
+        Ok(Some(Counted { hits, misses, sets }))
+    }
+
+    /// What was counted since `before`.
+    pub fn since(self, before: Counted) -> Counted {
+        Counted {
+            hits: self.hits.saturating_sub(before.hits),
+            misses: self.misses.saturating_sub(before.misses),
+            sets: self.sets.saturating_sub(before.sets),
         }
-    })
+    }
 }
 
 /// Finds the memory limit at which a warm server's resident memory is `plan.memory_mb`, and its peak
@@ -261,10 +317,7 @@ pub fn fit(
         let server = variant.start(limit_mb)?;
         let shelf = Shelf::new(plan);
         driver.warm(&server, plan, &shelf)?;
-        let rss_mib = match server.pid {
-            Some(pid) => usage::rss_bytes(pid)? as f64 / MIB,
-            None => target_mib,
-        };
+        let rss_mib = resident_mib(&server, target_mib)?;
         let miss = (rss_mib / target_mib - 1.0).abs();
         let better = best.as_ref().is_none_or(|best| miss < (best.rss_mib / target_mib - 1.0).abs());
         if better {

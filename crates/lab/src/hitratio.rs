@@ -1,0 +1,229 @@
+//! `larder lab hitratio`: how many requests miss, on streams shaped like those of real caches, in the
+//! same resident memory.
+//!
+//! Each stream is a working set of four times the memory: sizes, popularity, requests for keys that
+//! nobody asks for again, times to live, and popularity that moves. A server is warmed until twice its
+//! memory has been written; then misses are counted. Its limit is searched so that its resident memory
+//! is the one wanted. An LRU by bytes without overhead, in this process, gets the same stream.
+
+mod streams;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::error::Error;
+use crate::experiment::{self, Experiment};
+use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, Target, number};
+use crate::shift::aside::Shelf;
+use crate::shift::oracle;
+use crate::shift::report::{check_counts, check_values};
+use crate::shift::variant::Variant;
+use crate::shift::visit::{Counted, Driver, resident_mib};
+use streams::{STREAMS, Stream};
+
+/// Options of `larder lab hitratio`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: experiment::Options,
+    /// Which streams [default: all; cluster52 and cluster25 with --quick]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse)]
+    stream: Vec<&'static Stream>,
+    /// Keys and values of a stream, as a multiple of the memory
+    #[arg(long, default_value_t = 4.0, value_name = "X")]
+    working_set: f64,
+    /// Seconds in which misses are counted [default: 3]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Give every server the same memory limit, not the same resident memory
+    #[arg(long)]
+    equal_limit: bool,
+    /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
+    automove: Vec<u32>,
+    /// Redis's eviction policy, one run for each: allkeys-lru, allkeys-lfu … [default: allkeys-lru]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    policy: Vec<String>,
+}
+
+/// Resident memory this near to the wanted one is the same.
+const NEAR: f64 = 0.02;
+/// Servers that are started in search of a limit, at most.
+const TRIES: usize = 4;
+/// Requests of the oracle that are counted.
+const ORACLE_REQUESTS: u64 = 2_000_000;
+
+/// What a variant did on a stream.
+#[derive(Debug)]
+struct Found {
+    limit_mb: u32,
+    resident_mib: f64,
+    /// Share of requests that missed, by round.
+    misses: Vec<f64>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When a server cannot be started, or something did not hold: then there is no result.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let mut common = options.common.clone();
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 1, 3)));
+    let memory_mb = common.memory_mb.unwrap_or(common.by_effort(16, 64, 64));
+    if options.working_set.is_nan() || options.working_set <= 0.0 {
+        return Err(Error::NotValid("a working set is not negative".to_owned()));
+    }
+    let streams: Vec<&Stream> = match options.stream.is_empty() {
+        false => options.stream.clone(),
+        true if common.quick => STREAMS.iter().filter(|stream| stream.quick).collect(),
+        true => STREAMS.iter().collect(),
+    };
+    let title = "Hit ratio: misses on streams like those of real caches, in the same memory";
+    let mut experiment = Experiment::start("hitratio", title, &common, memory_mb)?;
+    let cores = experiment.generator_cores.clone();
+    let driver = Driver { cores: &cores, seed: common.seed };
+    let time = Duration::from_secs_f64(options.seconds.unwrap_or(common.by_effort(0.5, 3.0, 5.0)).max(0.1));
+    let variants = Variant::all(&experiment, &options.automove, &options.policy);
+    let run = &mut experiment.run;
+    run.set("working set over memory", options.working_set);
+    run.set("warmed until", "twice the memory was written");
+    run.set("seconds counted", time.as_secs_f64());
+    run.set("memory is equal by", if options.equal_limit { "limit" } else { "resident memory" });
+    for stream in &streams {
+        run.set(stream.name, stream.describe());
+    }
+
+    // What a server takes beyond its limit hardly differs from stream to stream.
+    let mut guesses = vec![memory_mb; variants.len()];
+    let mut cases: Vec<(usize, usize)> =
+        (0..streams.len()).flat_map(|stream| (0..variants.len()).map(move |at| (stream, at))).collect();
+    let mut found: Vec<Vec<Option<Found>>> =
+        streams.iter().map(|_| variants.iter().map(|_| None).collect()).collect();
+    experiment.rounds(
+        &mut cases,
+        |&(stream, at)| format!("{}, {}", streams[stream].name, variants[at].name),
+        |experiment, &mut (stream, at), _| {
+            let (variant, stream_at) = (&variants[at], stream);
+            let plan = Arc::new(streams[stream].plan(memory_mb, options.working_set));
+            let search = !options.equal_limit && variant.can_be_limited();
+            let cell = &mut found[stream_at][at];
+            let mut limit_mb = cell.as_ref().map_or(guesses[at], |found| found.limit_mb);
+            for attempt in 1.. {
+                let server = variant.start(limit_mb)?;
+                let shelf = Shelf::new(&plan);
+                let before = Counted::of(&server.control)?;
+                let warm = driver.warm(&server, &plan, &shelf)?;
+                check_values(experiment, variant, &warm);
+                let resident_mib = resident_mib(&server, f64::from(memory_mb))?;
+                let off = resident_mib - f64::from(memory_mb);
+                let next = (f64::from(limit_mb) - off).round().max(2.0) as u32;
+                let near = off.abs() < NEAR * f64::from(memory_mb);
+                if search && cell.is_none() && !near && next != limit_mb && attempt < TRIES {
+                    limit_mb = next;
+                    continue;
+                }
+                guesses[at] = limit_mb;
+                let seen = driver.count(&server, &plan, &shelf, time)?;
+                check_values(experiment, variant, &seen);
+                let after = Counted::of(&server.control)?;
+                let counted = after.zip(before).map(|(after, before)| after.since(before));
+                check_counts(experiment, variant, &[&warm, &seen], counted);
+                let (gets, hits, _) = seen.totals();
+                let misses = 1.0 - hits as f64 / gets.max(1) as f64;
+                cell.get_or_insert(Found { limit_mb, resident_mib, misses: Vec::new() }).misses.push(misses);
+                break;
+            }
+            Ok(())
+        },
+    )?;
+    let oracle: Vec<f64> = streams
+        .iter()
+        .map(|stream| {
+            oracle::misses(&stream.plan(memory_mb, options.working_set), ORACLE_REQUESTS, common.seed)
+        })
+        .collect();
+    let found: Vec<Vec<Found>> = found.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
+    report(&mut experiment, (&streams, &variants), &found, &oracle, memory_mb);
+    experiment.finish()
+}
+
+const ORACLE: &str = "oracle, LRU by bytes";
+
+fn report(
+    experiment: &mut Experiment,
+    (streams, variants): (&[&Stream], &[Variant]),
+    found: &[Vec<Found>],
+    oracle: &[f64],
+    memory_mb: u32,
+) {
+    let run = &mut experiment.run;
+    run.targets = variants
+        .iter()
+        .map(|variant| Target { name: variant.name.clone(), ..run.targets[variant.contender].clone() })
+        .collect();
+    let mut table = Table::new("misses", "Requests that missed", &["stream"]);
+    table.column(Column::new("misses", "%", Better::Lower));
+    table.column(Column::new("of the oracle's", "", Better::Lower));
+    table.column(Column::new("limit given", "MB", Better::Neither));
+    table.column(Column::new("resident", "MiB", Better::Neither));
+    let mut plot = Plot::new("misses", "Requests that missed", Kind::Bars);
+    plot.groups = streams.iter().map(|stream| stream.name.to_owned()).collect();
+    plot.x = Axis::new("stream", "", Scale::Linear);
+    plot.y = Axis::new("misses", "%", Scale::Linear);
+    plot.caption = "The oracle has no overhead: it has more room than any server.".to_owned();
+    for (at, variant) in variants.iter().enumerate() {
+        let mut points = Vec::new();
+        for (stream, row) in found.iter().enumerate() {
+            let percent: Vec<f64> = row[at].misses.iter().map(|misses| 100.0 * misses).collect();
+            let misses = Estimate::of(&percent);
+            points.extend(misses.as_ref().map(|misses| Point::estimated(stream as f64, misses)));
+            let against: Vec<f64> = row[at].misses.iter().map(|misses| misses / oracle[stream]).collect();
+            table.row(
+                &variant.name,
+                [streams[stream].name],
+                [
+                    misses,
+                    Estimate::of(&against),
+                    Estimate::exact(row[at].limit_mb.into()),
+                    Estimate::exact(row[at].resident_mib),
+                ],
+            );
+            let off = row[at].resident_mib / f64::from(memory_mb) - 1.0;
+            if off.abs() > NEAR {
+                let (name, stream) = (&variant.name, streams[stream].name);
+                run.notes.push(format!("{stream}: resident memory of {name} is {:+.1} % off", 100.0 * off));
+            }
+        }
+        plot.curve(&variant.name, points);
+    }
+    for (stream, misses) in streams.iter().zip(oracle) {
+        table.row(ORACLE, [stream.name], [Estimate::exact(100.0 * misses), None, None, None]);
+    }
+    plot.curve(ORACLE, oracle.iter().enumerate().map(|(at, misses)| Point::new(at as f64, 100.0 * misses)));
+    run.tables.push(table);
+    run.plots.push(plot);
+
+    for (stream, row) in streams.iter().zip(found) {
+        for (at, other) in row.iter().enumerate().skip(1) {
+            let claim = format!("misses of {} / {}, {}", variants[0].name, variants[at].name, stream.name);
+            run.compare(claim, &row[0].misses, &other.misses, None);
+        }
+    }
+    let mean = |at: usize| {
+        let all: Vec<f64> =
+            found.iter().filter_map(|row| Some(Estimate::of(&row[at].misses)?.median)).collect();
+        100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
+    };
+    let said: Vec<String> = variants
+        .iter()
+        .enumerate()
+        .map(|(at, variant)| format!("{} {} %", variant.name, number::text(mean(at))))
+        .collect();
+    run.verdict = format!(
+        "On the mean of {} streams, in {memory_mb} MiB of resident memory, requests miss: {}.",
+        streams.len(),
+        said.join(", ")
+    );
+}
