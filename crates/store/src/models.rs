@@ -5,6 +5,7 @@
 //! that its memory was used again. Everything that decides who sees what (control words, slots,
 //! announcements, pins) is the real code.
 
+mod moving;
 mod transactions;
 
 use crate::bucket::{Bucket, Control, Slot};

@@ -159,7 +159,7 @@ fn who_has_the_world_is_alone() {
             thread::spawn(move || {
                 let (world, epochs, inside) = &*world;
                 loop {
-                    world.enter(1);
+                    world.enter(1, epochs.now());
                     epochs.enter(1);
                     if !world.taken() {
                         break;
