@@ -146,6 +146,11 @@ fn slow_readers_of_large_values_hold_a_quarter_of_64_megabytes() {
 }
 
 #[test]
+fn slow_readers_of_large_values_hold_a_quarter_of_64_megabytes_for_16_threads() {
+    slow_readers(64, &["-t", "16"]);
+}
+
+#[test]
 fn slow_readers_of_large_values_hold_a_quarter_of_a_gigabyte() {
     slow_readers(1024, &["-t", "2"]);
 }

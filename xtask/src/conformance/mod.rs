@@ -7,6 +7,7 @@
 //! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached: the harness is right when
 //! they pass there.
 
+mod exporter;
 mod namespace;
 mod suites;
 

@@ -46,6 +46,14 @@ impl Namespace {
         command
     }
 
+    /// Starts a program inside that serves until it is dropped.
+    pub fn background(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Outcome<Server> {
+        let mut command = self.inside();
+        command.arg(program).args(arguments).stdin(Stdio::null());
+        let name = format!("{command:?}");
+        Ok(Server { child: command.spawn().map_err(|error| format!("{name}: {error}"))? })
+    }
+
     fn inside(&self) -> Command {
         command(&self.ip, &["netns", "exec", &self.name])
     }

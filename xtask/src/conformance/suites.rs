@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program};
+use super::{Counts, Program, exporter};
 use crate::install::{debian, python, python_source};
 use crate::run::{Outcome, capture, run, target};
 use std::fs;
@@ -19,6 +19,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("cas-loop", cas_loop),
     ("gomemcache", gomemcache),
     ("memcached-tool", memcached_tool),
+    ("memcached-exporter", exporter::suite),
 ];
 
 const PYTEST: &str = "pytest==8.3.4";
@@ -79,27 +80,36 @@ fn cas_loop(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
 }
 
-/// gomemcache's own tests. Its Unix socket test starts a program `memcached`: ours, under that name.
-fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+/// A directory with a Go module of its own.
+pub(super) fn go_home() -> Outcome<PathBuf> {
     debian(&[("go", "golang-go")])?;
     let home = target().join("conformance/go");
+    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+    if !home.join("go.mod").is_file() {
+        run(go(&home, &["mod", "init", "conformance"]))?;
+    }
+    Ok(home)
+}
+
+pub(super) fn go(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("go");
+    command.args(arguments).current_dir(home).env("GOFLAGS", "-mod=mod");
+    command
+}
+
+/// gomemcache's own tests. Its Unix socket test starts a program `memcached`: ours, under that name.
+fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let home = go_home()?;
     let names = home.join("bin");
     fs::create_dir_all(&names).map_err(|error| error.to_string())?;
     let shim = names.join("memcached");
     write(&shim, &format!("#!/bin/sh\nexec {} \"$@\"\n", program.words.join(" ")))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&shim, mode).map_err(|error| error.to_string())?;
-    let go = |arguments: &[&str]| {
-        let mut command = Command::new("go");
-        command.args(arguments).current_dir(&home).env("GOFLAGS", "-mod=mod");
-        command
-    };
-    if !home.join("go.mod").is_file() {
-        run(go(&["mod", "init", "conformance"]))?;
-    }
-    run(go(&["get", GOMEMCACHE]))?;
+    run(go(&home, &["get", GOMEMCACHE]))?;
     let tests = home.join("gomemcache.test");
-    run(go(&["test", "-c", "-o", &tests.to_string_lossy(), "github.com/bradfitz/gomemcache/memcache"]))?;
+    let package = "github.com/bradfitz/gomemcache/memcache";
+    run(go(&home, &["test", "-c", "-o", &tests.to_string_lossy(), package]))?;
     let _server = namespace.serve(program, &[])?;
     let mut command = namespace.command(&tests);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -147,7 +157,7 @@ fn memcached_tool(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: 4, skipped: 0 })
 }
 
-fn check(what: &str, holds: bool, output: &str) -> Outcome {
+pub(super) fn check(what: &str, holds: bool, output: &str) -> Outcome {
     if holds { Ok(()) } else { Err(format!("{what} is not as it should be:\n{output}")) }
 }
 
@@ -170,7 +180,7 @@ fn pytest_counts(command: Command) -> Outcome<Counts> {
 }
 
 /// Runs it; what it printed, or as the error if it failed.
-fn succeeded(command: Command) -> Outcome<String> {
+pub(super) fn succeeded(command: Command) -> Outcome<String> {
     match capture(command)? {
         (true, output) => Ok(output),
         (false, output) => Err(output),
