@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use larder_store::{Guard, Millis};
 
 use crate::counters::Sums;
+use crate::host::Host;
 use crate::prefix::Prefixes;
 use crate::redis::{Access, Common};
 use crate::slabs::{SlabClasses, slab_sizes};
@@ -244,6 +245,13 @@ impl Shared {
     pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) {
         self.flush_at.store(NEVER, Relaxed);
         guard.flush();
+    }
+
+    /// Tells what the store did by itself in this batch: a session's receive does it at its end, upkeep
+    /// has to.
+    #[inline]
+    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+        self.redis.tell_events(guard, host);
     }
 
     /// Sets when the next flush is due; replaces an earlier one.

@@ -159,7 +159,9 @@ impl Service {
         self.out.shrink(OUTPUT_KEPT_BYTES);
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
-        (0..STEPS_MAX).all(|_| guard.maintain())
+        let more = (0..STEPS_MAX).all(|_| guard.maintain());
+        self.hub.shared.tell_events(&mut guard, &*self.hub);
+        more
     }
 
     /// After each turn: tells the store what connections hold, has items give way to it, and lets

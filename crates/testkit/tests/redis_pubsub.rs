@@ -198,3 +198,84 @@ fn monitor_shows_commands_of_all_clients() {
     talk.say(1, "GET k");
     assert_eq!(talk.heard(0), "");
 }
+
+#[test]
+fn keyspace_events_tell_what_changed_and_nothing_else() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "CONFIG GET notify-keyspace-events", "*2 $22 notify-keyspace-events $0"),
+            (0, "CONFIG SET notify-keyspace-events EA", "+OK"),
+            (0, "CONFIG GET notify-keyspace-events", "*2 $22 notify-keyspace-events $2 AE"),
+            (1, "PSUBSCRIBE __keyevent@*", "*3 $10 psubscribe $12 __keyevent@* :1"),
+        ],
+    );
+    for (command, events) in [
+        ("SET k v", "0:set k"),
+        ("SET k v NX", ""),
+        ("SET k v EX 100", "0:set k 0:expire k"),
+        ("GET k", ""),
+        ("PERSIST k", "0:persist k"),
+        ("PERSIST k", ""),
+        ("EXPIRE k 100", "0:expire k"),
+        ("APPEND k x", "0:append k"),
+        ("INCR n", "0:incrby n"),
+        ("DECRBY n 2", "0:incrby n"),
+        ("INCRBYFLOAT n 1", "0:incrbyfloat n"),
+        ("SETRANGE k 0 y", "0:setrange k"),
+        ("MSET a 1 b 2", "0:set a 0:set b"),
+        ("DEL a none", "0:del a"),
+        ("GETDEL b", "0:del b"),
+        ("GETDEL b", ""),
+        ("EXPIRE n -1", "0:del n"),
+        ("SELECT 3", ""),
+        ("SETEX t 100 v", "3:set t 3:expire t"),
+    ] {
+        let reply = talk.say(0, command);
+        assert!(!reply.starts_with('-'), "{command}: {reply}");
+        let heard = talk.heard(1);
+        let told: Vec<String> = heard
+            .split("*4 $8 pmessage $12 __keyevent@* ")
+            .filter(|message| !message.is_empty())
+            .map(|message| {
+                let words: Vec<&str> = message.split_whitespace().collect();
+                let channel = words[1].trim_start_matches("__keyevent@").replace("__:", ":");
+                format!("{channel} {}", words[3])
+            })
+            .collect();
+        assert_eq!(told.join(" "), events, "{command}");
+    }
+}
+
+#[test]
+fn keyspace_events_of_expiry_come_from_the_store() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "CONFIG SET notify-keyspace-events Kx", "+OK"),
+            (1, "SUBSCRIBE __keyspace@0__:k", "*3 $9 subscribe $16 __keyspace@0__:k :1"),
+            (0, "SET k v PX 50", "+OK"),
+            (0, "MULTI", "+OK"),
+            (0, "SET j v", "+QUEUED"),
+            (0, "EXEC", "*1 +OK"),
+        ],
+    );
+    assert_eq!(talk.heard(1), "");
+    talk.local().shift(100);
+    // By a memcached client, even.
+    assert_eq!(talk.send(2, b"get k\r\n"), "END");
+    assert_eq!(talk.heard(1), "*3 $7 message $16 __keyspace@0__:k $7 expired");
+    expect(
+        &mut talk,
+        &[
+            (0, "CONFIG SET notify-keyspace-events \"\"", "+OK"),
+            (
+                0,
+                "CONFIG SET notify-keyspace-events q",
+                "-ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
+            ),
+        ],
+    );
+}

@@ -7,6 +7,7 @@ use larder_store::{Guard, Millis};
 
 use super::client::Clients;
 use super::config::Parameters;
+use super::notify::Events;
 use super::slowlog::Slowlog;
 use super::topics::Topics;
 
@@ -19,6 +20,8 @@ pub struct Common {
     pub(crate) clients: Arc<Clients>,
     pub(crate) limits: Limits,
     pub(crate) access: Access,
+    /// Which keyspace events are wanted.
+    pub(crate) events: Events,
     /// Who listens to what.
     pub(crate) topics: Arc<Topics>,
     /// Bytes that commands take between MULTI and EXEC.
@@ -44,6 +47,7 @@ impl Common {
             pause: Pause::default(),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             random: AtomicU64::new(random()),
+            events: Events::default(),
             topics: Arc::default(),
             queued_bytes: Arc::default(),
         }

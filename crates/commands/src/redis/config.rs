@@ -92,6 +92,7 @@ static PARAMETERS: &[Parameter] = &[
     at("maxmemory", Kind::Memory, ""),
     at("maxmemory-policy", Kind::Word(POLICIES), ""),
     at("maxmemory-samples", Kind::Number(1, 64), "5"),
+    at("notify-keyspace-events", Kind::Text, ""),
     at("maxclients", Kind::Fixed, ""),
     at("port", Kind::Fixed, ""),
     at("bind", Kind::Fixed, ""),
@@ -205,6 +206,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
         "requirepass" => common.access.password(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
+        "notify-keyspace-events" => common.events.letters(),
         name => common.parameters.text(name),
     }
 }
@@ -318,6 +320,7 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.parameters.set(name, text);
         }
         "requirepass" => common.access.set_password(&text),
+        "notify-keyspace-events" => common.events.set(store, &text)?,
         "proto-max-bulk-len" => {
             if number() < 1 << 20 {
                 return Err("argument must be between 1048576 and 9223372036854775807 inclusive");

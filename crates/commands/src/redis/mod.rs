@@ -25,6 +25,7 @@ mod introspect;
 mod keys;
 mod lcs;
 mod monitor;
+mod notify;
 mod object;
 mod pubsub;
 mod reply;

@@ -156,6 +156,7 @@ impl Conversation {
             }
         };
         turn.tally.settle(turn.cx.counters);
+        turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
         self.client.facts.row.store(turn.row, Relaxed);
         Progress { consumed: turn.at, next }
     }
@@ -168,7 +169,8 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
-                let plain = self.client.is_plain() && !turn.cx.shared.redis.topics.monitored();
+                let common = &turn.cx.shared.redis;
+                let plain = self.client.is_plain() && !common.topics.monitored() && !common.events.any();
                 if paused_ms > 0 || !plain {
                     return self.one(turn, paused_ms);
                 }
@@ -471,7 +473,7 @@ impl Call<'_, '_, '_> {
     }
 
     /// Runs a command that may run; `args` begin behind its name.
-    pub fn execute(&mut self, row: &'static Command, mut args: Args<'_>) -> Done {
+    pub fn execute(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if self.cx.shared.redis.topics.monitored() {
             self.show(row, args);
         }
@@ -482,6 +484,14 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::KEY_TOO_LONG);
             }
         }
+        if self.cx.shared.redis.events.any() && row.has(flag::WRITE) {
+            return self.execute_and_tell(row, args);
+        }
+        self.execute_row(row, args)
+    }
+
+    /// Runs a command's function.
+    pub fn execute_row(&mut self, row: &'static Command, mut args: Args<'_>) -> Done {
         match row.run {
             Run::Key(run) => {
                 let key = self.key(args.next().unwrap_or_default());

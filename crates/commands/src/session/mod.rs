@@ -182,6 +182,7 @@ impl Session {
             }
         };
         call.tally.settle(call.cx.counters);
+        call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
         Progress { consumed: call.reader.at, next }
     }
 
