@@ -22,7 +22,7 @@ impl Service {
     /// Delivers what waits in this worker's post.
     pub(crate) fn deliver(&mut self, events: &mut EventLoop<Epoll, Service>) {
         let hub = Arc::clone(self.hub());
-        let letters = hub.desks[self.index()].post.take();
+        let (letters, held) = hub.desks[self.index()].post.take();
         if letters.is_empty() {
             return;
         }
@@ -48,6 +48,8 @@ impl Service {
                 events.close(self, id, Closed::Shed);
             }
         }
+        drop(letters);
+        hub.store.hold(-(held as i64));
         told.sort_unstable();
         told.dedup();
         for id in told {

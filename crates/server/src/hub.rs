@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use larder_commands::{Connection, Counters, Host, Letter, Post, Process, Settings, Shared};
+use larder_commands::{Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared};
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::{Address, Socket};
 use larder_eventloop::{Millis, RECEIVE_BYTES};
@@ -197,6 +197,9 @@ fn shown(address: &Address) -> String {
     }
 }
 
+/// Part of what all connections may hold that letters for one worker may.
+const POST_SHARE: u64 = 4;
+
 /// Places of `Host::connections` from here on are connections; below are listeners.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
@@ -251,7 +254,13 @@ impl Host for Hub {
     fn post(&self, worker: usize, letters: Vec<Letter>) {
         let desk = &self.desks[worker];
         let mut missed = Vec::new();
-        if desk.post.add(letters, &mut |target| missed.push(target)) {
+        let bytes_max = POST_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
+        // Counted before they are there: the worker may take them, and count them out, at once.
+        let counted: usize = letters.iter().map(Letter::bytes).sum();
+        self.store.hold(counted as i64);
+        let (first, bytes) = desk.post.add(letters, bytes_max, &mut |target| missed.push(target));
+        self.store.hold(bytes as i64 - counted as i64);
+        if first {
             desk.mailbox.waker().wake();
         }
         for target in missed {

@@ -74,7 +74,7 @@ pub struct Letter {
 
 impl Letter {
     /// Bytes that it counts for.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.message.bytes.len() + size_of::<Letter>()
     }
 }
@@ -92,25 +92,31 @@ struct Waiting {
 }
 
 impl Post {
-    /// Adds letters; true if there were none, so that the worker is to be woken. Those for which there
-    /// is no room go to `missed`.
-    pub fn add(&self, letters: Vec<Letter>, missed: &mut dyn FnMut(Target)) -> bool {
+    /// Adds letters, `bytes_max` waiting at most; true if there were none, so that the worker is to be
+    /// woken, and the bytes that it holds more. Those for which there is no room go to `missed`.
+    pub fn add(
+        &self,
+        letters: Vec<Letter>,
+        bytes_max: usize,
+        missed: &mut dyn FnMut(Target),
+    ) -> (bool, usize) {
         let mut waiting = self.waiting();
-        let first = waiting.letters.is_empty();
+        let (first, before) = (waiting.letters.is_empty(), waiting.bytes);
         for letter in letters {
-            if waiting.bytes + letter.bytes() > POST_BYTES_MAX {
+            if waiting.bytes + letter.bytes() > bytes_max {
                 missed(letter.target);
             } else {
                 waiting.bytes += letter.bytes();
                 waiting.letters.push(letter);
             }
         }
-        first
+        (first, waiting.bytes - before)
     }
 
-    /// Takes all letters, in order.
-    pub fn take(&self) -> Vec<Letter> {
-        std::mem::take(&mut *self.waiting()).letters
+    /// Takes all letters, in order, and the bytes that they held.
+    pub fn take(&self) -> (Vec<Letter>, usize) {
+        let Waiting { letters, bytes } = std::mem::take(&mut *self.waiting());
+        (letters, bytes)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -337,13 +343,14 @@ mod tests {
         let post = Post::default();
         let most = POST_BYTES_MAX - size_of::<Letter>();
         let mut missed = Vec::new();
-        let mut add = |letters| post.add(letters, &mut |target| missed.push(target.client));
-        assert!(add(vec![letter(1, most)]));
-        assert!(!add(vec![letter(2, 0)]));
-        assert_eq!(post.take().len(), 1);
-        let mut add = |letters| post.add(letters, &mut |target| missed.push(target.client));
+        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client));
+        assert_eq!(add(vec![letter(1, most)]), (true, POST_BYTES_MAX));
+        assert_eq!(add(vec![letter(2, 0)]), (false, 0));
+        let (letters, bytes) = post.take();
+        assert_eq!((letters.len(), bytes), (1, POST_BYTES_MAX));
+        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client)).0;
         assert!(add(vec![letter(3, most - size_of::<Letter>()), letter(4, 0), letter(5, 0)]));
-        let order: Vec<u64> = post.take().iter().map(|letter| letter.target.client).collect();
+        let order: Vec<u64> = post.take().0.iter().map(|letter| letter.target.client).collect();
         assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
     }
 
