@@ -173,9 +173,9 @@ impl Options {
         for seat in experiment.seats() {
             let family = experiment.contender(seat).control.family;
             let methods = self.methods(family);
-            for (at, &method) in methods.iter().enumerate() {
-                // The pair that shows the noise is of the first method.
-                if seat.again && at > 0 {
+            for &method in &methods {
+                // Where nothing is compared no noise is needed.
+                if seat.again && method == Method::Blind {
                     continue;
                 }
                 for &clients in &clients {
