@@ -1,0 +1,71 @@
+//! Large values in a cache full of small ones, and the reverse: no write is refused for want of memory
+//! that others hold.
+
+use larder_store::{Attributes, Config, Expect, Store, Value, Worker};
+use std::time::{Duration, Instant};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
+    let mut guard = worker.enter(now);
+    let name = name.to_be_bytes();
+    let key = guard.key(&name);
+    let stored = guard.store_value(&key, value, &Attributes::default(), Expect::Any);
+    assert!(stored.is_ok(), "{} bytes: {stored:?}", value.len());
+}
+
+fn holds(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> bool {
+    let mut guard = worker.enter(now);
+    let name = name.to_be_bytes();
+    let key = guard.key(&name);
+    guard.get(&key).hit().is_some_and(|item| match item.value() {
+        Value::Whole(bytes) => bytes == value,
+        Value::Pieces(pieces) => pieces.flatten().eq(value),
+    })
+}
+
+#[test]
+fn large_and_small_values_take_turns_in_a_full_cache() {
+    let store = Store::new(Config { memory_bytes: 32 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    let large: Vec<u8> = (0..9 << 20).map(|i: u32| (i * 7 % 251) as u8).collect();
+    let mut now = NOW;
+    let started = Instant::now();
+    for round in 0..4u64 {
+        for name in 0..300_000 {
+            set(&mut worker, now, round << 40 | name, &[3; 100]);
+            now += u64::from(name % 64 == 0);
+        }
+        for name in 0..6 {
+            set(&mut worker, now, 1 << 60 | round << 40 | name, &large);
+            now += 50;
+        }
+        assert!(holds(&mut worker, now, 1 << 60 | round << 40 | 5, &large));
+    }
+    for bytes in [5_000, 17_000, 200_000, 1 << 20, 3 << 20] {
+        set(&mut worker, now, 1 << 61 | bytes as u64, &large[..bytes]);
+        assert!(holds(&mut worker, now, 1 << 61 | bytes as u64, &large[..bytes]));
+    }
+    assert_eq!(store.totals().out_of_memory, 0);
+    // Far above what it takes, far below what waiting for memory would.
+    assert!(started.elapsed() < Duration::from_secs(120));
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn value_larger_than_half_of_the_rest_is_stored_whole() {
+    let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    for name in 0..2_000_000 {
+        set(&mut worker, NOW, name, &[3; 100]);
+    }
+    let huge: Vec<u8> = (0..120 << 20).map(|i: u32| (i * 13 % 253) as u8).collect();
+    set(&mut worker, NOW, 1 << 60, &huge);
+    assert!(holds(&mut worker, NOW, 1 << 60, &huge));
+    set(&mut worker, NOW, 1 << 60, &huge[1..]);
+    assert!(holds(&mut worker, NOW, 1 << 60, &huge[1..]));
+    assert_eq!(store.totals().out_of_memory, 0);
+    drop(worker);
+    store.check();
+}
