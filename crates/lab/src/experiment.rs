@@ -289,6 +289,10 @@ impl Experiment {
         let Experiment { options, contenders, checks, mut run, began, .. } = self;
         drop(contenders);
         run.checks.extend(checks.list());
+        let mut between = run.comparisons.iter().filter(|comparison| !comparison.control).peekable();
+        if between.peek().is_some() && between.all(|comparison| comparison.outcome == Outcome::Noise) {
+            run.verdict.push_str(" No difference between the servers is more than the noise.");
+        }
         run.finish(began, &options.output)
     }
 }
