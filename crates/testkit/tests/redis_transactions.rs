@@ -351,3 +351,112 @@ fn large_transaction_of_new_keys_is_carried_out() {
     assert_eq!(talk.say(0, "EXEC"), format!("*3000{}", " +OK".repeat(3000)));
     assert_eq!(talk.say(1, "GET key:2999"), "$4 2999");
 }
+
+/// Everything that names a key, in a transaction: the same replies as outside, and every key is held.
+#[test]
+fn commands_answer_in_a_transaction_as_outside() {
+    let commands = [
+        "SET k 10",
+        "GET k",
+        "GETSET k 11",
+        "GETEX k EX 100",
+        "GETDEL k",
+        "SETNX k 5",
+        "SETEX e 100 v",
+        "PSETEX e 100000 v",
+        "APPEND k 0",
+        "STRLEN k",
+        "INCR k",
+        "INCRBY k 5",
+        "DECR k",
+        "DECRBY k 2",
+        "INCRBYFLOAT k 0.5",
+        "SETRANGE r 3 abc",
+        "GETRANGE r 0 -1",
+        "SUBSTR r 0 2",
+        "MSET a 1 b 2 c 3",
+        "MGET a b c d",
+        "MSETNX a 1 z 2",
+        "MSETNX y 1 z 2",
+        "MSETEX 2 m 1 n 2 EX 100",
+        "LCS r r",
+        "DEL a b",
+        "UNLINK c",
+        "EXISTS k r none",
+        "TOUCH k r",
+        "TYPE k",
+        "EXPIRE k 100",
+        "PEXPIRE k 100000",
+        "EXPIREAT k 9999999999",
+        "PEXPIREAT k 9999999999999",
+        "TTL none",
+        "PERSIST k",
+        "EXPIRETIME k",
+        "RENAME k k2",
+        "RENAMENX k2 k",
+        "COPY k k3",
+        "COPY k k3 REPLACE",
+        "COPY k k4 DB 5",
+        "OBJECT ENCODING k",
+        "OBJECT REFCOUNT k",
+        "SETBIT bits 7 1",
+        "GETBIT bits 7",
+        "BITCOUNT bits",
+        "BITPOS bits 1",
+        "BITOP AND dest bits bits",
+        "BITOP NOT dest bits",
+        "BITFIELD bits SET u8 0 255 GET u4 0",
+        "BITFIELD_RO bits GET u8 0",
+        "MOVE k3 7",
+        "SET k v IFEQ w",
+        "DELEX k IFEQ nothing",
+        "DELIFEQ k nothing",
+        "CL.THROTTLE t 15 30 60 1",
+        "DBSIZE",
+        "PING",
+        "ECHO x",
+        "SELECT 2",
+        "SET k two",
+        "GET k",
+        "SWAPDB 2 3",
+        "GET k",
+        "SELECT 0",
+        "GET k",
+        "FLUSHDB",
+        "DBSIZE",
+        "SET k v",
+        "FLUSHALL",
+        "GET k",
+        "WAIT 0 0",
+        "PUBSUB NUMPAT",
+        "PUBLISH c m",
+    ];
+    for one_by_one in [true, false] {
+        let (mut outside, mut inside) = (talk(), talk());
+        let expected: Vec<String> = commands.iter().map(|command| outside.say(0, command)).collect();
+        if one_by_one {
+            for (command, expected) in commands.iter().zip(&expected) {
+                assert_eq!(inside.say(0, "MULTI"), "+OK");
+                assert_eq!(inside.say(0, command), "+QUEUED", "{command}");
+                assert_eq!(inside.say(0, "EXEC"), format!("*1 {expected}"), "{command}");
+            }
+        } else {
+            // Some in one go that take the store as a whole, and all that do not.
+            let whole = ["MOVE", "DBSIZE", "SWAPDB", "FLUSHDB", "FLUSHALL", "COPY k k4"];
+            for with_whole in [true, false] {
+                let (mut outside, mut inside) = (talk(), talk());
+                let mut expected = String::new();
+                let mut count = 0;
+                assert_eq!(inside.say(0, "MULTI"), "+OK");
+                for command in commands {
+                    if with_whole || !whole.iter().any(|name| command.starts_with(name)) {
+                        expected += &format!(" {}", outside.say(0, command));
+                        count += 1;
+                        assert_eq!(inside.say(0, command), "+QUEUED", "{command}");
+                    }
+                }
+                assert_eq!(inside.say(0, "EXEC"), format!("*{count}{expected}"));
+            }
+        }
+    }
+}

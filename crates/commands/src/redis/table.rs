@@ -197,10 +197,12 @@ impl Command {
         if first == 0 {
             return;
         }
-        let count = args.len() as i64 + 1;
+        // Of a subcommand, behind the container's name and its own.
+        let skipped = 1 + self.name.matches('|').count() as i64;
+        let count = args.len() as i64 + skipped;
         let last = if last < 0 { count + i64::from(last) } else { i64::from(last) };
         for (at, arg) in args.enumerate() {
-            let at = at as i64 + 1;
+            let at = at as i64 + skipped;
             if at >= i64::from(first) && at <= last && (at - i64::from(first)) % i64::from(step) == 0 {
                 visit(arg);
             }
