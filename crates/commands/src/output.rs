@@ -219,6 +219,20 @@ impl Output {
         &self.buf[self.start..end]
     }
 
+    /// As [`Output::advance`], of bytes of [`Output::front`] when what follows is sent at once too:
+    /// nothing moves to the front.
+    ///
+    /// # Panics
+    /// As [`Output::front`].
+    #[inline]
+    pub fn pop_front(&mut self, bytes: usize) {
+        self.start += self.front(bytes).len();
+        if self.is_empty() {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
     /// Forgets all but the first `bytes`, which nothing is spliced into.
     pub fn truncate(&mut self, bytes: u64) {
         self.end = self.start + bytes as usize;
@@ -353,8 +367,11 @@ mod tests {
         out.put(b"sent keep drop");
         out.advance(5);
         assert_eq!(out.front(4), b"keep");
+        out.put(b"!");
         out.truncate(4);
         assert_eq!(out.to_vec(), b"keep");
+        out.pop_front(2);
+        assert_eq!(out.to_vec(), b"ep");
         out.truncate(0);
         assert!(out.is_empty());
     }

@@ -15,7 +15,7 @@
 use crate::fault::Fault;
 use crate::meta::{self, Meta};
 use crate::number::{parse_exptime, parse_flags, parse_i32, parse_u64};
-use crate::scan::{WINDOW, line, line_feed, token_end, token_end_within};
+use crate::scan::{line, line_feed, token_end};
 use crate::tokens::{Tokens, ends_in_noreply};
 
 /// Most bytes of a key.
@@ -202,111 +202,6 @@ pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
     Some((&rest[..end], GET_BYTES + end + 2))
 }
 
-/// The keys of `get` lines in a row, as far as these are plain: single spaces, and their ends in sight.
-#[derive(Clone, Debug)]
-pub struct GetLines<'a> {
-    input: &'a [u8],
-    at: usize,
-    /// Where the line of the next key begins, if it is not its first.
-    line: Option<usize>,
-    lines_left: u32,
-}
-
-/// A key of a plain `get` line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GetKey<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Where it begins, or the line if it is the first.
-    pub at: usize,
-    /// The first of its line.
-    pub first: bool,
-    /// The last.
-    pub last: bool,
-}
-
-impl<'a> GetLines<'a> {
-    /// At most `lines_max` lines from `at` on.
-    pub fn new(input: &'a [u8], at: usize, lines_max: u32) -> GetLines<'a> {
-        GetLines { input, at, line: None, lines_left: lines_max }
-    }
-
-    /// Where the first line begins that is not read, or that turned out not to be plain.
-    pub fn at(&self) -> usize {
-        self.line.unwrap_or(self.at)
-    }
-
-    /// Lines that may still be read.
-    pub fn lines_left(&self) -> u32 {
-        self.lines_left
-    }
-
-    /// The line that turned out not to be plain counts as not read.
-    pub fn give_back(&mut self) {
-        self.lines_left += 1;
-    }
-
-    /// Some keys of a line are read, not all. When there are no more keys, the line is not plain.
-    pub fn is_inside(&self) -> bool {
-        self.line.is_some()
-    }
-
-    /// The next key; none at the end, and where something else begins.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "`Iterator` would bring methods that make no sense here"
-    )]
-    #[inline(always)]
-    pub fn next(&mut self) -> Option<GetKey<'a>> {
-        let start = self.at;
-        let first = self.line.is_none();
-        let rest = self.input.get(start..)?;
-        let text = if first {
-            if self.lines_left == 0 {
-                return None;
-            }
-            rest.strip_prefix(b"get ")?
-        } else {
-            rest
-        };
-        let (key, end) = plain_key(text)?;
-        let key_at = self.input.len() - text.len();
-        let last = end == *b"\r\n";
-        if last {
-            self.lines_left -= u32::from(first);
-            self.line = None;
-            self.at = key_at + key.len() + 2;
-        } else {
-            // Another key follows.
-            if end[0] != b' ' || end[1] <= b' ' {
-                return None;
-            }
-            if first {
-                line_feed(text)?;
-                self.lines_left -= 1;
-                self.line = Some(start);
-            }
-            self.at = key_at + key.len() + 1;
-        }
-        Some(GetKey { key, at: start, first, last })
-    }
-}
-
-/// A key and the two bytes behind it.
-#[inline(always)]
-fn plain_key(text: &[u8]) -> Option<(&[u8], [u8; 2])> {
-    // Nearly every key is short, with more of the pipeline behind it.
-    if let Some(window) = text.first_chunk::<{ WINDOW + 2 }>() {
-        let end = token_end_within(window.first_chunk()?);
-        if end < WINDOW {
-            return (end > 0).then(|| (&window[..end], [window[end], window[end + 1]]));
-        }
-    }
-    let end = token_end(text);
-    let after = *text.get(end..)?.first_chunk()?;
-    (end > 0 && end <= KEY_BYTES_MAX).then(|| (&text[..end], after))
-}
-
 /// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and its bytes; none if it is
 /// anything else, which [`decode`] then reads.
 #[inline]
@@ -343,7 +238,7 @@ pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
 
 /// A space and one to nine digits at `at`, which moves behind them. One digit is the usual case.
 #[inline]
-fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
+pub(crate) fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
     let [b' ', first, second, ..] = text.get(*at..)? else { return None };
     let (first, second) = (first.wrapping_sub(b'0'), second.wrapping_sub(b'0'));
     if first <= 9 && second > 9 {

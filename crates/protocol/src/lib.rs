@@ -17,6 +17,7 @@ pub mod escape;
 mod fault;
 pub mod meta;
 pub mod number;
+pub mod plain;
 pub mod reply;
 pub mod resp;
 pub mod scan;

@@ -433,7 +433,7 @@ impl Handler for Service {
             rest.put(&replies[sent..]);
             connection.rest = Some(Box::new(rest));
         }
-        self.out.advance(bytes);
+        self.out.pop_front(bytes as usize);
         let sent = sent? as u64;
         self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent);
         let unsent = if sent < bytes { self.keep_account(connection, sent > 0) } else { 0 };

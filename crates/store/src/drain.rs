@@ -284,7 +284,7 @@ impl Local {
 
     /// A free chunk of the class, if need be and it may `grow` from a free span; no item is evicted.
     fn free_chunk(&mut self, store: &Store, class: ClassId, grow: bool) -> Option<u64> {
-        let mut magazine = Magazine::EMPTY;
+        let mut magazine = Magazine::new(class);
         let mut slab = store.slabs.class(class);
         slab.fill(&store.arena, &mut magazine, 1, self.now, grow);
         magazine.pop()

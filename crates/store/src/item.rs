@@ -127,6 +127,11 @@ impl Header {
         const BITS: u64 = KIND_MASK & !RETIRED | EXPIRY | FLAGS | EXTENSION | FETCHED | 0xff << KEY_SHIFT;
         self.0 & BITS == (key_bytes as u64) << KEY_SHIFT | FETCHED | Kind::Whole as u64
     }
+    /// As [`Header::is_plain`], read before or not.
+    #[inline(always)]
+    pub(crate) fn is_simple(self, key_bytes: usize) -> bool {
+        Header(self.0 | FETCHED).is_plain(key_bytes)
+    }
     /// Bytes of a value in place.
     #[inline(always)]
     pub(crate) fn value_bytes(self) -> usize {
@@ -413,13 +418,13 @@ impl RawItem {
         }
     }
 
-    /// Key and value of an item that [`Header::is_plain`] with a key of `key_bytes`.
+    /// Key and value of an item that [`Header::is_simple`] with a key of `key_bytes`.
     ///
     /// # Safety
     /// As for [`RawItem::new`], for as long as the slices are used; `header` is this item's.
     #[inline(always)]
     pub(crate) unsafe fn plain<'a>(self, header: Header, key_bytes: usize) -> (&'a [u8], &'a [u8]) {
-        debug_assert!(header.is_plain(key_bytes));
+        debug_assert!(header.is_simple(key_bytes));
         // SAFETY: nothing lies between header and key; both are inside the chunk and never change.
         unsafe {
             let key = self.0.as_ptr().add(8);

@@ -5,7 +5,7 @@ use crate::access;
 use crate::arena::Arena;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
-use crate::read::{Hint, seen};
+use crate::read::{Hint, same_key, seen};
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
 use std::sync::atomic::Ordering;
@@ -32,6 +32,85 @@ impl Guard<'_> {
             return Ok(stored);
         }
         self.store_value(key, value, attributes, expect)
+    }
+
+    /// Stores `value` without flags and expiry over a live item that has neither, which the hint names.
+    /// False, and nothing done, if it is not so: ask [`Guard::store_value`].
+    #[inline(always)]
+    pub fn replace_value(&mut self, key: &Key<'_>, value: &[u8], hint: &Hint<'_>) -> bool {
+        let store = self.store;
+        let key_bytes = key.bytes.len();
+        let bytes = 8 + key_bytes + value.len();
+        if hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT || key.number != 0 || bytes > CHUNK_BYTES_MAX {
+            return false;
+        }
+        self.local.breathe(store);
+        // 1. Is it so? Nothing of this changes while the item is linked.
+        let location = hint.cell.slot().location();
+        if location == 0 {
+            return false;
+        }
+        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
+        let (old, old_header) = unsafe {
+            let old = RawItem::new(store.arena.at(location));
+            let header = old.header();
+            if !header.is_simple(key_bytes) || !same_key(old.plain(header, key_bytes).0, key.bytes) {
+                return false;
+            }
+            (old, header)
+        };
+        // 2. The new item, which nobody sees.
+        let class = ClassId::of(bytes);
+        let Some(chunk) = self.local.allocate(store, class, bytes) else { return false };
+        let header = Header::whole(0, 0, 0, key_bytes, value.len());
+        // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
+        // outside the arena.
+        let raw = unsafe {
+            let raw = RawItem::new(store.arena.at(chunk));
+            raw.write_body(header, key.bytes, value, 0, 0);
+            raw
+        };
+        // 3. In its place, if the locked bucket is the key's home (only its holder moves the key's slot),
+        // nothing there was flushed, the token fits the header, and the slot still names the item.
+        let Some(control) = hint.home.lock_open() else {
+            self.give_back(raw, header, chunk);
+            return false;
+        };
+        let slot = hint.cell.slot();
+        let writes = control.writes() + 1;
+        if !std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
+            || !control.passes(store.gate())
+            || writes > u64::from(u32::MAX)
+            || slot.location() != location
+        {
+            hint.home.unlock(control);
+            self.give_back(raw, header, chunk);
+            return false;
+        }
+        raw.publish_header(header, writes);
+        hint.cell.replace(slot.with_location(chunk).with_access(access::encode(self.now_s)));
+        if control.watched() {
+            store.touch_watches(key);
+        }
+        hint.home.unlock(control.written());
+        // 4. The old item waits until nobody sees it.
+        let old_bytes = 8 + key_bytes + old_header.value_bytes();
+        let old_class = ClassId::of(old_bytes);
+        self.local.retire_known(old, old_header, location, old_class, old_bytes);
+        let counters = self.local.counters(store);
+        if old_class != class {
+            counters.class(old_class).items.add(-1);
+            counters.class(class).items.add(1);
+        }
+        counters.items_stored.add(1);
+        true
+    }
+
+    /// Frees what was written and not published.
+    #[cold]
+    fn give_back(&mut self, raw: RawItem, header: Header, chunk: u64) {
+        raw.publish_header(header, 0);
+        self.local.free_unseen(self.store, chunk);
     }
 
     /// Overwrites the live item that the hint names; none, and nothing done, if it is not so.
@@ -68,8 +147,7 @@ impl Guard<'_> {
         };
 
         let Some(control) = hint.home.lock_open() else {
-            raw.publish_header(header, 0);
-            self.local.free_unseen(store, chunk);
+            self.give_back(raw, header, chunk);
             return None;
         };
         let slot = hint.cell.slot();
@@ -90,8 +168,7 @@ impl Guard<'_> {
         });
         let Some((old, old_header)) = old else {
             hint.home.unlock(control);
-            raw.publish_header(header, 0);
-            self.local.free_unseen(store, chunk);
+            self.give_back(raw, header, chunk);
             return None;
         };
         raw.publish_header(header, writes);

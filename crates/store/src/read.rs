@@ -72,7 +72,7 @@ pub(crate) enum Find<'a> {
 }
 
 #[inline(always)]
-fn same_key(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same_key(a: &[u8], b: &[u8]) -> bool {
     // Short keys: two overlapping words beat a call.
     let n = a.len();
     if n != b.len() {

@@ -27,11 +27,17 @@ const EMPTIEST_SPANS_MAX: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Magazine {
     count: u8,
+    /// Chunks it holds at most: [`Magazine::capacity`].
+    count_max: u8,
     chunks: [u64; MAGAZINE_CHUNKS_MAX],
 }
 
 impl Magazine {
-    pub(crate) const EMPTY: Magazine = Magazine { count: 0, chunks: [0; MAGAZINE_CHUNKS_MAX] };
+    /// Empty.
+    pub(crate) fn new(class: ClassId) -> Magazine {
+        let count_max = Self::capacity(class) as u8;
+        Magazine { count: 0, count_max, chunks: [0; MAGAZINE_CHUNKS_MAX] }
+    }
 
     /// Chunks a magazine of this class holds at most.
     #[inline]
@@ -44,8 +50,8 @@ impl Magazine {
         Some(self.chunks[self.count as usize])
     }
     #[inline]
-    pub(crate) fn push(&mut self, class: ClassId, chunk: u64) -> bool {
-        let room = (self.count as usize) < Self::capacity(class);
+    pub(crate) fn push(&mut self, chunk: u64) -> bool {
+        let room = self.count < self.count_max;
         if room {
             self.chunks[self.count as usize] = chunk;
             self.count += 1;
@@ -318,7 +324,7 @@ impl Class {
             let number = self.partial;
             let span = arena.span(number);
             let chunk = self.take_from(arena, span, number);
-            let pushed = magazine.push(self.id, chunk);
+            let pushed = magazine.push(chunk);
             debug_assert!(pushed);
             if self.room(span) == 0 {
                 self.unlink_partial(arena, number);
@@ -496,7 +502,7 @@ mod tests {
         let slabs = Slabs::new();
         let id = ClassId::of(4096);
         let mut class = slabs.class(id);
-        let mut magazine = Magazine::EMPTY;
+        let mut magazine = Magazine::new(id);
         let mut chunks = Vec::new();
         while chunks.len() < 3 * id.chunks_per_span() {
             assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
@@ -519,8 +525,9 @@ mod tests {
     fn draining_span_hands_out_nothing_and_leaves() {
         let arena = Arena::new(1 << 22, 1 << 22).unwrap();
         let slabs = Slabs::new();
-        let mut class = slabs.class(ClassId::of(16384));
-        let mut magazine = Magazine::EMPTY;
+        let id = ClassId::of(16384);
+        let mut class = slabs.class(id);
+        let mut magazine = Magazine::new(id);
         assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
         let chunk = magazine.pop().unwrap();
         let span = Arena::span_of(chunk);

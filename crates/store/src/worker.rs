@@ -99,7 +99,8 @@ impl Worker {
         let local = Local {
             id,
             now: 0,
-            magazines: vec![Magazine::EMPTY; CLASSES + 1].into_boxed_slice(),
+            // The first is nobody's: classes count from 1.
+            magazines: (0..=CLASSES).map(|class| Magazine::new(ClassId(class.max(1) as u8))).collect(),
             magazine_bytes: 0,
             magazine_bytes_max: share as usize,
             recalled: 0,
@@ -397,9 +398,9 @@ impl Local {
             store.slabs.class(class).give(&store.arena, chunk);
             return;
         }
-        if !self.magazines[class.0 as usize].push(class, chunk) {
+        if !self.magazines[class.0 as usize].push(chunk) {
             self.give_older_half(store, class);
-            let pushed = self.magazines[class.0 as usize].push(class, chunk);
+            let pushed = self.magazines[class.0 as usize].push(chunk);
             debug_assert!(pushed);
         }
         self.magazine_bytes += class.chunk_bytes();

@@ -3,7 +3,7 @@
 //! A value that is whole in the receive buffer is stored from there ([`store`]); a longer one comes
 //! through the session's upload and ends in the same words ([`put_stored`]).
 
-use larder_protocol::classic::{Store, StoreVerb};
+use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
 
 use crate::context::Context;
@@ -23,6 +23,12 @@ pub fn fits(settings: &Settings, key_bytes: usize, flags: u32, value_bytes: u64)
     let cas = if settings.cas { 8 } else { 0 };
     let flags = if flags == 0 { 0 } else { 4 };
     HEADER_BYTES + cas + flags + key_bytes as u64 + value_bytes <= settings.item_bytes_max
+}
+
+/// Bytes of a value that [`fits`] whatever its key and flags are.
+pub fn fitting_value_bytes(settings: &Settings) -> usize {
+    let rest = HEADER_BYTES + 8 + 4 + KEY_BYTES_MAX as u64;
+    settings.item_bytes_max.saturating_sub(rest).try_into().unwrap_or(usize::MAX)
 }
 
 /// How a store ended.

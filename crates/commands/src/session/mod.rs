@@ -13,7 +13,7 @@
 //! that made no reply costs no more than reading its input once.
 
 mod execute;
-mod gets;
+mod runs;
 mod value;
 
 use larder_protocol::Tokens;
@@ -114,8 +114,8 @@ struct Call<'x, 'a, 'c, 'w> {
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
-    /// So far the input was a run of plain gets.
-    runs_of_gets: bool,
+    /// So far the input was a run of plain requests.
+    runs: bool,
     /// Where the replies to the current line of keys begin, if it began in this call.
     line_mark: Option<Mark>,
     /// The current line of keys has failed: its other keys are passed over.
@@ -167,15 +167,8 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call = Call {
-            cx,
-            out,
-            reader,
-            tally: Tally::default(),
-            runs_of_gets: true,
-            line_mark: None,
-            skips: false,
-        };
+        let mut call =
+            Call { cx, out, reader, tally: Tally::default(), runs: true, line_mark: None, skips: false };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
                 break next;
@@ -321,8 +314,8 @@ impl Session {
             return Some(Next::Flush);
         }
         if keys.is_none()
-            && call.runs_of_gets
-            && let Some(next) = self.gets(call)
+            && call.runs
+            && let Some(next) = self.run(call)
         {
             return Some(next);
         }

@@ -1,0 +1,274 @@
+//! Plain requests in a row: what nearly all of a pipeline is, read in as few steps as there are.
+//!
+//! ```text
+//! get <key> <key> …\r\n                        single spaces, the line's end in sight
+//! set <key> <flags> <exptime> <bytes>\r\n<data>\r\n   all of it there
+//! ```
+//!
+//! Whatever is unusual in any way ends the row, and is [`crate::classic::decode`]'s to read.
+
+use crate::classic::{KEY_BYTES_MAX, spaced_number};
+use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
+
+/// Plain requests, from one place of the input on.
+#[derive(Clone, Debug)]
+pub struct PlainLines<'a> {
+    input: &'a [u8],
+    at: usize,
+    /// Where the line of the next key begins, if it is not its first.
+    line: Option<usize>,
+    lines_left: u32,
+    value_bytes_max: usize,
+}
+
+/// One key of a plain request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Where it begins, or its line if it is the first.
+    pub at: usize,
+    /// The first of its line.
+    pub first: bool,
+    /// The last.
+    pub last: bool,
+    /// What to store; none to read.
+    pub set: Option<PlainSet<'a>>,
+}
+
+/// What a plain `set` stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainSet<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// Client flags.
+    pub flags: u32,
+    /// As given, and not negative.
+    pub exptime: i32,
+}
+
+impl<'a> PlainLines<'a> {
+    /// At most `lines_max` lines from `at` on; longer values than `value_bytes_max` are not plain.
+    pub fn new(input: &'a [u8], at: usize, lines_max: u32, value_bytes_max: usize) -> PlainLines<'a> {
+        PlainLines { input, at, line: None, lines_left: lines_max, value_bytes_max }
+    }
+
+    /// Where the first line begins that is not read, or that turned out not to be plain.
+    pub fn at(&self) -> usize {
+        self.line.unwrap_or(self.at)
+    }
+
+    /// Lines that may still be read.
+    pub fn lines_left(&self) -> u32 {
+        self.lines_left
+    }
+
+    /// The line that turned out not to be plain counts as not read.
+    pub fn give_back(&mut self) {
+        self.lines_left += 1;
+    }
+
+    /// Some keys of a line are read, not all. When there are no more keys, the line is not plain.
+    pub fn is_inside(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// The next key; none at the end, and where something else begins.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`Iterator` would bring methods that make no sense here"
+    )]
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<Plain<'a>> {
+        let start = self.at;
+        let rest = self.input.get(start..)?;
+        let first = self.line.is_none();
+        let mut text = rest;
+        if first {
+            if self.lines_left == 0 {
+                return None;
+            }
+            let (name, behind) = rest.split_first_chunk::<4>()?;
+            text = behind;
+            match name {
+                b"get " => {}
+                b"set " => return self.set(start, text),
+                _ => return None,
+            }
+        }
+        let (key, end) = plain_key(text)?;
+        let key_at = self.input.len() - text.len();
+        let last = end == *b"\r\n";
+        if last {
+            self.lines_left -= u32::from(first);
+            self.line = None;
+            self.at = key_at + key.len() + 2;
+        } else {
+            // Another key follows.
+            if end[0] != b' ' || end[1] <= b' ' {
+                return None;
+            }
+            if first {
+                line_feed(text)?;
+                self.lines_left -= 1;
+                self.line = Some(start);
+            }
+            self.at = key_at + key.len() + 1;
+        }
+        Some(Plain { key, at: start, first, last, set: None })
+    }
+
+    /// The rest of a `set`.
+    #[inline(always)]
+    fn set(&mut self, start: usize, text: &'a [u8]) -> Option<Plain<'a>> {
+        let (key, _) = plain_key(text)?;
+        let numbers = &text[key.len()..];
+        // Most have neither flags nor exptime.
+        let (flags, exptime, mut at) = if numbers.first_chunk() == Some(b" 0 0 ") {
+            (0, 0, 5)
+        } else {
+            let mut at = 0;
+            let flags = spaced_number(numbers, &mut at)?;
+            let exptime = spaced_number(numbers, &mut at)?;
+            if numbers.get(at) != Some(&b' ') {
+                return None;
+            }
+            (flags, exptime as i32, at + 1)
+        };
+        let mut value_bytes = 0;
+        let digits = at;
+        loop {
+            let digit = numbers.get(at)?.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value_bytes = value_bytes * 10 + usize::from(digit);
+            if value_bytes > self.value_bytes_max {
+                return None;
+            }
+            at += 1;
+        }
+        let block = numbers[at..].strip_prefix(b"\r\n")?;
+        let (value, rest) = block.split_at_checked(value_bytes)?;
+        if at == digits || !rest.starts_with(b"\r\n") {
+            return None;
+        }
+        self.lines_left -= 1;
+        self.at = self.input.len() - rest.len() + 2;
+        let set = Some(PlainSet { value, flags, exptime });
+        Some(Plain { key, at: start, first: true, last: true, set })
+    }
+}
+
+/// A key and the two bytes behind it.
+#[inline(always)]
+fn plain_key(text: &[u8]) -> Option<(&[u8], [u8; 2])> {
+    // Nearly every key is short, with more of the pipeline behind it.
+    if let Some(window) = text.first_chunk::<{ WINDOW + 2 }>() {
+        let end = token_end_within(window.first_chunk()?);
+        if end < WINDOW {
+            return (end > 0).then(|| (&window[..end], [window[end], window[end + 1]]));
+        }
+    }
+    let end = token_end(text);
+    let after = *text.get(end..)?.first_chunk()?;
+    (end > 0 && end <= KEY_BYTES_MAX).then(|| (&text[..end], after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classic::{Decoded, KeyStep, Request, StoreVerb, decode, next_key};
+    use proptest::prelude::*;
+
+    const VALUE_BYTES_MAX: usize = 40;
+
+    /// Key, first, last, value.
+    type Seen = (Vec<u8>, bool, bool, Option<Vec<u8>>);
+
+    /// What the general decoder makes of `input`, as long as it is what this one may read.
+    fn general(input: &[u8]) -> Vec<Seen> {
+        let mut all = Vec::new();
+        let mut at = 0;
+        while at < input.len()
+            && let Decoded::Request(request, bytes) = decode(&input[at..])
+        {
+            at += bytes;
+            match request {
+                Request::Fetch(fetch) if !fetch.cas && fetch.touch.is_none() => {
+                    let mut first = true;
+                    loop {
+                        let KeyStep::Key { key, bytes, last } = next_key(&input[at..]) else { return all };
+                        all.push((key.to_vec(), first, last, None));
+                        at += bytes;
+                        first = false;
+                        if last {
+                            break;
+                        }
+                    }
+                }
+                Request::Store(store) if store.verb == StoreVerb::Set && !store.noreply => {
+                    let Some(value) = input.get(at..at + store.value_bytes as usize) else { break };
+                    all.push((store.key.to_vec(), true, true, Some(value.to_vec())));
+                    at += value.len() + 2;
+                }
+                _ => break,
+            }
+        }
+        all
+    }
+
+    fn plain(input: &[u8]) -> Vec<Seen> {
+        let mut lines = PlainLines::new(input, 0, u32::MAX, VALUE_BYTES_MAX);
+        let mut all = Vec::new();
+        while let Some(plain) = lines.next() {
+            all.push((plain.key.to_vec(), plain.first, plain.last, plain.set.map(|set| set.value.to_vec())));
+        }
+        all
+    }
+
+    #[test]
+    fn usual_requests_are_plain() {
+        let input = b"get a\r\nset b 0 0 2\r\nxy\r\nget c dd e\r\nset f 7 100 0\r\n\r\nget gg\r\n";
+        let all = plain(input);
+        assert_eq!(all.len(), 7);
+        assert_eq!(all, general(input));
+    }
+
+    #[test]
+    fn a_line_that_is_not_plain_is_given_back_from_its_start() {
+        let input = b"get a\r\nget b c  d\r\n";
+        let mut lines = PlainLines::new(input, 0, 10, VALUE_BYTES_MAX);
+        while lines.next().is_some() {}
+        assert!(lines.is_inside());
+        assert_eq!((lines.at(), lines.lines_left()), (7, 8));
+    }
+
+    #[test]
+    fn limits_hold() {
+        let set = |bytes: usize| format!("set k 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes)).into_bytes();
+        assert_eq!(plain(&set(VALUE_BYTES_MAX)).len(), 1);
+        assert_eq!(plain(&set(VALUE_BYTES_MAX + 1)).len(), 0);
+        for (bytes, is) in [(KEY_BYTES_MAX - 1, 1), (KEY_BYTES_MAX, 1), (KEY_BYTES_MAX + 1, 0)] {
+            assert_eq!(plain(format!("get {}\r\n", "k".repeat(bytes)).as_bytes()).len(), is);
+        }
+        let mut lines = PlainLines::new(b"get a\r\nget b\r\n", 0, 1, VALUE_BYTES_MAX);
+        assert!(lines.next().is_some() && lines.next().is_none());
+        assert_eq!(lines.at(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_plain_the_general_decoder_reads_alike(
+            parts in prop::collection::vec(prop::sample::select(vec![
+                &b"get "[..], b"set ", b"a", b"key-of-some-length", b" ", b"  ", b" 0 0 ", b"2", b"11", b"\r\n", b"\n",
+                b"xy\r\n", b"hello world\r\n", b"\x01", b"gets b\r\n", b"get k1 k2\r\n", b"set k 1 2 2\r\nab\r\n",
+            ]), 0..30)
+        ) {
+            let input = parts.concat();
+            let (plain, general) = (plain(&input), general(&input));
+            prop_assert!(plain.len() <= general.len(), "{plain:?} {general:?}");
+            prop_assert_eq!(&plain[..], &general[..plain.len()]);
+        }
+    }
+}
