@@ -460,3 +460,54 @@ fn commands_answer_in_a_transaction_as_outside() {
         }
     }
 }
+
+#[test]
+fn swapdb_and_flushdb_abort_only_if_a_watched_key_is_concerned() {
+    // What is there before, by database; what is done; whether a watch of `k` in database 1 aborts.
+    for (there, done, aborts) in [
+        (&[(1, "k")][..], "SWAPDB 1 2", true),
+        (&[(2, "k")], "SWAPDB 1 2", true),
+        (&[(1, "other"), (3, "k")], "SWAPDB 1 2", false),
+        (&[(1, "k")], "SWAPDB 3 4", false),
+        (&[(1, "k")], "FLUSHALL", true),
+        (&[(0, "k"), (1, "other")], "FLUSHALL", false),
+        (&[(0, "k"), (1, "k")], "FLUSHDB", false),
+    ] {
+        let mut talk = talk();
+        for (db, key) in there {
+            talk.say(1, &format!("SELECT {db}"));
+            talk.say(1, &format!("SET {key} v"));
+        }
+        talk.say(1, "SELECT 0");
+        expect(&mut talk, &[(0, "SELECT 1", "+OK"), (0, "WATCH k", "+OK"), (1, done, "+OK")]);
+        let reply = if aborts { "*-1" } else { "*1 +PONG" };
+        expect(&mut talk, &[(0, "MULTI", "+OK"), (0, "PING", "+QUEUED")]);
+        assert_eq!(talk.say(0, "EXEC"), reply, "{there:?} {done}");
+        let store = talk.local().store().clone();
+        assert_eq!(store.watch_bytes(), 0);
+    }
+}
+
+#[test]
+fn what_takes_the_store_as_a_whole_is_counted() {
+    let mut talk = talk();
+    expect(
+        &mut talk,
+        &[
+            (0, "MULTI", "+OK"),
+            (0, "SET k v", "+QUEUED"),
+            (0, "DBSIZE", "+QUEUED"),
+            (0, "EXEC", "*2 +OK :1"),
+            (0, "MULTI", "+OK"),
+            (0, "SET k v", "+QUEUED"),
+            (0, "EXEC", "*1 +OK"),
+            (0, "SWAPDB 0 1", "+OK"),
+            (0, "GET k", "$-1"),
+        ],
+    );
+    assert_eq!(talk.local().store().whole_holds(), 2);
+    // memcached's keyspace is the database of name 0.
+    assert_eq!(talk.send(1, b"get k\r\n"), "END");
+    expect(&mut talk, &[(0, "SWAPDB 1 0", "+OK")]);
+    assert_eq!(talk.send(1, b"get k\r\n"), "VALUE k 0 1 v END");
+}

@@ -89,7 +89,7 @@ impl Client {
         self.authenticated
             && self.replies == Replies::On
             && !self.transaction.is_open()
-            && self.subscriptions.is_none()
+            && (self.resp3 || self.subscriptions.is_none())
     }
 
     /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.

@@ -232,6 +232,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("pubsub_patterns", topics.pattern_count());
     page.line("pubsubshard_channels", topics.shards.channels());
     page.line("client_output_buffer_limit_disconnections", figures.process.listeners_cut);
+    page.line("store_taken_as_a_whole", call.cx.guard.store().whole_holds());
     page.line("latest_fork_usec", 0);
     page.line("total_forks", 0);
     page.line("migrate_cached_sockets", 0);

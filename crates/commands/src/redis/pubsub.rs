@@ -291,6 +291,9 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
         put_bulk(call.out, name);
         put_integer(call.out, count as i64);
     }
+    if call.client.subscriptions.as_ref().is_some_and(|all| all.count() == 0 && !all.monitors) {
+        call.client.subscriptions = None;
+    }
     call.client.show_subscriptions();
     Ok(())
 }
