@@ -93,6 +93,7 @@ fn complain(reason: &str) {
 /// # Errors
 /// One line that says why it could not start.
 pub fn serve(config: Config) -> Result<(), String> {
+    larder_store::return_freed_blocks();
     let log = Log::start(config.verbosity);
     let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     process::allow_descriptors(config.connections_max, config.threads)?;

@@ -337,7 +337,11 @@ impl Handler for Service {
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let out = match &mut connection.rest {
-            Some(rest) => rest,
+            Some(rest) => {
+                // Within a turn, too: many connections may have theirs in one.
+                rest.set_limit(if self.short { SEND_AT_BYTES_SHORT } else { hub.config.reply_bytes_max() });
+                rest
+            }
             None => &mut self.out,
         };
         let guard = self.store.enter(self.wall);

@@ -12,6 +12,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Connections may hold one part in this many of the memory limit.
 pub const HELD_SHARE: u64 = 4;
 
+/// Blocks of the heap from this size on are mappings of their own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const HEAP_BLOCK_BYTES_MAX: i32 = 32 << 10;
+
+/// Has the process's allocator give large blocks back to the system as they are freed. It keeps them
+/// otherwise: a thousand slow readers left 80 MB of freed buffers in a process of 64 MB. To be called
+/// once, at start, by a program whose whole memory is to be bounded.
+pub fn return_freed_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number of the allocator's, under the allocator's own lock.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX);
+    }
+}
+
 /// Bytes that connections hold.
 #[derive(Debug, Default)]
 pub(crate) struct Held {

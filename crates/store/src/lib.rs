@@ -77,7 +77,7 @@ mod write;
 pub use class::chunk_sizes;
 pub use database::DATABASES;
 pub use event::Event;
-pub use held::HELD_SHARE;
+pub use held::{HELD_SHARE, return_freed_blocks};
 pub use read::{Hint, Item, Lookup, Pieces, Pinned, Value};
 pub use transaction::Version;
 pub use upload::{Spaces, Upload};
