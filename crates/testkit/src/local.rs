@@ -125,8 +125,12 @@ impl Local {
     }
 
     /// A connection of its own, for [`Local::exchange`].
-    pub fn connection(&self) -> LocalConnection {
-        LocalConnection { output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
+    pub fn connection(&mut self) -> LocalConnection {
+        let session = match self.resp {
+            true => Session::redis(&context(&mut self.worker, &self.shared, &self.host)),
+            false => Session::new(),
+        };
+        LocalConnection { session, output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
     }
 
     /// Hands `bytes` to the connection's session and collects its replies in [`LocalConnection::sent`].
@@ -253,10 +257,7 @@ fn take_replies(connection: &mut LocalConnection) {
 
 impl Wire for Local {
     fn connect(&mut self, name: &str) -> Result<(), String> {
-        let mut connection = self.connection();
-        if self.resp {
-            connection.session = Session::redis(&context(&mut self.worker, &self.shared, &self.host));
-        }
+        let connection = self.connection();
         self.connections.insert(name.to_owned(), connection);
         Ok(())
     }

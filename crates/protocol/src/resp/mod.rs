@@ -165,6 +165,9 @@ impl Partial {
                 false => Decoded::Incomplete(*self),
             });
         };
+        if end > LINE_BYTES_MAX {
+            return Err(Decoded::Fault(Fault::LongCount));
+        }
         let count = parse_integer(&input[1..end]).filter(|&n| n <= ARGS_MAX);
         let Some(count) = count else { return Err(Decoded::Fault(Fault::BadCount)) };
         if count > ARGS_MAX_UNAUTHENTICATED && !limits.authenticated {
@@ -189,6 +192,9 @@ impl Partial {
                 false => Decoded::Incomplete(*self),
             });
         };
+        if line > LINE_BYTES_MAX {
+            return Err(Decoded::Fault(Fault::LongBulkHeader));
+        }
         if rest[0] != b'$' {
             return Err(Decoded::Fault(Fault::NotABulk(rest[0])));
         }
@@ -254,6 +260,10 @@ fn decode_inline(input: &[u8]) -> Decoded<'_> {
             false => Decoded::Incomplete(Partial::default()),
         };
     };
+    // However much of it was there at once.
+    if feed > LINE_BYTES_MAX {
+        return Decoded::Fault(Fault::LongInline);
+    }
     let line = crate::scan::line(input, feed);
     if line.iter().all(u8::is_ascii_whitespace) {
         return Decoded::Nothing(feed + 1);
