@@ -1,6 +1,6 @@
 //! `cargo xtask conformance [suite…]`: other people's tests, run against Larder.
 //!
-//! Each suite installs what it needs by package name, runs against a fresh server on port 11211 in a
+//! Each suite installs what it needs by package name, runs against a fresh server on ports 11211 and 6379 in a
 //! network namespace of its own, and reports how many tests ran and were skipped. Both must be what
 //! `spec/conformance.toml` says: a suite that could not run, or ran fewer tests, has failed.
 //!
@@ -9,6 +9,7 @@
 
 mod exporter;
 mod namespace;
+mod redis;
 mod suites;
 
 use crate::run::{Outcome, cargo, root, run, target, which};

@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program, exporter};
+use super::{Counts, Program, exporter, redis};
 use crate::install::{debian, python, python_source};
 use crate::run::{Outcome, capture, run, target};
 use std::fs;
@@ -20,9 +20,12 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("gomemcache", gomemcache),
     ("memcached-tool", memcached_tool),
     ("memcached-exporter", exporter::suite),
+    ("redis-cli", redis::redis_cli),
+    ("redis-benchmark", redis::redis_benchmark),
+    ("redis-py", redis::redis_py),
 ];
 
-const PYTEST: &str = "pytest==8.3.4";
+pub(super) const PYTEST: &str = "pytest==8.3.4";
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
@@ -161,14 +164,14 @@ pub(super) fn check(what: &str, holds: bool, output: &str) -> Outcome {
     if holds { Ok(()) } else { Err(format!("{what} is not as it should be:\n{output}")) }
 }
 
-fn pytest(namespace: &Namespace, python: &PathBuf) -> Command {
+pub(super) fn pytest(namespace: &Namespace, python: &PathBuf) -> Command {
     let mut command = namespace.command(python);
     command.args(["-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]);
     command
 }
 
 /// Reads `100 passed, 3 skipped in 1.97s`.
-fn pytest_counts(command: Command) -> Outcome<Counts> {
+pub(super) fn pytest_counts(command: Command) -> Outcome<Counts> {
     let output = succeeded(command)?;
     let last = output.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
     let words: Vec<&str> = last.split_whitespace().collect();

@@ -2,6 +2,7 @@
 
 use super::Complaint;
 use crate::run::{Outcome, root};
+use larder_commands::redis::table::REDIS;
 use larder_commands::stats::{KEYS, Source};
 use larder_commands::table::{CLASSIC, Command, META};
 use std::fmt::Write;
@@ -9,9 +10,13 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Generated documents: where, and what they hold.
-fn generated() -> [(PathBuf, String); 2] {
+fn generated() -> [(PathBuf, String); 3] {
     let docs = root().join("docs");
-    [(docs.join("compatibility.md"), compatibility()), (docs.join("options.md"), options())]
+    [
+        (docs.join("compatibility.md"), compatibility()),
+        (docs.join("options.md"), options()),
+        (docs.join("redis.md"), redis()),
+    ]
 }
 
 /// Writes them.
@@ -57,6 +62,25 @@ fn compatibility() -> String {
         if let Source::Absent(why) = key.source {
             // Writing into a string cannot fail.
             let _ = writeln!(page, "| `{}` | {why} |", key.name);
+        }
+    }
+    page
+}
+
+fn redis() -> String {
+    let mut page =
+        format!("# What Larder shares with Redis\n\n{NOTE}\n{}\n", include_str!("redis_intro.md").trim_end());
+    for group in REDIS {
+        let _ = write!(
+            page,
+            "\n## Commands: {}\n\n| command | what it does | since |\n|---|---|---|\n",
+            group.name
+        );
+        for row in group.rows.iter().flat_map(|row| [std::slice::from_ref(row), row.subcommands()]).flatten()
+        {
+            let usage = format!("{} {}", row.name.to_uppercase().replace('|', " "), row.usage);
+            let cell = |text: &str| text.replace('|', "\\|");
+            let _ = writeln!(page, "| `{}` | {} | {} |", cell(usage.trim()), cell(row.summary), row.since);
         }
     }
     page

@@ -179,7 +179,7 @@ impl Command {
     }
 
     /// Its subcommands.
-    pub(crate) fn subcommands(&self) -> &'static [Command] {
+    pub fn subcommands(&self) -> &'static [Command] {
         match self.run {
             Run::Container(rows) => rows,
             Run::Key(_) | Run::Args(_) => &[],

@@ -1,0 +1,91 @@
+//! Redis's own tools and its Python client's tests, on the RESP port.
+
+use super::Counts;
+use super::Program;
+use super::namespace::Namespace;
+use super::suites::{PYTEST, check, pytest, pytest_counts, succeeded};
+use crate::install::{debian, python, python_source};
+use crate::run::{Outcome, root};
+use std::collections::BTreeSet;
+
+const REDIS_PY: &str = "5.2.1";
+
+/// Files of redis-py's tests that ask for nothing but a server. The others are about clusters,
+/// sentinels, modules, scripts, TLS or the client alone.
+const REDIS_PY_FILES: &[&str] = &[
+    "tests/test_commands.py",
+    "tests/test_connection.py",
+    "tests/test_connection_pool.py",
+    "tests/test_encoding.py",
+    "tests/test_lock.py",
+    "tests/test_monitor.py",
+    "tests/test_multiprocessing.py",
+    "tests/test_pipeline.py",
+    "tests/test_pubsub.py",
+    "tests/test_retry.py",
+    "tests/test_utils.py",
+];
+
+/// What redis-cli does beside sending commands.
+pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("redis-cli", "redis-tools")])?;
+    let _server = namespace.serve(program, &[])?;
+    let cli = |arguments: &[&str]| {
+        let mut command = namespace.command("redis-cli");
+        command.args(arguments);
+        succeeded(command)
+    };
+    cli(&["debug", "populate", "1000", "key", "10"])?;
+    cli(&["set", "biggest", &"x".repeat(5000)])?;
+    let scan = cli(&["--scan", "--pattern", "key:*"])?;
+    let keys: BTreeSet<&str> = scan.lines().collect();
+    check("--scan", keys.len() == 1000, &scan)?;
+    let big = cli(&["--bigkeys"])?;
+    let summary = "Biggest string found '\"biggest\"' has 5000 bytes";
+    check("--bigkeys", big.contains(summary) && big.contains("Sampled 1001 keys"), &big)?;
+    let memory = cli(&["--memkeys"])?;
+    check("--memkeys", memory.contains("Sampled 1001 keys"), &memory)?;
+    let mut stat = namespace.command("timeout");
+    stat.args(["--preserve-status", "-s", "INT", "2", "redis-cli", "--stat", "-i", "1"]);
+    let (_, stat) = crate::run::capture(stat)?;
+    check("--stat", stat.contains("keys") && stat.contains("1001"), &stat)?;
+    Ok(Counts { passed: 4, skipped: 0 })
+}
+
+/// redis-benchmark: every reply is read, and none is an error.
+pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("redis-benchmark", "redis-tools")])?;
+    let _server = namespace.serve(program, &[])?;
+    let mut passed = 0;
+    for test in ["ping", "set", "get", "incr", "mset"] {
+        let mut command = namespace.command("redis-benchmark");
+        command.args(["-t", test, "-n", "20000", "-P", "16", "-q", "-r", "1000", "-e"]);
+        let output = succeeded(command)?;
+        let holds = output.contains("requests per second") && !output.contains("ERR");
+        check(test, holds && !output.contains("WARNING"), &output)?;
+        passed += 1;
+    }
+    Ok(Counts { passed, skipped: 0 })
+}
+
+/// redis-py's own tests, less those that `spec/redis-py-skipped.txt` names.
+pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let packages = [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging", "mock"];
+    let python = python(&[&packages[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
+    let source = python_source(&python, "redis", REDIS_PY)?;
+    let path = root().join("spec/redis-py-skipped.txt");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut command = pytest(namespace, &python);
+    command.args(["--timeout", "30", "--redis-url", "redis://localhost:6379/9"]);
+    command.args(["-m", "not onlycluster and not redismod and not ssl"]);
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (test, reason) = line.split_once(": ").ok_or_else(|| format!("no reason: {line}"))?;
+        if reason.is_empty() {
+            return Err(format!("no reason: {line}"));
+        }
+        command.arg(format!("--deselect={test}"));
+    }
+    command.args(REDIS_PY_FILES).current_dir(&source);
+    let _server = namespace.serve(program, &[])?;
+    pytest_counts(command)
+}
