@@ -187,7 +187,7 @@ fn monitor_shows_commands_of_all_clients() {
             "\"client\" \"getname\"",
             "\"auth\" \"(redacted)\"",
             "\"multi\"",
-            "\"get\" \"k\"",
+            "\"GET\" \"k\"",
         ]
     );
     let (time, rest) = heard[1..].split_once(' ').unwrap();

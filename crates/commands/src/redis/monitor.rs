@@ -31,7 +31,8 @@ impl Call<'_, '_, '_> {
             self.client.db,
             self.client.facts.address
         );
-        for word in row.name.split('|') {
+        // Names in upper case, as nearly all clients send them.
+        for word in row.name.to_ascii_uppercase().split('|') {
             let _ = write!(line, " \"{word}\"");
         }
         let secret = matches!(row.name, "auth" | "hello");

@@ -170,7 +170,10 @@ impl Conversation {
                 }
                 let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
                 let common = &turn.cx.shared.redis;
-                let plain = self.client.is_plain() && !common.topics.monitored() && !common.events.any();
+                let plain = self.client.is_plain()
+                    && !common.topics.monitored()
+                    && !common.events.any()
+                    && !common.slowlog.measures_all();
                 if paused_ms > 0 || !plain {
                     return self.one(turn, paused_ms);
                 }
@@ -378,7 +381,8 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         let mark = self.out.mark();
         let before = client.replies;
         let mut row = self.row;
-        let slow = args.clone().next().and_then(table::find).is_some_and(|(row, _)| !row.has(flag::FAST));
+        let slow = args.clone().next().and_then(table::find).is_some_and(|(row, _)| !row.has(flag::FAST))
+            || self.cx.shared.redis.slowlog.measures_all();
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
         if let Err(fail) = call.run(args, &mut row) {

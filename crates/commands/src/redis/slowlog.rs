@@ -1,7 +1,7 @@
 //! SLOWLOG and LATENCY: commands that took long.
 //!
-//! Only commands that may take long are measured (all that are not FAST): two looks at a clock would
-//! be a good part of what a GET costs.
+//! Only commands that may take long are measured (all that are not FAST), unless times below a
+//! millisecond are to be listed: two looks at a clock would be a good part of what a GET costs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -110,7 +110,16 @@ impl Default for Slowlog {
 /// Most entries, whatever is asked for: they are not counted in the memory limit.
 const ENTRIES_MAX: usize = 4096;
 
+/// Commands that take less than this are measured only if shorter times are to be listed.
+const FAST_US: i64 = 1000;
+
 impl Slowlog {
+    /// Times are to be listed that also short commands take: each is measured, and none runs in a batch.
+    #[inline]
+    pub fn measures_all(&self) -> bool {
+        (0..FAST_US).contains(&self.slower_us.load(Relaxed))
+    }
+
     pub fn len(&self) -> usize {
         self.entries().len()
     }
