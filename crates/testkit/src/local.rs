@@ -125,12 +125,14 @@ impl Local {
     }
 
     /// A connection of its own, for [`Local::exchange`].
-    pub fn connection(&mut self) -> LocalConnection {
-        let session = match self.resp {
-            true => Session::redis(&context(&mut self.worker, &self.shared, &self.host)),
-            false => Session::new(),
-        };
-        LocalConnection { session, output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
+    pub fn connection(&self) -> LocalConnection {
+        LocalConnection { output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
+    }
+
+    /// The same, that speaks RESP from its first byte on.
+    pub fn resp_connection(&mut self) -> LocalConnection {
+        let session = Session::redis(&context(&mut self.worker, &self.shared, &self.host));
+        LocalConnection { session, ..self.connection() }
     }
 
     /// Hands `bytes` to the connection's session and collects its replies in [`LocalConnection::sent`].
@@ -257,7 +259,7 @@ fn take_replies(connection: &mut LocalConnection) {
 
 impl Wire for Local {
     fn connect(&mut self, name: &str) -> Result<(), String> {
-        let connection = self.connection();
+        let connection = if self.resp { self.resp_connection() } else { self.connection() };
         self.connections.insert(name.to_owned(), connection);
         Ok(())
     }

@@ -88,8 +88,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn replies(input: &[u8], piece: usize) -> (Vec<u8>, bool) {
-    let mut local = Local::new(&[]).expect("a server").speaking_resp(true);
-    let mut connection = local.connection();
+    let mut local = Local::new(&[]).expect("a server");
+    let mut connection = local.resp_connection();
     for piece in input.chunks(piece) {
         local.exchange(&mut connection, piece);
     }
