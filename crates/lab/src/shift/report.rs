@@ -20,6 +20,8 @@ use crate::tally::Latencies;
 /// [`BUSY_MAX`] of the time, has latencies of its own.
 const LAG_MAX_US: f64 = 1_000.0;
 const BUSY_MAX: f64 = 0.9;
+/// A run in which less of the offered load than this was asked is none.
+const OFFERED_MIN: f64 = 0.8;
 /// Classes that a picture tells apart.
 const LAYERS_MAX: usize = 6;
 
@@ -47,6 +49,11 @@ pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
     check_values(experiment, variant, &visit.seen);
     check_values(experiment, variant, &visit.warm);
     check_counts(experiment, variant, &[&visit.warm, &visit.seen], visit.server_counts);
+    // Requests that wait for long come after a shift that they should have come before.
+    let share = visit.seen.totals().0 as f64 / visit.offered.max(1.0);
+    experiment.checks.add("what was offered was asked in its time", share >= OFFERED_MIN, || {
+        format!("{}: {:.0} % of it", variant.name, 100.0 * share)
+    });
 }
 
 /// The server must have counted what the clients did.
