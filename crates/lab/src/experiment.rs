@@ -12,7 +12,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use larder_eventloop::cpu;
@@ -170,11 +170,13 @@ impl Experiment {
             core: server_core,
             larder: options.larder.clone(),
         };
-        let mut kinds = options.peers.clone();
-        if !options.no_larder {
-            kinds.insert(0, Kind::Larder);
+        let mut kinds = if options.no_larder { Vec::new() } else { vec![Kind::Larder] };
+        for &kind in &options.peers {
+            // Named twice is meant once: two rows of one name would tell nothing.
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
         }
-        kinds.dedup();
         let mut contenders = Vec::new();
         for kind in kinds {
             contenders.push(Contender::start(kind, &setup)?);
@@ -296,9 +298,6 @@ impl Experiment {
         run.finish(began, &options.output)
     }
 }
-
-/// Settles a server before it is measured: long enough for it to finish what a start leaves behind.
-pub const SETTLE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -25,11 +25,6 @@ impl Progress {
     pub fn step(&self) {
         self.0.inc(1);
     }
-
-    /// More steps than thought.
-    pub fn extend(&self, steps: u64) {
-        self.0.inc_length(steps);
-    }
 }
 
 impl Drop for Progress {
