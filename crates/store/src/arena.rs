@@ -14,8 +14,8 @@ use crate::Millis;
 use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
 use crate::due::{Agenda, Due};
+use crate::numbers::Numbers;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -62,14 +62,14 @@ pub(crate) struct Span {
     pub(crate) due: Due,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     /// First span that was never handed out.
     next: u32,
     /// Spans given back that have their memory; the lowest address goes out first.
-    back: BTreeSet<u32>,
+    back: Numbers,
     /// Spans given back whose memory went to the system.
-    gone: BTreeSet<u32>,
+    gone: Numbers,
     /// Spans handed out now.
     used: u32,
 }
@@ -141,7 +141,12 @@ impl Arena {
             charged_bytes: AtomicU64::new(0),
             used: AtomicU32::new(0),
             resident: AtomicU32::new(0),
-            free: Mutex::new(Free { next: 1, ..Free::default() }),
+            free: Mutex::new(Free {
+                next: 1,
+                back: Numbers::new(spans_max),
+                gone: Numbers::new(spans_max),
+                used: 0,
+            }),
             agenda: Agenda::new(spans_max),
         })
     }

@@ -62,6 +62,7 @@ mod maintain;
 #[cfg(loom)]
 mod models;
 mod moving;
+mod numbers;
 mod overwrite;
 mod pin;
 mod read;
