@@ -68,12 +68,12 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// redis-py's own tests, less those that `spec/redis-py-skipped.txt` names.
+/// redis-py's own tests, less those that `spec/redis-py-skipped.list` names.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let packages = [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging", "mock"];
     let python = python(&[&packages[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
     let source = python_source(&python, "redis", REDIS_PY)?;
-    let path = root().join("spec/redis-py-skipped.txt");
+    let path = root().join("spec/redis-py-skipped.list");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut command = pytest(namespace, &python);
     command.args(["--timeout", "30", "--redis-url", "redis://localhost:6379/9"]);
