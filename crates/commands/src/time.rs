@@ -22,10 +22,11 @@ pub fn expires_at(exptime: i32, now: Millis) -> Millis {
     }
 }
 
-/// Whole seconds that are left, the begun one counted, so that a TTL reads back as it was given.
+/// Seconds that are left, to the nearest, so that a TTL reads back as it was given, also by a worker
+/// whose clock is a little behind.
 #[inline]
 pub fn seconds_left(expires_at: Millis, now: Millis) -> u64 {
-    expires_at.saturating_sub(now).div_ceil(1000)
+    (expires_at.saturating_sub(now) + 500) / 1000
 }
 
 #[cfg(test)]
