@@ -30,11 +30,12 @@ const ALIGN_BYTES: u32 = 8;
 pub fn slab_sizes(factor: f64, least: u32, largest: u32) -> Vec<u32> {
     let mut sizes = Vec::new();
     let mut size = HEADER_BYTES + f64::from(least);
-    // memcached keeps whole bytes at every step.
+    // memcached keeps whole bytes at every step; a factor too small for one gives it the same size
+    // again, where here the next follows.
     while sizes.len() < SIZES_MAX && size < (f64::from(largest) / factor).floor() {
         let aligned = (size as u32).next_multiple_of(ALIGN_BYTES);
         sizes.push(aligned);
-        size = (f64::from(aligned) * factor).floor();
+        size = (f64::from(aligned) * factor).floor().max(f64::from(aligned + ALIGN_BYTES));
     }
     sizes.push(largest);
     sizes
