@@ -182,11 +182,11 @@ fn monitor_shows_commands_of_all_clients() {
     assert_eq!(
         commands,
         [
-            "\"set\" \"k\" \"\"",
-            "\"select\" \"2\"",
-            "\"client\" \"getname\"",
-            "\"auth\" \"(redacted)\"",
-            "\"multi\"",
+            "\"SET\" \"k\" \"\"",
+            "\"SELECT\" \"2\"",
+            "\"CLIENT\" \"GETNAME\"",
+            "\"AUTH\" \"(redacted)\"",
+            "\"MULTI\"",
             "\"GET\" \"k\"",
         ]
     );
