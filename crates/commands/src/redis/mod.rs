@@ -1,9 +1,9 @@
 //! Redis's commands: the session of a RESP client, one table, one function a command.
 //!
-//! - [`session`]: the conversation; [`runs`], [`gather`]: its ways for short and long requests
-//! - [`table`]: the rows; [`call`]: what a command works with; [`reply`], [`fail`]: what it answers
-//! - [`client`], [`common`]: what a connection keeps, what all share
-//! - the groups: [`string`], [`keys`], [`connection`], [`server`]
+//! - `session`: the conversation; `runs`, `gather`: its ways for short and long requests
+//! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers
+//! - `client`, `common`: what a connection keeps, what all share
+//! - the groups: `string`, `keys`, `connection`, `server`
 
 mod bitfield;
 mod bitmap;
