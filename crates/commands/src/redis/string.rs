@@ -151,15 +151,15 @@ fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Don
 /// SET without options.
 #[inline(always)]
 pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, value: &[u8]) -> Done {
-    let stored = call.cx.guard.store_value_hinted(key, value, &Attributes::default(), Expect::Any, hint);
-    match stored {
-        Ok(_) => {
-            call.tally.sets += 1;
-            call.out.put(b"+OK\r\n");
-            Ok(())
-        }
-        Err(_) => Err(Fail::OUT_OF_MEMORY),
+    let guard = &mut call.cx.guard;
+    let stored = guard.replace_value(key, value, hint)
+        || guard.store_value_hinted(key, value, &Attributes::default(), Expect::Any, hint).is_ok();
+    if !stored {
+        return Err(Fail::OUT_OF_MEMORY);
     }
+    call.tally.sets += 1;
+    call.out.put(b"+OK\r\n");
+    Ok(())
 }
 
 fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
