@@ -165,11 +165,23 @@ impl Server {
     /// # Errors
     /// When `/proc` does not say.
     pub fn rss_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// Of these, pages of files: the program itself.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn program_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("RssFile:")
+    }
+
+    fn status_bytes(&self, name: &str) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kilobytes =
             line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|n| n.trim().parse::<u64>().ok());
-        kilobytes.map(|n| n * 1024).ok_or_else(|| io::Error::other("no VmRSS line"))
+        kilobytes.map(|n| n * 1024).ok_or_else(|| io::Error::other(format!("no {name} line")))
     }
 
     /// Sends SIGTERM.

@@ -14,6 +14,9 @@ const LARGE: usize = 1_048_000;
 /// How long something may take that happens by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Pages of an optimised program in memory, about.
+const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
+
 /// A server with a limit that it is held to.
 struct Bounded {
     server: Server,
@@ -36,9 +39,11 @@ impl Bounded {
         self.server.connect().and_then(Client::new).expect("a connection")
     }
 
-    /// RSS is at most the limit, 5 % and 8 MiB.
+    /// RSS is at most the limit, 5 % and 8 MiB. A program built for debugging has more pages of its own
+    /// than the one that is served with; these do not count.
     fn holds(&mut self, what: &str) {
-        let rss = self.server.rss_bytes().expect("a figure");
+        let program = self.server.program_bytes().expect("a figure");
+        let rss = self.server.rss_bytes().expect("a figure") - program.saturating_sub(PROGRAM_BYTES);
         self.most = self.most.max(rss);
         let bound = self.memory_bytes + self.memory_bytes / 20 + 8 * MEBIBYTE;
         assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
