@@ -64,6 +64,11 @@ impl Output {
         Output { limit_bytes, ..Output::default() }
     }
 
+    /// An output of these replies, in a buffer of just their size.
+    pub fn of(replies: &[u8], limit_bytes: u64) -> Output {
+        Output { buf: replies.to_vec(), end: replies.len(), limit_bytes, ..Output::default() }
+    }
+
     /// Bytes waiting to be sent, pinned values included.
     #[inline]
     pub fn len(&self) -> u64 {
@@ -359,6 +364,15 @@ mod tests {
         let rest = out.take_rest();
         assert!(out.is_empty());
         assert_eq!(rest.to_vec(), b"efghij");
+    }
+
+    #[test]
+    fn an_output_of_replies_takes_no_more_than_they_do() {
+        let mut out = Output::of(&[b'x'; 5000], 10);
+        assert_eq!((out.capacity_bytes(), out.len()), (5000, 5000));
+        out.advance(4999);
+        out.put(b"y");
+        assert_eq!(out.to_vec(), b"xy");
     }
 
     #[test]

@@ -433,9 +433,8 @@ impl Handler for Service {
         if let Ok(sent) = sent
             && sent < replies.len()
         {
-            let mut rest = Output::new(self.hub.config.reply_bytes_max());
-            rest.put(&replies[sent..]);
-            connection.rest = Some(Box::new(rest));
+            let limit = if self.short { SEND_AT_BYTES_SHORT } else { self.hub.config.reply_bytes_max() };
+            connection.rest = Some(Box::new(Output::of(&replies[sent..], limit)));
         }
         self.out.pop_front(bytes as usize);
         let sent = sent? as u64;
