@@ -24,6 +24,9 @@ use crate::table::Facts;
 /// once, and what a processor's second cache holds.
 const SEND_AT_BYTES: u64 = 256 << 10;
 
+/// Replies of a connection that may be held for a common send: what a socket surely takes at once.
+const HELD_REPLIES_MAX: u64 = 32 << 10;
+
 /// Output memory that a worker keeps between bursts.
 const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 
@@ -413,7 +416,10 @@ impl Handler for Service {
     fn hold(&mut self, connection: &mut Connection) -> bool {
         let bytes = self.out.len() - self.held_bytes;
         // Large values go out on their own; what waits for room goes on waiting.
-        let holds = bytes > 0 && connection.rest.is_none() && self.out.contiguous().is_some();
+        let holds = (1..=HELD_REPLIES_MAX).contains(&bytes)
+            && !self.short
+            && connection.rest.is_none()
+            && self.out.contiguous().is_some();
         if holds {
             self.held.push_back(bytes);
             self.held_bytes += bytes;
