@@ -97,13 +97,19 @@ impl Guard<'_> {
         let old_bytes = 8 + key_bytes + old_header.value_bytes();
         let old_class = ClassId::of(old_bytes);
         self.local.retire_known(old, old_header, location, old_class, old_bytes);
-        let counters = self.local.counters(store);
-        if old_class != class {
-            counters.class(old_class).items.add(-1);
-            counters.class(class).items.add(1);
+        self.count_overwrite(old_class, class);
+        true
+    }
+
+    /// An item of class `new` has taken the place of one of class `old`.
+    #[inline(always)]
+    fn count_overwrite(&self, old: ClassId, new: ClassId) {
+        let counters = self.local.counters(self.store);
+        if old != new {
+            counters.class(old).items.add(-1);
+            counters.class(new).items.add(1);
         }
         counters.items_stored.add(1);
-        true
     }
 
     /// Frees what was written and not published.
@@ -185,12 +191,7 @@ impl Guard<'_> {
         let location = slot.location();
         let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
         self.local.retire_known(old, old_header, location, class, old.whole_bytes_by(old_header));
-        let counters = self.local.counters(store);
-        if class != new_class {
-            counters.class(class).items.add(-1);
-            counters.class(new_class).items.add(1);
-        }
-        counters.items_stored.add(1);
+        self.count_overwrite(class, new_class);
         Some(Stored { cas: token(writes, key.hash), replaced: true })
     }
 }
