@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz [seconds]`: each fuzzer replays its committed corpus, then looks for more.
 
 use crate::install::{cargo_fuzz, has_nightly};
-use crate::run::{Outcome, capture, cargo_front, root, run, target};
+use crate::run::{Outcome, capture, cargo_front, root, run, shown, target};
 use std::path::Path;
 use std::process::Command;
 
@@ -33,14 +33,25 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
             return Err(format!("{name} has no committed corpus in {}", seeds.display()));
         }
         let (seeds, found) = (seeds.to_string_lossy().into_owned(), found.to_string_lossy().into_owned());
-        run(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
+        quietly(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
         let time = format!("-max_total_time={seconds}");
-        run(fuzzer(
-            &tools,
-            &["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"],
-        ))?;
+        let more = ["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"];
+        quietly(fuzzer(&tools, &more))?;
     }
     println!("{} passed, 0 failed", names.len());
+    Ok(())
+}
+
+/// Runs a fuzzer, whose thousands of lines matter only when it finds something.
+fn quietly(command: Command) -> Outcome {
+    println!("$ {}", shown(&command));
+    let (worked, text) = capture(command)?;
+    if !worked {
+        return Err(text);
+    }
+    text.lines()
+        .filter(|line| line.starts_with("stat::") || line.contains("DONE"))
+        .for_each(|line| println!("{line}"));
     Ok(())
 }
 

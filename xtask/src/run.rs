@@ -1,7 +1,10 @@
 //! Running other programs, and where things are.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// A task worked, or the text says why not.
 pub type Outcome<T = ()> = Result<T, String>;
@@ -42,11 +45,55 @@ pub fn cargo_front(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it, its output going where ours goes.
+/// Lines of a failed program's output that its error repeats, from each that [`tells`] why.
+const AFTER: usize = 4;
+/// How long its output may outlast a program.
+const GRACE: Duration = Duration::from_secs(5);
+/// Lines an error repeats at most.
+const REPEATED: usize = 60;
+
+/// Runs it, its output going where ours goes; the error repeats the lines that say what went wrong,
+/// so that nobody has to find them above the output of all later stages.
 pub fn run(mut command: Command) -> Outcome {
-    println!("$ {}", shown(&command));
-    let status = command.status().map_err(|error| format!("{}: {error}", shown(&command)))?;
-    if status.success() { Ok(()) } else { Err(format!("{} failed: {status}", shown(&command))) }
+    let line = shown(&command);
+    println!("$ {line}");
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    let both = writer.try_clone().map_err(failed)?;
+    let child = command.stdout(writer).stderr(both).spawn();
+    // The command keeps the pipe's ends, which would never let the reader see the end of it.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.map_err(failed)?;
+    let (lines, telling) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut after = 0;
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            after = if tells(&line) { AFTER } else { after };
+            if after > 0 {
+                after -= 1;
+                let _ = lines.send(format!("  | {line}"));
+            }
+        }
+    });
+    let status = child.wait().map_err(failed)?;
+    // Its end closes the pipe, unless it left a child behind that holds it: that one is not waited for.
+    let mut repeated = vec![format!("{line} failed: {status}")];
+    let until = Instant::now() + GRACE;
+    while let Ok(line) = telling.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        if repeated.len() < REPEATED {
+            repeated.push(line);
+        }
+    }
+    if status.success() { Ok(()) } else { Err(repeated.join("\n")) }
+}
+
+/// Whether a line of output says what went wrong.
+fn tells(line: &str) -> bool {
+    ["panicked at", "... FAILED", "ERROR: AddressSanitizer", "error:", "error["]
+        .iter()
+        .any(|word| line.contains(word))
 }
 
 /// Runs it and returns its status and everything it printed.
@@ -69,7 +116,7 @@ pub fn which(program: &str) -> Option<PathBuf> {
 }
 
 /// The command line, for people.
-fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -44,6 +44,11 @@ pub fn test() -> Outcome {
         println!("{name:<14} {:>7.1} s  {verdict}", took.as_secs_f64());
     }
     let failed: Vec<&str> = results.iter().filter(|(_, _, o)| o.is_err()).map(|(name, _, _)| *name).collect();
+    for (name, _, outcome) in &results {
+        if let Err(error) = outcome {
+            println!("\n{name}: {error}");
+        }
+    }
     println!("stages: {} passed, {} failed", results.len() - failed.len(), failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }

@@ -151,7 +151,7 @@ fn mixed_operations_in_a_full_store_show_no_torn_or_foreign_value() {
                 }
                 _ if step % 64 == 0 => {
                     let classes = store.classes(now);
-                    let pick = |n: u64| classes.get(n as usize % classes.len()).map(|class| class.id);
+                    let pick = |n: u64| classes.get(n as usize % classes.len().max(1)).map(|class| class.id);
                     guard.reassign(pick(random.below(64)), pick(random.below(64)), 2);
                 }
                 _ => {
