@@ -39,6 +39,8 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
         Value::Whole(value) => put_whole(out, key, item.flags(), value, cas, last),
         Value::Pieces(_) => {
             let Some(pinned) = item.pin_for_reply() else { return false };
+            // The token of the bytes that are pinned: neither changes now.
+            let cas = cas.map(|_| item.cas());
             let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
             let head = write_value_line(room, key, item.flags(), item.value_bytes(), cas);
             out.filled(head);

@@ -184,6 +184,11 @@ impl Large {
         None
     }
 
+    /// The location of piece `i`, which there is.
+    pub(crate) fn piece(self, arena: &Arena, i: usize) -> u64 {
+        PieceCursor::at(self, arena, i).next(arena).expect("the value has so many pieces")
+    }
+
     /// The location of the first piece, if there is one.
     pub(crate) fn first_piece(self) -> Option<u64> {
         let head = self.head();
@@ -214,6 +219,21 @@ pub(crate) struct PieceCursor {
 impl PieceCursor {
     pub(crate) fn new(large: Large) -> PieceCursor {
         PieceCursor { large, next: 0, table: 0 }
+    }
+
+    /// A cursor whose next piece is number `i`, if there are so many.
+    pub(crate) fn at(large: Large, arena: &Arena, i: usize) -> PieceCursor {
+        let inline = large.head().inline as usize;
+        let mut cursor = PieceCursor { large, next: i, table: 0 };
+        // The table of the piece before it: entering the next one is for `next`.
+        if i > inline && i <= large.head().pieces as usize {
+            cursor.table = large.head().next_table.load(Ordering::Acquire);
+            for _ in 0..(i - inline - 1) / TABLE_ENTRIES {
+                // SAFETY: a value of so many pieces has so many tables, each naming the next.
+                cursor.table = unsafe { table_word(arena, cursor.table, 1) }.load(Ordering::Acquire);
+            }
+        }
+        cursor
     }
 
     /// The location of the next piece.
@@ -260,9 +280,9 @@ pub(crate) unsafe fn piece_space(arena: &Arena, location: u64) -> (*mut u8, usiz
 /// The bytes of the value in the piece at `location`.
 ///
 /// # Safety
-/// As [`piece_space`].
+/// The piece belongs to a value that the caller has pinned or owns.
 pub(crate) unsafe fn piece_value<'a>(arena: &Arena, location: u64) -> &'a [u8] {
-    // SAFETY: the caller keeps the piece alive, and nobody writes to it.
+    // SAFETY: the caller keeps the piece alive, and nobody writes to what is pinned or owned.
     unsafe {
         let (at, bytes) = piece_space(arena, location);
         std::slice::from_raw_parts(at, bytes)

@@ -7,7 +7,7 @@ use crate::bucket::{Bucket, Cell, FREQUENCY_MAX, Slot};
 use crate::evict::Reason;
 use crate::index::Found;
 use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
-use crate::large::{Large, PieceCursor, piece_value};
+use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::sync::Backoff;
 use crate::worker::{Guard, chunk_facts, class_of, free_alone};
 use crate::{Key, Millis, Seen, Store};
@@ -438,7 +438,7 @@ impl<'g> Item<'g> {
     pub fn value_bytes(&self) -> u64 {
         match self.value() {
             Value::Whole(value) => value.len() as u64,
-            Value::Pieces(pieces) => pieces.left,
+            Value::Pieces(value) => value.value_bytes(),
         }
     }
     /// The value.
@@ -448,9 +448,7 @@ impl<'g> Item<'g> {
             // SAFETY: `'g` ends before the guard can leave its epoch.
             return Value::Whole(unsafe { self.raw.whole_value(self.header) });
         }
-        // SAFETY: as above; it is a large item.
-        let large = unsafe { Large::of(self.raw) };
-        Value::Pieces(Pieces::new(&self.arc.arena, large))
+        Value::Pieces(InPieces(*self))
     }
     /// Keeps a large value in place while it is being sent.
     ///
@@ -530,7 +528,7 @@ impl<'g> Item<'g> {
             + crate::item::key_heap_bytes(self.key().len()) as u64;
         match self.value() {
             Value::Whole(_) => head,
-            Value::Pieces(pieces) => head + pieces.left,
+            Value::Pieces(value) => head + value.value_bytes(),
         }
     }
 }
@@ -546,8 +544,26 @@ pub(crate) fn seen(raw: RawItem, location: u64, hash: u64) -> Seen {
 pub enum Value<'g> {
     /// One run of bytes (values up to about 16 KiB).
     Whole(&'g [u8]),
-    /// A larger value: pin it ([`Item::pin`]) to send it from its place, or walk its pieces.
-    Pieces(Pieces<'g>),
+    /// A larger value, to be pinned before it is read.
+    Pieces(InPieces<'g>),
+}
+
+/// A large value that is not pinned: its bytes may be written over ([`Guard::patch`]), its length stays.
+/// A version noted before it is pinned ([`Item::seen`]) is at most as new as the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct InPieces<'g>(Item<'g>);
+
+impl InPieces<'_> {
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> u64 {
+        // SAFETY: `'g` ends before the guard can leave its epoch, and it is a large item.
+        unsafe { Large::of(self.0.raw) }.head().value_bytes
+    }
+
+    /// Keeps the value as it is while it is read ([`Item::pin`]).
+    pub fn pin(&self) -> Pinned {
+        self.0.pin()
+    }
 }
 
 /// Iterator over the pieces of a large value, in order.
@@ -557,23 +573,14 @@ pub struct Pieces<'g> {
     cursor: PieceCursor,
     /// Bytes of the first piece to leave out.
     skip: usize,
-    left: u64,
 }
 
 impl<'g> Pieces<'g> {
-    fn new(arena: &'g Arena, large: Large) -> Pieces<'g> {
-        Pieces { arena, cursor: PieceCursor::new(large), skip: 0, left: large.head().value_bytes }
-    }
-
-    /// The same from byte `offset` on.
-    fn from(mut self, offset: u64) -> Pieces<'g> {
-        self.left -= offset.min(self.left);
-        let whole = offset / crate::large::PIECE_BYTES as u64;
-        for _ in 0..whole {
-            self.cursor.next(self.arena);
-        }
-        self.skip = (offset % crate::large::PIECE_BYTES as u64) as usize;
-        self
+    /// The pieces from byte `offset` on.
+    fn from(arena: &'g Arena, large: Large, offset: u64) -> Pieces<'g> {
+        let whole = offset / PIECE_BYTES as u64;
+        let cursor = PieceCursor::at(large, arena, usize::try_from(whole).unwrap_or(usize::MAX));
+        Pieces { arena, cursor, skip: (offset % PIECE_BYTES as u64) as usize }
     }
 }
 
@@ -583,9 +590,7 @@ impl<'g> Iterator for Pieces<'g> {
         let piece = self.cursor.next(self.arena)?;
         // SAFETY: whoever made this iterator keeps the value alive for `'g`.
         let bytes = unsafe { piece_value(self.arena, piece) };
-        let bytes = &bytes[std::mem::take(&mut self.skip)..];
-        self.left -= bytes.len() as u64;
-        Some(bytes)
+        Some(&bytes[std::mem::take(&mut self.skip)..])
     }
 }
 
@@ -607,10 +612,9 @@ impl Pinned {
         self.large().head().value_bytes
     }
 
-    /// The pieces from byte `offset` on, in order. Finding the first takes time in proportion to
-    /// the offset: a few nanoseconds a megabyte.
+    /// The pieces from byte `offset` on, in order.
     pub fn pieces(&self, offset: u64) -> Pieces<'_> {
-        Pieces::new(&self.store.arena, self.large()).from(offset)
+        Pieces::from(&self.store.arena, self.large(), offset)
     }
 }
 

@@ -59,7 +59,7 @@ impl From<Refusal> for Unpublished {
     }
 }
 
-fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
+pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
     match (expect, live) {
         (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
         (Expect::Absent, Some(_)) => Err(Refusal::Present),
@@ -426,7 +426,7 @@ impl Guard<'_> {
     }
 
     /// Runs `f` on the live item under its home's lock.
-    fn with_live<R>(
+    pub(crate) fn with_live<R>(
         &mut self,
         key: &Key<'_>,
         f: impl FnOnce(&mut Self, &mut Locked<'_>, &Found<'_>, RawItem) -> Result<R, Refusal>,
@@ -716,6 +716,6 @@ pub(crate) fn note_expiry(store: &Store, raw: RawItem, location: u64) {
 }
 
 /// The token to write down in the extension, if the header's version does not say it all.
-fn explicit_token(writes: u64, cas: Option<u64>, hash: u64) -> Option<u64> {
+pub(crate) fn explicit_token(writes: u64, cas: Option<u64>, hash: u64) -> Option<u64> {
     cas.or_else(|| (writes > u64::from(u32::MAX)).then(|| token(writes, hash)))
 }

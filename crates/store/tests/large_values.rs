@@ -20,7 +20,7 @@ fn holds(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> bool {
     let key = guard.key(&name);
     guard.get(&key).hit().is_some_and(|item| match item.value() {
         Value::Whole(bytes) => bytes == value,
-        Value::Pieces(pieces) => pieces.flatten().eq(value),
+        Value::Pieces(pieces) => pieces.pin().pieces(0).flatten().eq(value),
     })
 }
 

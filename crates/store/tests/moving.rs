@@ -31,7 +31,7 @@ fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
     let Lookup::Hit(item) = guard.get(&key) else { return None };
     let bytes: Vec<u8> = match item.value() {
         Value::Whole(bytes) => bytes.to_vec(),
-        Value::Pieces(pieces) => pieces.flatten().copied().collect(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
     };
     assert!(bytes == value(name, bytes.len()), "torn or foreign value under {name}");
     Some((bytes.len(), item.cas()))

@@ -36,7 +36,7 @@ fn check(key: u64, bytes: &[u8]) {
 fn collect(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Whole(bytes) => bytes.to_vec(),
-        Value::Pieces(pieces) => pieces.flatten().copied().collect(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
     }
 }
 

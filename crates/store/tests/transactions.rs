@@ -21,7 +21,7 @@ fn get(guard: &mut Guard<'_>, name: u8, key: &[u8]) -> Option<Vec<u8>> {
     let key = guard.key_in(name, key);
     guard.get(&key).hit().map(|item| match item.value() {
         Value::Whole(value) => value.to_vec(),
-        Value::Pieces(pieces) => pieces.flatten().copied().collect(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
     })
 }
 

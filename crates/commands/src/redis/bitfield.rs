@@ -5,8 +5,8 @@ use larder_store::Key;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{copy_value, put_array, put_integer, put_null};
-use super::string::{Rewrite, rewrite};
+use super::reply::{each_part, put_array, put_integer, put_null};
+use super::rewrite::{Rewrite, rewrite, rewrite_part};
 
 /// What happens to a number that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ struct Field {
     offset: u64,
 }
 
+#[derive(Clone, Copy)]
 enum Verb {
     Get,
     Set(i64),
@@ -34,6 +35,13 @@ struct Step {
     field: Field,
     verb: Verb,
     overflow: Overflow,
+}
+
+impl Step {
+    /// The same where the first so many bits are left out.
+    fn moved_down(&self, bits: u64) -> Step {
+        Step { field: Field { offset: self.field.offset - bits, ..self.field }, ..*self }
+    }
 }
 
 const BAD_TYPE: Fail = Fail::of(
@@ -147,28 +155,41 @@ fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Vec<Step
 /// BITFIELD, BITFIELD_RO
 pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
     let steps = steps(args, call.value_bytes_max(), read_only)?;
-    let mut results: Vec<Option<i64>> = Vec::with_capacity(steps.len());
-    if steps.iter().all(|step| matches!(step.verb, Verb::Get)) {
+    // Only the bytes that the fields lie in are looked at.
+    let start = steps.iter().map(|step| step.field.offset >> 3).min().unwrap_or(0);
+    let end = steps.iter().map(|step| step.field.bytes()).max().unwrap_or(0);
+    let part = start as usize..end;
+    let shifted: Vec<Step> = steps.iter().map(|step| step.moved_down(start * 8)).collect();
+    let run_all = |bytes: &mut [u8]| shifted.iter().map(|step| run(step, bytes)).collect::<Vec<_>>();
+    let results = if steps.iter().all(|step| matches!(step.verb, Verb::Get)) {
         let mut bytes = std::mem::take(call.scratch);
         bytes.clear();
         if let Some(item) = call.peek(key)? {
-            copy_value(item.value(), &mut bytes);
+            let there = item.value_bytes() as usize;
+            let part = part.start.min(there)..part.end.min(there);
+            each_part(item.value(), part, &mut |piece| bytes.extend_from_slice(piece));
         }
-        results.extend(steps.iter().map(|step| Some(step.field.read(&bytes))));
+        let results = run_all(&mut bytes);
         *call.scratch = bytes;
+        results
+    } else if let Some(results) = rewrite_part(call, key, part.clone(), run_all) {
+        results
     } else {
-        results = rewrite(call, key, |bytes, there| {
-            let before = bytes.clone();
+        rewrite(call, key, |bytes, there| {
+            // What is only read does not make the value longer.
             let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
             let room = writes.map(|step| step.field.bytes()).max().unwrap_or(0);
-            if bytes.len() < room {
+            let grows = bytes.len() < room;
+            if grows {
                 bytes.resize(room, 0);
             }
+            let before = bytes[part.start.min(bytes.len())..part.end.min(bytes.len())].to_vec();
             let results: Vec<Option<i64>> = steps.iter().map(|step| run(step, bytes)).collect();
-            let same = there && before == *bytes;
-            Ok(if same { Rewrite::Keep(results) } else { Rewrite::Store(results) })
-        })?;
-    }
+            let same = bytes[part.start.min(bytes.len())..part.end.min(bytes.len())] == before[..];
+            let keeps = there && same && !grows;
+            Ok(if keeps { Rewrite::Keep(results) } else { Rewrite::Store(results) })
+        })?
+    };
     put_array(call.out, results.len());
     for result in results {
         match result {

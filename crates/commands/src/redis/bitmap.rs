@@ -5,8 +5,8 @@ use larder_store::{Attributes, Expect, Hint, Key};
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::reply::copy_value;
-use super::string::{Rewrite, rewrite};
+use super::reply::{copy_value, each_part};
+use super::rewrite::{Rewrite, rewrite, rewrite_part};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{Command, Keys};
 
@@ -61,6 +61,14 @@ fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
         _ => return Err(BAD_BIT),
     };
     let (at, mask) = ((offset >> 3) as usize, 0x80u8 >> (offset & 7));
+    let in_place = rewrite_part(call, key, at..at + 1, |byte| {
+        let was = byte[0] & mask != 0;
+        byte[0] = if on { byte[0] | mask } else { byte[0] & !mask };
+        was
+    });
+    if let Some(was) = in_place {
+        return call.integer(i64::from(was));
+    }
     let was = rewrite(call, key, |bytes, there| {
         let grows = bytes.len() <= at;
         if grows {
@@ -78,21 +86,12 @@ fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
 
 fn get_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let offset = bit_offset(next(&mut args)?, u64::MAX)?;
-    let mut at = offset >> 3;
+    let at = usize::try_from(offset >> 3).unwrap_or(usize::MAX);
     let mut byte = 0;
-    if let Some(item) = call.peek(key)? {
-        match item.value() {
-            larder_store::Value::Whole(bytes) => byte = bytes.get(at as usize).copied().unwrap_or(0),
-            larder_store::Value::Pieces(pieces) => {
-                for piece in pieces {
-                    if let Some(found) = piece.get(at as usize) {
-                        byte = *found;
-                        break;
-                    }
-                    at -= piece.len() as u64;
-                }
-            }
-        }
+    if let Some(item) = call.peek(key)?
+        && (at as u64) < item.value_bytes()
+    {
+        each_part(item.value(), at..at + 1, &mut |part| byte = part[0]);
     }
     call.integer(i64::from(byte & 0x80 >> (offset & 7) != 0))
 }

@@ -205,7 +205,7 @@ impl Digest {
         }
         match value {
             Value::Whole(bytes) => eat(bytes),
-            Value::Pieces(pieces) => pieces.for_each(eat),
+            Value::Pieces(value) => value.pin().pieces(0).for_each(eat),
         }
         self.0[0] ^= hash;
         self.0[1] = self.0[1].wrapping_add(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));

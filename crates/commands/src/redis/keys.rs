@@ -178,12 +178,12 @@ fn delex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Arg
 fn delete_if(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_>) -> Done {
     loop {
         let Some(item) = call.peek(key)? else { return call.integer(0) };
+        let unchanged = Expect::Unchanged(item.seen());
         let holds = match condition {
             Condition::Equal(value) => equals(item.value(), value),
             Condition::Differs(value) => !equals(item.value(), value),
             Condition::Any | Condition::Absent | Condition::Present => true,
         };
-        let unchanged = Expect::Unchanged(item.seen());
         if !holds {
             return call.integer(0);
         }

@@ -29,6 +29,7 @@ mod notify;
 mod object;
 mod pubsub;
 mod reply;
+mod rewrite;
 mod runs;
 mod scan;
 mod serialize;

@@ -2,7 +2,7 @@
 
 use larder_protocol::reply::copy;
 use larder_protocol::resp::{HEAD_BYTES_MAX, format_double, write_bulk_head, write_head, write_integer};
-use larder_store::{Item, Pieces, Value};
+use larder_store::{Item, Value};
 
 use super::fail::Fail;
 use crate::output::Output;
@@ -131,10 +131,25 @@ pub(crate) fn put_fail(out: &mut Output, fail: &Fail) {
 pub(crate) fn copy_value(value: Value<'_>, into: &mut Vec<u8>) {
     match value {
         Value::Whole(bytes) => into.extend_from_slice(bytes),
-        Value::Pieces(pieces) => copy_pieces(pieces, into),
+        Value::Pieces(value) => value.pin().pieces(0).for_each(|piece| into.extend_from_slice(piece)),
     }
 }
 
-fn copy_pieces(pieces: Pieces<'_>, into: &mut Vec<u8>) {
-    pieces.for_each(|piece| into.extend_from_slice(piece));
+/// The bytes of a part of a value, in order; the part is in it.
+pub(crate) fn each_part(value: Value<'_>, part: std::ops::Range<usize>, visit: &mut dyn FnMut(&[u8])) {
+    match value {
+        Value::Whole(bytes) => visit(&bytes[part]),
+        Value::Pieces(value) => {
+            let pinned = value.pin();
+            let mut pieces = pinned.pieces(part.start as u64);
+            let mut left = part.len();
+            while left > 0
+                && let Some(piece) = pieces.next()
+            {
+                let n = left.min(piece.len());
+                visit(&piece[..n]);
+                left -= n;
+            }
+        }
+    }
 }

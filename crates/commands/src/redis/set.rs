@@ -93,13 +93,14 @@ impl<'a> Set<'a> {
             let (mut attributes, mut expect) = (Attributes::default(), Expect::Absent);
             let holds = match call.cx.guard.peek(key).hit() {
                 Some(item) => {
+                    // Before the bytes: they may be newer than that, never older.
+                    expect = Expect::Unchanged(item.seen());
                     if self.get {
                         put_value(call.out, &item);
                     }
                     if self.expiry == Expiry::Keep {
                         attributes.expires_at = item.expires_at();
                     }
-                    expect = Expect::Unchanged(item.seen());
                     match self.condition {
                         Condition::Any | Condition::Present => true,
                         Condition::Absent => false,
@@ -159,8 +160,8 @@ pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     match value {
         Value::Whole(whole) => whole == bytes,
         Value::Pieces(pieces) => {
-            let mut rest = bytes;
-            for piece in pieces {
+            let (pinned, mut rest) = (pieces.pin(), bytes);
+            for piece in pinned.pieces(0) {
                 match rest.split_at_checked(piece.len()) {
                     Some((start, after)) if start == piece => rest = after,
                     _ => return false,

@@ -6,7 +6,8 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value, Version};
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
 use super::fail::{Done, Fail};
-use super::reply::{copy_value, put_array, put_bulk, put_null, put_value};
+use super::reply::{each_part, put_array, put_bulk, put_null, put_value};
+use super::rewrite::{Rewrite, rewrite};
 use super::set::{Condition, Set, set};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{ALL_KEYS, Command, Keys};
@@ -221,8 +222,8 @@ fn getdel(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>)
     loop {
         let mark = call.out.mark();
         let Some(item) = call.cx.guard.peek(key).hit() else { return call.null() };
-        put_value(call.out, &item);
         let unchanged = Expect::Unchanged(item.seen());
+        put_value(call.out, &item);
         match call.cx.guard.delete(key, unchanged) {
             Ok(()) => return Ok(()),
             Err(_) => call.out.rewind(mark),
@@ -307,61 +308,10 @@ fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut arg
     let end = integer(args.next().unwrap_or_default())?;
     let Some(item) = read(call.cx, call.tally, key, hint) else { return call.bulk(b"") };
     let range = range(start, end, item.value_bytes());
-    match item.value() {
-        Value::Whole(value) => put_bulk(call.out, &value[range]),
-        Value::Pieces(pieces) => {
-            super::reply::put_head(call.out, b'$', range.len() as u64);
-            let mut at = 0;
-            for piece in pieces {
-                let from = range.start.clamp(at, at + piece.len());
-                let to = range.end.clamp(at, at + piece.len());
-                call.out.put(&piece[from - at..to - at]);
-                at += piece.len();
-            }
-            call.out.put(b"\r\n");
-        }
-    }
+    super::reply::put_head(call.out, b'$', range.len() as u64);
+    each_part(item.value(), range, &mut |part| call.out.put(part));
+    call.out.put(b"\r\n");
     Ok(())
-}
-
-/// What a rewrite comes to.
-pub(crate) enum Rewrite<T> {
-    /// The bytes are the new value.
-    Store(T),
-    /// The value stays.
-    Keep(T),
-}
-
-/// Reads a value, lets `change` change it (none is no bytes), and stores it, as one step: if another
-/// client was faster, all over again. Expiry and flags stay.
-pub(crate) fn rewrite<T>(
-    call: &mut Call<'_, '_, '_>,
-    key: &Key<'_>,
-    mut change: impl FnMut(&mut Vec<u8>, bool) -> Result<Rewrite<T>, Fail>,
-) -> Result<T, Fail> {
-    let mut bytes = std::mem::take(call.scratch);
-    let done = loop {
-        bytes.clear();
-        let (attributes, expect) = match call.cx.guard.peek(key).hit() {
-            Some(item) => {
-                copy_value(item.value(), &mut bytes);
-                (kept(&item), Expect::Unchanged(item.seen()))
-            }
-            None => (Attributes::default(), Expect::Absent),
-        };
-        let result = match change(&mut bytes, expect != Expect::Absent) {
-            Ok(Rewrite::Store(result)) => result,
-            Ok(Rewrite::Keep(result)) => break Ok(result),
-            Err(fail) => break Err(fail),
-        };
-        match call.store(key, &bytes, &attributes, expect) {
-            Ok(Ok(_)) => break Ok(result),
-            Ok(Err(_)) => {}
-            Err(fail) => break Err(fail),
-        }
-    };
-    *call.scratch = bytes;
-    done
 }
 
 fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
@@ -369,6 +319,12 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
     let value = args.next().unwrap_or_default();
     let offset = usize::try_from(offset).map_err(|_| Fail::of("ERR offset is out of range"))?;
     let max = call.value_bytes_max();
+    if !value.is_empty()
+        && let Ok(Some(bytes)) = call.cx.guard.patch(key, offset as u64, value, Expect::Present)
+    {
+        call.tally.sets += 1;
+        return call.length(bytes as usize);
+    }
     let bytes = rewrite(call, key, |bytes, _| {
         if value.is_empty() {
             return Ok(Rewrite::Keep(bytes.len()));
