@@ -2,7 +2,7 @@
 //! inside the input; nothing panics.
 #![no_main]
 
-use larder_protocol::resp::{Decoded, Limits, Partial, decode, decode_get, decode_set, split};
+use larder_protocol::resp::{Ask, Decoded, Limits, Partial, decode, decode_plain, split};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits { bulk_bytes_max: 1 << 20, authenticated: true };
@@ -15,11 +15,15 @@ fuzz_target!(|input: &[u8]| {
             let words: Vec<&[u8]> = args.collect();
             assert_eq!(words.len(), args.len());
             assert!(words.iter().map(|word| word.len()).sum::<usize>() <= bytes);
-            if let Some((key, end)) = decode_get(input) {
-                assert_eq!((key, end), (words[1], bytes));
-            }
-            if let Some((key, value, end)) = decode_set(input) {
-                assert_eq!((key, value, end), (words[1], words[2], bytes));
+            if let Some((plain, end)) = decode_plain(input) {
+                let name = words[0].to_ascii_lowercase();
+                let asked = match plain.ask {
+                    Ask::Get => name == b"get" && words.len() == 2,
+                    Ask::Set(value) => name == b"set" && words.len() == 3 && value == words[2],
+                    Ask::Incr => name == b"incr" && words.len() == 2,
+                    Ask::Decr => name == b"decr" && words.len() == 2,
+                };
+                assert!(asked && end == bytes && plain.key == words[1]);
             }
         }
         Decoded::Inline(line, _) => drop(split(line)),

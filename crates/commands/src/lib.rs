@@ -26,12 +26,14 @@ pub mod redis;
 mod session;
 mod shared;
 pub mod slabs;
+mod stages;
 pub mod stats;
 pub mod table;
 mod tally;
 mod text;
 mod time;
 mod upload;
+mod usual;
 
 pub use context::Context;
 pub use counters::{Counter, Counters, Sums};

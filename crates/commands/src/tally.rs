@@ -10,6 +10,9 @@ pub struct Tally {
     pub sets: u32,
     pub metas: u32,
     pub commands: u32,
+    /// Counters raised, and how many of these without becoming longer.
+    pub increments: u32,
+    pub in_place: u32,
 }
 
 impl Tally {
@@ -22,6 +25,8 @@ impl Tally {
             (Counter::CmdSet, self.sets),
             (Counter::CmdMeta, self.metas),
             (Counter::RedisCommands, self.commands),
+            (Counter::IncrHits, self.increments),
+            (Counter::NumbersInPlace, self.in_place),
         ] {
             if n != 0 {
                 counters.add(counter, u64::from(n));

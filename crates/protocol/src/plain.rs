@@ -3,12 +3,17 @@
 //! ```text
 //! get <key> <key> …\r\n                        single spaces, the line's end in sight
 //! set <key> <flags> <exptime> <bytes>\r\n<data>\r\n   all of it there
+//! incr <key> <delta>\r\n                       mg <key> v\r\n
+//! ms <key> <bytes>\r\n<data>\r\n
 //! ```
 //!
 //! Whatever is unusual in any way ends the row, and is [`crate::classic::decode`]'s to read.
 
 use crate::classic::{KEY_BYTES_MAX, spaced_number};
 use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
+
+/// Most that a plain `incr` adds.
+const DELTA_MAX: u64 = 1 << 32;
 
 /// Plain requests, from one place of the input on.
 #[derive(Clone, Debug)]
@@ -32,8 +37,23 @@ pub struct Plain<'a> {
     pub first: bool,
     /// The last.
     pub last: bool,
-    /// What to store; none to read.
-    pub set: Option<PlainSet<'a>>,
+    /// What is asked of it.
+    pub ask: Ask<'a>,
+}
+
+/// What a plain request asks of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// get
+    Get,
+    /// mg with the flag v
+    MetaGet,
+    /// set
+    Set(PlainSet<'a>),
+    /// ms without flags, of this value
+    MetaSet(&'a [u8]),
+    /// incr by so much
+    Add(u64),
 }
 
 /// What a plain `set` stores.
@@ -93,6 +113,9 @@ impl<'a> PlainLines<'a> {
             match name {
                 b"get " => {}
                 b"set " => return self.set(start, text),
+                [b'm', b'g', b' ', _] => return self.meta_get(start, &rest[3..]),
+                [b'm', b's', b' ', _] => return self.meta_set(start, &rest[3..]),
+                b"incr" => return self.add(start, text),
                 _ => return None,
             }
         }
@@ -115,7 +138,7 @@ impl<'a> PlainLines<'a> {
             }
             self.at = key_at + key.len() + 1;
         }
-        Some(Plain { key, at: start, first, last, set: None })
+        Some(Plain { key, at: start, first, last, ask: Ask::Get })
     }
 
     /// The rest of a `set`.
@@ -124,7 +147,7 @@ impl<'a> PlainLines<'a> {
         let (key, _) = plain_key(text)?;
         let numbers = &text[key.len()..];
         // Most have neither flags nor exptime.
-        let (flags, exptime, mut at) = if numbers.first_chunk() == Some(b" 0 0 ") {
+        let (flags, exptime, at) = if numbers.first_chunk() == Some(b" 0 0 ") {
             (0, 0, 5)
         } else {
             let mut at = 0;
@@ -135,29 +158,75 @@ impl<'a> PlainLines<'a> {
             }
             (flags, exptime as i32, at + 1)
         };
-        let mut value_bytes = 0;
-        let digits = at;
-        loop {
-            let digit = numbers.get(at)?.wrapping_sub(b'0');
-            if digit > 9 {
-                break;
-            }
-            value_bytes = value_bytes * 10 + usize::from(digit);
-            if value_bytes > self.value_bytes_max {
-                return None;
-            }
-            at += 1;
-        }
-        let block = numbers[at..].strip_prefix(b"\r\n")?;
-        let (value, rest) = block.split_at_checked(value_bytes)?;
-        if at == digits || !rest.starts_with(b"\r\n") {
+        let (value, rest) = self.block(&numbers[at..])?;
+        let ask = Ask::Set(PlainSet { value, flags, exptime });
+        Some(self.alone(key, start, rest, ask))
+    }
+
+    /// The rest of an `mg`.
+    #[inline(always)]
+    fn meta_get(&mut self, start: usize, text: &'a [u8]) -> Option<Plain<'a>> {
+        let (key, _) = plain_key(text)?;
+        let rest = text[key.len()..].strip_prefix(b" v\r\n")?;
+        Some(self.alone(key, start, rest, Ask::MetaGet))
+    }
+
+    /// The rest of an `ms`.
+    #[inline(always)]
+    fn meta_set(&mut self, start: usize, text: &'a [u8]) -> Option<Plain<'a>> {
+        let (key, end) = plain_key(text)?;
+        if end[0] != b' ' {
             return None;
         }
-        self.lines_left -= 1;
-        self.at = self.input.len() - rest.len() + 2;
-        let set = Some(PlainSet { value, flags, exptime });
-        Some(Plain { key, at: start, first: true, last: true, set })
+        let (value, rest) = self.block(&text[key.len() + 1..])?;
+        Some(self.alone(key, start, rest, Ask::MetaSet(value)))
     }
+
+    /// The rest of an `incr`.
+    #[inline(always)]
+    fn add(&mut self, start: usize, text: &'a [u8]) -> Option<Plain<'a>> {
+        let (key, end) = plain_key(text.strip_prefix(b" ")?)?;
+        if end[0] != b' ' {
+            return None;
+        }
+        let (delta, rest) = number(&text[key.len() + 2..], DELTA_MAX)?;
+        Some(self.alone(key, start, rest, Ask::Add(delta)))
+    }
+
+    /// A line of one key was read.
+    #[inline(always)]
+    fn alone(&mut self, key: &'a [u8], start: usize, rest: &[u8], ask: Ask<'a>) -> Plain<'a> {
+        self.lines_left -= 1;
+        self.at = self.input.len() - rest.len();
+        Plain { key, at: start, first: true, last: true, ask }
+    }
+
+    /// `<bytes>\r\n<data>\r\n` and what is behind it.
+    #[inline(always)]
+    fn block(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let (value_bytes, block) = number(text, self.value_bytes_max as u64)?;
+        let (value, rest) = block.split_at_checked(value_bytes as usize)?;
+        Some((value, rest.strip_prefix(b"\r\n")?))
+    }
+}
+
+/// Digits of a number up to `max`, a line end, and what is behind it.
+#[inline(always)]
+fn number(text: &[u8], max: u64) -> Option<(u64, &[u8])> {
+    let (mut n, mut at) = (0, 0);
+    loop {
+        let digit = text.get(at)?.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        n = n * 10 + u64::from(digit);
+        if n > max {
+            return None;
+        }
+        at += 1;
+    }
+    let rest = text[at..].strip_prefix(b"\r\n")?;
+    (at > 0).then_some((n, rest))
 }
 
 /// A key and the two bytes behind it.
@@ -179,17 +248,23 @@ fn plain_key(text: &[u8]) -> Option<(&[u8], [u8; 2])> {
 mod tests {
     use super::*;
     use crate::classic::{Decoded, KeyStep, Request, StoreVerb, decode, next_key};
+    use crate::meta::Verb;
     use proptest::prelude::*;
 
     const VALUE_BYTES_MAX: usize = 40;
 
-    /// Key, first, last, value.
-    type Seen = (Vec<u8>, bool, bool, Option<Vec<u8>>);
+    /// Key, first, last, and what is asked.
+    type Seen<'a> = (&'a [u8], bool, bool, Ask<'a>);
 
     /// What the general decoder makes of `input`, as long as it is what this one may read.
-    fn general(input: &[u8]) -> Vec<Seen> {
+    fn general(input: &[u8]) -> Vec<Seen<'_>> {
         let mut all = Vec::new();
         let mut at = 0;
+        let block = |at: &mut usize, bytes: u32| {
+            let value = input.get(*at..*at + bytes as usize)?;
+            *at += value.len() + 2;
+            Some(value)
+        };
         while at < input.len()
             && let Decoded::Request(request, bytes) = decode(&input[at..])
         {
@@ -199,7 +274,7 @@ mod tests {
                     let mut first = true;
                     loop {
                         let KeyStep::Key { key, bytes, last } = next_key(&input[at..]) else { return all };
-                        all.push((key.to_vec(), first, last, None));
+                        all.push((key, first, last, Ask::Get));
                         at += bytes;
                         first = false;
                         if last {
@@ -208,9 +283,19 @@ mod tests {
                     }
                 }
                 Request::Store(store) if store.verb == StoreVerb::Set && !store.noreply => {
-                    let Some(value) = input.get(at..at + store.value_bytes as usize) else { break };
-                    all.push((store.key.to_vec(), true, true, Some(value.to_vec())));
-                    at += value.len() + 2;
+                    let Some(value) = block(&mut at, store.value_bytes) else { break };
+                    let set = PlainSet { value, flags: store.flags, exptime: store.exptime };
+                    all.push((store.key, true, true, Ask::Set(set)));
+                }
+                Request::Arithmetic { key, delta, decrement: false, noreply: false } => {
+                    all.push((key, true, true, Ask::Add(delta)));
+                }
+                Request::Meta(meta) if meta.verb == Verb::Get && meta.flags.is_only(b'v') => {
+                    all.push((meta.key, true, true, Ask::MetaGet));
+                }
+                Request::Meta(meta) if meta.verb == Verb::Set && meta.flags.is_empty() => {
+                    let Some(value) = block(&mut at, meta.value_bytes) else { break };
+                    all.push((meta.key, true, true, Ask::MetaSet(value)));
                 }
                 _ => break,
             }
@@ -218,20 +303,21 @@ mod tests {
         all
     }
 
-    fn plain(input: &[u8]) -> Vec<Seen> {
+    fn plain(input: &[u8]) -> Vec<Seen<'_>> {
         let mut lines = PlainLines::new(input, 0, u32::MAX, VALUE_BYTES_MAX);
         let mut all = Vec::new();
         while let Some(plain) = lines.next() {
-            all.push((plain.key.to_vec(), plain.first, plain.last, plain.set.map(|set| set.value.to_vec())));
+            all.push((plain.key, plain.first, plain.last, plain.ask));
         }
         all
     }
 
     #[test]
     fn usual_requests_are_plain() {
-        let input = b"get a\r\nset b 0 0 2\r\nxy\r\nget c dd e\r\nset f 7 100 0\r\n\r\nget gg\r\n";
+        let input = b"get a\r\nset b 0 0 2\r\nxy\r\nget c dd e\r\nset f 7 100 0\r\n\r\nget gg\r\nmg h v\r\n\
+            ms i 1\r\nz\r\nincr j 17\r\nget k\r\n";
         let all = plain(input);
-        assert_eq!(all.len(), 7);
+        assert_eq!(all.len(), 11);
         assert_eq!(all, general(input));
     }
 
@@ -261,7 +347,7 @@ mod tests {
         #[test]
         fn what_is_plain_the_general_decoder_reads_alike(
             parts in prop::collection::vec(prop::sample::select(vec![
-                &b"get "[..], b"set ", b"a", b"key-of-some-length", b" ", b"  ", b" 0 0 ", b"2", b"11", b"\r\n", b"\n",
+                &b"get "[..], b"set ", b"mg ", b"ms ", b"incr ", b" v\r\n", b" 2\r\n", b"a", b"key-of-some-length", b" ", b"  ", b" 0 0 ", b"2", b"11", b"\r\n", b"\n",
                 b"xy\r\n", b"hello world\r\n", b"\x01", b"gets b\r\n", b"get k1 k2\r\n", b"set k 1 2 2\r\nab\r\n",
             ]), 0..30)
         ) {

@@ -87,6 +87,23 @@ pub fn write_small_value(into: &mut [u8; SMALL_ROOM], key: &[u8], value: &[u8]) 
     Some(6 + key.len() + usize::from(*bytes) + value.len() + 7)
 }
 
+/// Writes `VA <bytes>\r\n<value>\r\n` and returns its length; none if the value is longer than
+/// [`SMALL_BYTES_MAX`].
+#[inline(always)]
+pub fn write_small_meta_value(into: &mut [u8; SMALL_ROOM], value: &[u8]) -> Option<usize> {
+    if value.len() > SMALL_BYTES_MAX {
+        return None;
+    }
+    // ` 0 <bytes>` with other two bytes in front.
+    let (tail, bytes) = &TAILS[value.len()];
+    *into.first_chunk_mut::<8>()? = *tail;
+    *into.first_chunk_mut::<2>()? = *b"VA";
+    let (data, end) = into[usize::from(*bytes)..].split_at_mut(value.len());
+    copy(data, value);
+    *end.first_chunk_mut::<2>()? = *b"\r\n";
+    Some(usize::from(*bytes) + value.len() + 2)
+}
+
 /// Writes ` <flags> <bytes>[ <cas>]\r\n` and returns its length.
 #[inline(never)]
 fn write_numbers(into: &mut [u8], flags: u32, value_bytes: u64, cas: Option<u64>) -> usize {
@@ -144,6 +161,23 @@ mod tests {
         }
         let longest = value_line(&[b'k'; 250], u32::MAX, u64::MAX, Some(u64::MAX));
         assert!(longest.len() <= 250 + VALUE_LINE_BYTES_MAX);
+    }
+
+    #[test]
+    fn small_values_are_written_as_large_ones() {
+        for bytes in 0..=SMALL_BYTES_MAX {
+            let value = vec![b'v'; bytes];
+            let text = String::from_utf8(value.clone()).unwrap();
+            let mut room = [0; SMALL_ROOM];
+            let len = write_small_value(&mut room, b"key", &value).unwrap();
+            assert_eq!(room[..len], *format!("VALUE key 0 {bytes}\r\n{text}\r\nEND\r\n").as_bytes());
+            let len = write_small_meta_value(&mut room, &value).unwrap();
+            assert_eq!(room[..len], *format!("VA {bytes}\r\n{text}\r\n").as_bytes());
+        }
+        let long = [b'v'; SMALL_BYTES_MAX + 1];
+        assert!(write_small_value(&mut [0; SMALL_ROOM], b"key", &long).is_none());
+        assert!(write_small_value(&mut [0; SMALL_ROOM], &long, b"value").is_none());
+        assert!(write_small_meta_value(&mut [0; SMALL_ROOM], &long).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::access;
 use crate::arena::Arena;
+use crate::bucket::FREQUENCY_MAX;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
 use crate::read::{Hint, same_key, seen};
@@ -38,10 +39,22 @@ impl Guard<'_> {
     /// False, and nothing done, if it is not so: ask [`Guard::store_value`].
     #[inline(always)]
     pub fn replace_value(&mut self, key: &Key<'_>, value: &[u8], hint: &Hint<'_>) -> bool {
+        self.replace_with(key, hint, false, |_| Some(value))
+    }
+
+    /// As [`Guard::replace_value`], with a value made of the one that is there, as one step; `make` may
+    /// decline. `read`: this is a use of the item, too, and counts as one.
+    #[inline(always)]
+    pub fn replace_with<V: AsRef<[u8]>>(
+        &mut self,
+        key: &Key<'_>,
+        hint: &Hint<'_>,
+        read: bool,
+        make: impl FnOnce(&[u8]) -> Option<V>,
+    ) -> bool {
         let store = self.store;
         let key_bytes = key.bytes.len();
-        let bytes = 8 + key_bytes + value.len();
-        if hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT || key.number != 0 || bytes > CHUNK_BYTES_MAX {
+        if hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT || key.number != 0 {
             return false;
         }
         self.local.breathe(store);
@@ -51,14 +64,24 @@ impl Guard<'_> {
             return false;
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
-        let (old, old_header) = unsafe {
+        let (old, old_header, old_value) = unsafe {
             let old = RawItem::new(store.arena.at(location));
             let header = old.header();
-            if !header.is_simple(key_bytes) || !same_key(old.plain(header, key_bytes).0, key.bytes) {
+            if !header.is_simple(key_bytes) {
                 return false;
             }
-            (old, header)
+            let (its_key, value) = old.plain(header, key_bytes);
+            if !same_key(its_key, key.bytes) {
+                return false;
+            }
+            (old, header, value)
         };
+        let Some(made) = make(old_value) else { return false };
+        let value = made.as_ref();
+        let bytes = 8 + key_bytes + value.len();
+        if bytes > CHUNK_BYTES_MAX {
+            return false;
+        }
         // 2. The new item, which nobody sees.
         let class = ClassId::of(bytes);
         let Some(chunk) = self.local.allocate(store, class, bytes) else { return false };
@@ -88,7 +111,11 @@ impl Guard<'_> {
             return false;
         }
         raw.publish_header(header, writes);
-        hint.cell.replace(slot.with_location(chunk).with_access(access::encode(self.now_s)));
+        let mut new = slot.with_location(chunk).with_access(access::encode(self.now_s));
+        if read {
+            new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
+        }
+        hint.cell.replace(new);
         if control.watched() {
             store.touch_watches(key);
         }

@@ -1,71 +1,150 @@
-//! A run of plain GETs and SETs: the most usual pipeline, in slots that hold nothing else. Whatever
-//! else comes goes through the batch; the answers are the same.
+//! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
+//! [`crate::stages`]. Whatever else comes goes through the batch; the answers are the same.
 
-use arrayvec::ArrayVec;
-use larder_protocol::resp::{decode_get, decode_set};
-use larder_store::{Hint, Key};
+use larder_protocol::reply::SMALL_ROOM;
+use larder_protocol::resp::{Ask, Plain, decode_plain, write_head, write_small_bulk};
+use larder_store::{Guard, Hint, Key};
 
 use super::call::KEY_BYTES_MAX;
 use super::session::{Conversation, Turn};
 use super::string;
-use crate::batch::{SLOTS, prefetch_items};
 use crate::session::Next;
+use crate::stages::{Ahead, GROUP, Stages};
+use crate::tally::Tally;
+use crate::usual::{Sum, add};
 
-/// One plain GET, or SET of a value.
-struct Plain<'a, 'w> {
+/// After a run of fewer keys the rest of the input goes the general way.
+const KEYS_MIN: usize = 16;
+
+/// One plain request on its way.
+struct Slot<'a, 'w> {
     key: Key<'a>,
     hint: Hint<'w>,
-    value: Option<&'a [u8]>,
+    ask: Ask<'a>,
     /// Where in the input it begins.
     at: usize,
 }
 
+impl<'w> Ahead<'w> for Slot<'_, 'w> {
+    #[inline(always)]
+    fn hint(&mut self) -> &mut Hint<'w> {
+        &mut self.hint
+    }
+}
+
 impl Conversation {
-    /// Answers the gets and sets that the input goes on with, if they make a whole batch or are all
-    /// there is; else none, and nothing was done.
-    #[inline]
+    /// Answers the plain requests that the input goes on with. None: they are done, and something else
+    /// follows.
     pub(super) fn run(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        turn.runs = false;
         let input = turn.input;
-        let mut at = turn.at;
-        let mut run = ArrayVec::<Plain<'_, '_>, SLOTS>::new();
-        while !run.is_full() {
-            let (key, value, bytes) = if let Some((key, bytes)) = decode_get(&input[at..]) {
-                (key, None, bytes)
-            } else if let Some((key, value, bytes)) = decode_set(&input[at..]) {
-                (key, Some(value), bytes)
-            } else {
-                break;
-            };
-            if key.len() > KEY_BYTES_MAX {
-                break;
+        let (mut at, mut left) = (turn.at, turn.left);
+        let mut stages = Stages::new();
+        while stages.turn(&turn.cx.guard, || {
+            let (Plain { key, ask }, bytes) = decode_plain(&input[at..])?;
+            if key.len() > KEY_BYTES_MAX || left == 0 {
+                return None;
             }
             let key = turn.cx.guard.key_in(self.client.db, key);
-            run.push(Plain { key, hint: turn.cx.guard.prefetch_bucket(&key), value, at });
+            let slot = Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at };
             at += bytes;
-        }
-        let all = at == input.len();
-        if run.is_empty() || !(run.is_full() || all) || (turn.left as usize) < run.len() {
-            turn.runs = false;
-            return None;
-        }
-        prefetch_items(&turn.cx.guard, &mut run, |plain| &mut plain.hint);
-        for plain in &run {
-            if turn.out.is_full() {
-                turn.at = plain.at;
-                return Some(Next::Flush);
+            left -= 1;
+            Some(slot)
+        }) {
+            let mut rest = stages.slots();
+            while let Some(slot) = rest.first() {
+                if turn.out.is_full() {
+                    turn.at = slot.at;
+                    return Some(Next::Flush);
+                }
+                let done = usual(&mut turn.cx.guard, rest, turn.out.room_for());
+                turn.out.filled(done.bytes);
+                done.count(&mut turn.tally);
+                if done.slots == 0 {
+                    slot.answer(self, turn);
+                }
+                let count = done.slots.max(1);
+                turn.tally.commands += count as u32;
+                turn.left -= count as u32;
+                rest = &rest[count..];
             }
-            let mut call = turn.call(&mut self.client);
-            let done = match plain.value {
-                None => string::fetch(&mut call, &plain.key, &plain.hint),
-                Some(value) => string::set_plain(&mut call, &plain.key, &plain.hint, value),
-            };
-            if let Err(fail) = done {
-                call.fail(&fail);
-            }
-            turn.left -= 1;
-            turn.tally.commands += 1;
         }
         turn.at = at;
-        all.then_some(Next::Receive)
+        turn.runs = stages.keys() >= KEYS_MIN;
+        (at == input.len()).then_some(Next::Receive)
     }
+}
+
+impl Slot<'_, '_> {
+    /// What is not usual.
+    #[inline(never)]
+    fn answer(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
+        let mut call = turn.call(&mut conversation.client);
+        let Slot { key, hint, .. } = self;
+        let done = match self.ask {
+            Ask::Get => string::fetch(&mut call, key, hint),
+            Ask::Set(value) => string::set_plain(&mut call, key, hint, value),
+            Ask::Incr => string::add(&mut call, key, hint, 1),
+            Ask::Decr => string::add(&mut call, key, hint, -1),
+        };
+        if let Err(fail) = done {
+            call.fail(&fail);
+        }
+    }
+}
+
+/// What [`usual`] did.
+#[derive(Default)]
+struct Done {
+    slots: usize,
+    sets: u32,
+    sums: u32,
+    bytes: usize,
+}
+
+impl Done {
+    /// Adds what was done to the counts of the call.
+    #[inline(always)]
+    fn count(&self, tally: &mut Tally) {
+        let gets = self.slots as u32 - self.sets - self.sums;
+        tally.gets += gets;
+        tally.get_hits += gets;
+        tally.sets += self.sets + self.sums;
+    }
+}
+
+/// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
+/// is neither.
+#[inline(never)]
+fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM]) -> Done {
+    let mut done = Done::default();
+    for Slot { key, hint, ask, .. } in slots {
+        let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
+        let by = match *ask {
+            Ask::Get => {
+                let Some(value) = guard.hot_value(key, hint) else { break };
+                let Some(written) = write_small_bulk(room, value) else { break };
+                done.bytes += written;
+                done.slots += 1;
+                continue;
+            }
+            Ask::Set(value) => {
+                if !guard.replace_value(key, value, hint) {
+                    break;
+                }
+                *room.first_chunk_mut().expect("room for more") = *b"+OK\r\n";
+                done.bytes += 5;
+                done.sets += 1;
+                done.slots += 1;
+                continue;
+            }
+            Ask::Incr => 1,
+            Ask::Decr => -1,
+        };
+        let Some(Sum { value, .. }) = add(guard, key, hint, by) else { break };
+        done.bytes += write_head(room, b':', value);
+        done.sums += 1;
+        done.slots += 1;
+    }
+    done
 }

@@ -347,7 +347,7 @@ pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
     integer(text.trim_ascii_end())
 }
 
-fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
+pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
     loop {
         let (old, attributes, expect) = match call.cx.guard.get_hinted(key, hint).hit() {
             Some(item) => {

@@ -1,34 +1,21 @@
-//! A run of plain gets and sets: the most usual pipeline, in slots that hold nothing else. Whatever
-//! else comes goes through [`crate::batch`]; the answers are the same.
-//!
-//! ```text
-//! turn     0  1  2  3  4 …      a group of keys goes through one stage a turn
-//! decode   0  1  2  3  4 …      hash them, start loading their home buckets
-//! items       0  1  2  3 …      start loading the items that the buckets name
-//! away           0  1  2 …      … or that their other buckets name
-//! answer            0  1 …      read or write, reply
-//! ```
-//!
-//! A processor waits for some ten to sixteen lines of memory at once. Groups of eight keys spread
-//! these over the work; a whole batch's, one stage after the other, had it stand still.
+//! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
+//! [`crate::stages`]. Whatever else comes goes through [`crate::batch`]; the answers are the same.
 
-use arrayvec::ArrayVec;
 use larder_protocol::classic::{Fetch, Store, StoreVerb};
-use larder_protocol::plain::{Plain, PlainLines, PlainSet};
-use larder_protocol::reply::{SMALL_ROOM, write_small_value};
+use larder_protocol::meta::decode_start;
+use larder_protocol::number::write_u64;
+use larder_protocol::plain::{Ask, Plain, PlainLines, PlainSet};
+use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
 use larder_store::{Guard, Hint, Key};
 
 use super::{Call, Keys, Next, Session, State};
 use crate::classic::{self, fitting_value_bytes};
-use crate::context::Context;
-use crate::output::{Mark, Output};
+use crate::output::Mark;
+use crate::stages::{Ahead, GROUP, Stages};
 use crate::tally::Tally;
 use crate::text::{END, NO_MEMORY_FOR_REPLY};
+use crate::usual::{Sum, add};
 
-/// Keys of a group.
-const GROUP: usize = 8;
-/// Groups on their way: one in each stage.
-const GROUPS: usize = 4;
 /// Longer values are received into their items rather than read ahead.
 const VALUE_BYTES_MAX: usize = 4096;
 /// After a run of fewer keys the rest of the input goes the general way.
@@ -43,15 +30,14 @@ struct Slot<'a, 'w> {
     /// The first, the last of its line.
     first: bool,
     last: bool,
-    set: Option<PlainSet<'a>>,
+    ask: Ask<'a>,
 }
 
-/// Keys that go through the stages together.
-#[derive(Default)]
-struct Group<'a, 'w> {
-    slots: ArrayVec<Slot<'a, 'w>, GROUP>,
-    /// A bit for each whose item has to be looked for in its other bucket.
-    away: u32,
+impl<'w> Ahead<'w> for Slot<'_, 'w> {
+    #[inline(always)]
+    fn hint(&mut self) -> &mut Hint<'w> {
+        &mut self.hint
+    }
 }
 
 /// What stood before the first answer to a line of several keys.
@@ -72,41 +58,24 @@ impl Session {
         let input = call.reader.input;
         let value_bytes_max = VALUE_BYTES_MAX.min(fitting_value_bytes(&call.cx.shared.settings));
         let mut lines = PlainLines::new(input, call.reader.at, call.reader.turn, value_bytes_max);
-        let mut groups: [Group<'_, '_>; GROUPS] = Default::default();
+        let mut stages = Stages::new();
         let mut line = None;
         // Keys from here on belong to a line that turned out not to be plain.
         let mut end = usize::MAX;
-        let (mut more, mut keys) = (true, 0);
-        let mut turns_left = GROUPS;
-        for turn in GROUPS.. {
-            if more {
-                groups[turn % GROUPS].decode(&call.cx.guard, &mut lines);
-                keys += groups[turn % GROUPS].slots.len();
-                more = groups[turn % GROUPS].slots.is_full();
-                if lines.is_inside() && !more {
-                    // The general way says what is wrong with the line: as if it had not begun.
-                    lines.give_back();
-                    end = lines.at();
-                    call.take_back(line.take().filter(|line: &Line| line.at == end));
-                }
-            } else {
-                groups[turn % GROUPS].slots.clear();
+        while stages.turn(&call.cx.guard, || Slot::next(&call.cx.guard, &mut lines)) {
+            if end == usize::MAX && stages.has_ended() && lines.is_inside() {
+                // The general way says what is wrong with the line: as if it had not begun.
+                lines.give_back();
+                end = lines.at();
+                call.take_back(line.take().filter(|line: &Line| line.at == end));
             }
-            groups[(turn - 1) % GROUPS].items(&call.cx.guard);
-            groups[(turn - 2) % GROUPS].away(&call.cx.guard);
-            if let Some(next) = self.answer(call, &groups[(turn - 3) % GROUPS], &mut line, end) {
+            if let Some(next) = self.answer(call, stages.slots(), &mut line, end) {
                 return Some(next);
-            }
-            if !more {
-                turns_left -= 1;
-                if turns_left == 0 {
-                    break;
-                }
             }
         }
         call.reader.at = lines.at();
         call.reader.turn = lines.lines_left();
-        call.runs = keys >= KEYS_MIN;
+        call.runs = stages.keys() >= KEYS_MIN;
         (call.reader.at == input.len()).then_some(Next::Receive)
     }
 
@@ -115,11 +84,11 @@ impl Session {
     fn answer(
         &mut self,
         call: &mut Call<'_, '_, '_, '_>,
-        group: &Group<'_, '_>,
+        slots: &[Slot<'_, '_>],
         line: &mut Option<Line>,
         end: usize,
     ) -> Option<Next> {
-        let mut rest = group.slots.as_slice();
+        let mut rest = slots;
         while let Some(slot) = rest.first()
             && slot.at < end
         {
@@ -143,20 +112,17 @@ impl Session {
             }
             let done = usual(&mut cx.guard, rest, out.room_for(), end);
             out.filled(done.bytes);
-            tally.gets += done.gets;
-            tally.get_hits += done.gets;
-            tally.sets += done.sets;
-            let count = (done.gets + done.sets) as usize;
-            rest = &rest[count..];
-            if count > 0 {
+            if done.slots > 0 {
+                done.count(tally);
+                rest = &rest[done.slots..];
                 continue;
             }
-            if !slot.answer(cx, out, tally) {
+            if !slot.answer(call) {
                 // The line is answered by that alone.
                 if let Some(line) = line.take().filter(|_| !first) {
-                    out.rewind(line.mark);
+                    call.out.rewind(line.mark);
                 }
-                out.put(NO_MEMORY_FOR_REPLY);
+                call.out.put(NO_MEMORY_FOR_REPLY);
                 call.skips = !last;
             }
             rest = &rest[1..];
@@ -168,13 +134,31 @@ impl Session {
 /// What [`usual`] did.
 #[derive(Default)]
 struct Done {
-    gets: u32,
+    slots: usize,
+    metas: u32,
     sets: u32,
+    sums: u32,
+    /// Sums as long as what they took the place of.
+    in_place: u32,
     bytes: usize,
 }
 
-/// Answers hits on small and hot items and sets that overwrite their like, up to the next slot that is
-/// neither, or that begins a line of several keys.
+impl Done {
+    /// Adds what was done to the counts of the call.
+    #[inline(always)]
+    fn count(&self, tally: &mut Tally) {
+        let gets = self.slots as u32 - self.sets - self.sums;
+        tally.gets += gets;
+        tally.get_hits += gets;
+        tally.sets += self.sets;
+        tally.metas += self.metas;
+        tally.increments += self.sums;
+        tally.in_place += self.in_place;
+    }
+}
+
+/// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
+/// is neither, or that begins a line of several keys.
 #[inline(never)]
 fn usual(
     guard: &mut Guard<'_>,
@@ -183,25 +167,52 @@ fn usual(
     end: usize,
 ) -> Done {
     let mut done = Done::default();
-    for (i, slot) in slots.iter().enumerate() {
+    for slot in slots {
         let Slot { key, hint, .. } = slot;
-        if slot.at >= end || (slot.first && !slot.last && i > 0) {
+        if slot.at >= end || (slot.first && !slot.last && done.slots > 0) {
             break;
         }
         let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
-        if let Some(set) = &slot.set {
-            if set.flags != 0 || set.exptime != 0 || !guard.replace_value(key, set.value, hint) {
-                break;
+        done.bytes += match slot.ask {
+            Ask::Get => {
+                let Some(value) = guard.hot_value(key, hint) else { break };
+                let Some(written) = write_small_value(room, key.bytes(), value) else { break };
+                written - if slot.last { 0 } else { END.len() }
             }
-            *room.first_chunk_mut().expect("room for more") = *b"STORED\r\n";
-            done.bytes += 8;
-            done.sets += 1;
-        } else {
-            let Some(value) = guard.hot_value(key, hint) else { break };
-            let Some(written) = write_small_value(room, key.bytes(), value) else { break };
-            done.bytes += written - if slot.last { 0 } else { END.len() };
-            done.gets += 1;
-        }
+            Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) => {
+                if !guard.replace_value(key, value, hint) {
+                    break;
+                }
+                done.sets += 1;
+                *room.first_chunk_mut().expect("room for more") = *b"STORED\r\n";
+                8
+            }
+            Ask::Set(_) => break,
+            Ask::MetaGet => {
+                let Some(value) = guard.hot_value(key, hint) else { break };
+                let Some(written) = write_small_meta_value(room, value) else { break };
+                done.metas += 1;
+                written
+            }
+            Ask::MetaSet(value) => {
+                if !guard.replace_value(key, value, hint) {
+                    break;
+                }
+                done.sets += 1;
+                done.metas += 1;
+                *room.first_chunk_mut().expect("room for more") = *b"HD\r\n";
+                4
+            }
+            Ask::Add(delta) => {
+                let Some(Sum { value, in_place }) = add(guard, key, hint, delta as i64) else { break };
+                done.sums += 1;
+                done.in_place += u32::from(in_place);
+                let digits = write_u64(room, value);
+                room[digits..digits + 2].copy_from_slice(b"\r\n");
+                digits + 2
+            }
+        };
+        done.slots += 1;
     }
     done
 }
@@ -216,54 +227,40 @@ impl Call<'_, '_, '_, '_> {
     }
 }
 
-impl Slot<'_, '_> {
+impl<'a, 'w> Slot<'a, 'w> {
+    /// The next of the input.
+    #[inline(always)]
+    fn next(guard: &Guard<'w>, lines: &mut PlainLines<'a>) -> Option<Slot<'a, 'w>> {
+        let Plain { key, at, first, last, ask } = lines.next()?;
+        let key = guard.key(key);
+        Some(Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, ask })
+    }
+
     /// What is not usual. False: a line of keys has failed.
     #[inline(never)]
-    fn answer(&self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
+    fn answer(&self, call: &mut Call<'_, '_, '_, '_>) -> bool {
         let Slot { key, hint, .. } = self;
-        let Some(PlainSet { value, flags, exptime }) = self.set else {
-            return classic::fetch(cx, out, tally, key, hint, false, self.last);
-        };
-        let store = Store {
-            verb: StoreVerb::Set,
-            noreply: false,
-            flags,
-            exptime,
-            value_bytes: value.len() as u32,
-            cas: 0,
-            key: key.bytes(),
-        };
-        classic::store(cx, out, tally, key, hint, &store, value);
+        let Call { cx, out, tally, .. } = &mut *call;
+        match self.ask {
+            Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.last),
+            Ask::Set(PlainSet { value, flags, exptime }) => {
+                let value_bytes = value.len() as u32;
+                let verb = StoreVerb::Set;
+                let key_bytes = key.bytes();
+                let store =
+                    Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key: key_bytes };
+                classic::store(cx, out, tally, key, hint, &store, value);
+            }
+            Ask::Add(delta) => classic::arithmetic(cx, out, key, delta, false, false),
+            Ask::MetaGet => self.meta(call, &[]),
+            Ask::MetaSet(value) => self.meta(call, value),
+        }
         true
     }
-}
 
-impl<'a, 'w> Group<'a, 'w> {
-    /// The first stage.
-    #[inline(never)]
-    fn decode(&mut self, guard: &Guard<'w>, lines: &mut PlainLines<'a>) {
-        self.slots.clear();
-        while !self.slots.is_full()
-            && let Some(Plain { key, at, first, last, set }) = lines.next()
-        {
-            let key = guard.key(key);
-            self.slots.push(Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, set });
-        }
-    }
-
-    #[inline(always)]
-    fn items(&mut self, guard: &Guard<'w>) {
-        self.away = 0;
-        for (i, slot) in self.slots.iter_mut().enumerate() {
-            self.away |= u32::from(guard.prefetch_item(&mut slot.hint)) << i;
-        }
-    }
-
-    #[inline(always)]
-    fn away(&mut self, guard: &Guard<'w>) {
-        while self.away != 0 {
-            guard.prefetch_away(&mut self.slots[self.away.trailing_zeros() as usize].hint);
-            self.away &= self.away - 1;
-        }
+    /// A meta command, whose line is read again in full.
+    fn meta(&self, call: &mut Call<'_, '_, '_, '_>, value: &[u8]) {
+        let (meta, _) = decode_start(&call.reader.input[self.at..]).expect("it was read before");
+        call.meta(&self.key, &self.hint, &meta, value);
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! [`decode`] checks a whole request and returns it as [`Args`], which reads the arguments out of the
 //! input when they are asked for: any number of them costs no memory. A request that is not all there
-//! leaves a [`Partial`], with which decoding goes on where it stopped once more has come. The short
-//! forms of GET and SET have a path of their own ([`decode_get`], [`decode_set`]); both paths give the
-//! same answer (a property test holds them to it).
+//! leaves a [`Partial`], with which decoding goes on where it stopped once more has come. The usual
+//! forms of the most usual requests have a path of their own ([`decode_plain`]); both paths give the same
+//! answer (a property test holds them to it).
 
 mod args;
 mod fault;
@@ -21,6 +21,7 @@ pub use fault::Fault;
 pub use inline::split;
 pub use write::{
     HEAD_BYTES_MAX, format_double, parse_double, parse_integer, write_bulk_head, write_head, write_integer,
+    write_small_bulk,
 };
 
 use crate::scan::line_feed;
@@ -271,42 +272,66 @@ fn decode_inline(input: &[u8]) -> Decoded<'_> {
     Decoded::Inline(line, feed + 1)
 }
 
-const COUNT_2: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
-const COUNT_3: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
+/// A request in the form that nearly every one of its kind has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// What is asked of it.
+    pub ask: Ask<'a>,
+}
+
+/// What a plain request asks of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// GET
+    Get,
+    /// SET without options, to this value
+    Set(&'a [u8]),
+    /// INCR
+    Incr,
+    /// DECR
+    Decr,
+}
+
+const HEAD_GET: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
+const HEAD_SET: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
+const HEAD_INCR: u64 = u64::from_le_bytes(*b"*2\r\n$4\r\n");
 const GET: u64 = u64::from_le_bytes(*b"\r\nget\r\n$");
 const SET: u64 = u64::from_le_bytes(*b"\r\nset\r\n$");
-/// The bit that makes letters lower case.
-const LOWER: u64 = u64::from_le_bytes([0, 0, 0x20, 0x20, 0x20, 0, 0, 0]);
-/// Bytes up to the length of the key.
+const INCR: u64 = u64::from_le_bytes(*b"\nincr\r\n$");
+const DECR: u64 = u64::from_le_bytes(*b"\ndecr\r\n$");
+/// The bits that make the letters of a name lower case.
+const LOWER_3: u64 = u64::from_le_bytes([0, 0, 0x20, 0x20, 0x20, 0, 0, 0]);
+const LOWER_4: u64 = u64::from_le_bytes([0, 0x20, 0x20, 0x20, 0x20, 0, 0, 0]);
+/// Bytes up to the length of the key, behind a name of three letters.
 const NAME_BYTES: usize = 13;
 
+/// Reads a plain request, all of which is there: it and its bytes; none if it is anything else.
 #[inline(always)]
-fn word(input: &[u8; 14], at: usize) -> u64 {
-    u64::from_le_bytes(input[at..at + 8].try_into().expect("eight bytes"))
-}
-
-/// `*2 $3 GET $<key>`, all there: the key and the bytes of the request; none if it is anything else.
-#[inline]
-pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
-    let head = input.first_chunk::<14>()?;
-    if word(head, 0) != COUNT_2 || word(head, 6) | LOWER != GET {
-        return None;
+pub fn decode_plain(input: &[u8]) -> Option<(Plain<'_>, usize)> {
+    let head = input.first_chunk::<15>()?;
+    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    let (first, name) = (word(0), word(6) | LOWER_3);
+    if first == HEAD_GET && name == GET {
+        let (key, end) = argument(input, NAME_BYTES)?;
+        return Some((Plain { key, ask: Ask::Get }, end));
     }
-    let (key, end) = argument(input, NAME_BYTES)?;
-    Some((key, end))
-}
-
-/// `*3 $3 SET $<key> $<value>`, all there: key, value and the bytes of the request; none if it is
-/// anything else.
-#[inline]
-pub fn decode_set(input: &[u8]) -> Option<(&[u8], &[u8], usize)> {
-    let head = input.first_chunk::<14>()?;
-    if word(head, 0) != COUNT_3 || word(head, 6) | LOWER != SET {
-        return None;
+    if first == HEAD_SET && name == SET {
+        let (key, at) = argument(input, NAME_BYTES)?;
+        let (value, end) = argument(input, at)?;
+        return Some((Plain { key, ask: Ask::Set(value) }, end));
     }
-    let (key, at) = argument(input, NAME_BYTES)?;
-    let (value, end) = argument(input, at)?;
-    Some((key, value, end))
+    if first == HEAD_INCR {
+        let ask = match word(7) | LOWER_4 {
+            INCR => Ask::Incr,
+            DECR => Ask::Decr,
+            _ => return None,
+        };
+        let (key, end) = argument(input, NAME_BYTES + 1)?;
+        return Some((Plain { key, ask }, end));
+    }
+    None
 }
 
 /// The argument whose header is at `at`, and where it ends; none if it is long or not all there.

@@ -132,7 +132,8 @@ fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn words() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let name = prop_oneof![Just(b"GET".to_vec()), Just(b"set".to_vec()), Just(b"SEt".to_vec())];
+    let name = prop::sample::select(vec!["GET", "set", "SEt", "incr", "DECR", "gets", "del"]);
+    let name = name.prop_map(|name| name.as_bytes().to_vec());
     let word = prop::collection::vec(any::<u8>(), 0..1200);
     (name, prop::collection::vec(word, 0..12)).prop_map(|(name, mut words)| {
         words.insert(0, name);
@@ -145,16 +146,18 @@ proptest! {
     fn short_paths_agree_with_the_general_one(words in words()) {
         let text = encoded(&words);
         prop_assert_eq!(&args(&text), &words);
-        match decode_get(&text) {
-            Some((key, bytes)) => prop_assert_eq!((key, bytes), (&words[1][..], text.len())),
-            None => prop_assert!(words.len() != 2 || words[0] != b"GET"),
-        }
-        match decode_set(&text) {
-            Some((key, value, bytes)) => {
-                prop_assert_eq!((key, value, bytes), (&words[1][..], &words[2][..], text.len()));
-            }
-            None => prop_assert!(words.len() != 3 || words[0] == b"GET"),
-        }
+        let name = words[0].to_ascii_lowercase();
+        let expected = match (&name[..], &words[1..]) {
+            (b"get", [key]) => Some((key, Ask::Get)),
+            (b"set", [key, value]) => Some((key, Ask::Set(value))),
+            (b"incr", [key]) => Some((key, Ask::Incr)),
+            (b"decr", [key]) => Some((key, Ask::Decr)),
+            _ => None,
+        };
+        let expected = expected.map(|(key, ask)| (Plain { key, ask }, text.len()));
+        prop_assert_eq!(decode_plain(&text), expected);
+        // What is not all there is not plain.
+        prop_assert_eq!(decode_plain(&text[..text.len() - 1]), None);
     }
 
     /// However the bytes come, decoding that goes on where it stopped ends as decoding at once.

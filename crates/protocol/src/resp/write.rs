@@ -1,6 +1,7 @@
 //! Replies in bytes, and the numbers in them.
 
 use crate::number::write_u64;
+use crate::reply::{SMALL_BYTES_MAX, SMALL_ROOM, copy};
 
 /// Most bytes of a header line: a type, a 64-bit number, a line end.
 pub const HEAD_BYTES_MAX: usize = 24;
@@ -48,6 +49,22 @@ pub fn write_bulk_head(into: &mut [u8], bytes: u64) -> usize {
         return usize::from(head[7]);
     }
     write_head(into, b'$', bytes)
+}
+
+/// Writes `$<bytes>\r\n<value>\r\n` and returns its length; none if the value is longer than
+/// [`SMALL_BYTES_MAX`].
+#[inline(always)]
+pub fn write_small_bulk(into: &mut [u8; SMALL_ROOM], value: &[u8]) -> Option<usize> {
+    if value.len() > SMALL_BYTES_MAX {
+        return None;
+    }
+    let head = &HEADS[value.len()];
+    *into.first_chunk_mut::<8>()? = *head;
+    let at = usize::from(head[7]);
+    let (data, end) = into[at..].split_at_mut(value.len());
+    copy(data, value);
+    *end.first_chunk_mut::<2>()? = *b"\r\n";
+    Some(at + value.len() + 2)
 }
 
 /// Writes `<kind><n>\r\n` and returns its length.
