@@ -124,8 +124,9 @@ pub(crate) fn expire(
     name: &str,
     clock: Clock,
 ) -> Done {
-    let time = integer(args.next().unwrap_or_default())?;
+    let time = args.next().unwrap_or_default();
     let when = When::parse(args)?;
+    let time = integer(time)?;
     let now = call.cx.now();
     let at = clock.absolute(time, now).ok_or_else(|| Fail::expire_time(name))?;
     let at = at.max(1) as Millis;

@@ -5,7 +5,7 @@ use larder_protocol::resp::Args;
 use super::call::{Call, Flow, is};
 use super::fail::{Done, Fail};
 use super::reply::put_bulk;
-use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, READONLY, STALE, WRITE};
+use super::table::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE};
 use super::table::{Command, NO_KEYS};
 use super::{config, copy, debug, info, introspect, object, slowlog};
 use crate::counters::Counter;
@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[Command] = &[
         "[section [section ...]]",
         "Figures of the server.",
     ),
-    Command { arity: -1, ..Command::container("command", introspect::ROWS) }.doc(
+    Command { arity: -1, flags: LOADING | STALE, ..Command::container("command", introspect::ROWS) }.doc(
         "2.8.13",
         "",
         "What commands there are.",
@@ -53,9 +53,9 @@ pub(crate) const ROWS: &[Command] = &[
     Command::container("slowlog", slowlog::SLOWLOG).doc("2.2.12", "", "Commands that took long."),
     Command::container("latency", slowlog::LATENCY).doc("2.8.13", "", "Events that took long."),
     Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
-    Command::container("debug", debug::ROWS).doc("1.0.0", "", "For tests."),
+    Command { flags: RULES, ..Command::container("debug", debug::ROWS) }.doc("1.0.0", "", "For tests."),
     Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),
-    Command::args("role", 1, RULES | FAST, NO_KEYS, role).doc(
+    Command::args("role", 1, LOADING | STALE | NOSCRIPT | FAST, NO_KEYS, role).doc(
         "2.8.12",
         "",
         "That this is a master without replicas.",
@@ -65,7 +65,7 @@ pub(crate) const ROWS: &[Command] = &[
         call.integer(started as i64)
     })
     .doc("1.0.0", "", "When the server started: nothing is saved."),
-    Command::args("shutdown", -1, RULES, NO_KEYS, shutdown).doc(
+    Command::args("shutdown", -1, RULES | NO_MULTI | ALLOW_BUSY, NO_KEYS, shutdown).doc(
         "1.0.0",
         "[NOSAVE|SAVE] [NOW] [FORCE]",
         "Stops the server, if it was started with -A.",

@@ -66,7 +66,9 @@ impl<'a> Set<'a> {
                 continue;
             } else if let Some(clock) = Clock::of_option(word) {
                 let time = next(&mut args)?;
-                if set.expiry == Expiry::Keep || expires.replace((clock, time)).is_some() {
+                // The last of several in the same unit counts.
+                let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
+                if set.expiry == Expiry::Keep || other {
                     return Err(Fail::SYNTAX);
                 }
                 continue;

@@ -177,15 +177,17 @@ impl Call<'_, '_, '_> {
     }
 }
 
+const BAD_COUNT: Fail = Fail::of("ERR count should be greater than or equal to -1");
+
 fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let count = match (args.next(), args.next()) {
         (None, _) => 10,
-        (Some(count), None) => integer(count)?,
+        (Some(count), None) => integer(count).map_err(|_| BAD_COUNT)?,
         _ => return Err(Fail::SYNTAX),
     };
     let count = match count {
         -1 => usize::MAX,
-        n => usize::try_from(n).map_err(|_| Fail::of("ERR count should be greater than or equal to -1"))?,
+        n => usize::try_from(n).map_err(|_| BAD_COUNT)?,
     };
     let entries: Vec<Entry> = call.cx.shared.redis.slowlog.entries().iter().take(count).cloned().collect();
     call.array(entries.len());

@@ -233,23 +233,29 @@ fn getdel(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>)
 
 fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let now = call.cx.now();
-    let mut expiry = None;
+    let (mut expires, mut persist) = (None, false);
     while let Some(word) = args.next() {
-        let one = match Clock::of_option(word) {
+        match Clock::of_option(word) {
             Some(clock) => {
                 let time = args.next().ok_or(Fail::SYNTAX)?;
-                if expiry.is_some() {
+                // The last of several in the same unit counts.
+                let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
+                if persist || other {
                     return Err(Fail::SYNTAX);
                 }
-                deadline("getex", time, clock, now)?
             }
-            None if super::call::is(word, "PERSIST") => 0,
+            None if super::call::is(word, "PERSIST") && expires.is_none() => persist = true,
             None => return Err(Fail::SYNTAX),
-        };
-        if expiry.replace(one).is_some() {
-            return Err(Fail::SYNTAX);
         }
     }
+    if call.cx.guard.peek(key).hit().is_none() {
+        let _ = read(call.cx, call.tally, key, hint);
+        return call.null();
+    }
+    let expiry = match expires {
+        Some((clock, time)) => Some(deadline("getex", time, clock, now)?),
+        None => persist.then_some(0),
+    };
     let Some(item) = read(call.cx, call.tally, key, hint) else { return call.null() };
     put_value(call.out, &item);
     // One that another removed since was still read before: the reply holds.

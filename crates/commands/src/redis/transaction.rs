@@ -17,7 +17,7 @@ use larder_store::{DATABASES, Key, Lookup, Store, Touched, Version};
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
-use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use super::table::{ALL_KEYS, Command, NO_KEYS};
 use crate::upload::Held;
 
@@ -32,7 +32,7 @@ const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).doc("1.2.0", "", "Queues what follows until EXEC."),
-    Command::args("exec", 1, LOADING | STALE | NOSCRIPT, NO_KEYS, exec).doc(
+    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG, NO_KEYS, exec).doc(
         "1.2.0",
         "",
         "Runs what was queued as one, unless a watched key was touched.",
@@ -176,6 +176,9 @@ impl Call<'_, '_, '_> {
         }
         let touched = self.client.transaction.touched();
         let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
+        if row.has(NO_MULTI) {
+            return Err(Fail::of("ERR Command not allowed inside a transaction"));
+        }
         if !queue.spoilt && !touched {
             let (at, bytes) = (queue.bytes.len(), args.encoded());
             let room = queue.bytes.len() + bytes.len() + (queue.commands.len() + 1) * size_of::<Queued>();
@@ -194,13 +197,12 @@ impl Call<'_, '_, '_> {
     /// A command was refused before it could run or be queued: what EXEC and its client are told.
     #[cold]
     pub fn refuse(&mut self, name: &[u8], fail: Fail) -> Fail {
-        if self.client.transaction.is_open() {
-            if name.eq_ignore_ascii_case(b"exec") {
-                self.client.transaction.clear();
-                return Fail::with(format!("EXECABORT Transaction discarded because of: {}", fail.text()));
-            }
-            self.client.transaction.spoil();
+        if name.eq_ignore_ascii_case(b"exec") {
+            self.client.transaction.clear();
+            let why = fail.text().strip_prefix("ERR ").unwrap_or(fail.text());
+            return Fail::with(format!("EXECABORT Transaction discarded because of: {why}"));
         }
+        self.client.transaction.spoil();
         fail
     }
 
