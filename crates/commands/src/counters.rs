@@ -88,11 +88,16 @@ counters! {
 #[repr(align(128))]
 pub struct Counters {
     values: [AtomicU64; Counter::ALL.len()],
+    /// Of each RESP command.
+    pub(crate) rows: crate::redis::Rows,
 }
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters { values: [const { AtomicU64::new(0) }; Counter::ALL.len()] }
+        Counters {
+            values: [const { AtomicU64::new(0) }; Counter::ALL.len()],
+            rows: crate::redis::Rows::default(),
+        }
     }
 }
 

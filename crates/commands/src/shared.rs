@@ -254,6 +254,17 @@ impl Shared {
         self.redis.tell_events(guard, host);
     }
 
+    /// Upkeep is to be measured, for [`Shared::note_upkeep`].
+    #[inline]
+    pub fn watches_latency(&self) -> bool {
+        self.redis.latency.watches()
+    }
+
+    /// A round of upkeep took this long: LATENCY notes it if it was long.
+    pub fn note_upkeep(&self, now: Millis, took_us: u64) {
+        self.redis.latency.note(crate::redis::EXPIRE_CYCLE, now / 1000, took_us);
+    }
+
     /// Sets when the next flush is due; replaces an earlier one.
     pub(crate) fn flush_later(&self, at: Millis) {
         self.flush_at.store(at, Relaxed);

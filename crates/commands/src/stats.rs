@@ -54,6 +54,7 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
     cx.host.reset();
     cx.guard.store().reset_counters();
     cx.shared.prefixes.clear();
+    cx.shared.redis.reset_counts(cx.host);
 }
 
 /// A value as it is printed.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_commands::{Context, Counter, Counters, Next as Wish, Output, Peer, Session};
+use larder_commands::{Context, Counter, Counters, Host, Next as Wish, Output, Peer, Session};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{
     Closed, Epoll, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken,
@@ -160,9 +160,13 @@ impl Service {
     /// A round of upkeep; true when there is more to do.
     fn upkeep(&mut self) -> bool {
         self.out.shrink(OUTPUT_KEPT_BYTES);
+        let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
         let more = (0..STEPS_MAX).all(|_| guard.maintain());
+        if let Some(started_us) = started_us {
+            self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(started_us));
+        }
         self.hub.shared.tell_events(&mut guard, &*self.hub);
         more
     }

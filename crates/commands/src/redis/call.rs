@@ -6,6 +6,7 @@ use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal,
 use super::client::Client;
 use super::fail::{Done, Fail};
 use super::reply;
+use super::table::RowId;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::output::Output;
@@ -40,6 +41,8 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub scratch: &'x mut Vec<u8>,
     /// What the session does next.
     pub flow: Flow,
+    /// The row of the command; none if there is no such command, or it is one of many.
+    pub row: Option<RowId>,
     /// The command has passed what it has to before it runs.
     pub admitted: bool,
 }

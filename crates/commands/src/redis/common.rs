@@ -7,8 +7,11 @@ use larder_store::{Guard, Millis};
 
 use super::client::Clients;
 use super::config::Parameters;
+use super::errors::Errors;
+use super::latency::Latency;
 use super::notify::Events;
 use super::slowlog::Slowlog;
+use super::tally::RowSum;
 use super::topics::Topics;
 
 /// `proto-max-bulk-len` unless it is set.
@@ -28,6 +31,12 @@ pub struct Common {
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
     pub(crate) slowlog: Slowlog,
+    /// Events that took long.
+    pub(crate) latency: Latency,
+    /// Errors that were answered.
+    pub(crate) errors: Errors,
+    /// What was counted of each command at the last CONFIG RESETSTAT.
+    pub(crate) counted: Mutex<Vec<RowSum>>,
     pub(crate) pause: Pause,
     /// What INFO tells apart one run of the server from another by.
     pub(crate) run_id: u128,
@@ -44,6 +53,9 @@ impl Common {
             access,
             parameters: Parameters::default(),
             slowlog: Slowlog::default(),
+            latency: Latency::default(),
+            errors: Errors::default(),
+            counted: Mutex::default(),
             pause: Pause::default(),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             random: AtomicU64::new(random()),
@@ -51,6 +63,13 @@ impl Common {
             topics: Arc::default(),
             queued_bytes: Arc::default(),
         }
+    }
+
+    /// Counts commands and errors anew.
+    pub(crate) fn reset_counts(&self, host: &dyn crate::host::Host) {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
+            super::tally::sums(|visit| host.counters(visit), &[]);
+        self.errors.reset();
     }
 
     /// Some number.

@@ -107,6 +107,7 @@ static PARAMETERS: &[Parameter] = &[
     at("slowlog-max-len", Kind::Number(0, MAX), "128"),
     at("latency-monitor-threshold", Kind::Number(0, MAX), "0"),
     at("latency-tracking", Kind::YesNo, "yes"),
+    at("latency-tracking-info-percentiles", Kind::Text, "50 99 99.9"),
     at("appendonly", Kind::Word(&["no"]), "no"),
     at("appendfsync", Kind::Word(&["always", "everysec", "no"]), "everysec"),
     at("save", Kind::Text, ""),
@@ -326,6 +327,10 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
                 return Err("argument must be between 1048576 and 9223372036854775807 inclusive");
             }
             common.limits.set_bulk_bytes_max(number());
+        }
+        "latency-monitor-threshold" => {
+            common.latency.set_threshold(number());
+            common.parameters.set(name, text);
         }
         "slowlog-max-len" | "slowlog-log-slower-than" => {
             common.slowlog.set(name, text.parse().unwrap_or(0));

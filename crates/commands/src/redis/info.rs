@@ -1,6 +1,7 @@
 //! INFO: figures of the server, in Redis's sections and under its names.
 
 use std::fmt::{Display, Write};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
@@ -12,6 +13,7 @@ use super::connection::REDIS_VERSION;
 use super::fail::Done;
 use super::reply::put_verbatim;
 use super::scan::Sample;
+use super::tally::{RowSum, in_use, sums};
 use crate::counters::Counter;
 use crate::stats::Figures;
 
@@ -68,14 +70,14 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             "replication" => replication(&mut page),
             "cpu" => cpu(&figures, &mut page),
             "modules" => page.section("Modules"),
-            "errorstats" => errors(&figures, &mut page),
+            "errorstats" => errors(call, &mut page),
             "cluster" => {
                 page.section("Cluster");
                 page.line("cluster_enabled", 0);
             }
             "keyspace" => keyspace(call, &mut page),
-            "commandstats" => page.section("Commandstats"),
-            _ => page.section("Latencystats"),
+            "commandstats" => commands(call, &mut page),
+            _ => latencies(call, &mut page),
         }
     }
     put_verbatim(call.out, call.client.resp3, &page.text);
@@ -269,11 +271,49 @@ fn cpu(figures: &Figures, page: &mut Page) {
     page.line("used_cpu_user_children", "0.000000");
 }
 
-fn errors(figures: &Figures, page: &mut Page) {
+fn errors(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Errorstats");
-    let errors = figures.sums.of(Counter::RedisErrors);
-    if errors > 0 {
-        page.line("errorstat_ERR", format_args!("count={errors}"));
+    call.cx.shared.redis.errors.each(&mut |word, count| {
+        page.line(&format!("errorstat_{word}"), format_args!("count={count}"));
+    });
+}
+
+impl Call<'_, '_, '_> {
+    /// What was counted of each command, since the last CONFIG RESETSTAT.
+    pub fn row_sums(&self) -> Vec<RowSum> {
+        let counted = self.cx.shared.redis.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        sums(|visit| self.cx.host.counters(visit), &counted)
+    }
+}
+
+fn commands(call: &Call<'_, '_, '_>, page: &mut Page) {
+    page.section("Commandstats");
+    for (row, sum) in in_use(&call.row_sums()) {
+        let per_call = sum.us_per_call();
+        let us = (per_call * sum.calls as f64).round() as u64;
+        page.line(
+            &format!("cmdstat_{}", row.name),
+            format_args!(
+                "calls={},usec={us},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                sum.calls, sum.refused, sum.failed
+            ),
+        );
+    }
+}
+
+fn latencies(call: &Call<'_, '_, '_>, page: &mut Page) {
+    page.section("Latencystats");
+    let parameters = &call.cx.shared.redis.parameters;
+    if parameters.text("latency-tracking") == "no" {
+        return;
+    }
+    let percentiles = parameters.text("latency-tracking-info-percentiles");
+    for (row, sum) in in_use(&call.row_sums()).filter(|(_, sum)| sum.measured > 0) {
+        let parts: Vec<String> = percentiles
+            .split_whitespace()
+            .filter_map(|text| Some(format!("p{text}={}.000", sum.percentile_us(text.parse().ok()?))))
+            .collect();
+        page.line(&format!("latency_percentiles_usec_{}", row.name), parts.join(","));
     }
 }
 

@@ -7,7 +7,7 @@ use super::fail::{Done, Fail};
 use super::reply::put_bulk;
 use super::table::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE};
 use super::table::{Command, NO_KEYS};
-use super::{config, copy, debug, info, introspect, object, slowlog};
+use super::{config, copy, debug, info, introspect, latency, object, slowlog};
 use crate::counters::Counter;
 
 /// At any time, for those who look after the server.
@@ -51,7 +51,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::container("config", config::ROWS).doc("2.0.0", "", "Parameters."),
     Command::container("slowlog", slowlog::SLOWLOG).doc("2.2.12", "", "Commands that took long."),
-    Command::container("latency", slowlog::LATENCY).doc("2.8.13", "", "Events that took long."),
+    Command::container("latency", latency::ROWS).doc("2.8.13", "", "Events that took long."),
     Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
     Command { flags: RULES, ..Command::container("debug", debug::ROWS) }.doc("1.0.0", "", "For tests."),
     Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),

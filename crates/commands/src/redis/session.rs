@@ -21,8 +21,10 @@ use super::client::{Client, Replies};
 use super::fail::{Done, Fail};
 use super::gather::{Discard, Gathering};
 use super::introspect;
+use super::latency::{COMMAND, FAST_COMMAND};
 use super::reply::put_fail;
 use super::table::{self, Command, Run, flag};
+use super::tally::Meter;
 use super::topics::Letter;
 use crate::batch::{SLOTS, prefetch_items};
 use crate::context::Context;
@@ -76,6 +78,7 @@ pub(super) struct Turn<'x, 'a, 'c, 'w> {
     /// Requests left in this turn.
     pub left: u32,
     pub tally: Tally,
+    pub meter: Meter,
     pub scratch: Vec<u8>,
     pub limits: Limits,
     /// So far the input was a run of plain gets and sets.
@@ -90,6 +93,7 @@ struct Slot<'a, 'w> {
     hint: Hint<'w>,
     /// Where in the input it begins.
     at: usize,
+    row: table::RowId,
     run: OfKey,
     args: Args<'a>,
 }
@@ -147,14 +151,16 @@ impl Conversation {
         };
         self.client.facts.active.store(cx.now(), Relaxed);
         let row = self.client.facts.row.load(Relaxed);
-        let tally = Tally::default();
+        let (tally, host) = (Tally::default(), cx.host);
+        let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
         let mut turn =
-            Turn { cx, out, input, at: 0, left, tally, scratch: Vec::new(), limits, runs: true, row };
+            Turn { cx, out, input, at: 0, left, tally, meter, scratch: Vec::new(), limits, runs: true, row };
         let next = loop {
             if let Some(next) = self.step(&mut turn) {
                 break next;
             }
         };
+        turn.settle_any();
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
         self.client.facts.row.store(turn.row, Relaxed);
@@ -178,8 +184,12 @@ impl Conversation {
                     return self.one(turn, paused_ms);
                 }
                 while turn.runs {
-                    if let Some(next) = self.run(turn) {
-                        return Some(next);
+                    turn.settle_any();
+                    let before = turn.tally;
+                    let next = self.run(turn);
+                    turn.count_run(&before);
+                    if next.is_some() {
+                        return next;
                     }
                 }
                 self.batch(turn)
@@ -214,9 +224,13 @@ impl Conversation {
                 turn.at = slot.at;
                 return Some(Next::Flush);
             }
+            if turn.meter.call(slot.row) {
+                turn.settle(Some(slot.row));
+            }
             let mut call = turn.call(&mut self.client);
             if let Err(fail) = (slot.run)(&mut call, &slot.key, &slot.hint, slot.args) {
                 call.fail(&fail);
+                call.cx.counters.rows.failed(slot.row);
             }
         }
         self.stopped(turn, stop)
@@ -302,7 +316,70 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             tally: &mut self.tally,
             scratch: &mut self.scratch,
             flow: Flow::Next,
+            row: None,
             admitted: false,
+        }
+    }
+
+    /// Counts the commands that came one after another, and goes on with those of `next`.
+    #[inline(never)]
+    fn settle(&mut self, next: Option<table::RowId>) {
+        let (cx, host) = (&*self.cx, self.cx.host);
+        if let Some((row, us)) = self.meter.settle(&cx.counters.rows, next, || host.clock_us()) {
+            cx.shared.redis.latency.note(event_of(row), cx.now() / 1000, us);
+        }
+    }
+
+    /// [`Turn::settle`], if there is anything.
+    #[inline]
+    fn settle_any(&mut self) {
+        if self.meter.has_calls() {
+            self.settle(None);
+        }
+    }
+
+    /// Counts the commands of a run, by what was counted before it.
+    #[inline]
+    fn count_run(&mut self, before: &Tally) {
+        const GET: table::RowId = table::id_of("get");
+        const SET: table::RowId = table::id_of("set");
+        let gets = self.tally.gets - before.gets;
+        let all = self.tally.commands - before.commands;
+        if all == 0 {
+            return;
+        }
+        let took_us = self.meter.lap(self.cx.host);
+        for (row, calls) in [(GET, gets), (SET, all - gets)] {
+            if calls > 0 {
+                self.row = row;
+                self.cx.counters.rows.called(row, calls);
+                if let Some(us) = took_us {
+                    self.cx.counters.rows.took(row, calls, us * u64::from(calls) / u64::from(all));
+                }
+            }
+        }
+        if let Some(us) = took_us {
+            self.cx.shared.redis.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
+        }
+    }
+
+    /// Counts one command.
+    fn count_single(&mut self, row: table::RowId, admitted: bool, failed: bool, took_us: Option<u64>) {
+        let rows = &self.cx.counters.rows;
+        if !admitted {
+            // Queued commands are counted when they run.
+            if failed {
+                rows.refused(row);
+            }
+            return;
+        }
+        rows.called(row, 1);
+        if failed {
+            rows.failed(row);
+        }
+        if let Some(us) = took_us {
+            rows.took(row, 1, us);
+            self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
         }
     }
 
@@ -327,7 +404,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                     {
                         let key = self.cx.guard.key_in(db, key);
                         let hint = self.cx.guard.prefetch_bucket(&key);
-                        batch.push(Slot { key, hint, at: self.at, run: run.0, args: rest });
+                        batch.push(Slot { key, hint, at: self.at, row: id, run: run.0, args: rest });
                         self.row = id;
                         self.at += bytes;
                         self.left -= 1;
@@ -380,21 +457,29 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         self.tally.commands += 1;
         let mark = self.out.mark();
         let before = client.replies;
-        let mut row = self.row;
+        self.settle_any();
         let slow = args.clone().next().and_then(table::find).is_some_and(|(row, _)| !row.has(flag::FAST))
-            || self.cx.shared.redis.slowlog.measures_all();
+            || self.cx.shared.redis.slowlog.measures_all()
+            || self.meter.measures();
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
-        if let Err(fail) = call.run(args, &mut row) {
-            let fail = if call.admitted { fail } else { call.refuse(args.at(0).unwrap_or_default(), fail) };
-            call.fail(&fail);
+        let done = call.run(args);
+        let (row, admitted) = (call.row, call.admitted);
+        if let Err(fail) = &done {
+            let refused = (!admitted).then(|| call.refuse(args.at(0).unwrap_or_default(), fail.clone()));
+            call.fail(refused.as_ref().unwrap_or(fail));
         }
         let flow = call.flow;
-        if let Some(started_us) = started_us {
-            let took_us = call.cx.host.clock_us().saturating_sub(started_us);
+        let took_us = started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us));
+        if let Some(took_us) = took_us {
             call.note_time(args, took_us);
         }
-        self.row = row;
+        // What comes next is measured from here.
+        let _ = self.meter.lap(self.cx.host);
+        if let Some(row) = row {
+            self.row = row;
+            self.count_single(row, admitted, done.is_err(), took_us);
+        }
         client.show_transaction();
         match (before, client.replies) {
             (_, Replies::On) => {}
@@ -410,6 +495,12 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
         flow
     }
+}
+
+/// The event that LATENCY notes for a command.
+fn event_of(row: table::RowId) -> &'static str {
+    let fast = table::row(row).is_some_and(|row| row.has(flag::FAST));
+    if fast { FAST_COMMAND } else { COMMAND }
 }
 
 /// Commands of clients that speak RESP2 and listen to channels.
@@ -433,11 +524,12 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn fail(&mut self, fail: &Fail) {
         self.cx.counters.add(Counter::RedisErrors, 1);
+        self.cx.shared.redis.errors.count(fail.text());
         put_fail(self.out, fail);
     }
 
     /// Finds the command and runs it, if all holds that has to.
-    pub fn run(&mut self, args: Args<'_>, row_id: &mut table::RowId) -> Done {
+    pub fn run(&mut self, args: Args<'_>) -> Done {
         let mut rest = args;
         let name = rest.next().unwrap_or_default();
         let Some((row, id)) = table::find(name) else {
@@ -448,14 +540,14 @@ impl Call<'_, '_, '_> {
             }
             return Err(Fail::unknown_command(name, rest));
         };
-        *row_id = id;
+        self.row = Some(id);
         let mut row = row;
         if let Run::Container(rows) = row.run
             && let Some(name) = rest.next()
         {
             let at = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
             row = &rows[at];
-            *row_id = table::sub(id, at);
+            self.row = Some(table::sub(id, at));
         }
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));

@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY: commands that took long.
+//! SLOWLOG: commands that took long.
 //!
 //! Only commands that may take long are measured (all that are not FAST), unless times below a
 //! millisecond are to be listed: two looks at a clock would be a good part of what a GET costs.
@@ -37,39 +37,6 @@ pub(crate) const SLOWLOG: &[Command] = &[
         super::introspect::help(call, "slowlog")
     })
     .doc("6.2.0", "", "What SLOWLOG can do."),
-];
-
-pub(crate) const LATENCY: &[Command] = &[
-    Command::args("latency|latest", 2, RULES, NO_KEYS, |call, _| {
-        call.array(0);
-        Ok(())
-    })
-    .doc("2.8.13", "", "Events that took long: none are noted."),
-    Command::args("latency|history", 3, RULES, NO_KEYS, |call, _| {
-        call.array(0);
-        Ok(())
-    })
-    .doc("2.8.13", "event", "When an event took long: none are noted."),
-    Command::args("latency|reset", -2, RULES, NO_KEYS, |call, _| call.integer(0)).doc(
-        "2.8.13",
-        "[event [event ...]]",
-        "Forgets events.",
-    ),
-    Command::args("latency|doctor", 2, RULES, NO_KEYS, |call, _| {
-        let text = "I have nothing to report: latency events are not noted. See SLOWLOG.\n";
-        super::reply::put_verbatim(call.out, call.client.resp3, text);
-        Ok(())
-    })
-    .doc("2.8.13", "", "Says that there is nothing to say."),
-    Command::args("latency|histogram", -2, RULES, NO_KEYS, |call, _| {
-        call.map(0);
-        Ok(())
-    })
-    .doc("7.0.0", "[command [command ...]]", "Times of commands: none are kept."),
-    Command::args("latency|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
-        super::introspect::help(call, "latency")
-    })
-    .doc("2.8.13", "", "What LATENCY can do."),
 ];
 
 /// Arguments of a command that are kept, and bytes of each.

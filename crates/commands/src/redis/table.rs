@@ -301,6 +301,72 @@ pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     }
 }
 
+/// Most commands with subcommands.
+const CONTAINERS_MAX: usize = 32;
+
+/// Where the rows of each group begin if all commands are counted through; behind them, subcommands.
+static BASES: ([u16; GROUPS.len() + 1], [(RowId, u16); CONTAINERS_MAX], usize) = {
+    let mut groups = [0u16; GROUPS.len() + 1];
+    let mut group = 0;
+    while group < GROUPS.len() {
+        groups[group + 1] = groups[group] + GROUPS[group].rows.len() as u16;
+        group += 1;
+    }
+    let mut containers = [(RowId::MAX, 0); CONTAINERS_MAX];
+    let (mut next, mut found) = (groups[GROUPS.len()], 0);
+    group = 0;
+    while group < GROUPS.len() {
+        let mut row = 0;
+        while row < GROUPS[group].rows.len() {
+            if let Run::Container(rows) = GROUPS[group].rows[row].run {
+                containers[found] = ((group as RowId) << 8 | row as RowId, next);
+                next += rows.len() as u16;
+                found += 1;
+            }
+            row += 1;
+        }
+        group += 1;
+    }
+    (groups, containers, next as usize)
+};
+
+/// Commands and subcommands.
+pub(crate) fn rows_count() -> usize {
+    BASES.2
+}
+
+/// The place of a row if all are counted through.
+pub(crate) fn dense(id: RowId) -> usize {
+    match (id >> 16) as usize {
+        0 => usize::from(BASES.0[(id >> 8 & 0xff) as usize]) + (id & 0xff) as usize,
+        at => {
+            let container = id & 0xffff;
+            let base = BASES.1.iter().find(|(id, _)| *id == container).map_or(0, |(_, base)| *base);
+            usize::from(base) + at - 1
+        }
+    }
+}
+
+/// The number of the row of this name, which there is.
+pub(crate) const fn id_of(name: &str) -> RowId {
+    let mut group = 0;
+    while group < GROUPS.len() {
+        let rows = GROUPS[group].rows;
+        let mut row = 0;
+        while row < rows.len() {
+            if rows[row].name.len() == name.len()
+                && hash(rows[row].name.as_bytes()) == hash(name.as_bytes())
+                && name.len() <= 8
+            {
+                return (group as RowId) << 8 | row as RowId;
+            }
+            row += 1;
+        }
+        group += 1;
+    }
+    panic!("no command of this name, or a long one")
+}
+
 /// The number of a container's subcommand.
 pub(crate) fn sub(container: RowId, at: usize) -> RowId {
     container | (at as u32 + 1) << 16

@@ -18,7 +18,7 @@ use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
-use super::table::{ALL_KEYS, Command, NO_KEYS};
+use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
 use crate::upload::Held;
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
@@ -66,6 +66,7 @@ struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     row: &'static Command,
+    id: Option<RowId>,
     at: usize,
     args: usize,
 }
@@ -174,7 +175,7 @@ impl Call<'_, '_, '_> {
         if at_once(row) {
             return Ok(false);
         }
-        let touched = self.client.transaction.touched();
+        let (touched, id) = (self.client.transaction.touched(), self.row);
         let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
         if row.has(NO_MULTI) {
             return Err(Fail::of("ERR Command not allowed inside a transaction"));
@@ -188,7 +189,7 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::OUT_OF_MEMORY);
             }
             queue.bytes.extend_from_slice(bytes);
-            queue.commands.push(Queued { row, at, args: args.len() });
+            queue.commands.push(Queued { row, id, at, args: args.len() });
         }
         put_simple(self.out, "QUEUED");
         Ok(true)
@@ -320,8 +321,15 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         put_null_array(call.out, call.client.resp3);
     } else {
         call.array(queue.commands.len());
-        for (row, args) in queue.commands() {
-            if let Err(fail) = call.execute(row, args) {
+        for ((row, args), queued) in queue.commands().zip(&queue.commands) {
+            let done = call.execute(row, args);
+            if let Some(id) = queued.id {
+                call.cx.counters.rows.called(id, 1);
+                if done.is_err() {
+                    call.cx.counters.rows.failed(id);
+                }
+            }
+            if let Err(fail) = done {
                 call.fail(&fail);
             }
         }

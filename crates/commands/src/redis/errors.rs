@@ -1,0 +1,67 @@
+//! Errors that were answered, by their first word: what INFO's `errorstats` lists.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// First words that are told apart; DEBUG ERROR can make any.
+const WORDS_MAX: usize = 128;
+/// Bytes of a first word.
+const WORD_BYTES_MAX: usize = 32;
+
+/// Counts of errors by their first words.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Mutex<BTreeMap<Box<str>, u64>>);
+
+impl Errors {
+    /// Counts an error of this text.
+    #[cold]
+    pub fn count(&self, text: &str) {
+        let word = text.split(' ').next().unwrap_or_default();
+        // What is no word of capitals is shown as the usual one.
+        let is_word =
+            !word.is_empty() && word.len() <= WORD_BYTES_MAX && word.bytes().all(|b| b.is_ascii_graphic());
+        let word = if is_word { word } else { "ERR" };
+        let mut counts = self.counts();
+        if let Some(count) = counts.get_mut(word) {
+            *count += 1;
+        } else {
+            let word = if counts.len() < WORDS_MAX { word } else { "OTHERS" };
+            *counts.entry(word.into()).or_default() += 1;
+        }
+    }
+
+    /// Calls `visit` with each word and how often it came.
+    pub fn each(&self, visit: &mut dyn FnMut(&str, u64)) {
+        self.counts().iter().for_each(|(word, count)| visit(word, *count));
+    }
+
+    pub fn reset(&self) {
+        self.counts().clear();
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<str>, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_apart_by_their_first_words_up_to_a_limit() {
+        let errors = Errors::default();
+        for text in ["ERR no", "ERR other", "WRONGTYPE x", "", "a\u{e4}b c"] {
+            errors.count(text);
+        }
+        let mut seen = Vec::new();
+        errors.each(&mut |word, count| seen.push((word.to_owned(), count)));
+        assert_eq!(seen, [("ERR".to_owned(), 4), ("WRONGTYPE".to_owned(), 1)]);
+        (0..WORDS_MAX + 10).for_each(|n| errors.count(&format!("W{n} x")));
+        let mut words = 0;
+        errors.each(&mut |_, _| words += 1);
+        assert_eq!(words, WORDS_MAX + 1);
+        errors.reset();
+        errors.each(&mut |_, _| panic!("nothing is left"));
+    }
+}
