@@ -4,7 +4,7 @@
 //! turn     0  1  2  3  4 …      a group of keys goes through one stage a turn
 //! decode   0  1  2  3  4 …      hash them, start loading their home buckets
 //! items       0  1  2  3 …      start loading the items that the buckets name
-//! away           0  1  2 …      … or that their other buckets name
+//! away           0  1  2 …      … or that their other buckets name, or what a new key needs
 //! answer            0  1 …      read or write, reply: the caller's
 //! ```
 //!
@@ -23,6 +23,8 @@ const GROUPS: usize = 4;
 pub(crate) trait Ahead<'w> {
     /// What the stages find out.
     fn hint(&mut self) -> &mut Hint<'w>;
+    /// It stores its key, whether that is there or not.
+    fn stores(&self) -> bool;
 }
 
 /// Requests that go through the stages together.
@@ -117,6 +119,11 @@ impl<'w, S: Ahead<'w>> Group<S> {
         while self.away != 0 {
             guard.prefetch_away(self.slots[self.away.trailing_zeros() as usize].hint());
             self.away &= self.away - 1;
+        }
+        for slot in &mut self.slots {
+            if slot.stores() {
+                guard.prefetch_insert(slot.hint());
+            }
         }
     }
 }

@@ -1,15 +1,25 @@
-//! The short way of the usual `set`: the key is there, where the prefetch stages saw it, and nothing
-//! about it is unusual. The general way ([`crate::write`]) does the same with every case in it.
+//! The short way of the usual `set`: the key is there, where the prefetch stages saw it, or is not there
+//! at all, and nothing about it is unusual. The general way ([`crate::write`]) does the same with every
+//! case in it.
 
 use crate::access;
 use crate::arena::Arena;
-use crate::bucket::FREQUENCY_MAX;
+use crate::bucket::{FREQUENCY_MAX, Slot};
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::index::Locked;
 use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
 use crate::read::{Hint, same_key, seen};
 use crate::worker::Guard;
-use crate::{Attributes, Expect, Key, Refusal, Stored};
+use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::atomic::Ordering;
+
+/// A whole item that was written and that nobody sees.
+struct Draft {
+    raw: RawItem,
+    header: Header,
+    chunk: u64,
+    class: ClassId,
+}
 
 impl Guard<'_> {
     /// As [`Guard::store_value`], looking first where the prefetch stages of this batch have looked.
@@ -83,49 +93,110 @@ impl Guard<'_> {
             return false;
         }
         // 2. The new item, which nobody sees.
-        let class = ClassId::of(bytes);
-        let Some(chunk) = self.local.allocate(store, class, bytes) else { return false };
-        let header = Header::whole(0, 0, 0, key_bytes, value.len());
-        // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
-        // outside the arena.
-        let raw = unsafe {
-            let raw = RawItem::new(store.arena.at(chunk));
-            raw.write_body(header, key.bytes, value, 0, 0);
-            raw
-        };
-        // 3. In its place, if the locked bucket is the key's home (only its holder moves the key's slot),
-        // nothing there was flushed, the token fits the header, and the slot still names the item.
-        let Some(control) = hint.home.lock_open() else {
-            self.give_back(raw, header, chunk);
+        let Some(draft) = self.draft_plain(key, value) else { return false };
+        // 3. In its place, if the slot still names what was read.
+        let Some(locked) = self.lock_hinted(key, hint) else {
+            self.give_back(&draft);
             return false;
         };
         let slot = hint.cell.slot();
-        let writes = control.writes() + 1;
-        if !std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
-            || !control.passes(store.gate())
-            || writes > u64::from(u32::MAX)
-            || slot.location() != location
-        {
-            hint.home.unlock(control);
-            self.give_back(raw, header, chunk);
+        if slot.location() != location {
+            hint.home.unlock(locked.control);
+            self.give_back(&draft);
             return false;
         }
-        raw.publish_header(header, writes);
-        let mut new = slot.with_location(chunk).with_access(access::encode(self.now_s));
+        draft.raw.publish_header(draft.header, locked.control.writes() + 1);
+        let mut new = slot.with_location(draft.chunk).with_access(access::encode(self.now_s));
         if read {
             new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
         }
         hint.cell.replace(new);
-        if control.watched() {
-            store.touch_watches(key);
-        }
-        hint.home.unlock(control.written());
+        store.touched(&locked, key);
+        hint.home.unlock(locked.control.written());
         // 4. The old item waits until nobody sees it.
         let old_bytes = 8 + key_bytes + old_header.value_bytes();
         let old_class = ClassId::of(old_bytes);
         self.local.retire_known(old, old_header, location, old_class, old_bytes);
-        self.count_overwrite(old_class, class);
+        self.count_overwrite(old_class, draft.class);
         true
+    }
+
+    /// Stores `value` without flags and expiry under a key that is not there, as the hint says. False, and
+    /// nothing done, if it is not so, or not simply done: ask [`Guard::store_value`].
+    #[inline]
+    pub fn insert_value(&mut self, key: &Key<'_>, value: &[u8], hint: &Hint<'_>) -> bool {
+        let store = self.store;
+        if !hint.slot.is_empty()
+            || key.bytes.len() > KEY_BYTES_SHORT
+            || key.number != 0
+            || 8 + key.bytes.len() + value.len() > CHUNK_BYTES_MAX
+        {
+            return false;
+        }
+        self.local.breathe(store);
+        let Some(draft) = self.draft_plain(key, value) else { return false };
+        let Some(mut locked) = self.lock_hinted(key, hint) else {
+            self.give_back(&draft);
+            return false;
+        };
+        let version = locked.control.writes() + 1;
+        draft.raw.publish_header(draft.header, version);
+        let inserted =
+            store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_none() && {
+                let bytes = draft.class.chunk_bytes() as u64;
+                let probation = self.local.starts_on_probation(store, draft.class, key.hash, bytes);
+                let slot = Slot::new(locked.place.tag, draft.chunk, access::encode(self.now_s), probation);
+                store.index.insert(&mut locked, slot)
+            };
+        if !inserted {
+            hint.home.unlock(locked.control);
+            self.give_back(&draft);
+            return false;
+        }
+        store.touched(&locked, key);
+        hint.home.unlock(locked.control.written());
+        let counters = self.local.counters(store);
+        counters.class(draft.class).items.add(1);
+        counters.items_stored.add(1);
+        self.local.queue_fresh_if_many(store);
+        true
+    }
+
+    /// A chunk with an item without flags and expiry, which nobody sees.
+    #[inline(always)]
+    fn draft_plain(&mut self, key: &Key<'_>, value: &[u8]) -> Option<Draft> {
+        let bytes = 8 + key.bytes.len() + value.len();
+        let class = ClassId::of(bytes);
+        let chunk = self.local.allocate(self.store, class, bytes)?;
+        let header = Header::whole(0, 0, 0, key.bytes.len(), value.len());
+        // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
+        // outside the arena.
+        let raw = unsafe {
+            let raw = RawItem::new(self.store.arena.at(chunk));
+            raw.write_body(header, key.bytes, value, 0, 0);
+            raw
+        };
+        Some(Draft { raw, header, chunk, class })
+    }
+
+    /// Locks the key's home bucket, if that is the hint's (only its holder moves the key's slot, so a slot
+    /// that names the key is where the key is), nothing there was flushed, and the next token fits a header.
+    #[inline(always)]
+    fn lock_hinted<'h>(&self, key: &Key<'_>, hint: &Hint<'h>) -> Option<Locked<'h>>
+    where
+        Self: 'h,
+    {
+        let store: &'h Store = self.store;
+        let control = hint.home.lock_open()?;
+        let place = store.index.place(&store.arena, key.hash);
+        if !std::ptr::eq(place.home(), hint.home)
+            || !control.passes(store.gate())
+            || control.writes() >= u64::from(u32::MAX)
+        {
+            hint.home.unlock(control);
+            return None;
+        }
+        Some(Locked { place, home: hint.home, control })
     }
 
     /// An item of class `new` has taken the place of one of class `old`.
@@ -141,9 +212,9 @@ impl Guard<'_> {
 
     /// Frees what was written and not published.
     #[cold]
-    fn give_back(&mut self, raw: RawItem, header: Header, chunk: u64) {
-        raw.publish_header(header, 0);
-        self.local.free_unseen(self.store, chunk);
+    fn give_back(&mut self, draft: &Draft) {
+        draft.raw.publish_header(draft.header, 0);
+        self.local.free_unseen(self.store, draft.chunk);
     }
 
     /// Overwrites the live item that the hint names; none, and nothing done, if it is not so.
@@ -178,39 +249,33 @@ impl Guard<'_> {
             raw.write_body(header, key.bytes, value, attributes.flags, attributes.expires_at);
             raw
         };
+        let draft = Draft { raw, header, chunk, class: new_class };
 
-        let Some(control) = hint.home.lock_open() else {
-            self.give_back(raw, header, chunk);
+        let Some(locked) = self.lock_hinted(key, hint) else {
+            self.give_back(&draft);
             return None;
         };
         let slot = hint.cell.slot();
-        let writes = control.writes() + 1;
-        // 1. The locked bucket is the key's home: only its holder moves the key's slot, so the slot that
-        // names the key is where the key is. 2. Nothing there was flushed. 3. The token fits the header.
-        // 4. The slot still names this key, which is alive, and the version that was seen if one was.
-        let old = (std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
-            && control.passes(store.gate())
-            && writes <= u64::from(u32::MAX)
-            && !slot.is_empty())
-        .then(|| store.item_at(slot, key))
-        .flatten()
-        .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now))
-        .filter(|&(old, _)| match expect {
-            Expect::Unchanged(was) => seen(old, slot.location(), key.hash) == was,
-            _ => true,
-        });
+        let writes = locked.control.writes() + 1;
+        // The slot still names this key, which is alive, and the version that was seen if one was.
+        let old = (!slot.is_empty())
+            .then(|| store.item_at(slot, key))
+            .flatten()
+            .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now))
+            .filter(|&(old, _)| match expect {
+                Expect::Unchanged(was) => seen(old, slot.location(), key.hash) == was,
+                _ => true,
+            });
         let Some((old, old_header)) = old else {
-            hint.home.unlock(control);
-            self.give_back(raw, header, chunk);
+            hint.home.unlock(locked.control);
+            self.give_back(&draft);
             return None;
         };
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
         hint.cell.replace(slot.with_location(chunk).with_access(code));
-        if control.watched() {
-            store.touch_watches(key);
-        }
-        hint.home.unlock(control.written());
+        store.touched(&locked, key);
+        hint.home.unlock(locked.control.written());
         if attributes.expires_at != 0 {
             store.arena.note_expiry(chunk, attributes.expires_at);
         }

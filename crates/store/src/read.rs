@@ -222,6 +222,14 @@ impl<'w> Guard<'w> {
         self.prefetch_match(self.other(hint), hint);
     }
 
+    /// Starts loading what a first store of the key looks at, if the stages before have found no item.
+    #[inline(always)]
+    pub fn prefetch_insert(&self, hint: &Hint<'_>) {
+        if hint.slot.is_empty() {
+            self.store.ghosts.prefetch(hint.hash);
+        }
+    }
+
     #[inline]
     fn other(&self, hint: &Hint<'_>) -> &'w Bucket {
         let store: &'w Store = self.store;

@@ -144,13 +144,12 @@ impl Store {
     #[inline]
     pub(crate) fn touched(&self, locked: &Locked<'_>, key: &Key<'_>) {
         if locked.control.watched() {
-            self.watches.touch(key);
+            self.touch_watches(key);
         }
     }
 
-    /// As [`Store::touched`], where it is known that the bucket is watched.
     #[cold]
-    pub(crate) fn touch_watches(&self, key: &Key<'_>) {
+    fn touch_watches(&self, key: &Key<'_>) {
         self.watches.touch(key);
     }
 }

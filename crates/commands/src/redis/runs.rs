@@ -30,6 +30,10 @@ impl<'w> Ahead<'w> for Slot<'_, 'w> {
     fn hint(&mut self) -> &mut Hint<'w> {
         &mut self.hint
     }
+    #[inline(always)]
+    fn stores(&self) -> bool {
+        matches!(self.ask, Ask::Set(_))
+    }
 }
 
 impl Conversation {
@@ -129,7 +133,7 @@ fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * 
                 continue;
             }
             Ask::Set(value) => {
-                if !guard.replace_value(key, value, hint) {
+                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
                 *room.first_chunk_mut().expect("room for more") = *b"+OK\r\n";

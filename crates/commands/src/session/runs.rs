@@ -38,6 +38,10 @@ impl<'w> Ahead<'w> for Slot<'_, 'w> {
     fn hint(&mut self) -> &mut Hint<'w> {
         &mut self.hint
     }
+    #[inline(always)]
+    fn stores(&self) -> bool {
+        matches!(self.ask, Ask::Set(_) | Ask::MetaSet(_))
+    }
 }
 
 /// What stood before the first answer to a line of several keys.
@@ -180,7 +184,7 @@ fn usual(
                 written - if slot.last { 0 } else { END.len() }
             }
             Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) => {
-                if !guard.replace_value(key, value, hint) {
+                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
                 done.sets += 1;
@@ -195,7 +199,7 @@ fn usual(
                 written
             }
             Ask::MetaSet(value) => {
-                if !guard.replace_value(key, value, hint) {
+                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
                 done.sets += 1;
