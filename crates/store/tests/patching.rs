@@ -139,5 +139,6 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
     let key = guard.key(b"key");
     assert!(guard.patch(&key, 0, b"x", Expect::Present).unwrap().is_some());
     drop(guard);
+    drop(worker);
     store.check();
 }
