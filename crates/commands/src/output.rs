@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use larder_store::Pinned;
+use larder_store::{FREED_BLOCK_BYTES, Pinned};
 
 /// A value in the store that goes out between two bytes of the buffer.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ impl Output {
         Output { limit_bytes, ..Output::default() }
     }
 
-    /// An output of these replies, in a buffer of just their size.
-    pub fn of(replies: &[u8], limit_bytes: u64) -> Output {
-        Output { buf: replies.to_vec(), end: replies.len(), limit_bytes, ..Output::default() }
+    /// An output of these replies, in a buffer of just their size. It is full until it is given a limit.
+    pub fn of(replies: &[u8]) -> Output {
+        Output { buf: block_of(replies), end: replies.len(), ..Output::default() }
     }
 
     /// Bytes waiting to be sent, pinned values included.
@@ -92,9 +92,10 @@ impl Output {
         self.limit_bytes = limit_bytes;
     }
 
-    /// Bytes of memory the buffer takes (pinned values not included).
+    /// Bytes of memory the buffer takes (pinned values not included): what it has room for beyond them
+    /// was never touched.
     pub fn capacity_bytes(&self) -> usize {
-        self.buf.capacity()
+        self.buf.len()
     }
 
     /// Forgets everything, sent or not; keeps the buffer.
@@ -154,9 +155,10 @@ impl Output {
         let wanted = self.end + bytes;
         // At the limit a session stops: doubling there would hold twice what may wait.
         let len = if (wanted as u64) < self.limit_bytes {
-            wanted.next_power_of_two().max(ROOM_MIN)
+            let most = (self.limit_bytes as usize).next_multiple_of(ROOM_MIN);
+            wanted.next_power_of_two().max(ROOM_MIN).min(most)
         } else {
-            wanted.next_multiple_of(ROOM_STEP)
+            wanted.next_multiple_of(if self.limit_bytes < ROOM_STEP as u64 { ROOM_MIN } else { ROOM_STEP })
         };
         if len > self.buf.len() {
             // Exactly: what is taken is counted as held.
@@ -305,12 +307,12 @@ impl Output {
     pub fn take_rest(&mut self) -> Output {
         let start = self.start;
         let mut rest = Output {
-            buf: self.buf[start..self.end].to_vec(),
+            buf: block_of(&self.buf[start..self.end]),
             start: 0,
             end: self.end - start,
             splices: std::mem::take(&mut self.splices),
             pinned_bytes: self.pinned_bytes,
-            limit_bytes: self.limit_bytes,
+            limit_bytes: 0,
         };
         for splice in &mut rest.splices {
             splice.at -= start;
@@ -333,6 +335,16 @@ impl Output {
         all.extend_from_slice(&self.buf[from..self.end]);
         all
     }
+}
+
+/// Replies in a block of their own. One of more than a page is large enough that it goes back to the
+/// system as it is freed, and not to a heap full of holes; of its memory only the pages of the replies
+/// are touched.
+fn block_of(replies: &[u8]) -> Vec<u8> {
+    let room = if replies.len() > ROOM_MIN { replies.len().max(FREED_BLOCK_BYTES) } else { replies.len() };
+    let mut block = Vec::with_capacity(room);
+    block.extend_from_slice(replies);
+    block
 }
 
 impl std::io::Write for Output {
@@ -368,7 +380,7 @@ mod tests {
 
     #[test]
     fn an_output_of_replies_takes_no_more_than_they_do() {
-        let mut out = Output::of(&[b'x'; 5000], 10);
+        let mut out = Output::of(&[b'x'; 5000]);
         assert_eq!((out.capacity_bytes(), out.len()), (5000, 5000));
         out.advance(4999);
         out.put(b"y");

@@ -32,6 +32,9 @@ pub trait Stream {
     /// # Errors
     /// As [`Stream::send`].
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// True if a send would take some bytes now, or fail for good: what [`Interest::Write`] waits for.
+    fn has_room(&self) -> bool;
 }
 
 impl Stream for Socket {
@@ -50,6 +53,9 @@ impl Stream for Socket {
     #[inline]
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Socket::send_vectored(self, slices)
+    }
+    fn has_room(&self) -> bool {
+        Socket::has_room(self)
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Connection<S, C> {
     pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.
     pub again: bool,
+    /// It is looked at again when its stream has room: memory is short.
+    pub blocked: bool,
     /// The last long receive was the beginning of bytes for a place of the handler's.
     pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait, or will be when its time comes.

@@ -39,6 +39,9 @@ const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
 /// of the value that would have to be copied from the buffer to its place.
 const HEAD_BYTES: usize = 2 << 10;
 
+/// Bytes received at a time while memory is short: what is received and cannot be answered is kept.
+const RECEIVE_BYTES_SHORT: usize = 4 << 10;
+
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
 
@@ -82,6 +85,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     asleep: BinaryHeap<Reverse<(Millis, Id)>>,
     buffer: Box<[u8]>,
     limits: Limits,
+    /// Nothing is answered that may have to wait ([`EventLoop::set_short`]).
+    short: bool,
     /// Connections whose replies are held, in order: they go out when all events of a wait were
     /// looked at. A peer that sleeps is then woken once for many sends, not once for each; waking
     /// costs the sender some microseconds.
@@ -106,6 +111,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             asleep: BinaryHeap::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
+            short: false,
             waiting: 0,
             receiving: 0,
             sweep_at: 0,
@@ -132,6 +138,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             closing: None,
             receiving: false,
             again: false,
+            blocked: false,
             uploads: false,
             queued: false,
         };
@@ -163,10 +170,30 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.kept_bytes
     }
 
-    /// Sets the unsent bytes above which a connection is read no further; at least 1, or connections
-    /// without any would not be read either. Holds for a connection from its next turn on.
-    pub fn set_reply_bytes_max(&mut self, bytes: u64) {
-        self.limits.reply_bytes_max = bytes.max(1);
+    /// Memory for replies is short, or is so no more. While it is, a connection is read and its requests
+    /// are taken only when none of its replies wait and its stream has room for more, and no more is
+    /// received at a time than can be kept.
+    pub fn set_short(&mut self, short: bool) {
+        if self.short == short {
+            return;
+        }
+        self.short = short;
+        if !short {
+            self.unblock();
+        }
+    }
+
+    /// Those that waited for their streams to have room are looked at as usual.
+    #[cold]
+    fn unblock(&mut self) {
+        for index in 0..self.connections.slots() {
+            let Some((id, _)) = self.connections.at(index) else { continue };
+            let Some(connection) = self.connections.find(id) else { continue };
+            if std::mem::take(&mut connection.blocked) && !connection.queued {
+                connection.queued = true;
+                self.queue.push_back(id);
+            }
+        }
     }
 
     /// The handler's state of a connection, if it still lives.
@@ -297,6 +324,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if event.writable || event.hangup {
             self.send_held(handler);
         }
+        if event.writable
+            && let Some(connection) = self.connections.find(id)
+        {
+            connection.blocked = false;
+        }
         if event.writable && self.flush(handler, id).is_err() {
             return self.close(handler, id, Closed::Error);
         }
@@ -320,8 +352,15 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if kept == 0 && handler.destination(&mut connection.state).is_some() {
             return self.receive_directly(handler, id);
         }
+        let mut room = RECEIVE_BYTES - kept;
+        if self.short {
+            if is_blocked(connection) {
+                connection.again = true;
+                return self.arrange(handler, id);
+            }
+            room = room.min(RECEIVE_BYTES_SHORT);
+        }
         self.buffer[..kept].copy_from_slice(&connection.kept);
-        let room = RECEIVE_BYTES - kept;
         let room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
         match connection.stream.recv(&mut self.buffer[kept..kept + room]) {
             Ok(0) => self.finish(handler, id, Closed::Peer),
@@ -405,6 +444,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let mut at = 0;
         let mut rounds = 0;
         let next = loop {
+            if self.short && is_blocked(connection) {
+                break Next::Again;
+            }
             let taken = handler.received(&mut connection.state, &self.buffer[at..len]);
             at += taken.bytes;
             debug_assert!(at <= len, "a handler takes no more than there is");
@@ -423,7 +465,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Err(_) => return self.close(handler, id, Closed::Error),
             }
         };
-        keep(&mut connection.kept, &self.buffer[at..len], &mut self.kept_bytes);
+        if keep(&mut connection.kept, &self.buffer[at..len], &mut self.kept_bytes) {
+            handler.keeps(self.kept_bytes);
+        }
         match next {
             Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
                 self.settle(handler, id, Some(Closed::Input));
@@ -497,10 +541,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.receiving = receiving;
             self.receiving = if receiving { self.receiving + 1 } else { self.receiving - 1 };
         }
-        let write = connection.unsent > 0;
-        let read = connection.closing.is_none()
-            && !connection.again
-            && connection.unsent <= self.limits.reply_bytes_max;
+        let write = connection.unsent > 0 || connection.blocked;
+        let max = if self.short { 0 } else { self.limits.reply_bytes_max };
+        let read = connection.closing.is_none() && !connection.again && connection.unsent <= max;
         let interest = match (read, write) {
             (true, false) => Interest::Read,
             (false, true) => Interest::Write,
@@ -509,7 +552,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         };
         // One that stopped for want of room goes on while less than the limit waits, so that a
         // client that writes everything before it reads has all of it read.
-        let room = connection.unsent < self.limits.reply_bytes_max;
+        let room = (connection.unsent < max || connection.unsent == 0) && !connection.blocked;
         if connection.again && connection.closing.is_none() && room && !connection.queued {
             connection.queued = true;
             self.queue.push_back(id);
@@ -545,6 +588,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 }
 
+/// While memory is short: the connection's requests are not taken, since the replies might have to wait.
+fn is_blocked<S: Stream, C>(connection: &mut Connection<S, C>) -> bool {
+    connection.blocked = connection.unsent > 0 || !connection.stream.has_room();
+    connection.blocked
+}
+
 /// One send.
 #[inline]
 fn send<S: Stream, H: Handler>(
@@ -577,12 +626,13 @@ fn note_sent<S, C>(connection: &mut Connection<S, C>, sent: Sent, waiting: &mut 
 /// not allocate for each; an idle connection costs that much at most.
 const KEPT_ROOM_BYTES: usize = 256;
 
-/// Keeps `rest`, and next to no memory when there is none; `total` is the memory that all keep.
+/// Keeps `rest`, and next to no memory when there is none; `total` is the memory that all keep. True if
+/// that has changed.
 #[inline]
-fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) {
+fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) -> bool {
     kept.clear();
     if rest.is_empty() && kept.capacity() <= KEPT_ROOM_BYTES {
-        return;
+        return false;
     }
     *total -= kept.capacity();
     if rest.is_empty() {
@@ -592,4 +642,5 @@ fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) {
         kept.extend_from_slice(rest);
     }
     *total += kept.capacity();
+    true
 }

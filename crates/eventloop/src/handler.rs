@@ -138,6 +138,12 @@ pub trait Handler {
         Next::Receive
     }
 
+    /// The connections of the loop keep input now that takes so many bytes of memory.
+    #[inline]
+    fn keeps(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// The handler holds memory for bytes that the connection has yet to send: such a connection is
     /// closed when it stands still.
     fn holds_room(&self, connection: &Self::Connection) -> bool {

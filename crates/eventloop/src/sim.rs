@@ -266,6 +266,12 @@ impl Stream for SimStream {
         let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.send(&all)
     }
+
+    fn has_room(&self) -> bool {
+        let net = self.net.borrow();
+        let wire = &net.wires[&self.id];
+        wire.to_peer.len() < net.weather.window || wire.peer_reset
+    }
 }
 
 /// The other end of a connection, in the hands of the test.

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketAddrUnix,
     SocketFlags, SocketType, ipproto, sockopt,
@@ -290,6 +291,13 @@ impl Socket {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// True if a send would take some bytes now, or fail for good.
+    pub fn has_room(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
+        // What cannot be asked is found out by sending.
+        poll(&mut fds, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
     }
 
     /// Ends a direction without closing.

@@ -236,6 +236,8 @@ fn replies_are_complete_and_in_order_in_any_weather() {
                 peer.send(&ask);
                 expected[index].extend(answer);
             }
+            // Memory is short at times.
+            world.events.set_short(seed % 2 == 0 && round % 7 < 3);
             world.turn();
             got[(round % 5) as usize].extend(peers[(round % 5) as usize].read(700));
         }
@@ -351,20 +353,44 @@ fn memory_for_kept_input_is_counted_and_given_back() {
 }
 
 #[test]
-fn a_lower_limit_of_waiting_replies_holds_from_the_next_turn_on() {
+fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     let mut world = World::new(7, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
-    world.events.set_reply_bytes_max(0);
-    let peer = world.connect();
+    world.events.set_short(true);
+    let (peer, full) = (world.connect(), world.connect());
     peer.send(b"ea\n");
-    assert_eq!(world.read_all(&peer), b"ea\n", "nothing waits: it is read");
+    assert_eq!(world.read_all(&peer), b"ea\n", "its stream has room");
+    full.send(b"x4096\n");
+    world.settle();
+    full.send(b"x100\nx200\n");
+    world.settle();
+    assert_eq!((world.toy.unsent_most, full.untaken()), (0, 10), "its stream has none: it is not even read");
+    assert_eq!(full.read(5000).len(), 4096);
+    assert_eq!(world.read_all(&full).len(), 300);
+    // One whose replies wait is not read.
     peer.send(b"x9000\n");
     world.settle();
     peer.send(b"eb\n");
     world.settle();
-    assert!(world.events.kept_bytes() <= 256, "replies wait: it is not");
+    assert!(world.events.kept_bytes() <= 512);
     let mut replies = vec![b'x'; 9000];
     replies.extend_from_slice(b"eb\n");
     assert_eq!(world.read_all(&peer), replies);
+}
+
+#[test]
+fn who_waited_for_room_is_answered_when_memory_is_short_no_more() {
+    let mut world = World::new(8, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let peer = world.connect();
+    peer.send(b"x4096\n");
+    world.settle();
+    world.events.set_short(true);
+    peer.send(b"ea\n");
+    world.settle();
+    assert_eq!(world.toy.unsent_most, 0);
+    world.events.set_short(false);
+    world.settle();
+    assert_eq!(world.toy.unsent_most, 3);
+    assert_eq!(world.read_all(&peer).len(), 4099);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_commands::Output;
 use larder_eventloop::{Closed, Epoll, EventLoop, Id};
 
 use crate::worker::Service;
@@ -15,6 +14,8 @@ use crate::worker::Service;
 const LISTENER_BYTES_MAX: u64 = 32 << 20;
 /// Part of what all connections may hold that one listener may.
 const LISTENER_SHARE: u64 = 4;
+/// While memory is short a listener for whom more waits is closed.
+const SHORT_BYTES: u64 = 4 << 10;
 /// What waits for a listener is sent when it is so much, before more is added.
 const PUSH_AT_BYTES: u64 = 256 << 10;
 
@@ -34,26 +35,35 @@ impl Service {
             if connection.session.redis_client() != Some(letter.target.client) {
                 continue;
             }
-            let rest =
-                connection.rest.get_or_insert_with(|| Box::new(Output::new(hub.config.reply_bytes_max())));
+            let rest = connection.rest.get_or_insert_default();
+            rest.set_limit(hub.config.reply_bytes_max());
             connection.session.deliver(letter, rest);
             if rest.len() < PUSH_AT_BYTES {
                 told.push(id);
                 continue;
             }
-            events.push(self, id);
-            let waits = events.state(id).and_then(|at| at.rest.as_ref()).map_or(0, |rest| rest.len());
-            if waits > bytes_max {
-                hub.tally.listeners_cut.fetch_add(1, Relaxed);
-                events.close(self, id, Closed::Shed);
-            }
+            self.push_letters(events, id, bytes_max);
         }
         drop(letters);
         hub.store.hold(-(held as i64));
         told.sort_unstable();
         told.dedup();
         for id in told {
-            events.push(self, id);
+            self.push_letters(events, id, bytes_max);
+        }
+    }
+
+    /// Sends what a listener was told. It is closed if more than `bytes_max` waits then, or anything to
+    /// speak of while connections hold all the memory they may: who publishes does not wait for it.
+    fn push_letters(&mut self, events: &mut EventLoop<Epoll, Service>, id: Id, bytes_max: u64) {
+        events.push(self, id);
+        let store = &self.hub().store;
+        let most =
+            if store.held_bytes() < store.held_bytes_max() { bytes_max } else { bytes_max.min(SHORT_BYTES) };
+        let waits = events.state(id).and_then(|at| at.rest.as_ref()).map_or(0, |rest| rest.len());
+        if waits > most {
+            self.hub().tally.listeners_cut.fetch_add(1, Relaxed);
+            events.close(self, id, Closed::Shed);
         }
     }
 }

@@ -23,8 +23,10 @@ pub struct Facts {
     received_at: AtomicU64,
     /// A request has come in part.
     partial: AtomicBool,
-    /// Since when its replies hold memory and none of them went out; [`MOVES`] if they do not.
+    /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,
+    /// Bytes of them.
+    waiting_bytes: AtomicU64,
 }
 
 /// No replies wait.
@@ -40,6 +42,7 @@ impl Facts {
             received_at: AtomicU64::new(now),
             partial: AtomicBool::new(false),
             stands_since: AtomicU64::new(MOVES),
+            waiting_bytes: AtomicU64::new(0),
         }
     }
 
@@ -60,9 +63,18 @@ impl Facts {
         self.received_at.load(Relaxed)
     }
 
-    /// Its replies hold memory, and none of them went out since `since`; or they hold none.
-    pub fn stands(&self, since: Option<Millis>) {
-        self.stands_since.store(since.unwrap_or(MOVES), Relaxed);
+    /// So many bytes of its replies wait, and none went out since `since`, or since it was last said.
+    pub fn stands(&self, since: Option<Millis>, bytes: u64) {
+        self.waiting_bytes.store(bytes, Relaxed);
+        if let Some(since) = since {
+            self.stands_since.store(since, Relaxed);
+        }
+    }
+
+    /// None of its replies wait.
+    #[inline]
+    pub fn moves(&self) {
+        self.stands_since.store(MOVES, Relaxed);
     }
 
     /// memcached's name of the state.
@@ -108,13 +120,17 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// Worker, index, and since when, of the connection whose replies hold memory and have stood for
-    /// longest.
-    pub fn longest_standing(&self) -> Option<(usize, usize, Millis)> {
+    /// Worker, index, and since when, of the connection whose replies have stood for longest, of those
+    /// where `bytes_min` or more wait.
+    pub fn longest_standing(&self, bytes_min: u64) -> Option<(usize, usize, Millis)> {
         let mut longest = None;
         for worker in 0..self.workers.len() {
             for (index, facts) in self.rows(worker).iter().enumerate() {
-                let since = facts.as_ref().map_or(MOVES, |facts| facts.stands_since.load(Relaxed));
+                let Some(facts) = facts else { continue };
+                if facts.waiting_bytes.load(Relaxed) < bytes_min {
+                    continue;
+                }
+                let since = facts.stands_since.load(Relaxed);
                 if longest.map_or(MOVES, |(_, _, least)| least) > since {
                     longest = Some((worker, index, since));
                 }
@@ -160,16 +176,19 @@ mod tests {
     #[test]
     fn the_one_that_has_stood_for_longest_is_found_wherever_it_is() {
         let table = Table::new(2);
-        assert_eq!(table.longest_standing(), None);
-        let since = [(0, 0, Some(7)), (0, 1, None), (1, 0, Some(5)), (1, 3, Some(9))];
-        for (worker, index, since) in since {
+        assert_eq!(table.longest_standing(0), None);
+        let since = [(0, 0, Some(7), 100), (0, 1, None, 0), (1, 0, Some(5), 99), (1, 3, Some(9), 200)];
+        for (worker, index, since, bytes) in since {
             let facts = Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
-            facts.stands(since);
+            facts.stands(since, bytes);
             table.enter(worker, index, facts);
         }
-        assert_eq!(table.longest_standing(), Some((1, 0, 5)));
+        assert_eq!(table.longest_standing(99), Some((1, 0, 5)));
+        assert_eq!(table.longest_standing(100), Some((0, 0, 7)));
+        assert_eq!(table.longest_standing(101), Some((1, 3, 9)));
+        assert_eq!(table.longest_standing(201), None);
         table.strike(1, 0);
-        assert_eq!(table.longest_standing(), Some((0, 0, 7)));
+        assert_eq!(table.longest_standing(0), Some((0, 0, 7)));
     }
 
     #[test]

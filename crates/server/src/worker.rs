@@ -37,15 +37,21 @@ const SLICES: usize = 64;
 /// this: what it holds is memory that others need.
 const STALL_MS: Millis = 60_000;
 
-/// As [`SEND_AT_BYTES`] while connections hold all the memory they may: what a slow reader adds then.
-const SEND_AT_BYTES_SHORT: u64 = 16 << 10;
+/// As [`SEND_AT_BYTES`] when connections hold all the memory they may, or nearly: what a reader that
+/// stops just then adds.
+const SEND_AT_BYTES_SHORT: u64 = 8 << 10;
+
+/// A worker fills one part in this many of what connections may still hold before it looks again.
+const ROOM_SHARE: u64 = 4;
 
 /// When others need its memory, a connection is closed whose replies have not moved for this long:
 /// longer than any round trip that progress is made in.
 const SHED_AFTER_MS: Millis = 250;
 
-/// Replies of fewer bytes are not worth a connection.
+/// Replies of fewer bytes are not worth a connection, unless those of many connections are all short:
+/// what all that are passed over hold is at most one part in [`SHED_REST_SHARE`] of what all may.
 const SHED_BYTES_MIN: u64 = 16 << 10;
+const SHED_REST_SHARE: u64 = 4;
 
 /// Connections closed at a time while others hold more than they may.
 const SHED_MAX: usize = 16;
@@ -62,9 +68,6 @@ const CONNECTION_BYTES: i64 = 1 << 10;
 /// Changes of the memory that input takes are told from this many bytes on.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
 
-/// Steps of upkeep in which items give way to what connections were given.
-const GIVE_WAY_STEPS_MAX: usize = 64;
-
 /// How long connections have to take their replies when the server stops.
 const DRAIN_MS: Millis = 5_000;
 
@@ -74,6 +77,9 @@ const TICK_BUSY_MS: Millis = 100;
 const TICK_IDLE_MS: Millis = 250;
 /// The pause between two rounds of upkeep that had more to do.
 const TICK_MORE_MS: Millis = 2;
+/// The heap's free pages are given back when what is on it has shrunk by one part in this many of the
+/// memory limit.
+const TRIM_SHARE: u64 = 64;
 /// Steps of upkeep in one round, each bounded by the store.
 const STEPS_MAX: usize = 16;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
@@ -112,6 +118,8 @@ pub struct Service {
     kept: usize,
     /// Connections hold all the memory they may.
     short: bool,
+    /// The most bytes that were on the heap since its free pages were given back.
+    heap_most: u64,
     /// Until then a connection may be closed for a value that was refused.
     shed_until: Millis,
 }
@@ -132,6 +140,7 @@ impl Service {
             wall: 0,
             kept: 0,
             short: false,
+            heap_most: 0,
             shed_until: 0,
         };
         service.read_wall_clock(0);
@@ -168,38 +177,56 @@ impl Service {
             self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(started_us));
         }
         self.hub.shared.tell_events(&mut guard, &*self.hub);
+        drop(guard);
+        if self.index == 0 {
+            self.trim_heap();
+        }
         more
+    }
+
+    /// Has the heap give its free pages back when much of what was on it is gone.
+    fn trim_heap(&mut self) {
+        let bytes = self.hub.store.heap_bytes();
+        self.heap_most = self.heap_most.max(bytes);
+        if self.heap_most - bytes >= self.hub.config.memory_bytes / TRIM_SHARE {
+            self.heap_most = bytes;
+            larder_store::trim_heap();
+        }
     }
 
     /// After each turn: tells the store what connections hold, has items give way to it, and lets
     /// connections take less while they hold all they may.
     #[inline]
     fn balance(&mut self, events: &mut EventLoop<Epoll, Service>) {
-        let kept = events.kept_bytes();
-        if kept.abs_diff(self.kept) >= KEPT_TOLD_BYTES {
-            self.hub.store.set_aside(kept as i64 - self.kept as i64);
-            self.kept = kept;
-        }
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
         // Of the turn that is over, a connection may have made it so already.
-        if short || short != self.short {
-            self.short = short;
-            events.set_reply_bytes_max(if short { 1 } else { self.hub.config.reply_bytes_max() });
-            self.out.set_limit(if short { SEND_AT_BYTES_SHORT } else { SEND_AT_BYTES });
-        }
+        self.set_short(short);
+        events.set_short(short);
         self.give_way();
+    }
+
+    /// Takes note of whether connections hold all they may, and stops filling the output while there is
+    /// still memory for what a socket may leave of it.
+    #[inline]
+    fn set_short(&mut self, short: bool) {
+        self.short = short;
+        self.out.set_limit(self.room(SEND_AT_BYTES));
+    }
+
+    /// Bytes of replies that a connection may have more, `most` at most: the less may still be held, the
+    /// fewer. Two workers, and one of them twice in a turn, do not get beyond the share.
+    #[inline]
+    fn room(&self, most: u64) -> u64 {
+        let store = &self.hub.store;
+        let left = store.held_bytes_max().saturating_sub(store.held_bytes());
+        (left / (ROOM_SHARE * self.hub.desks.len() as u64)).clamp(SEND_AT_BYTES_SHORT, most)
     }
 
     /// Items give way to what connections were given.
     #[inline]
     fn give_way(&mut self) {
         if self.hub.store.is_over_limit() {
-            let mut guard = self.store.enter(self.wall);
-            for _ in 0..GIVE_WAY_STEPS_MAX {
-                if !self.hub.store.is_over_limit() || !guard.maintain() {
-                    break;
-                }
-            }
+            self.store.enter(self.wall).give_way();
         }
     }
 
@@ -212,8 +239,10 @@ impl Service {
             self.shed_until = now + SHED_WITHIN_MS;
         }
         let wanted = if self.short { SHED_MAX } else { usize::from(now < self.shed_until) };
+        let connections = hub.connections().max(1) as u64;
+        let bytes_min = (hub.store.held_bytes_max() / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
         for _ in 0..wanted {
-            let Some((worker, index, since)) = hub.table.longest_standing() else { break };
+            let Some((worker, index, since)) = hub.table.longest_standing(bytes_min) else { break };
             if now < since + SHED_AFTER_MS {
                 break;
             }
@@ -313,15 +342,16 @@ impl Service {
             store.hold(held as i64 - connection.held as i64);
             if held > connection.held {
                 // Many connections may have their replies in one turn.
-                if store.held_bytes() >= store.held_bytes_max() {
-                    self.short = true;
-                    self.out.set_limit(SEND_AT_BYTES_SHORT);
-                }
+                let short = store.held_bytes() >= store.held_bytes_max();
+                self.set_short(short);
                 self.give_way();
             }
         }
-        if moved || connection.held == 0 {
-            connection.facts.stands((unsent >= SHED_BYTES_MIN).then_some(self.now));
+        if unsent == 0 {
+            connection.facts.moves();
+        } else {
+            let since = (moved || connection.held == 0).then_some(self.now);
+            connection.facts.stands(since, unsent);
         }
         connection.held = held;
         unsent
@@ -341,12 +371,12 @@ impl Handler for Service {
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
+        let room = connection.rest.as_ref().map_or(0, |_| self.room(SEND_AT_BYTES));
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let out = match &mut connection.rest {
             Some(rest) => {
-                // Within a turn, too: many connections may have theirs in one.
-                rest.set_limit(if self.short { SEND_AT_BYTES_SHORT } else { hub.config.reply_bytes_max() });
+                rest.set_limit((rest.len() + room).min(hub.config.reply_bytes_max()));
                 rest
             }
             None => &mut self.out,
@@ -389,6 +419,15 @@ impl Handler for Service {
     }
 
     #[inline]
+    fn keeps(&mut self, bytes: usize) {
+        if bytes.abs_diff(self.kept) >= KEPT_TOLD_BYTES {
+            self.hub.store.set_aside(bytes as i64 - self.kept as i64);
+            self.kept = bytes;
+            self.give_way();
+        }
+    }
+
+    #[inline]
     fn holds_room(&self, connection: &Connection) -> bool {
         connection.session.holds_room()
     }
@@ -407,11 +446,7 @@ impl Handler for Service {
             Some(rest) if rest.is_empty() => connection.rest = None,
             Some(_) => {}
             None if self.out.is_empty() => return Ok(Sent { bytes, unsent: 0 }),
-            None => {
-                let mut rest = self.out.take_rest();
-                rest.set_limit(self.hub.config.reply_bytes_max());
-                connection.rest = Some(Box::new(rest));
-            }
+            None => connection.rest = Some(Box::new(self.out.take_rest())),
         }
         Ok(Sent { bytes, unsent: self.keep_account(connection, bytes > 0) })
     }
@@ -443,8 +478,7 @@ impl Handler for Service {
         if let Ok(sent) = sent
             && sent < replies.len()
         {
-            let limit = if self.short { SEND_AT_BYTES_SHORT } else { self.hub.config.reply_bytes_max() };
-            connection.rest = Some(Box::new(Output::of(&replies[sent..], limit)));
+            connection.rest = Some(Box::new(Output::of(&replies[sent..])));
         }
         self.out.pop_front(bytes as usize);
         let sent = sent? as u64;

@@ -10,6 +10,7 @@
 //! as it is written.
 
 use crate::class::{ClassId, SPAN_BYTES};
+use crate::drain::LINGERING_MAX;
 use crate::slab::Magazine;
 use crate::worker::{Guard, Local};
 use crate::{Automove, Store};
@@ -107,16 +108,27 @@ impl Local {
         if poor || younger { oldest.map(Donor::Oldest) } else { None }
     }
 
-    /// After the limit was lowered: gives spans back, some chunks a step.
-    pub(crate) fn shrink(&mut self, store: &Store, chunks_max: usize) {
+    /// While more spans are used than may be, by `over`: gives some back, some chunks a step. When as
+    /// many are being drained as are to go, by whatever worker, there is only to wait for what other
+    /// batches hold of them, and it says false.
+    pub(crate) fn shrink(&mut self, store: &Store, over: u32, chunks_max: usize) -> bool {
         if self.drain.is_none() {
-            self.look_at_lingering(store, false);
+            self.pass_epochs(store);
+            let waits = store.slabs.draining() >= over || self.lingering.len() >= LINGERING_MAX;
+            if !self.lingering.is_empty() && (!waits || store.epochs.safe(self.looked_at)) {
+                self.looked_at = store.epochs.now();
+                self.look_at_lingering(store, false);
+            }
+            if waits {
+                return false;
+            }
             match self.donor(store, None) {
                 Some(donor) => self.drain_of(store, donor),
-                None => return,
+                None => return false,
             };
         }
         self.drain_step(store, chunks_max);
+        true
     }
 }
 

@@ -307,15 +307,16 @@ impl Arena {
         u64::from(self.used.load(Ordering::Relaxed)) * 8 >= allowed * 7
     }
 
-    /// More spans are used than the limit allows (after it was lowered).
-    pub(crate) fn over_limit(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > self.spans_allowed()
+    /// Spans that are used beyond what the limit allows (after it was lowered).
+    #[inline]
+    pub(crate) fn over_limit(&self) -> u32 {
+        self.used.load(Ordering::Relaxed).saturating_sub(self.spans_allowed())
     }
 
-    /// More spans are used than items may have: one given back makes no room for items yet.
-    pub(crate) fn over_items_limit(&self) -> bool {
+    /// Spans that are used beyond what items may have: one given back makes no room for items yet.
+    pub(crate) fn over_items_limit(&self) -> u32 {
         let allowed = self.spans_allowed();
-        self.used.load(Ordering::Relaxed) + kept_for_index(allowed) > allowed
+        (self.used.load(Ordering::Relaxed) + kept_for_index(allowed)).saturating_sub(allowed)
     }
 
     /// Counts bytes outside the spans as used (or, negative, as free again).
@@ -324,6 +325,11 @@ impl Arena {
         if bytes > 0 && self.over_resident() {
             self.trim(bytes as usize / SPAN_BYTES + 1);
         }
+    }
+
+    /// Bytes outside the spans that count as used.
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        self.charged_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {

@@ -23,7 +23,7 @@ use crate::worker::Local;
 use std::sync::atomic::Ordering;
 
 /// Spans that wait for chunks in other hands, at most.
-const LINGERING_MAX: usize = 4;
+pub(crate) const LINGERING_MAX: usize = 4;
 /// Times they are looked at before they are used again.
 const LINGER_LOOKS_MAX: u8 = 16;
 /// Spans tried when one is wanted at any price: uploads and pins keep some from emptying.

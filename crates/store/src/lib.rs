@@ -79,7 +79,7 @@ mod write;
 pub use class::chunk_sizes;
 pub use database::DATABASES;
 pub use event::Event;
-pub use held::{HELD_SHARE, return_freed_blocks};
+pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, return_freed_blocks, trim_heap};
 pub use read::{Hint, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use transaction::Version;
 pub use upload::{Spaces, Upload};

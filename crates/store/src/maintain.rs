@@ -13,6 +13,12 @@ use std::sync::atomic::Ordering;
 
 /// Chunks drained in a step after the limit was lowered.
 const SHRINK_CHUNKS: usize = 256;
+/// Steps in which items give way to memory that was taken beside them.
+const GIVE_WAY_ROUNDS_MAX: usize = 1024;
+/// How often other workers' batches are waited for in that: by giving up the core, then by sleeping.
+const GIVE_WAY_WAITS_BUSY: usize = 8;
+const GIVE_WAY_WAITS_MAX: usize = 24;
+const GIVE_WAY_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// A clock that moved this far between two steps was set, not passed.
 const CLOCK_JUMP_S: u64 = 64;
 
@@ -47,10 +53,9 @@ impl Guard<'_> {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
-        if store.arena.over_limit() && store.evicts() {
-            self.local.shrink(store, SHRINK_CHUNKS);
-            self.local.pass_epochs(store);
-            return true;
+        let over = store.arena.over_limit();
+        if over > 0 && store.evicts() {
+            return self.local.shrink(store, over, SHRINK_CHUNKS);
         }
         if !self.local.lingering.is_empty() {
             self.local.look_at_lingering(store, false);
@@ -103,6 +108,34 @@ impl Guard<'_> {
             return store.stamp_count() != upkeep.stamp;
         }
         flushing || upkeep.cursor <= target
+    }
+
+    /// Has items give way to memory that was taken beside them ([`crate::Store::hold`]): some 20 µs for
+    /// each 64 KiB, and two milliseconds at most while other workers' batches hold free memory back.
+    pub fn give_way(&mut self) {
+        let store = self.store;
+        let mut waits = 0;
+        for _ in 0..GIVE_WAY_ROUNDS_MAX {
+            let over = store.arena.over_limit();
+            if over == 0 || !store.evicts() {
+                return;
+            }
+            if self.local.shrink(store, over, SHRINK_CHUNKS) {
+                continue;
+            }
+            // Outside, so as not to hold back the one that is waited for.
+            waits += 1;
+            store.leave_batch(self.local.id);
+            if waits <= GIVE_WAY_WAITS_BUSY {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(GIVE_WAY_SLEEP);
+            }
+            store.enter_batch(self.local.id);
+            if waits >= GIVE_WAY_WAITS_MAX {
+                return;
+            }
+        }
     }
 
     /// Rewrites the access codes of one segment; returns the next one's cursor.

@@ -75,6 +75,8 @@ pub(crate) struct ClassView {
     coldest_at: AtomicU64,
     /// Spans that are not being drained.
     spans: AtomicU32,
+    /// Spans that are.
+    draining: AtomicU32,
     /// Chunks in free lists and never carved, of spans that are not being drained.
     free_chunks: AtomicU64,
     /// Seconds since last access of the item evicted last.
@@ -86,6 +88,7 @@ impl Default for ClassView {
         ClassView {
             coldest_at: AtomicU64::new(u64::MAX),
             spans: AtomicU32::new(0),
+            draining: AtomicU32::new(0),
             free_chunks: AtomicU64::new(0),
             evicted_age_s: AtomicU64::new(0),
         }
@@ -213,6 +216,11 @@ impl Slabs {
         &self.views[id.0 as usize]
     }
 
+    /// Spans that are being drained, by whomever.
+    pub(crate) fn draining(&self) -> u32 {
+        self.views.iter().map(|view| view.draining.load(Ordering::Relaxed)).sum()
+    }
+
     /// The class other than `except` that has the most spans still to drain; none if all spans are
     /// being drained. Those do not count: what keeps one from emptying (an upload, a pin) may keep
     /// every span of a small class, and a span of another has to be tried then.
@@ -244,6 +252,7 @@ impl Class {
             self.queue.front().map_or(u64::MAX, |front| arena.span(front).passed_at.load(Ordering::Relaxed));
         view.coldest_at.store(coldest, Ordering::Relaxed);
         view.spans.store(self.queue.count as u32, Ordering::Relaxed);
+        view.draining.store(self.draining.count as u32, Ordering::Relaxed);
         self.show_free();
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Local {
     /// The span that this worker drains, and those that wait for chunks in other hands.
     pub(crate) drain: Option<Drain>,
     pub(crate) lingering: Vec<Drain>,
+    /// The epoch when they were last looked at.
+    pub(crate) looked_at: u64,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
     /// The keys that are written at once.
@@ -108,6 +110,7 @@ impl Worker {
             fresh: Vec::with_capacity(FRESH_MAX),
             drain: None,
             lingering: Vec::new(),
+            looked_at: 0,
             asks: 0,
             transaction: Transaction::default(),
             events: EventBuffer::default(),
@@ -234,8 +237,10 @@ impl Local {
                 break;
             }
             // After the limit was lowered there is a span to give back in every round.
-            let shrinking = store.arena.over_items_limit();
-            if round >= ALLOCATE_ROUNDS_BUSY && !shrinking {
+            let over = store.arena.over_items_limit();
+            let shrinking = over > 0;
+            let waits = shrinking && !self.shrink(store, over, SHRINK_CHUNKS);
+            if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
                 // Outside meanwhile, so as not to hold back another that waits like this.
                 store.epochs.leave(self.id);
                 if round >= ALLOCATE_ROUNDS_SLEEP {
@@ -246,15 +251,13 @@ impl Local {
                 store.epochs.enter(self.id);
             }
             // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
-            if shrinking {
-                self.shrink(store, SHRINK_CHUNKS);
-            } else {
+            if !shrinking {
                 self.arbitrate(store, class, round);
             }
             let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, self.now, class) } else { 0 };
             // Then at any price, and ever more rarely: what the others' batches hold back comes by
             // waiting, and draining on meanwhile would empty the cache.
-            let patient = round >= ALLOCATE_ROUNDS_OWN && (shrinking || round < 2 * ALLOCATE_ROUNDS_BUSY);
+            let patient = round >= ALLOCATE_ROUNDS_OWN && !shrinking && round < 2 * ALLOCATE_ROUNDS_BUSY;
             if own == 0 && (patient || round.is_power_of_two() && round > 1) {
                 self.drain_for(store, class);
             }
