@@ -358,6 +358,7 @@ fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
             Verb::Set => tally.stored,
             Verb::Delete => tally.deleted,
             Verb::Incr => tally.counted,
+            Verb::Cas | Verb::Gets => tally.swaps,
         };
         if answered != tally.keys {
             return Err(Error::NotValid(format!("{answered} replies for {} keys", tally.keys)));

@@ -7,6 +7,10 @@
 //! answered ─► [ window ][ window ][ window ] ◄─ begun
 //!                  ▲ replies      ▲ sent up to here
 //! ```
+//!
+//! Whether a reply is true, as far as this connection can know, is decided in [`known`].
+
+mod known;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,9 +21,9 @@ use larder_eventloop::socket::Socket;
 
 use crate::error::Error;
 use crate::tally::Tally;
-use crate::value::{self, Flaw, NAMED_BYTES_MIN};
 use crate::wire::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp, long_number};
-use crate::workload::{KeyAt, Script, Verb, Window, Workload};
+use crate::workload::{Script, Verb, Window, Workload};
+use known::{Known, Token};
 
 /// How closely replies are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,31 +72,24 @@ pub struct Connection {
     requests: usize,
     /// Index in the script's keys of the next key to be answered.
     key: usize,
+    /// Replies to the commands of a transaction that have come.
+    step: usize,
     /// Start of a reply whose end has not come yet.
     held: Vec<u8>,
     /// Windows under way.
     pub(crate) flights: VecDeque<Flight>,
     /// What the keys hold that only this connection changes: see [`Known`].
     known: Vec<u64>,
+    /// Their tokens, where the script swaps.
+    tokens: Vec<Token>,
     /// It waits for room to send.
     pub(crate) blocked: bool,
-}
-
-/// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
-struct Known;
-
-impl Known {
-    const UNKNOWN: u64 = 0;
-    const ABSENT: u64 = 1;
-
-    fn holds(version: u64) -> u64 {
-        version + 2
-    }
 }
 
 impl Connection {
     pub(crate) fn new(socket: Socket, script: Arc<Script>) -> Connection {
         let known = vec![Known::UNKNOWN; script.slots];
+        let tokens = vec![Token::NONE; if script.swaps { script.slots } else { 0 }];
         Connection {
             socket,
             script,
@@ -104,9 +101,11 @@ impl Connection {
             received: 0,
             requests: 0,
             key: 0,
+            step: 0,
             held: Vec::new(),
             flights: VecDeque::new(),
             known,
+            tokens,
             blocked: false,
         }
     }
@@ -126,9 +125,11 @@ impl Connection {
     pub(crate) fn start(&mut self) {
         self.answered_before = self.answered;
         self.known.fill(Known::UNKNOWN);
+        self.tokens.fill(Token::NONE);
     }
 
-    /// Takes up the script's next window, which was due at `due`. `renew`: writes get new versions.
+    /// Takes up the script's next window, which was due at `due`. `renew`: writes get new versions, and
+    /// tokens if they have any.
     pub(crate) fn begin(&mut self, due: Instant, renew: Option<&Workload>) {
         let windows = self.script.windows.len() as u64;
         if let Some(workload) = renew
@@ -138,6 +139,11 @@ impl Connection {
             let before = self.begun / windows * self.script.requests.len() as u64
                 + self.script.windows[window].requests.start as u64;
             Arc::make_mut(&mut self.script).renew(window, before, workload);
+        }
+        if !self.tokens.is_empty() {
+            let tokens = &self.tokens;
+            let token = |slot: u32| tokens[slot as usize].value;
+            Arc::make_mut(&mut self.script).name_tokens((self.begun % windows) as usize, token);
         }
         self.begun += 1;
         self.flights.push_back(Flight { due, sent: due });
@@ -256,7 +262,9 @@ impl Connection {
             Verb::Hit => tally.hits += keys as u64,
             Verb::Miss => tally.misses += keys as u64,
             Verb::Set => tally.stored += keys as u64,
-            Verb::Get | Verb::Delete | Verb::Incr => unreachable!("their replies have no known length"),
+            Verb::Get | Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets => {
+                unreachable!("their replies have no known length")
+            }
         };
         match workload.mix.only() {
             Some(verb) => count(verb, window.keys.len()),
@@ -289,9 +297,8 @@ impl Connection {
             let end = request.keys_end as usize;
             loop {
                 let rest = &bytes[used..];
-                let Some((event, event_bytes)) =
-                    G::event(rest).map_err(|Malformed| Error::malformed(rest))?
-                else {
+                let read = if request.verb == Verb::Gets { G::tokened(rest) } else { G::event(rest) };
+                let Some((event, event_bytes)) = read.map_err(|Malformed| Error::malformed(rest))? else {
                     return Ok(used);
                 };
                 used += event_bytes;
@@ -321,11 +328,20 @@ impl Connection {
                         }
                         !G::END && self.key == end
                     }
-                    (Event::Miss, Verb::Hit | Verb::Get | Verb::Miss) if self.key < end => {
-                        self.missed::<VERIFY>(script, request.verb, workload, tally);
+                    (Event::Token { key, value, token }, Verb::Gets) if self.key < end => {
+                        if VERIFY && key.is_some_and(|key| !is_key(script, self.key, key)) {
+                            tally.mistake(|| wrong_key(script, self.key, key.unwrap_or_default()));
+                        }
+                        self.found::<VERIFY>(script.keys[self.key], value, workload, tally);
+                        self.learnt::<VERIFY>(script.keys[self.key], token, tally);
+                        self.key += 1;
+                        !G::END
+                    }
+                    (Event::Miss, verb) if verb.is_read() && self.key < end => {
+                        self.missed::<VERIFY>(script, verb, workload, tally);
                         self.key == end
                     }
-                    (Event::End, Verb::Hit | Verb::Get | Verb::Miss) => {
+                    (Event::End, verb) if verb.is_read() => {
                         while self.key < end {
                             self.missed::<VERIFY>(script, request.verb, workload, tally);
                         }
@@ -361,7 +377,22 @@ impl Connection {
                         true
                     }
                     (Event::Absent, Verb::Incr) => {
-                        self.missed::<VERIFY>(script, request.verb, workload, tally);
+                        self.no_number::<VERIFY>(script, workload, tally);
+                        true
+                    }
+                    (event, Verb::Cas) if workload.protocol == Protocol::Resp => self
+                        .step::<VERIFY>(event, request, (script, window), workload, tally)
+                        .ok_or_else(|| Error::malformed(rest))?,
+                    (Event::Stored, Verb::Cas) => {
+                        self.swapped::<VERIFY>(request, (script, window), workload, tally);
+                        true
+                    }
+                    (Event::Conflict, Verb::Cas) => {
+                        self.conflicted::<VERIFY>(request, script, tally);
+                        true
+                    }
+                    (Event::Absent, Verb::Cas) => {
+                        self.nothing_to_swap::<VERIFY>(script, workload, tally);
                         true
                     }
                     (Event::Refused(line), _) => {
@@ -376,6 +407,7 @@ impl Connection {
             }
             self.requests += 1;
             self.key = end;
+            self.step = 0;
         }
         Ok(used)
     }
@@ -399,116 +431,6 @@ impl Connection {
         let requests = self.script.windows[(self.answered % windows) as usize].requests.len();
         let come = self.received.max(first / requests * self.requests + self.held.len());
         (self.answered..self.begun).map(length).sum::<usize>().saturating_sub(come)
-    }
-
-    /// The next key has no value.
-    #[inline]
-    fn missed<const VERIFY: bool>(
-        &mut self,
-        script: &Script,
-        verb: Verb,
-        workload: &Workload,
-        tally: &mut Tally,
-    ) {
-        let KeyAt { id, slot, .. } = script.keys[self.key];
-        self.key += 1;
-        tally.misses += 1;
-        if verb != Verb::Miss && !workload.may_miss() {
-            tally.mistake(|| format!("a miss for key {id}, which was stored"));
-        }
-        if VERIFY && let Some(known) = self.known.get_mut(slot as usize) {
-            *known = Known::ABSENT;
-        }
-    }
-
-    /// A value was read.
-    #[inline]
-    fn verify(&mut self, key: KeyAt, value: &[u8], workload: &Workload, tally: &mut Tally) {
-        let id = key.id;
-        let version = match value::verify(value, id) {
-            Ok(version) => version,
-            Err(Flaw::OfKey(other)) => {
-                return tally.mistake(|| format!("key {id} has the value of key {other}"));
-            }
-            Err(Flaw::Torn) => {
-                let start = &value[..value.len().min(48)];
-                return tally
-                    .mistake(|| format!("key {id} has a broken value: \"{}\"…", start.escape_ascii()));
-            }
-        };
-        if workload.sizes.is_some() && value.len() != workload.value_bytes(id) {
-            tally.mistake(|| format!("key {id} has a value of {} bytes", value.len()));
-        }
-        let Some(known) = self.known.get_mut(key.slot as usize) else { return };
-        if value.len() < NAMED_BYTES_MIN {
-            return;
-        }
-        match std::mem::replace(known, Known::holds(version)) {
-            Known::UNKNOWN => {}
-            Known::ABSENT => tally.mistake(|| format!("key {id} has come back with version {version}")),
-            last if last == Known::holds(version) => {}
-            last => tally.mistake(|| {
-                format!("key {id} has version {version} after version {} was written: stale", last - 2)
-            }),
-        }
-    }
-
-    /// A write was acknowledged.
-    #[inline]
-    fn stored(&mut self, script: &Script, window: &Window, workload: &Workload) {
-        let KeyAt { slot, id, .. } = script.keys[self.key];
-        let Some(known) = self.known.get_mut(slot as usize) else { return };
-        // The fill's and small values name no version.
-        if workload.value_bytes(id) < NAMED_BYTES_MIN {
-            return;
-        }
-        let rounds = self.answered / script.windows.len() as u64;
-        let before = rounds * script.requests.len() as u64 + (window.requests.start + self.requests) as u64;
-        *known = Known::holds(script.first_version + before);
-    }
-
-    /// A delete was answered.
-    fn deleted<const VERIFY: bool>(
-        &mut self,
-        script: &Script,
-        was_there: bool,
-        workload: &Workload,
-        tally: &mut Tally,
-    ) {
-        let KeyAt { slot, id, .. } = script.keys[self.key];
-        if was_there {
-            tally.deleted += 1
-        } else {
-            tally.misses += 1
-        }
-        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
-        match std::mem::replace(known, Known::ABSENT) {
-            Known::ABSENT if was_there => tally.mistake(|| format!("key {id} was deleted twice")),
-            Known::UNKNOWN | Known::ABSENT => {}
-            _ if !was_there && !workload.may_lose() => {
-                tally.mistake(|| format!("key {id} was there, and was not to be deleted"));
-            }
-            _ => {}
-        }
-    }
-
-    /// A number was answered to an addition of one.
-    fn counted<const VERIFY: bool>(
-        &mut self,
-        script: &Script,
-        number: u64,
-        workload: &Workload,
-        tally: &mut Tally,
-    ) {
-        let KeyAt { slot, id, .. } = script.keys[self.key];
-        tally.counted += 1;
-        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
-        let last = std::mem::replace(known, Known::holds(number));
-        // Redis counts from 0 where there is nothing.
-        let anew = last == Known::ABSENT || (workload.may_lose() && number == 1);
-        if last != Known::UNKNOWN && !anew && last + 1 != Known::holds(number) {
-            tally.mistake(|| format!("number {id} is {number} after it was {}", last - 2));
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Asking a server about itself, on a connection apart from the load's: version, settings, counters.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -54,14 +54,23 @@ impl Control {
         match self.family {
             Family::Memcached => {
                 let reply = self.ask("version\r\n", "\r\n")?;
-                Ok(reply.trim_end().trim_start_matches("VERSION ").to_owned())
+                match reply.trim_end().strip_prefix("VERSION ") {
+                    Some(version) => Ok(version.to_owned()),
+                    None => Err(self.failed("version\r\n", &format!("it says \"{}\"", reply.trim_end()))),
+                }
             }
             Family::Redis => {
                 let fields = self.info()?;
-                // KeyDB and Valkey name the Redis version that they are like, too.
-                let named = |name: &str| fields.iter().find(|(have, _)| have == name);
-                let version = named("valkey_version").or_else(|| named("redis_version"));
-                Ok(version.map_or("unknown", |(_, version)| version.as_str()).to_owned())
+                // Valkey and Larder name the Redis version that they are like, too.
+                let named = |name: &str| {
+                    fields.iter().find(|(have, _)| have == name).map(|(_, version)| version.as_str())
+                };
+                let like = named("redis_version").unwrap_or("unknown");
+                Ok(match (named("larder_version"), named("valkey_version")) {
+                    (Some(larder), _) => format!("{like}-larder-{larder}"),
+                    (None, Some(valkey)) => valkey.to_owned(),
+                    (None, None) => like.to_owned(),
+                })
             }
         }
     }
@@ -138,23 +147,38 @@ impl Control {
     /// # Errors
     /// [`Error::Peer`] when the reply does not come.
     pub fn ask(&self, question: impl AsRef<[u8]>, end: &str) -> Result<String, Error> {
-        let exchange = || {
+        let mut reply = Vec::new();
+        let mut exchange = || {
             let mut stream = self.connect()?;
             stream.write_all(question.as_ref())?;
-            let (mut reply, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+            let mut buffer = [0; 16 * 1024];
             while !reply.ends_with(end.as_bytes()) {
                 match stream.read(&mut buffer)? {
                     0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                     received => reply.extend_from_slice(&buffer[..received]),
                 }
             }
-            Ok(String::from_utf8_lossy(&reply).into_owned())
+            Ok(())
         };
-        exchange().map_err(|error: std::io::Error| self.failed(question.as_ref(), &error.to_string()))
+        let outcome: std::io::Result<()> = exchange();
+        let said = String::from_utf8_lossy(&reply);
+        match outcome {
+            Ok(()) => Ok(said.into_owned()),
+            // What it says in place of an answer tells more than that none came: -NOAUTH, HTTP/1.1 400 …
+            Err(_) if !reply.is_empty() => {
+                let first: String = said.lines().next().unwrap_or_default().chars().take(100).collect();
+                Err(self.failed(question.as_ref(), &format!("it says \"{}\"", first.escape_debug())))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                let why = format!("nothing came for {} s", PATIENCE.as_secs());
+                Err(self.failed(question.as_ref(), &why))
+            }
+            Err(error) => Err(self.failed(question.as_ref(), &error.to_string())),
+        }
     }
 
     fn failed(&self, question: impl AsRef<[u8]>, why: &str) -> Error {
-        let question = question.as_ref().escape_ascii().to_string();
+        let question: String = question.as_ref().escape_ascii().to_string().chars().take(60).collect();
         Error::Peer(format!("{} does not answer \"{question}\" as it should: {}", self.name, why.trim_end()))
     }
 
@@ -181,11 +205,20 @@ impl Counters {
         self.text(name)?.parse().ok()
     }
 
-    /// How often a Redis command was called (`cmdstat_get:calls=5,usec=…`); 0 if never.
-    pub fn calls(&self, command: &str) -> u64 {
+    /// How often a Redis command was called (`cmdstat_get:calls=5,usec=…`); 0 if never. `None` where no
+    /// command is counted at all.
+    pub fn calls(&self, command: &str) -> Option<u64> {
+        if !self.0.iter().any(|(name, _)| name.starts_with("cmdstat_")) {
+            return None;
+        }
         let line = self.text(&format!("cmdstat_{command}")).unwrap_or_default();
         let calls = line.split(',').find_map(|field| field.strip_prefix("calls="));
-        calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
+        Some(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
+    }
+
+    /// How often it was called since `before`. `None` where no command is counted.
+    pub fn called_since(&self, before: &Counters, command: &str) -> Option<u64> {
+        self.calls(command).map(|calls| calls.wrapping_sub(before.calls(command).unwrap_or(0)))
     }
 }
 
@@ -202,6 +235,7 @@ mod tests {
         ]);
         assert_eq!(counters.number("get_hits"), Some(17));
         assert_eq!(counters.number("get_misses"), None);
-        assert_eq!((counters.calls("get"), counters.calls("set")), (5, 0));
+        assert_eq!((counters.calls("get"), counters.calls("set")), (Some(5), Some(0)));
+        assert_eq!(Counters(vec![pair("keyspace_hits", "1")]).calls("get"), None);
     }
 }

@@ -187,8 +187,9 @@ impl Load {
     ) -> Result<Tally, Error> {
         let (workload, work) = (&self.workload, &work);
         // Scripts are shared with other loads until they are written to.
-        let writes = workload.mix.parts().any(|(verb, _)| verb == Verb::Set) && !workload.zeros;
-        let renew = (writes && check == Check::Verify).then_some(workload);
+        let swaps = workload.mix.has(Verb::Cas);
+        let writes = (workload.mix.has(Verb::Set) || swaps) && !workload.zeros;
+        let renew = (writes && check == Check::Verify || swaps).then_some(workload);
         let results: Vec<Result<Tally, Error>> = thread::scope(|scope| {
             let start = |(index, lane): (usize, &mut Lane)| {
                 let lane: &mut Lane = lane;
@@ -414,7 +415,7 @@ pub fn prepare(address: &Address, workload: &Workload, cores: &[Option<usize>]) 
     if verbs.contains(&Verb::Incr) {
         store(address, &Workload { zeros: true, ..workload.clone() }, cores, &mut total)?;
     }
-    if verbs.iter().any(|&verb| matches!(verb, Verb::Hit | Verb::Get | Verb::Set | Verb::Delete)) {
+    if verbs.iter().any(|&verb| !matches!(verb, Verb::Miss | Verb::Incr)) {
         store(address, workload, cores, &mut total)?;
     }
     Ok(total)

@@ -17,10 +17,17 @@ pub enum Verb {
     Delete,
     /// Adds one to a number, of which there are other keys.
     Incr,
+    /// Writes with the token that a read of the key brought: see [`Verb::Gets`]. In RESP all of it is one
+    /// request: WATCH, GET, MULTI, SET, EXEC.
+    Cas,
+    /// Reads a key with its token, for a [`Verb::Cas`] in the next window, which is the only reason why a
+    /// load has it.
+    Gets,
 }
 
-/// All of them.
-pub const VERBS: [Verb; 6] = [Verb::Hit, Verb::Miss, Verb::Get, Verb::Set, Verb::Delete, Verb::Incr];
+/// All that can be asked for.
+pub const VERBS: [Verb; 7] =
+    [Verb::Hit, Verb::Miss, Verb::Get, Verb::Set, Verb::Delete, Verb::Incr, Verb::Cas];
 
 impl Verb {
     /// How it is called.
@@ -32,12 +39,14 @@ impl Verb {
             Verb::Set => "set",
             Verb::Delete => "delete",
             Verb::Incr => "incr",
+            Verb::Cas => "cas",
+            Verb::Gets => "gets",
         }
     }
 
     /// It changes nothing.
     pub fn is_read(self) -> bool {
-        matches!(self, Verb::Hit | Verb::Miss | Verb::Get)
+        matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::Gets)
     }
 }
 
@@ -58,7 +67,7 @@ impl Mix {
     /// Verbs with their weights.
     ///
     /// # Panics
-    /// If all weights are 0.
+    /// If all weights are 0, or one is for [`Verb::Gets`], which comes by itself.
     pub fn of(parts: &[(Verb, u32)]) -> Mix {
         let mut weights = [0; VERBS.len()];
         for &(verb, weight) in parts {
@@ -105,7 +114,12 @@ impl Mix {
     /// its reads must find.
     pub fn reads_own_writes(&self) -> bool {
         self.parts().any(|(verb, _)| verb.is_read()) && self.parts().any(|(verb, _)| !verb.is_read())
-            || self.parts().any(|(verb, _)| matches!(verb, Verb::Delete | Verb::Incr))
+            || self.parts().any(|(verb, _)| matches!(verb, Verb::Delete | Verb::Incr | Verb::Cas))
+    }
+
+    /// This verb occurs.
+    pub fn has(&self, verb: Verb) -> bool {
+        self.parts().any(|(have, _)| have == verb)
     }
 }
 
@@ -131,7 +145,8 @@ mod tests {
         assert_eq!(mix.to_string(), "90 % hit, 10 % set");
         assert_eq!((mix.only(), Mix::from(Verb::Set).only()), (None, Some(Verb::Set)));
         assert!(mix.reads_own_writes() && !Mix::from(Verb::Set).reads_own_writes());
-        for bad in ["", "hit:0", "hit:x", "touch"] {
+        assert!(Mix::parse("cas").unwrap().reads_own_writes());
+        for bad in ["", "hit:0", "hit:x", "touch", "gets"] {
             assert!(Mix::parse(bad).is_err(), "{bad}");
         }
     }

@@ -71,9 +71,9 @@ pub struct Tally {
     pub requests: u64,
     /// Keys asked for or written.
     pub keys: u64,
-    /// Keys that had a value.
+    /// Keys that were read and had a value.
     pub hits: u64,
-    /// Keys that had none.
+    /// Keys that were read and had none.
     pub misses: u64,
     /// Writes that happened.
     pub stored: u64,
@@ -81,6 +81,14 @@ pub struct Tally {
     pub deleted: u64,
     /// Additions that happened.
     pub counted: u64,
+    /// Writes with a token, or in a transaction, that were answered.
+    pub swaps: u64,
+    /// Of them, those that happened.
+    pub swapped: u64,
+    /// Of them, those that were refused because the key had changed.
+    pub conflicts: u64,
+    /// Deletes, additions and writes with a token that found no key.
+    pub absent: u64,
     /// Connections opened anew in the run.
     pub connects: u64,
     /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
@@ -111,6 +119,10 @@ impl Default for Tally {
             stored: 0,
             deleted: 0,
             counted: 0,
+            swaps: 0,
+            swapped: 0,
+            conflicts: 0,
+            absent: 0,
             connects: 0,
             wrong: 0,
             first_wrong: None,
@@ -140,6 +152,10 @@ impl Tally {
         self.stored += other.stored;
         self.deleted += other.deleted;
         self.counted += other.counted;
+        self.swaps += other.swaps;
+        self.swapped += other.swapped;
+        self.conflicts += other.conflicts;
+        self.absent += other.absent;
         self.connects += other.connects;
         self.wrong += other.wrong;
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);

@@ -45,6 +45,19 @@ pub enum Event<'a> {
     Number(u64),
     /// A change found no such key.
     Absent,
+    /// A write with a token found another version, or a transaction a watched key that was changed.
+    Conflict,
+    /// A value with its key, where the protocol sends one, and its token.
+    Token {
+        /// The key, as the server names it.
+        key: Option<&'a [u8]>,
+        /// The value.
+        value: &'a [u8],
+        /// What a write of exactly this version has to name.
+        token: u64,
+    },
+    /// A command of a transaction waits for its end (RESP only).
+    Queued,
     /// So many values or misses follow (RESP arrays).
     Count(usize),
     /// The server answered, but did not do it: the line that says why.
@@ -68,7 +81,18 @@ pub trait Grammar {
     /// # Errors
     /// [`Malformed`], as soon as it can be known.
     fn event(bytes: &[u8]) -> Parsed<'_>;
+
+    /// The same of the reply to a read that asks for tokens.
+    ///
+    /// # Errors
+    /// [`Malformed`], as soon as it can be known.
+    fn tokened(bytes: &[u8]) -> Parsed<'_>;
 }
+
+/// Digits of a token in a request: as many as the longest has, so that it is written where it stands.
+pub const TOKEN_DIGITS: usize = 20;
+/// The token of who has none: no server gives it out.
+pub const NO_TOKEN: u64 = u64::MAX;
 
 /// The longest line of a reply that is not a value.
 const LINE_BYTES_MAX: usize = 2048;
@@ -140,6 +164,51 @@ impl Protocol {
             let digits = ttl_s.to_string();
             out.extend_from_slice(format!("$2\r\nEX\r\n${}\r\n{digits}\r\n", digits.len()).as_bytes());
         }
+        at
+    }
+
+    /// Appends a read of one key with its token; returns where in `out` the key starts.
+    ///
+    /// # Panics
+    /// For RESP, which has no tokens.
+    pub fn gets(self, out: &mut Vec<u8>, key: impl FnOnce(&mut Vec<u8>)) -> usize {
+        match self {
+            Protocol::Classic => around(out, "gets ", key, "\r\n"),
+            Protocol::Meta => around(out, "mg ", key, " v c\r\n"),
+            Protocol::Resp => unreachable!("RESP has no tokens"),
+        }
+    }
+
+    /// Appends a write that happens if the key was not changed since it was read. In memcached's protocols
+    /// it names a token, of [`TOKEN_DIGITS`] digits right before the line end in front of the value; in RESP
+    /// it is a transaction that watches the key, reads it, and sets it. Returns where in `out` the key starts.
+    pub fn cas(
+        self,
+        out: &mut Vec<u8>,
+        sizes: (usize, usize),
+        ttl_s: u32,
+        key: &[u8],
+        value: impl FnOnce(&mut Vec<u8>),
+    ) -> usize {
+        let (key_bytes, value_bytes) = sizes;
+        let name = |out: &mut Vec<u8>| out.extend_from_slice(key);
+        let middle = match self {
+            Protocol::Classic => format!(" 0 {ttl_s} {value_bytes} {NO_TOKEN}\r\n"),
+            Protocol::Meta if ttl_s == 0 => format!(" {value_bytes} C{NO_TOKEN}\r\n"),
+            Protocol::Meta => format!(" {value_bytes} T{ttl_s} C{NO_TOKEN}\r\n"),
+            Protocol::Resp => {
+                let word = format!("${key_bytes}\r\n");
+                around(out, &format!("*2\r\n$5\r\nWATCH\r\n{word}"), name, "\r\n");
+                around(out, &format!("*2\r\n$3\r\nGET\r\n{word}"), name, "\r\n*1\r\n$5\r\nMULTI\r\n");
+                let at = self.set(out, sizes, ttl_s, name, value);
+                out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+                return at;
+            }
+        };
+        let head = if self == Protocol::Meta { "ms " } else { "cas " };
+        let at = around(out, head, name, &middle);
+        value(out);
+        out.extend_from_slice(b"\r\n");
         at
     }
 

@@ -15,6 +15,10 @@
 //! given to the connection that owns its key, and reads fill the rest, so that all connections have as
 //! many requests and the whole keeps the mix and the popularity of keys asked for. That connection
 //! knows what the key must hold when it reads it.
+//!
+//! A write with a token needs a read before it: the read is put in one window and the write, whose
+//! token is filled in when it goes out, first in the next. What happens to the key between them decides
+//! whether the write must happen or must be refused, and the connection knows which.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,7 +32,7 @@ use crate::keys::{Choice, Chooser, Keyspace, Prefix};
 pub use crate::mix::{Mix, Verb};
 use crate::sizes::Sizes;
 use crate::value;
-use crate::wire::Protocol;
+use crate::wire::{Protocol, TOKEN_DIGITS};
 
 /// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,6 +113,8 @@ pub struct Script {
     /// The version of its first write; the next request's is one more, whatever it is. No two
     /// connections write the same version, and 1 is the fill's.
     pub first_version: u64,
+    /// There are writes with tokens.
+    pub swaps: bool,
 }
 
 /// Memory that the scripts of one workload may take, unless a single window per connection needs more.
@@ -160,7 +166,7 @@ impl Workload {
             Verb::Miss => Prefix::Absent,
             Verb::Incr => Prefix::Number,
             Verb::Set if self.zeros => Prefix::Number,
-            Verb::Hit | Verb::Get | Verb::Set | Verb::Delete => Prefix::Present,
+            Verb::Hit | Verb::Get | Verb::Set | Verb::Delete | Verb::Cas | Verb::Gets => Prefix::Present,
         }
     }
 
@@ -195,11 +201,24 @@ impl Workload {
                 key.at = self.protocol.set(out, sizes, self.ttl_s, write_key, write_value) as u32;
                 value_at
             }
-            Verb::Delete | Verb::Incr => {
+            Verb::Cas => {
+                let [key] = keys else { unreachable!("a write has one key") };
+                let (mut name, mut value_at) = (Vec::with_capacity(key_bytes), 0);
+                self.keyspace.write(&mut name, prefix, key.id);
+                let sizes = (key_bytes, self.value_bytes(key.id));
+                let write_value = |out: &mut Vec<u8>| {
+                    value_at = out.len() as u32;
+                    value::write(out, key.id, version, sizes.1);
+                };
+                key.at = self.protocol.cas(out, sizes, self.ttl_s, &name, write_value) as u32;
+                value_at
+            }
+            Verb::Delete | Verb::Incr | Verb::Gets => {
                 let [key] = keys else { unreachable!("a change has one key") };
                 let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
                 key.at = match verb {
                     Verb::Delete => self.protocol.delete(out, key_bytes, write),
+                    Verb::Gets => self.protocol.gets(out, write),
                     _ => self.protocol.incr(out, key_bytes, write),
                 } as u32;
                 0
@@ -227,7 +246,9 @@ impl Workload {
             }
             Verb::Miss => self.protocol.reply_misses(&mut reply, self.keys_per_request),
             Verb::Set => self.protocol.reply_stored(&mut reply),
-            Verb::Delete | Verb::Incr => unreachable!("replies to changes of unknown keys"),
+            Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets => {
+                unreachable!("replies to changes of unknown keys")
+            }
         }
         (request, reply)
     }
@@ -242,7 +263,7 @@ impl Workload {
             (Verb::Set, Protocol::Classic) => b"STORED\r\n",
             (Verb::Set, Protocol::Meta) => b"HD\r\n",
             (Verb::Set, Protocol::Resp) => b"+OK\r\n",
-            (Verb::Get | Verb::Delete | Verb::Incr, _) => b"",
+            (Verb::Get | Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets, _) => b"",
         }
     }
 
@@ -252,7 +273,7 @@ impl Workload {
             && self.mix.parts().all(|(verb, _)| matches!(verb, Verb::Hit | Verb::Miss | Verb::Set))
     }
 
-    /// Bytes of the reply to one request of each verb; 0 where nobody can know.
+    /// Bytes of the reply to one request of each verb; none or 0 where nobody can know.
     fn reply_bytes(&self) -> HashMap<Verb, usize> {
         let known = self.has_known_replies();
         let length = |verb: Verb| match known {
@@ -264,7 +285,7 @@ impl Workload {
 
     /// How many keys a request has.
     fn keys_of(&self, verb: Verb) -> usize {
-        if verb.is_read() { self.keys_per_request } else { 1 }
+        if verb.is_read() && verb != Verb::Gets { self.keys_per_request } else { 1 }
     }
 
     /// Bytes of a request, about.
@@ -274,7 +295,7 @@ impl Workload {
             let key = KeyAt { id: self.keyspace.first, at: 0, slot: NOBODYS };
             self.request(&mut out, verb, &mut vec![key; self.keys_of(verb)], 1);
             let larger = match (verb, &self.sizes) {
-                (Verb::Set, Some(sizes)) => sizes.most() - self.value_bytes(self.keyspace.first),
+                (Verb::Set | Verb::Cas, Some(sizes)) => sizes.most() - self.value_bytes(self.keyspace.first),
                 _ => 0,
             };
             (out.len() + larger) as f64 * share
@@ -385,8 +406,40 @@ impl Workload {
                 plan.push(read);
             }
             plan.shuffle(&mut rng);
+            if self.swaps() {
+                *plan = self.with_tokens(std::mem::take(plan));
+            }
         }
         plans
+    }
+
+    /// There are writes with tokens.
+    fn swaps(&self) -> bool {
+        self.protocol != Protocol::Resp && self.mix.has(Verb::Cas)
+    }
+
+    /// Puts a read with its token in place of each write with one, and the write at the beginning of the
+    /// next window. The plan keeps its length.
+    fn with_tokens(&self, plan: Plan) -> Plan {
+        let requests = plan.len();
+        let mut whole = Plan::with_capacity(2 * requests);
+        let mut due: Vec<Vec<u32>> = Vec::new();
+        let mut rest = plan.into_iter();
+        while whole.len() < requests {
+            let mut room = self.pipeline;
+            let mut swaps = std::mem::take(&mut due);
+            // Never more than a window has room for: each was read in the one before.
+            room -= swaps.len();
+            whole.extend(swaps.drain(..).map(|keys| (Verb::Cas, keys)));
+            for (verb, keys) in rest.by_ref().take(room) {
+                if verb == Verb::Cas {
+                    due.push(keys.clone());
+                }
+                whole.push((if verb == Verb::Cas { Verb::Gets } else { verb }, keys));
+            }
+        }
+        whole.truncate(requests);
+        whole
     }
 
     fn script(&self, connection: usize, plan: Plan, own: bool, reply_bytes: &HashMap<Verb, usize>) -> Script {
@@ -399,6 +452,7 @@ impl Workload {
             windows: Vec::with_capacity(plan.len().div_ceil(self.pipeline)),
             slots: 0,
             first_version,
+            swaps: own && self.swaps(),
         };
         for requests in plan.chunks(self.pipeline) {
             let (bytes, keys, first) = (script.bytes.len(), script.keys.len(), script.requests.len());
@@ -418,7 +472,7 @@ impl Workload {
                 let value_at = self.request(&mut script.bytes, *verb, &mut script.keys[keys..], version);
                 let keys_end = script.keys.len() as u32;
                 script.requests.push(Request { verb: *verb, keys_end, value_at });
-                replies += reply_bytes[verb];
+                replies += reply_bytes.get(verb).copied().unwrap_or(0);
             }
             script.windows.push(Window {
                 bytes: bytes..script.bytes.len(),
@@ -440,7 +494,7 @@ impl Script {
         let requests = self.windows[window].requests.clone();
         for (index, request) in requests.enumerate() {
             let Request { verb, keys_end, value_at } = self.requests[request];
-            if verb != Verb::Set || workload.zeros {
+            if !matches!(verb, Verb::Set | Verb::Cas) || workload.zeros {
                 continue;
             }
             let id = self.keys[keys_end as usize - 1].id;
@@ -448,6 +502,33 @@ impl Script {
             let place = value_at as usize..value_at as usize + workload.value_bytes(id);
             value::rewrite(&mut self.bytes[place], id, version);
         }
+    }
+
+    /// Where the token of a write stands: right before the line end in front of the value.
+    fn token_place(request: &Request) -> Range<usize> {
+        let end = request.value_at as usize - b"\r\n".len();
+        end - TOKEN_DIGITS..end
+    }
+
+    /// Writes into the swaps of a window the tokens that `token` knows, by [`KeyAt::slot`].
+    pub fn name_tokens(&mut self, window: usize, token: impl Fn(u32) -> u64) {
+        for request in self.windows[window].requests.clone() {
+            let request = self.requests[request];
+            if request.verb != Verb::Cas {
+                continue;
+            }
+            let mut rest = token(self.keys[request.keys_end as usize - 1].slot);
+            for digit in self.bytes[Script::token_place(&request)].iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+        }
+    }
+
+    /// The token that a write names.
+    pub fn token(&self, request: &Request) -> u64 {
+        let digits = &self.bytes[Script::token_place(request)];
+        digits.iter().fold(0_u64, |token, digit| token.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
     }
 }
 

@@ -93,7 +93,9 @@ fn counts_are_exact_for_every_protocol_verb_and_check() {
                         Verb::Hit => (keys, 0, 0, 0),
                         Verb::Miss => (0, keys, 0, 0),
                         Verb::Set => (0, 0, keys, 0),
-                        Verb::Get | Verb::Delete | Verb::Incr => unreachable!("not among those above"),
+                        Verb::Get | Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets => {
+                            unreachable!("not among those above")
+                        }
                     };
                     assert_eq!(seen, expected, "{workload:?} {check:?} {:?}", tally.first_wrong);
                     assert_eq!(tally.requests, keys / keys_per_request as u64);
@@ -318,4 +320,116 @@ fn nobody_listening_is_an_error_that_names_the_address() {
     let workload = workload(Protocol::Classic, Verb::Set, 32);
     let error = run_once(&Address::Tcp(port), &workload, Check::Parse).unwrap_err();
     assert!(error.to_string().contains(&port.to_string()), "{error}");
+}
+
+/// What a server whose tokens count up would answer to the script of swaps on one key, two windows of
+/// one request: a read with its token, a write with it.
+fn swap(protocol: Protocol, read: (u64, u64), written: &str) -> Result<Tally, Error> {
+    let workload = Workload {
+        mix: Verb::Cas.into(),
+        choice: Choice::One,
+        ..Workload::new(protocol, Verb::Cas, Keyspace::new(1, 32))
+    };
+    let (mut name, mut value) = (Vec::new(), Vec::new());
+    workload.keyspace.write(&mut name, Prefix::Present, 0);
+    value::write(&mut value, 0, read.0, 32);
+    let (name, token) = (String::from_utf8(name).unwrap(), read.1);
+    let (head, tail) = match protocol {
+        Protocol::Classic => (format!("VALUE {name} 0 32 {token}\r\n"), "\r\nEND\r\n"),
+        _ => (format!("VA 32 c{token}\r\n"), "\r\n"),
+    };
+    let first = [head.as_bytes(), &value, tail.as_bytes()].concat();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let written = written.to_owned();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = vec![0; 1024];
+        let _ = stream.read(&mut asked).unwrap();
+        stream.write_all(&first).unwrap();
+        let received = stream.read(&mut asked).unwrap();
+        stream.write_all(written.as_bytes()).unwrap();
+        String::from_utf8_lossy(&asked[..received]).into_owned()
+    });
+    let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None])?;
+    let tally = load.run(Check::Verify, Stop::Windows(2));
+    let asked = server.join().unwrap();
+    assert!(asked.contains(&format!("{token:020}\r\n")), "{asked}");
+    tally
+}
+
+#[test]
+fn a_swap_names_the_token_that_was_read_and_must_happen() {
+    for (protocol, stored, refused, absent) in [
+        (Protocol::Classic, "STORED\r\n", "EXISTS\r\n", "NOT_FOUND\r\n"),
+        (Protocol::Meta, "HD\r\n", "EX\r\n", "NF\r\n"),
+    ] {
+        let tally = swap(protocol, (1, 77), stored).unwrap();
+        assert_eq!((tally.wrong, tally.first_wrong), (0, None), "{protocol:?}");
+        assert_eq!((tally.hits, tally.swaps, tally.swapped), (1, 1, 1));
+        let tally = swap(protocol, (1, u64::MAX - 1), refused).unwrap();
+        assert_eq!((tally.wrong, tally.swaps, tally.conflicts), (1, 1, 1), "{protocol:?}");
+        assert!(tally.first_wrong.unwrap().contains("which is its own"));
+        let tally = swap(protocol, (1, 77), absent).unwrap();
+        assert_eq!((tally.wrong, tally.swaps, tally.absent), (1, 1, 1), "{protocol:?}");
+        assert!(matches!(swap(protocol, (1, 77), "OK\r\n"), Err(Error::Reply(_))));
+    }
+}
+
+/// Writes with and without a token on one key, many in a window, against a server that compares tokens
+/// or does not.
+fn swaps_after_sets(compares: bool) -> Tally {
+    let workload = Workload {
+        mix: Mix::of(&[(Verb::Cas, 1), (Verb::Set, 1)]),
+        choice: Choice::One,
+        pipeline: 64,
+        ..Workload::new(Protocol::Classic, Verb::Cas, Keyspace::new(1, 32))
+    };
+    let script = workload.scripts(0).remove(0);
+    let windows = 2;
+    let (mut replies, mut version, mut token) = (vec![Vec::new(); windows], 1, 1_u64);
+    let mut known = 0;
+    for (at, reply) in replies.iter_mut().enumerate() {
+        // A window goes out with what the windows before it have told.
+        let named = known;
+        for index in script.windows[at].requests.clone() {
+            let verb = script.requests[index].verb;
+            if verb == Verb::Gets {
+                let mut value = Vec::new();
+                value::write(&mut value, 0, version, 32);
+                let head = format!("VALUE key:000000000000 0 32 {token}\r\n");
+                reply.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
+                known = token;
+                continue;
+            }
+            let stored = verb == Verb::Set || !compares || named == token;
+            reply.extend(if stored { b"STORED\r\n".as_slice() } else { b"EXISTS\r\n" });
+            if stored {
+                (version, token) = (script.first_version + index as u64, token + 1);
+            }
+        }
+    }
+    let sizes: Vec<usize> = script.windows.iter().map(|window| window.bytes.len()).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for (bytes, reply) in sizes.into_iter().zip(replies) {
+            stream.read_exact(&mut vec![0; bytes]).unwrap();
+            stream.write_all(&reply).unwrap();
+        }
+    });
+    let mut load = Load::connect(&address, &workload, vec![script], &[None]).unwrap();
+    load.run(Check::Verify, Stop::Windows(windows as u64)).unwrap()
+}
+
+#[test]
+fn a_swap_of_a_key_that_was_changed_since_must_be_refused() {
+    let right = swaps_after_sets(true);
+    assert_eq!((right.wrong, &right.first_wrong), (0, &None));
+    // Of those that name one token only the first can happen.
+    assert!(right.conflicts > 10 && right.swapped <= 1, "{right:?}");
+    let loses = swaps_after_sets(false);
+    assert!(loses.wrong + 1 >= loses.swapped && loses.wrong > 10, "{loses:?}");
+    assert!(loses.first_wrong.unwrap().contains("an update is lost"));
 }

@@ -96,11 +96,11 @@ fn a_dropped_server_is_gone() {
     assert!(Usage::of(pid).is_err());
 }
 
-/// Everything at once: reads, writes, deletes and additions of keys by Zipf's law, values of many
+/// Everything at once: reads, writes, deletes, additions and swaps of keys by Zipf's law, values of many
 /// sizes with a time to live, pipelined over several connections on two threads.
 fn mixed(protocol: Protocol) -> Workload {
     Workload {
-        mix: Mix::of(&[(Verb::Get, 6), (Verb::Set, 2), (Verb::Delete, 1), (Verb::Incr, 1)]),
+        mix: Mix::of(&[(Verb::Get, 6), (Verb::Set, 2), (Verb::Delete, 1), (Verb::Incr, 1), (Verb::Cas, 2)]),
         sizes: Some(Sizes::Weighted(vec![(30, 5.0), (500, 2.0), (20_000, 0.1)])),
         ttl_s: 3600,
         ..workload(protocol, Verb::Get, 100)
@@ -131,10 +131,14 @@ fn a_mix_is_verified_and_counted_as_memcached_counts_it() {
         let after = server.control.counters().unwrap();
         let grown = |name| after.number(name).unwrap() - before.number(name).unwrap();
         let fill = 2 * u64::from(workload.keyspace.count);
-        assert_eq!(grown("cmd_set"), tally.stored + fill);
+        assert_eq!(grown("cmd_set"), tally.stored + tally.swaps + fill);
         assert_eq!((grown("get_hits"), grown("incr_hits")), (tally.hits, tally.counted));
         assert_eq!(grown("delete_hits"), tally.deleted);
-        assert_eq!(grown("get_misses") + grown("delete_misses"), tally.misses);
+        assert_eq!(grown("get_misses"), tally.misses);
+        assert_eq!((grown("cas_hits"), grown("cas_badval")), (tally.swapped, tally.conflicts));
+        assert!(tally.swapped > 100 && tally.conflicts > 100, "{tally:?}");
+        let absent = grown("delete_misses") + grown("incr_misses") + grown("cas_misses");
+        assert_eq!(absent, tally.absent);
     }
 }
 
@@ -146,7 +150,11 @@ fn a_mix_is_verified_and_counted_as_redis_counts_it() {
     let tally = run_mixed(&server, &workload);
     let counters = server.control.counters().unwrap();
     let fill = 2 * u64::from(workload.keyspace.count);
-    assert_eq!((counters.calls("set"), counters.calls("incr")), (tally.stored + fill, tally.counted));
-    let asked = tally.requests - tally.stored - tally.counted;
-    assert_eq!(counters.calls("get") + counters.calls("del"), asked);
+    let sets = tally.stored + tally.swapped + fill;
+    let calls = |command| counters.calls(command).unwrap();
+    assert_eq!((calls("set"), calls("incr")), (sets, tally.counted));
+    assert_eq!((calls("exec"), calls("watch")), (tally.swaps, tally.swaps));
+    assert!(tally.swapped > 100 && tally.swapped == tally.swaps);
+    assert_eq!(calls("get"), tally.hits + tally.misses);
+    assert_eq!(calls("del"), tally.deleted + tally.absent);
 }

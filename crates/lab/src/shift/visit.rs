@@ -52,8 +52,8 @@ pub struct Counted {
     pub hits: u64,
     /// Gets that did not.
     pub misses: u64,
-    /// Sets.
-    pub sets: u64,
+    /// Sets, where they are counted.
+    pub sets: Option<u64>,
 }
 
 /// What a visit gave.
@@ -280,11 +280,9 @@ impl Counted {
         let number = |name: &str| counters.number(name);
         let (hits, misses, sets) = match control.family {
             Family::Memcached => (number("get_hits"), number("get_misses"), number("cmd_set")),
-            Family::Redis => {
-                (number("keyspace_hits"), number("keyspace_misses"), Some(counters.calls("set")))
-            }
+            Family::Redis => (number("keyspace_hits"), number("keyspace_misses"), counters.calls("set")),
         };
-        let (Some(hits), Some(misses), Some(sets)) = (hits, misses, sets) else { return Ok(None) };
+        let (Some(hits), Some(misses)) = (hits, misses) else { return Ok(None) };
         Ok(Some(Counted { hits, misses, sets }))
     }
 
@@ -293,7 +291,7 @@ impl Counted {
         Counted {
             hits: self.hits.saturating_sub(before.hits),
             misses: self.misses.saturating_sub(before.misses),
-            sets: self.sets.saturating_sub(before.sets),
+            sets: self.sets.map(|sets| sets.saturating_sub(before.sets.unwrap_or(0))),
         }
     }
 }

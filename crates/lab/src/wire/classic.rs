@@ -3,7 +3,7 @@
 //! A key is whatever stands before the last two numbers of its line: a space in it is for the caller
 //! to find, who knows what key to expect.
 
-use super::{Event, Grammar, Parsed, last_number, line, long_number, value};
+use super::{Event, Grammar, Malformed, Parsed, last_number, line, long_number, value};
 
 /// `VALUE <key> <flags> <bytes>\r\n<data>\r\n` … `END\r\n`, `STORED\r\n`.
 #[derive(Debug)]
@@ -28,13 +28,28 @@ impl Grammar for Classic {
             b"STORED" => Event::Stored,
             b"DELETED" => Event::Deleted,
             b"NOT_FOUND" => Event::Absent,
-            b"NOT_STORED" | b"EXISTS" | b"ERROR" => Event::Refused(line),
+            b"EXISTS" => Event::Conflict,
+            b"NOT_STORED" | b"ERROR" => Event::Refused(line),
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
                 Event::Refused(line)
             }
             _ => Event::Number(long_number(line)?),
         };
         Ok(Some((event, header_bytes)))
+    }
+
+    /// `VALUE <key> <flags> <bytes> <token>\r\n<data>\r\n`.
+    fn tokened(bytes: &[u8]) -> Parsed<'_> {
+        if !bytes.starts_with(b"VALUE ") {
+            return Self::event(bytes);
+        }
+        let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
+        let space = line.iter().rposition(|&byte| byte == b' ').ok_or(Malformed)?;
+        let token = long_number(&line[space + 1..])?;
+        let (value_bytes, key_and_flags) = last_number(&line[b"VALUE ".len()..space.max(b"VALUE ".len())])?;
+        let (_flags, key) = last_number(key_and_flags)?;
+        let Some((value, used)) = value(bytes, header_bytes, value_bytes)? else { return Ok(None) };
+        Ok(Some((Event::Token { key: Some(key), value, token }, used)))
     }
 }
 
@@ -56,6 +71,18 @@ mod tests {
                 Event::Stored,
             ]
         );
+    }
+
+    #[test]
+    fn tokens_are_read_where_they_were_asked_for() {
+        let token = |reply| Classic::tokened(reply).map(|read| read.map(|(event, _)| event));
+        let read = token(b"VALUE k 0 2 18446744073709551615\r\nab\r\n");
+        assert_eq!(read, Ok(Some(Event::Token { key: Some(b"k"), value: b"ab", token: u64::MAX })));
+        assert_eq!(token(b"END\r\n"), Ok(Some(Event::End)));
+        assert_eq!(token(b"VALUE k 0 2 7\r\nab\r"), Ok(None));
+        for bad in [b"VALUE k 0 2 7 7\r\nab\r\n".as_slice(), b"VALUE 7\r\n", b"VALUE k 0 2 x\r\nab\r\n"] {
+            assert!(!matches!(token(bad), Ok(Some(Event::Token { key: Some(b"k"), .. }))));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Replies of memcached's meta commands `mg <key> v` and `ms <key> <bytes>`.
 
-use super::{Event, Grammar, Malformed, Parsed, line, number, value};
+use super::{Event, Grammar, Malformed, Parsed, line, long_number, number, value};
 
 /// `VA <bytes>\r\n<data>\r\n`, `EN\r\n`, `HD\r\n`.
 #[derive(Debug)]
@@ -20,13 +20,28 @@ impl Grammar for Meta {
             b"HD" => Event::Stored,
             b"EN" => Event::Miss,
             b"NF" => Event::Absent,
-            b"NS" | b"EX" | b"ERROR" => Event::Refused(line),
+            b"EX" => Event::Conflict,
+            b"NS" | b"ERROR" => Event::Refused(line),
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
                 Event::Refused(line)
             }
             _ => return Err(Malformed),
         };
         Ok(Some((event, header_bytes)))
+    }
+
+    /// `VA <bytes> c<token>\r\n<data>\r\n`.
+    fn tokened(bytes: &[u8]) -> Parsed<'_> {
+        if !bytes.starts_with(b"VA ") {
+            return Self::event(bytes);
+        }
+        let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
+        let mut words = line[b"VA ".len()..].split(|&byte| byte == b' ');
+        let (digits, token) = (words.next(), words.next().and_then(|word| word.strip_prefix(b"c")));
+        let (Some(digits), Some(token), None) = (digits, token, words.next()) else { return Err(Malformed) };
+        let token = long_number(token)?;
+        let Some((value, used)) = value(bytes, header_bytes, number(digits)?)? else { return Ok(None) };
+        Ok(Some((Event::Token { key: None, value, token }, used)))
     }
 }
 
@@ -46,6 +61,10 @@ mod tests {
     #[test]
     fn a_value_with_flags_nobody_asked_for_is_malformed() {
         assert_eq!(Meta::event(b"VA 4 t9\r\nabcd\r\n"), Err(Malformed));
+        assert_eq!(Meta::tokened(b"VA 4 t9\r\nabcd\r\n"), Err(Malformed));
+        assert_eq!(Meta::tokened(b"VA 4 c9 s4\r\nabcd\r\n"), Err(Malformed));
+        let token = Event::Token { key: None, value: b"abcd", token: 9 };
+        assert_eq!(Meta::tokened(b"VA 4 c9\r\nabcd\r\n"), Ok(Some((token, 15))));
         assert_eq!(Meta::event(b"HD \r\n"), Err(Malformed));
         assert_eq!(Meta::event(b"STORED\r\n"), Err(Malformed));
     }

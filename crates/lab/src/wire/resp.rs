@@ -20,13 +20,20 @@ impl Grammar for Resp {
                 };
                 return Ok(Some((Event::Value { key: None, value }, used)));
             }
+            Some((b'*', b"-1")) => Event::Conflict,
             Some((b'*', digits)) => Event::Count(number(digits)?),
             Some((b'+', b"OK")) => Event::Stored,
+            Some((b'+', b"QUEUED")) => Event::Queued,
             Some((b':', digits)) => Event::Number(long_number(digits)?),
             Some((b'-', _)) => Event::Refused(line),
             _ => return Err(Malformed),
         };
         Ok(Some((event, header_bytes)))
+    }
+
+    /// There are no tokens: [`Grammar::event`].
+    fn tokened(bytes: &[u8]) -> Parsed<'_> {
+        Self::event(bytes)
     }
 }
 
@@ -51,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_malformed() {
-        for bad in [b":x\r\n".as_slice(), b"+PONG\r\n", b"$-2\r\n", b"*-1\r\n", b"\r\n", b"$1\r\nab\r\n"] {
+        for bad in [b":x\r\n".as_slice(), b"+PONG\r\n", b"$-2\r\n", b"*-2\r\n", b"\r\n", b"$1\r\nab\r\n"] {
             assert_eq!(Resp::event(bad), Err(Malformed), "{}", bad.escape_ascii());
         }
     }

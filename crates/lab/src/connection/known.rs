@@ -1,0 +1,308 @@
+//! What a connection knows of the keys that only it changes, and whether replies agree.
+
+use super::Connection;
+use crate::tally::Tally;
+use crate::value::{self, Flaw, NAMED_BYTES_MIN};
+use crate::wire::{Event, NO_TOKEN};
+use crate::workload::{KeyAt, Request, Script, Verb, Window, Workload};
+
+/// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
+pub(super) struct Known;
+
+impl Known {
+    pub(super) const UNKNOWN: u64 = 0;
+    const ABSENT: u64 = 1;
+
+    fn holds(version: u64) -> u64 {
+        version + 2
+    }
+}
+
+/// The token of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    /// The last that was read.
+    pub(super) value: u64,
+    /// The key was not changed since.
+    live: bool,
+}
+
+impl Token {
+    pub(super) const NONE: Token = Token { value: NO_TOKEN, live: false };
+}
+
+/// Replies to the commands of a transaction, in order: WATCH, GET, MULTI, SET, EXEC and what it holds.
+const WATCHED: usize = 0;
+const GOT: usize = 1;
+const BEGUN: usize = 2;
+const WAITS: usize = 3;
+const ENDED: usize = 4;
+const DONE: usize = 5;
+
+impl Connection {
+    /// The next key has no value.
+    #[inline]
+    pub(super) fn missed<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        verb: Verb,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { id, slot, .. } = script.keys[self.key];
+        self.key += 1;
+        tally.misses += 1;
+        if verb != Verb::Miss && !workload.may_miss() {
+            tally.mistake(|| format!("a miss for key {id}, which was stored"));
+        }
+        if VERIFY && let Some(known) = self.known.get_mut(slot as usize) {
+            *known = Known::ABSENT;
+        }
+    }
+
+    /// A value was read.
+    #[inline]
+    pub(super) fn verify(&mut self, key: KeyAt, value: &[u8], workload: &Workload, tally: &mut Tally) {
+        let id = key.id;
+        let version = match value::verify(value, id) {
+            Ok(version) => version,
+            Err(Flaw::OfKey(other)) => {
+                return tally.mistake(|| format!("key {id} has the value of key {other}"));
+            }
+            Err(Flaw::Torn) => {
+                let start = &value[..value.len().min(48)];
+                return tally
+                    .mistake(|| format!("key {id} has a broken value: \"{}\"…", start.escape_ascii()));
+            }
+        };
+        if workload.sizes.is_some() && value.len() != workload.value_bytes(id) {
+            tally.mistake(|| format!("key {id} has a value of {} bytes", value.len()));
+        }
+        let Some(known) = self.known.get_mut(key.slot as usize) else { return };
+        if value.len() < NAMED_BYTES_MIN {
+            return;
+        }
+        match std::mem::replace(known, Known::holds(version)) {
+            Known::UNKNOWN => {}
+            Known::ABSENT => tally.mistake(|| format!("key {id} has come back with version {version}")),
+            last if last == Known::holds(version) => {}
+            last => tally.mistake(|| {
+                format!("key {id} has version {version} after version {} was written: stale", last - 2)
+            }),
+        }
+    }
+
+    /// A write was acknowledged.
+    #[inline]
+    pub(super) fn stored(&mut self, script: &Script, window: &Window, workload: &Workload) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        self.changed(slot);
+        let Some(known) = self.known.get_mut(slot as usize) else { return };
+        // The fill's and small values name no version.
+        if workload.value_bytes(id) < NAMED_BYTES_MIN {
+            return;
+        }
+        let rounds = self.answered / script.windows.len() as u64;
+        let before = rounds * script.requests.len() as u64 + (window.requests.start + self.requests) as u64;
+        *known = Known::holds(script.first_version + before);
+    }
+
+    /// A delete was answered.
+    pub(super) fn deleted<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        was_there: bool,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        if was_there {
+            tally.deleted += 1;
+            self.changed(slot);
+        } else {
+            tally.absent += 1;
+        }
+        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
+        match std::mem::replace(known, Known::ABSENT) {
+            Known::ABSENT if was_there => tally.mistake(|| format!("key {id} was deleted twice")),
+            Known::UNKNOWN | Known::ABSENT => {}
+            _ if !was_there && !workload.may_lose() => {
+                tally.mistake(|| format!("key {id} was there, and was not to be deleted"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A number was answered to an addition of one.
+    pub(super) fn counted<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        number: u64,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        tally.counted += 1;
+        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
+        let last = std::mem::replace(known, Known::holds(number));
+        // Redis counts from 0 where there is nothing.
+        let anew = last == Known::ABSENT || (workload.may_lose() && number == 1);
+        if last != Known::UNKNOWN && !anew && last + 1 != Known::holds(number) {
+            tally.mistake(|| format!("number {id} is {number} after it was {}", last - 2));
+        }
+    }
+
+    /// An addition found no number.
+    pub(super) fn no_number<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        tally.absent += 1;
+        if !workload.may_miss() {
+            tally.mistake(|| format!("number {id} is gone"));
+        }
+        if VERIFY && let Some(known) = self.known.get_mut(slot as usize) {
+            *known = Known::ABSENT;
+        }
+    }
+
+    /// A read with its token, or within a transaction, found a value.
+    pub(super) fn found<const VERIFY: bool>(
+        &mut self,
+        key: KeyAt,
+        value: &[u8],
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        tally.hits += 1;
+        if workload.sizes.is_none() && value.len() != workload.keyspace.value_bytes {
+            tally.mistake(|| format!("a value of {} bytes", value.len()));
+        }
+        if VERIFY {
+            self.verify(key, value, workload, tally);
+        }
+    }
+
+    /// A key was changed: its token is no more.
+    fn changed(&mut self, slot: u32) {
+        if let Some(token) = self.tokens.get_mut(slot as usize) {
+            token.live = false;
+        }
+    }
+
+    /// A token was read.
+    pub(super) fn learnt<const VERIFY: bool>(&mut self, key: KeyAt, value: u64, tally: &mut Tally) {
+        let Some(token) = self.tokens.get_mut(key.slot as usize) else { return };
+        let last = std::mem::replace(token, Token { value, live: true });
+        if VERIFY && last.value != NO_TOKEN && (last.value == value) != last.live {
+            let id = key.id;
+            tally.mistake(|| match last.live {
+                true => format!("key {id} has another token, {value}, though nobody changed it"),
+                false => format!("key {id} has token {value} again after it was changed"),
+            });
+        }
+    }
+
+    /// A write with a token happened.
+    pub(super) fn swapped<const VERIFY: bool>(
+        &mut self,
+        request: &Request,
+        (script, window): (&Script, &Window),
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        (tally.swaps, tally.swapped) = (tally.swaps + 1, tally.swapped + 1);
+        if VERIFY && let Some(token) = self.tokens.get(slot as usize) {
+            let sent = script.token(request);
+            if sent != token.value || !token.live {
+                tally.mistake(|| {
+                    format!(
+                        "key {id} was written with token {sent}, though it had changed: an update is lost"
+                    )
+                });
+            }
+        }
+        self.changed(slot);
+        if VERIFY {
+            self.stored(script, window, workload);
+        }
+    }
+
+    /// A write with a token was refused because somebody had changed the key.
+    pub(super) fn conflicted<const VERIFY: bool>(
+        &mut self,
+        request: &Request,
+        script: &Script,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        (tally.swaps, tally.conflicts) = (tally.swaps + 1, tally.conflicts + 1);
+        let Some(token) = self.tokens.get(slot as usize).filter(|_| VERIFY) else { return };
+        let sent = script.token(request);
+        if token.live && sent == token.value {
+            tally.mistake(|| format!("key {id} was refused with token {sent}, which is its own"));
+        } else if self.known[slot as usize] == Known::ABSENT {
+            tally.mistake(|| format!("key {id} is deleted, and was refused as if it were changed"));
+        }
+    }
+
+    /// A write with a token found no key.
+    pub(super) fn nothing_to_swap<const VERIFY: bool>(
+        &mut self,
+        script: &Script,
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
+        let KeyAt { slot, id, .. } = script.keys[self.key];
+        (tally.swaps, tally.absent) = (tally.swaps + 1, tally.absent + 1);
+        self.changed(slot);
+        let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
+        let before = std::mem::replace(known, Known::ABSENT);
+        if before > Known::ABSENT && !workload.may_lose() {
+            tally.mistake(|| format!("key {id} was there, and was not to be swapped"));
+        }
+    }
+
+    /// A reply to one command of a transaction: whether it was the last. `None` if it is none.
+    pub(super) fn step<const VERIFY: bool>(
+        &mut self,
+        event: Event<'_>,
+        request: &Request,
+        (script, window): (&Script, &Window),
+        workload: &Workload,
+        tally: &mut Tally,
+    ) -> Option<bool> {
+        let key = script.keys[self.key];
+        match (self.step, event) {
+            (WATCHED | BEGUN, Event::Stored) | (WAITS, Event::Queued) | (ENDED, Event::Count(1)) => {}
+            (GOT, Event::Value { value, .. }) => self.found::<VERIFY>(key, value, workload, tally),
+            (GOT, Event::Miss) => {
+                let at = self.key;
+                self.missed::<VERIFY>(script, request.verb, workload, tally);
+                self.key = at;
+            }
+            (DONE, Event::Stored) => {
+                self.swapped::<VERIFY>(request, (script, window), workload, tally);
+                return Some(true);
+            }
+            (ENDED, Event::Conflict) => {
+                (tally.swaps, tally.conflicts) = (tally.swaps + 1, tally.conflicts + 1);
+                tally.mistake(|| format!("key {} is changed by nobody else, and EXEC did nothing", key.id));
+                return Some(true);
+            }
+            (step, Event::Refused(line)) => {
+                tally.mistake(|| format!("refused: {}", line.escape_ascii()));
+                if step >= ENDED {
+                    return Some(true);
+                }
+            }
+            _ => return None,
+        }
+        self.step += 1;
+        Some(false)
+    }
+}
