@@ -28,6 +28,7 @@ use crate::dialog::Dialog;
 use crate::error::Error;
 use crate::experiment::{Experiment, Options as Common, Seat};
 use crate::null::{Canned, Null};
+use crate::peers::CLIENTS_MAX;
 use crate::results::Ceiling;
 use crate::usage::Usage;
 use ledger::Ledger;
@@ -38,13 +39,13 @@ pub struct Options {
     #[command(flatten)]
     common: Common,
     /// Numbers of clients [default: 1, those of the seed: 2 to 9, 50, 75, 100]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     clients: Vec<u32>,
     /// Numbers of counters [default: 1; with --full 1, 10, 100, 10000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: Vec<u32>,
     /// Think times between read and write, in µs [default: 0; with --full 0, 100, 1000]
-    #[arg(long, value_name = "US", value_delimiter = ',')]
+    #[arg(long, value_name = "US", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     think_us: Vec<u64>,
     /// What follows a refusal: never, at-once, backoff [default: at-once; with --full all]
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_retry)]
@@ -134,8 +135,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         ledger::deliberate_conflict(&mut experiment, index)?;
     }
     let mut cells = options.cells(&experiment)?;
-    let visit =
-        Duration::from_millis(options.visit_ms.unwrap_or(options.common.by_effort(100, 250, 250)).into());
+    let visit = options.common.visit(options.visit_ms, 100, 250);
+    // Counters are stored and read again, clients connect.
+    experiment.announce(cells.len(), visit + Duration::from_millis(30));
     experiment.run.set("visit, ms", visit.as_millis());
     let label = |cell: &Cell| format!("{} clients, {}", cell.setting.clients, cell.setting.method.name());
     experiment.rounds(&mut cells, label, |experiment, cell, round| {

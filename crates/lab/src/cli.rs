@@ -20,6 +20,7 @@ use crate::hitratio;
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
 use crate::memory;
 use crate::null::{Canned, Null};
+use crate::numbers;
 use crate::results::histogram::QUANTILES;
 use crate::results::{self, Run};
 use crate::shift;
@@ -104,7 +105,7 @@ impl From<CheckName> for Check {
 
 #[derive(Debug, Args)]
 struct RequestArgs {
-    /// What requests do: hit, miss, get, set, delete, incr, or several with weights: hit:9,set:1
+    /// What requests do: hit, miss, get, set, delete, incr, cas, or several with weights: hit:9,set:1
     #[arg(long, value_name = "MIX", default_value = "hit", value_parser = Mix::parse)]
     verb: Mix,
     /// Bytes of a key
@@ -118,9 +119,15 @@ struct RequestArgs {
     keys_per_request: u32,
 }
 
+/// The largest value that the generator makes.
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
 /// Reads sizes of values, for clap.
 fn parse_sizes(text: &str) -> Result<Sizes, String> {
-    let number = |text: &str| text.parse::<usize>().map_err(|error| format!("{text:?}: {error}"));
+    let number = |text: &str| {
+        let bytes = text.parse::<usize>().map_err(|error| format!("{text:?}: {error}"))?;
+        if bytes <= VALUE_BYTES_MAX { Ok(bytes) } else { Err(format!("more than {VALUE_BYTES_MAX} bytes")) }
+    };
     if let Some((least, most)) = text.split_once('-') {
         let (least, most) = (number(least)?, number(most)?);
         return if least <= most {
@@ -189,7 +196,7 @@ struct LoadArgs {
     #[arg(long, conflicts_with = "zipf")]
     one_key: bool,
     /// Choose keys by Zipf's law with this exponent
-    #[arg(long)]
+    #[arg(long, value_name = "ALPHA", value_parser = numbers::not_negative)]
     zipf: Option<f64>,
     /// Connections
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
@@ -198,7 +205,7 @@ struct LoadArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pipeline: u32,
     /// Open loop: so many windows a second, at random times, whatever is answered [default: a closed loop]
-    #[arg(long, value_name = "PER_S")]
+    #[arg(long, value_name = "PER_S", value_parser = numbers::positive)]
     rate: Option<f64>,
     /// Seconds that a written value lives [default: for ever]
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -207,7 +214,7 @@ struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "rate")]
     churn: u64,
     /// Seconds
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = numbers::seconds)]
     seconds: f64,
     /// How closely replies are checked
     #[arg(long, value_enum, default_value = "verify")]
@@ -304,8 +311,7 @@ fn load(args: &LoadArgs) -> Result<(), Error> {
     let workload = Workload {
         choice: match args.zipf {
             _ if args.one_key => Choice::One,
-            Some(alpha) if alpha >= 0.0 => Choice::Zipf(alpha),
-            Some(_) => return Err(Error::NotValid("a Zipf exponent is not negative".to_owned())),
+            Some(alpha) => Choice::Zipf(alpha),
             None => Choice::Uniform,
         },
         connections: args.connections as usize,
@@ -323,14 +329,11 @@ fn load(args: &LoadArgs) -> Result<(), Error> {
         Check::Length if args.rate.is_some() || !workload.has_known_replies() => Check::Parse,
         check => check,
     };
-    let time = Duration::from_secs_f64(args.seconds.max(0.0));
+    let time = Duration::from_secs_f64(args.seconds);
     let before = args.pid.map(Usage::of).transpose()?;
     let tally = match args.rate {
         None => load.run(check, Stop::After(time))?,
-        Some(per_s) if per_s > 0.0 => {
-            load.run_open(check, Arrivals { per_s, poisson: true, seed: args.seed }, time)?
-        }
-        Some(_) => return Err(Error::NotValid("a rate is above 0".to_owned())),
+        Some(per_s) => load.run_open(check, Arrivals { per_s, poisson: true, seed: args.seed }, time)?,
     };
     let after = args.pid.map(Usage::of).transpose()?;
 
@@ -340,6 +343,12 @@ fn load(args: &LoadArgs) -> Result<(), Error> {
         "hits {}, misses {}, sets {}, deletes {}, additions {}, new connections {}",
         tally.hits, tally.misses, tally.stored, tally.deleted, tally.counted, tally.connects
     );
+    if tally.swaps > 0 {
+        println!(
+            "swaps {}: {} happened, {} found the key changed, as it was",
+            tally.swaps, tally.swapped, tally.conflicts
+        );
+    }
     if let (Some(before), Some(after)) = (before, after) {
         let per = |time: Duration| time.as_secs_f64() * 1e6 / tally.requests.max(1) as f64;
         let used = after.since(before);

@@ -30,7 +30,7 @@ impl Target {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Target, String> {
         let form = "expected name=memcached://host:port or name=redis://host:port";
-        let (name, url) = text.split_once('=').ok_or(form)?;
+        let (name, url) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or(form)?;
         let (scheme, place) = url.split_once("://").ok_or(form)?;
         let family = match scheme {
             "memcached" => Family::Memcached,
@@ -96,7 +96,7 @@ impl Contender {
     pub fn start(kind: Kind, setup: &Setup) -> Result<Contender, Error> {
         let server = Server::start(&Spec {
             kind,
-            program: if matches!(kind, Kind::Larder | Kind::Null) { setup.larder.clone() } else { None },
+            program: if kind.is_larder() { setup.larder.clone() } else { None },
             memory_mb: setup.memory_mb,
             threads: setup.threads,
             core: setup.core,
@@ -104,7 +104,7 @@ impl Contender {
         })?;
         let workers = match kind {
             Kind::Redis | Kind::Valkey | Kind::Null => 1,
-            Kind::Larder | Kind::Memcached | Kind::KeyDb => setup.threads,
+            Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::KeyDb => setup.threads,
         };
         Ok(Contender {
             name: kind.name().to_owned(),
@@ -201,7 +201,13 @@ mod tests {
         assert_eq!((parsed.name.as_str(), parsed.family), ("a", Family::Memcached));
         assert_eq!(parsed.address, Address::Tcp("127.0.0.1:11211".parse().unwrap()));
         assert_eq!(Target::parse("b=redis://127.0.0.1:1").unwrap().family, Family::Redis);
-        for bad in ["127.0.0.1:1", "a=127.0.0.1:1", "a=http://127.0.0.1:1", "a=redis://127.0.0.1"] {
+        for bad in [
+            "127.0.0.1:1",
+            "=redis://127.0.0.1:1",
+            "a=127.0.0.1:1",
+            "a=http://127.0.0.1:1",
+            "a=redis://127.0.0.1",
+        ] {
             assert!(Target::parse(bad).is_err(), "{bad}");
         }
     }
@@ -209,6 +215,7 @@ mod tests {
     #[test]
     fn peers_are_known_by_name() {
         assert_eq!(parse_peer("keydb"), Ok(Kind::KeyDb));
-        assert!(parse_peer("larder").unwrap_err().contains("memcached, redis, valkey, keydb"));
+        assert_eq!(parse_peer("larder-redis"), Ok(Kind::LarderRedis));
+        assert!(parse_peer("larder").unwrap_err().contains("memcached, redis, valkey, keydb, larder-redis"));
     }
 }

@@ -12,7 +12,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use larder_eventloop::cpu;
@@ -22,10 +22,24 @@ use rand::seq::SliceRandom;
 
 use crate::contender::{Contender, Setup, Target, parse_peer};
 use crate::error::Error;
+use crate::keys::Keyspace;
 use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
 use crate::results::{Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured};
+
+/// Memory of servers, in MB, that is more than the data of any experiment that evicts nothing takes.
+pub const AMPLE_MB: u32 = 1024;
+/// Bytes that keys, values and what servers add to them may take in it.
+const AMPLE_DATA_BYTES: u32 = 256 << 20;
+/// What is reckoned for a key above its value.
+const ITEM_BYTES: u32 = 64;
+
+/// Up to `keys` keys of `value_bytes`, as many as [`AMPLE_MB`] hold easily.
+pub fn ample_keyspace(keys: u32, value_bytes: u32) -> Keyspace {
+    let most = AMPLE_DATA_BYTES / value_bytes.saturating_add(ITEM_BYTES);
+    Keyspace::new(keys.min(most).max(1), value_bytes as usize)
+}
 
 /// Options that every experiment takes.
 #[derive(Clone, Debug, Args)]
@@ -39,9 +53,10 @@ pub struct Options {
     #[arg(long)]
     pub full: bool,
     /// Rounds [default: 5, or 2 with --quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
-    /// Servers to start beside Larder: memcached, redis, valkey, keydb (repeatable, or with commas)
+    /// Servers to start beside Larder: memcached, redis, valkey, keydb, or larder-redis, which is Larder
+    /// asked in Redis's protocol (repeatable, or with commas)
     #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_peer)]
     pub peers: Vec<Kind>,
     /// Running servers: name=memcached://host:port or name=redis://host:port (repeatable)
@@ -54,7 +69,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub larder: Option<PathBuf>,
     /// Threads of each server that is started
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
     /// Memory limit of each server that is started, in MB [default: the experiment's]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
@@ -73,6 +88,12 @@ impl Options {
         self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
     }
 
+    /// How long a visit takes: as given in milliseconds, or one of two by how much is asked for.
+    pub fn visit(&self, given_ms: Option<u32>, quick_ms: u32, usual_ms: u32) -> Duration {
+        let usual = self.by_effort(quick_ms, usual_ms, usual_ms);
+        Duration::from_millis(given_ms.unwrap_or(usual).into())
+    }
+
     /// One of three values, by how much is asked for.
     pub fn by_effort<T>(&self, quick: T, usual: T, full: T) -> T {
         if self.quick {
@@ -84,6 +105,9 @@ impl Options {
         }
     }
 }
+
+/// A wait of which users are told beforehand.
+const LONG: Duration = Duration::from_secs(120);
 
 /// A place in the order of visits: a contender, once or again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +168,8 @@ pub struct Experiment {
     pub generator_cores: Vec<Option<usize>>,
     /// Core of the servers, if they are pinned to one.
     pub server_core: Option<usize>,
+    /// How servers are started.
+    pub setup: Setup,
     /// What must hold.
     pub checks: Checks,
     /// What was found: tables, plots, notes, verdict.
@@ -160,6 +186,7 @@ impl Experiment {
     /// none to measure.
     pub fn start(name: &str, title: &str, options: &Options, memory_mb: u32) -> Result<Experiment, Error> {
         let began = Instant::now();
+        options.output.check()?;
         let mut run = Run::new(name, title);
         let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
         let generator = cores.last().copied();
@@ -177,8 +204,14 @@ impl Experiment {
                 kinds.push(kind);
             }
         }
+        let names = || kinds.iter().map(|kind| kind.name()).chain(options.targets.iter().map(|t| &*t.name));
+        if let Some(name) =
+            names().enumerate().find_map(|(at, name)| names().take(at).find(|have| *have == name))
+        {
+            return Err(Error::NotValid(format!("two servers are called {name:?}: rows would be mixed up")));
+        }
         let mut contenders = Vec::new();
-        for kind in kinds {
+        for &kind in &kinds {
             contenders.push(Contender::start(kind, &setup)?);
         }
         for target in &options.targets {
@@ -203,6 +236,7 @@ impl Experiment {
             contenders,
             generator_cores: vec![generator],
             server_core,
+            setup,
             checks: Checks::default(),
             run,
             began,
@@ -251,6 +285,16 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Says how long so many visits in each round will take, if it is long.
+    pub fn announce(&self, visits: usize, each: Duration) {
+        let rounds = self.options.round_count();
+        let all = each.mul_f64(visits as f64 * f64::from(rounds));
+        if all > LONG {
+            let minutes = (all.as_secs_f64() / 60.0).ceil();
+            eprintln!("{visits} visits in each of {rounds} rounds: about {minutes:.0} minutes");
+        }
     }
 
     /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the

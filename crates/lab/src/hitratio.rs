@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
+use crate::numbers;
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, Target, number};
 use crate::shift::aside::Shelf;
 use crate::shift::oracle;
@@ -32,10 +33,10 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse)]
     stream: Vec<&'static Stream>,
     /// Keys and values of a stream, as a multiple of the memory
-    #[arg(long, default_value_t = 4.0, value_name = "X")]
+    #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
     /// Seconds in which misses are counted [default: 3]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     seconds: Option<f64>,
     /// Give every server the same memory limit, not the same resident memory
     #[arg(long)]

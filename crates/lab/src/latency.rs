@@ -20,10 +20,12 @@ use clap::Args;
 use crate::books::Books;
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{Experiment, Options as Common, Seat};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
 use crate::generator::{self, Arrivals, Load, Stop};
-use crate::keys::{Choice, Keyspace};
+use crate::keys::Choice;
 use crate::null::Null;
+use crate::numbers;
+use crate::peers::CLIENTS_MAX;
 use crate::results::Ceiling;
 use crate::stats::median;
 use crate::tally::{Latencies, Tally};
@@ -37,7 +39,7 @@ pub struct Options {
     #[command(flatten)]
     common: Common,
     /// Connections
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     connections: u32,
     /// Loads in percent of the peak [default: 10, 25, 50, 75, 90, 95; with --full every 5 from 5 on]
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -46,22 +48,17 @@ pub struct Options {
     #[arg(long, value_name = "MIX", default_value = "hit", value_parser = Mix::parse)]
     mix: Mix,
     /// Choose keys by Zipf's law with this exponent [default: all alike]
-    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
+    #[arg(long, value_name = "ALPHA", value_parser = numbers::not_negative)]
     zipf: Option<f64>,
     /// Bytes of values
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     value_bytes: u32,
-    /// Number of keys
+    /// Number of keys, as far as 256 MB hold them
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
     /// Milliseconds of a visit [default: 500, or 200 with --quick]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(50..))]
     visit_ms: Option<u32>,
-}
-
-fn alpha(text: &str) -> Result<f64, String> {
-    let alpha: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if alpha >= 0.0 { Ok(alpha) } else { Err("an exponent is not negative".to_owned()) }
 }
 
 /// What the 99th percentile is held against.
@@ -146,18 +143,14 @@ impl Peaks {
     }
 }
 
-/// Memory of servers: more than the data takes.
-const MEMORY_MB: u32 = 1024;
-
 /// Runs the experiment and prints what it found.
 ///
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     let title = "Latency against load (open loop, counted from when a request was due)";
-    let mut experiment = Experiment::start("latency", title, &options.common, MEMORY_MB)?;
-    let visit =
-        Duration::from_millis(options.visit_ms.unwrap_or(options.common.by_effort(200, 500, 500)).into());
+    let mut experiment = Experiment::start("latency", title, &options.common, AMPLE_MB)?;
+    let visit = options.common.visit(options.visit_ms, 200, 500);
     for (name, value) in [
         ("visit, ms", visit.as_millis().to_string()),
         ("connections", options.connections.to_string()),
@@ -180,6 +173,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             cells.push(Cell { seat, percent, per_s, samples: Vec::new() });
         }
     }
+    experiment.announce(cells.len(), visit.mul_f64(1.3));
     let label = |cell: &Cell| format!("{} % of the peak", cell.percent);
     experiment.rounds(&mut cells, label, |experiment, cell, round| {
         let mut sample = visit_once(experiment, options, cell, visit, round)?;
@@ -200,7 +194,7 @@ impl Options {
         Workload {
             choice: self.zipf.map_or(Choice::Uniform, Choice::Zipf),
             connections: self.connections as usize,
-            ..Workload::new(protocol, self.mix, Keyspace::new(self.keys, self.value_bytes as usize))
+            ..Workload::new(protocol, self.mix, ample_keyspace(self.keys, self.value_bytes))
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
+//! | [`numbers`] | numbers with a fraction on the command line |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
 //! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
@@ -39,6 +40,7 @@ pub mod latency;
 pub mod memory;
 pub mod mix;
 pub mod null;
+pub mod numbers;
 pub mod peers;
 pub mod placement;
 pub mod progress;

@@ -138,6 +138,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
             found.push(Found { question, seat, cost: Vec::new(), full: Vec::new(), stages: Vec::new() });
         }
     }
+    // A server starts and settles, and so many bytes are written and read back.
+    let bytes: f64 = found.iter().map(|found| found.question.bytes()).sum();
+    let each = Duration::from_secs_f64(1.0 + bytes / found.len().max(1) as f64 / BYTES_PER_S);
+    experiment.announce(found.len(), each);
     let names: Vec<String> = experiment.contenders.iter().map(|contender| contender.name.clone()).collect();
     experiment.rounds(
         &mut found,
@@ -198,7 +202,23 @@ fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Ve
     questions
 }
 
+/// What is written and read back in a second, about, with what it costs to do so item by item.
+const BYTES_PER_S: f64 = 60e6;
+/// What an item costs in that, above its bytes.
+const ITEM_BYTES: f64 = 100.0;
+
 impl Question {
+    /// Bytes that pass to and from a server, about.
+    fn bytes(self) -> f64 {
+        match self {
+            Question::Cost { items, shape, .. } => f64::from(items) * (shape.both() + ITEM_BYTES),
+            Question::Full { shape, memory_mb, .. } => {
+                2.0 * f64::from(memory_mb) * 1_048_576.0 * (1.0 + ITEM_BYTES / shape.both())
+            }
+            Question::Stages { items } => 3.0 * f64::from(items) * (STAGED.both() + ITEM_BYTES),
+        }
+    }
+
     fn name(self) -> String {
         let ttl = |ttl| if ttl { " with TTL" } else { "" };
         match self {

@@ -28,12 +28,14 @@ pub enum Kind {
     Valkey,
     /// KeyDB.
     KeyDb,
+    /// Larder, asked in Redis's protocol.
+    LarderRedis,
     /// The null server.
     Null,
 }
 
 /// Every server that `--peer` can name.
-pub const PEERS: [Kind; 4] = [Kind::Memcached, Kind::Redis, Kind::Valkey, Kind::KeyDb];
+pub const PEERS: [Kind; 5] = [Kind::Memcached, Kind::Redis, Kind::Valkey, Kind::KeyDb, Kind::LarderRedis];
 
 impl Kind {
     /// How it is called in tables and on the command line.
@@ -44,6 +46,7 @@ impl Kind {
             Kind::Redis => "redis",
             Kind::Valkey => "valkey",
             Kind::KeyDb => "keydb",
+            Kind::LarderRedis => "larder-redis",
             Kind::Null => "null",
         }
     }
@@ -54,7 +57,7 @@ impl Kind {
     /// [`Error::Peer`] that says how to get it.
     pub fn program(self) -> Result<PathBuf, Error> {
         let (program, how) = match self {
-            Kind::Larder | Kind::Null => {
+            Kind::Larder | Kind::LarderRedis | Kind::Null => {
                 return env::current_exe().map_err(|error| Error::System("finding own program", error));
             }
             Kind::Memcached => ("memcached", "Debian has it: apt install memcached"),
@@ -63,6 +66,11 @@ impl Kind {
             Kind::KeyDb => ("keydb-server", "Debian does not carry it: build KeyDB and put it on PATH"),
         };
         on_path(program).ok_or_else(|| Error::Peer(format!("{program} is not on PATH; {how}")))
+    }
+
+    /// It is Larder, in one of its protocols.
+    pub fn is_larder(self) -> bool {
+        matches!(self, Kind::Larder | Kind::LarderRedis)
     }
 
     /// What it speaks in this kind of load: `wanted`, but for servers that speak Redis's protocol only.
@@ -76,7 +84,7 @@ impl Kind {
     /// The protocol in which it is asked about itself (a null server is not asked).
     pub fn family(self) -> Family {
         match self {
-            Kind::Redis | Kind::Valkey | Kind::KeyDb => Family::Redis,
+            Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::LarderRedis => Family::Redis,
             Kind::Larder | Kind::Memcached | Kind::Null => Family::Memcached,
         }
     }
@@ -119,6 +127,10 @@ pub struct Server {
     child: Child,
 }
 
+/// Connections that servers are started for; loads have at most [`CLIENTS_MAX`].
+const CONNECTIONS_MAX: u32 = 2048;
+/// The most connections of a load on servers that the lab starts: some are left for questions.
+pub const CLIENTS_MAX: u32 = 2000;
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(20);
 /// How often another port is tried when somebody else took the free one first.
@@ -248,15 +260,22 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     let Spec { memory_mb, threads, .. } = spec;
     match spec.kind {
         Kind::Larder => {
-            let mut all = words(format!("serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c 2048"));
+            let mut all = words(format!(
+                "serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
+            ));
             // An older binary, given to be compared with, may speak memcached alone.
             if spec.program.as_ref().is_none_or(|program| helps_with(program, "--redis-port")) {
                 all.extend(words("--redis-port 0".to_owned()));
             }
             all
         }
+        Kind::LarderRedis => words(format!(
+            "serve -p 0 --redis-port {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
+        )),
         Kind::Memcached => {
-            let mut all = words(format!("-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c 2048"));
+            let mut all = words(format!(
+                "-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
+            ));
             // memcached refuses to run as root unless it is told who to be.
             if rustix::process::geteuid().is_root() {
                 all.extend(words("-u root".to_owned()));

@@ -43,7 +43,7 @@ pub use environment::Environment;
 pub use estimate::Estimate;
 pub use histogram::Latency;
 pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
-pub use table::{Better, Column, Row, Table};
+pub use table::{Better, Column, Row, Shown, Table};
 
 /// Version of the JSON form. One that is newer than ours is refused.
 pub const FORMAT: u32 = 1;
@@ -208,6 +208,24 @@ pub struct Output {
     /// Write one page of HTML with pictures, tables and checks, which needs no network
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+}
+
+impl Output {
+    /// Fails now, and not after minutes, if a file cannot be written. Its content is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn check(&self) -> Result<(), Error> {
+        for path in self.json.iter().chain(&self.report) {
+            let existed = path.exists();
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| Error::File(path.clone(), error.to_string()))?;
+            if !existed {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Run {

@@ -16,10 +16,11 @@ use clap::Args;
 use crate::books::Books;
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{Experiment, Options as Common, Seat};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, Keyspace};
 use crate::null::Null;
+use crate::peers::CLIENTS_MAX;
 use crate::results::Ceiling;
 use crate::tally::Latencies;
 use crate::usage::Usage;
@@ -32,7 +33,7 @@ pub struct Options {
     #[command(flatten)]
     common: Common,
     /// Connections [default: with the pipeline 50×1 and 16×200; with --full 1, 4, 16, 64, 256, 1024]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     connections: Vec<u32>,
     /// Requests sent together [default: as above; with --full 1, 4, 16, 64, 200]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -42,7 +43,7 @@ pub struct Options {
     #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = Asked::parse)]
     load: Vec<Asked>,
     /// Bytes of values [default: 32; with --full 16, 128, 1024, 8192]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     value_bytes: Vec<u32>,
     /// Number of keys, as far as 256 MB hold them
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -121,7 +122,7 @@ impl Setting {
             choice,
             connections: self.connections as usize,
             pipeline: self.pipeline as usize,
-            ..Workload::new(protocol, mix, keyspace(keys, self.value_bytes))
+            ..Workload::new(protocol, mix, ample_keyspace(keys, self.value_bytes))
         }
     }
 
@@ -130,13 +131,6 @@ impl Setting {
         let Setting { asked, connections, pipeline, value_bytes } = self;
         format!("{} {connections}×{pipeline} {value_bytes} B", asked.name())
     }
-}
-
-/// Bytes that keys and values may take.
-const DATA_BYTES_MAX: u32 = 256 << 20;
-
-fn keyspace(keys: u32, value_bytes: u32) -> Keyspace {
-    Keyspace::new(keys.min(DATA_BYTES_MAX / (value_bytes + 64)).max(1), value_bytes as usize)
 }
 
 /// What one visit gave.
@@ -165,25 +159,25 @@ pub struct Cell {
     pub samples: Vec<Sample>,
 }
 
-/// Memory of servers: more than the data takes, so that nothing is evicted.
-const MEMORY_MB: u32 = 1024;
-
 /// Runs the experiment and prints what it found.
 ///
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     let title = "Servers: throughput, and what a request costs them (closed loop)";
-    let mut experiment = Experiment::start("servers", title, &options.common, MEMORY_MB)?;
-    let visit =
-        Duration::from_millis(options.visit_ms.unwrap_or(options.common.by_effort(200, 500, 500)).into());
+    let mut experiment = Experiment::start("servers", title, &options.common, AMPLE_MB)?;
+    let visit = options.common.visit(options.visit_ms, 200, 500);
     experiment.run.set("visit, ms", visit.as_millis());
     experiment.run.set("keys", options.keys);
     let settings = options.settings();
     let mut cells = Vec::new();
+    // Half as long as a visit goes by while requests are rendered and values verified.
+    let visit_takes = visit.mul_f64(1.2) + Duration::from_millis(200);
+    let most = settings.len() * (experiment.contenders.len() + 1);
+    experiment.announce(most, visit_takes);
     for value_bytes in options.value_sizes() {
         for index in 0..experiment.contenders.len() {
-            fill(&experiment, index, keyspace(options.keys, value_bytes), options.protocol())?;
+            fill(&experiment, index, ample_keyspace(options.keys, value_bytes), options.protocol())?;
         }
         let here = settings.iter().filter(|setting| setting.value_bytes == value_bytes);
         let seats = experiment.seats();

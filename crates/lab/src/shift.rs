@@ -30,6 +30,8 @@ use clap::{Args, ValueEnum};
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
+use crate::numbers;
+use crate::peers::CLIENTS_MAX;
 use crate::sizes::Sizes;
 use plan::{Phase, Plan};
 use variant::Variant;
@@ -69,25 +71,25 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_name = "B", num_args = 2.., value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sizes: Vec<u32>,
     /// Exponent of Zipf's law for the keys
-    #[arg(long, default_value_t = 0.9, value_name = "α")]
+    #[arg(long, default_value = "0.9", value_name = "α", value_parser = numbers::not_negative)]
     zipf: f64,
     /// Keys and values of a phase, as a multiple of the memory
-    #[arg(long, default_value_t = 2.0, value_name = "X")]
+    #[arg(long, default_value = "2", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
     /// Requests a second that are offered [default: half of what the slowest server can]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::positive)]
     rate: Option<f64>,
     /// Connections
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     connections: u32,
     /// Gets that a connection sends together, in place of the preset's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pipeline: Option<u32>,
     /// Seconds that are measured before the first shift [default: 5]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     before: Option<f64>,
     /// Seconds of each phase after it [default: 20]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     after: Option<f64>,
     /// Time to live of what is stored, in seconds; 0: for ever
     #[arg(long, default_value_t = 0, value_name = "S")]
@@ -122,13 +124,6 @@ pub fn run(options: &Options) -> Result<(), Error> {
     common.rounds = common.rounds.or(Some(common.by_effort(1, 3, 5)));
     let (memory_mb, sizes, pipeline) = options.preset.terms();
     let memory_mb = common.memory_mb.unwrap_or(common.by_effort(memory_mb / 8, memory_mb, memory_mb));
-    if options.zipf.is_nan()
-        || options.zipf < 0.0
-        || options.working_set.is_nan()
-        || options.working_set <= 0.0
-    {
-        return Err(Error::NotValid("a Zipf exponent and a working set are not negative".to_owned()));
-    }
     let sizes: Vec<usize> = if options.sizes.is_empty() {
         sizes
     } else {
@@ -174,6 +169,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
 
     let names: Vec<String> = found.iter().map(|found| found.variant.name.clone()).collect();
     let mut order: Vec<(usize, Found)> = found.into_iter().enumerate().collect();
+    // Two servers are warmed for each measurement.
+    experiment.announce(order.len(), plan.length() + Duration::from_secs(5));
     experiment.rounds(
         &mut order,
         |(at, _)| names[*at].clone(),

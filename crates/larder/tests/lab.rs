@@ -26,25 +26,35 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
 /// Runs an experiment beside memcached and Redis; every check must hold, every server have a row in
 /// every table, every picture have something in it.
 fn beside_others(experiment: &str, more: &[&str]) -> Run {
+    whatever_the_time(experiment, more, &[])
+}
+
+/// The same, but that checks of time, which a busy machine fails, may not hold: then the run must say so.
+fn whatever_the_time(experiment: &str, more: &[&str], of_time: &[&str]) -> Run {
     let folder = folder(experiment);
-    let arguments = [&[experiment, "--quick", "--peer", "memcached,redis"], more].concat();
+    let arguments =
+        [&[experiment, "--quick", "--peer", "memcached,redis", "--peer", "larder-redis"], more].concat();
     let output = lab(&arguments, &folder);
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}\n{complained}");
-    let run = Run::read_json(&folder.join("out.json")).unwrap();
+    let run = Run::read_json(&folder.join("out.json")).unwrap_or_else(|_| panic!("{said}\n{complained}"));
     let page = std::fs::read_to_string(folder.join("out.html")).unwrap();
     std::fs::remove_dir_all(folder).unwrap();
-    assert_eq!(run.failed().count(), 0);
+    let failed: Vec<&str> = run.failed().map(|check| check.claim.as_str()).collect();
+    assert!(failed.iter().all(|claim| of_time.contains(claim)), "{said}\n{complained}");
+    assert_eq!(output.status.success(), failed.is_empty(), "{said}\n{complained}");
     assert!(run.checks.len() >= 3, "{:?}", run.checks);
-    assert!(!run.verdict.is_empty() && said.contains(&run.verdict) && page.contains("class=\"verdict\""));
-    for server in ["larder", "memcached", "redis"] {
+    let verdict = if failed.is_empty() { &run.verdict } else { "Result not valid" };
+    assert!(!verdict.is_empty() && said.contains(verdict) && page.contains("class=\"verdict"), "{said}");
+    for server in ["larder", "memcached", "redis", "larder-redis"] {
         assert!(run.targets.iter().any(|target| target.name == server && !target.version.is_empty()));
         assert!(run.tables[0].rows.iter().any(|row| row.target == server), "{server}");
     }
     assert!(!run.plots.is_empty());
     for plot in &run.plots {
-        assert!(plot.curves.iter().any(|curve| !curve.points.is_empty()), "{} is empty", plot.id);
+        // Only time can leave nothing to draw.
+        let drawn = plot.curves.iter().any(|curve| !curve.points.is_empty());
+        assert!(drawn || !failed.is_empty(), "{} is empty", plot.id);
     }
     run
 }
@@ -60,7 +70,7 @@ fn memory_runs_beside_memcached_and_redis() {
     // What is known of both: 48 bytes of header in one, 16 of an object and 24 of an entry in the other.
     assert!(cost("memcached") > 48.0 && cost("redis") > 40.0, "{:?}", run.tables[0]);
     let stages = run.tables.iter().find(|table| table.id == "stages").unwrap();
-    assert_eq!(stages.rows.len(), 3 * 4);
+    assert_eq!(stages.rows.len(), 4 * 4);
 }
 
 #[test]
@@ -130,7 +140,11 @@ fn a_server_that_is_not_there_is_an_error_that_says_so() {
 fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates() {
     let run = beside_others("cas", &["--clients", "1,8"]);
     let table = |id: &str| run.tables.iter().find(|table| table.id == id).unwrap();
-    for (server, method) in [("larder", "gets-cas"), ("memcached", "gets-cas"), ("redis", "watch")] {
+    let optimistic =
+        [("larder", "gets-cas"), ("memcached", "gets-cas"), ("redis", "watch"), ("larder-redis", "watch")];
+    for (server, method) in optimistic {
+        let decr = table("cas").value(server, &["decr", "8", "1", "0", "at-once"], "success").unwrap();
+        assert_eq!(decr.median, 1.0, "{server}: who counts itself refuses nobody");
         let value = |clients: &str, column| {
             let labels = [method, clients, "1", "0", "at-once"];
             table("cas").value(server, &labels, column).unwrap().median
@@ -171,10 +185,18 @@ fn the_case_of_the_redis_and_keydb_comparison_is_one_of_the_loads() {
 #[test]
 #[ignore = "needs memcached, redis-server"]
 fn latency_runs_beside_memcached_and_redis() {
-    let run = beside_others("latency", &["--keys", "2000", "--percent", "10,40"]);
+    // Whether the generator was in time is the machine's affair; everything else must hold on any.
+    let of_time = ["the generator was in time"];
+    let run = whatever_the_time("latency", &["--keys", "2000", "--percent", "10,40"], &of_time);
+    assert!(run.checks.iter().any(|check| check.claim == "as many requests came as were due" && check.held));
     let table = run.tables.iter().find(|table| table.id == "latency").unwrap();
-    for server in ["larder", "memcached", "redis"] {
+    for server in ["larder", "memcached", "redis", "larder-redis"] {
         for percent in ["10", "40"] {
+            // There is no figure where every visit was disturbed.
+            if table.value(server, &[percent], "p99").is_none() {
+                assert!(run.failed().count() > 0, "{server} {percent}");
+                continue;
+            }
             let value = |column| table.value(server, &[percent], column).unwrap().median;
             assert!(value("p50") <= value("p99") && value("p99") <= value("max"), "{server} {percent}");
             assert!(value("service p99") <= value("p99") * 1.01, "{server} {percent}");

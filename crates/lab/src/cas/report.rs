@@ -1,9 +1,11 @@
 //! The experiment's tables, plots and verdict.
 
-use super::{Cell, Method, Sample, Setting};
+use std::time::Duration;
+
+use super::{Cell, Method, Retry, Sample, Setting};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::results::{Axis, Better, Column, Estimate, Kind, Latency, Plot, Point, Scale, Table};
+use crate::results::{Axis, Better, Column, Estimate, Kind, Latency, Plot, Point, Scale, Table, number};
 use crate::tally::Latencies;
 
 /// Fills in what the run found.
@@ -40,13 +42,73 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
         ];
         table.row(&name, labels(&cell.setting), values);
     }
-    experiment.run.tables.push(table);
-    blind(experiment, cells);
-    compare(experiment, cells);
-    plots(experiment, cells);
-    histograms(experiment, cells)?;
+    let shown = Settings::of(cells);
+    let rows: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.method != Method::Blind).collect();
+    if let Some(digest) = table.digest(ROWS_MAX, |at| shown.has(&rows[at].setting)) {
+        experiment.run.tables.push(digest);
+    }
+    let folded = table;
+    blind(experiment, cells, &shown);
+    experiment.run.tables.push(folded);
+    compare(experiment, cells, &shown);
+    plots(experiment, cells, &shown);
+    histograms(experiment, cells, &shown)?;
     verdict(experiment, cells);
     Ok(())
+}
+
+/// Lines of a table that is shown whole.
+const ROWS_MAX: usize = 48;
+/// Numbers of clients that are shown where there are many: alone, few, many.
+const SHOWN_CLIENTS: [u32; 5] = [1, 2, 8, 50, 100];
+
+/// Settings that are shown of a large sweep: few numbers of clients, and of everything else the least.
+struct Settings {
+    clients: Vec<u32>,
+    keys: u32,
+    think: Duration,
+    retry: Retry,
+}
+
+impl Settings {
+    fn of(cells: &[Cell]) -> Settings {
+        let all = || cells.iter().map(|cell| cell.setting);
+        let mut clients: Vec<u32> = all().map(|setting| setting.clients).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        if clients.len() > SHOWN_CLIENTS.len() {
+            let ends = [clients[0], clients[clients.len() - 1]];
+            clients.retain(|count| SHOWN_CLIENTS.contains(count) || ends.contains(count));
+        }
+        let retries: Vec<Retry> =
+            all().filter(|setting| setting.method.is_optimistic()).map(|setting| setting.retry).collect();
+        Settings {
+            clients,
+            keys: all().map(|setting| setting.keys).min().unwrap_or(1),
+            think: all().map(|setting| setting.think).min().unwrap_or_default(),
+            retry: match retries.contains(&Retry::AtOnce) {
+                true => Retry::AtOnce,
+                false => retries.first().copied().unwrap_or(Retry::AtOnce),
+            },
+        }
+    }
+
+    fn most(&self) -> u32 {
+        self.clients.last().copied().unwrap_or(1)
+    }
+
+    /// All but the number of clients is the least; of a method that is never refused any retry is.
+    fn plain(&self, setting: &Setting) -> bool {
+        setting.keys == self.keys && setting.think == self.think && self.retries_so(setting)
+    }
+
+    fn retries_so(&self, setting: &Setting) -> bool {
+        setting.retry == self.retry || !setting.method.is_optimistic()
+    }
+
+    fn has(&self, setting: &Setting) -> bool {
+        self.plain(setting) && self.clients.contains(&setting.clients)
+    }
 }
 
 const LABELS: &[&str] = &["method", "clients", "counters", "think µs", "retry"];
@@ -85,8 +147,12 @@ const SEED: [(u32, f64, f64); 11] = [
 ];
 
 /// The blind method's table: what it believes, and what happened.
-fn blind(experiment: &mut Experiment, cells: &[Cell]) {
-    let blind: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.method == Method::Blind).collect();
+fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
+    // As the seed has it: one counter, no time to think. The sweep's others are in the checks and in --json.
+    let blind: Vec<&Cell> = cells
+        .iter()
+        .filter(|cell| cell.setting.method == Method::Blind && shown.plain(&cell.setting))
+        .collect();
     if blind.is_empty() {
         return;
     }
@@ -110,7 +176,8 @@ fn blind(experiment: &mut Experiment, cells: &[Cell]) {
         let honest = cells.iter().find(|other| {
             other.seat == cell.seat
                 && other.setting.method.is_optimistic()
-                && Setting { method: setting.method, ..other.setting } == setting
+                && shown.plain(&other.setting)
+                && other.setting.clients == setting.clients
         });
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let lost = |s: &Sample| s.counts.stored.saturating_sub(s.missing) as f64 / s.elapsed_s;
@@ -130,12 +197,19 @@ fn blind(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
+/// `1 client`, `2 clients`.
+fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Goodput of each server over the first one's, and of the first one over itself.
-fn compare(experiment: &mut Experiment, cells: &[Cell]) {
-    let first: Vec<&Cell> =
-        cells.iter().filter(|cell| cell.seat.contender == 0 && !cell.seat.again).collect();
+fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
+    let first: Vec<&Cell> = cells
+        .iter()
+        .filter(|cell| cell.seat.contender == 0 && !cell.seat.again && shown.has(&cell.setting))
+        .collect();
     for base in first {
-        let Setting { method, clients, keys, .. } = base.setting;
+        let Setting { method, clients, .. } = base.setting;
         if method == Method::Blind {
             continue;
         }
@@ -151,11 +225,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
             .filter(|cell| cell.seat.contender > 0 || cell.seat.again)
             .filter(like)
             .map(|cell| {
-                let words = format!(
-                    "{}, goodput, {}, {clients} client(s), {keys} counter(s)",
-                    cell.setting.method.name(),
-                    cell.setting.retry.name()
-                );
+                let words = format!("{}, goodput, {}", cell.setting.method.name(), count(clients, "client"));
                 let claim = format!(
                     "{} / {}, {words}",
                     experiment.seat_name(base.seat),
@@ -168,8 +238,9 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-fn plots(experiment: &mut Experiment, cells: &[Cell]) {
-    type Figure = fn(&Sample) -> f64;
+type Figure = fn(&Sample) -> f64;
+
+fn plots(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
     let wanted: [(&str, &str, &str, &str, Figure); 3] = [
         ("goodput", "Goodput against clients", "goodput", "1/s", Sample::goodput),
         ("success", "Share of attempts that succeed", "success", "", |s| {
@@ -183,38 +254,94 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
         let mut plot = Plot::new(id, title, Kind::Lines);
         plot.x = Axis::new("clients", "", Scale::Log);
         plot.y = Axis::new(label, unit, if id == "latency" { Scale::Log } else { Scale::Linear });
-        let drawn = |cell: &&Cell| !cell.seat.again && cell.setting.method != Method::Blind;
-        for cell in cells.iter().filter(drawn) {
-            let Setting { method, clients, keys, think, retry } = cell.setting;
-            let mut name = format!("{} {}", experiment.seat_name(cell.seat), method.name());
-            if keys > 1 {
-                name += &format!(", {keys} counters");
-            }
-            if !think.is_zero() {
-                name += &format!(", think {} µs", think.as_micros());
-            }
-            if method.is_optimistic() && experiment.options.full {
-                name += &format!(", retry {}", retry.name());
-            }
-            let Some(y) = estimate(cell, figure) else { continue };
-            let point = Point::estimated(f64::from(clients), &y);
-            match plot.curves.iter_mut().find(|curve| curve.name == name) {
-                Some(curve) => curve.points.push(point),
-                None => {
-                    plot.curve(&name, [point]);
-                }
-            }
-        }
-        plot.caption = "Bands are 95 % intervals over rounds.".to_owned();
+        draw(experiment, &mut plot, cells, figure, |setting| {
+            shown.plain(setting).then_some(f64::from(setting.clients))
+        });
+        experiment.run.plots.push(plot);
+    }
+    let most = shown.most();
+    let people = count(most, "client");
+    let mut keys: Vec<u32> = cells.iter().map(|cell| cell.setting.keys).collect();
+    keys.dedup();
+    if keys.len() > 1 {
+        let mut plot = Plot::new("keys", &format!("Goodput against counters, {people}"), Kind::Lines);
+        plot.x = Axis::new("counters", "", Scale::Log);
+        plot.y = Axis::new("goodput", "1/s", Scale::Linear);
+        draw(experiment, &mut plot, cells, Sample::goodput, |setting| {
+            let like = Setting { keys: shown.keys, ..*setting };
+            (setting.clients == most && shown.plain(&like)).then_some(f64::from(setting.keys))
+        });
+        experiment.run.plots.push(plot);
+    }
+    if cells.iter().any(|cell| cell.setting.think != shown.think) {
+        let mut plot = Plot::new("think", &format!("Goodput against think time, {people}"), Kind::Lines);
+        plot.x = Axis::new("time between read and write", "µs", Scale::Linear);
+        plot.y = Axis::new("goodput", "1/s", Scale::Linear);
+        draw(experiment, &mut plot, cells, Sample::goodput, |setting| {
+            let like = Setting { think: shown.think, ..*setting };
+            let drawn = setting.clients == most && !setting.method.is_server_side() && shown.plain(&like);
+            drawn.then_some(setting.think.as_micros() as f64)
+        });
+        experiment.run.plots.push(plot);
+    }
+    let retries = [Retry::Never, Retry::AtOnce, Retry::Backoff];
+    let optimistic = |setting: &Setting| setting.method.is_optimistic();
+    if cells.iter().any(|cell| optimistic(&cell.setting) && cell.setting.retry != shown.retry) {
+        let title = format!("Goodput by what follows a refusal, {people}");
+        let mut plot = Plot::new("retry", &title, Kind::Bars);
+        plot.groups = retries.map(|retry| retry.name().to_owned()).to_vec();
+        plot.x = Axis::new("after a refusal", "", Scale::Linear);
+        plot.y = Axis::new("goodput", "1/s", Scale::Linear);
+        draw(experiment, &mut plot, cells, Sample::goodput, |setting| {
+            let like = Setting { retry: shown.retry, ..*setting };
+            let at = retries.iter().position(|&retry| retry == setting.retry)?;
+            (setting.clients == most && optimistic(setting) && shown.plain(&like)).then_some(at as f64)
+        });
         experiment.run.plots.push(plot);
     }
 }
 
-fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> {
-    for cell in cells {
+/// Draws a curve for each server and method through the settings that have a place `across`.
+fn draw(
+    experiment: &Experiment,
+    plot: &mut Plot,
+    cells: &[Cell],
+    figure: Figure,
+    across: impl Fn(&Setting) -> Option<f64>,
+) {
+    let drawn = |cell: &&Cell| !cell.seat.again && cell.setting.method != Method::Blind;
+    for cell in cells.iter().filter(drawn) {
+        let name = format!("{} {}", experiment.seat_name(cell.seat), cell.setting.method.name());
+        let (Some(x), Some(y)) = (across(&cell.setting), estimate(cell, figure)) else { continue };
+        let point = Point::estimated(x, &y);
+        match plot.curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) => curve.points.push(point),
+            None => {
+                plot.curve(&name, [point]);
+            }
+        }
+    }
+    plot.caption = "Bands are 95 % intervals over rounds.".to_owned();
+}
+
+fn histograms(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) -> Result<(), Error> {
+    // The page draws the first.
+    let (first, rest): (Vec<&Cell>, Vec<&Cell>) =
+        cells.iter().partition(|cell| shown.has(&cell.setting) && cell.setting.method != Method::Blind);
+    for cell in first.into_iter().chain(rest) {
         let mut all = Latencies::default();
         cell.samples.iter().for_each(|sample| all.merge(&sample.counts.latency));
-        let what = format!("logical operation, {}", labels(&cell.setting).join(" "));
+        let Setting { method, clients, keys, think, retry } = cell.setting;
+        let mut what = format!("{}, {}", method.name(), count(clients, "client"));
+        if keys > 1 {
+            what += &format!(", {}", count(keys, "counter"));
+        }
+        if !think.is_zero() {
+            what += &format!(", {} µs to think", think.as_micros());
+        }
+        if method.is_optimistic() && retry != shown.retry {
+            what += &format!(", {}", retry.name());
+        }
         let name = experiment.seat_name(cell.seat);
         let packed = Latency::new(&name, &what, "closed loop, from the first read", &all.ns, all.over_range)?;
         experiment.run.histograms.push(packed);
@@ -236,13 +363,14 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
         };
         if let Some((setting, best)) = of(true) {
             let mut words = format!(
-                "{} does at most {best:.0} operations/s by {} (with {} client(s))",
+                "{} does at most {} operations/s by {} (with {})",
                 contender.name,
+                number::text(best.round()),
                 setting.method.name(),
-                setting.clients
+                count(setting.clients, "client")
             );
             if let Some((_, server)) = of(false) {
-                words += &format!(" and {server:.0} when the server counts itself");
+                words += &format!(" and {} when the server counts itself", number::text(server.round()));
             }
             parts.push(words);
         }
@@ -254,7 +382,7 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
         .map(|sample| sample.counts.stored.saturating_sub(sample.missing))
         .sum();
     if lost > 0 {
-        parts.push(format!("the seed's method lost {lost} updates, the others none"));
+        parts.push(format!("the seed's method lost {} updates, the others none", number::text(lost as f64)));
     }
     experiment.run.verdict = parts.join("; ") + ".";
 }

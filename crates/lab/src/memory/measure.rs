@@ -185,15 +185,10 @@ impl<'e> Bench<'e> {
     fn fresh(&mut self, memory_mb: u64) -> Result<Contender, Error> {
         let template = &self.experiment.contenders[self.contender];
         let server = match template.kind {
-            Some(kind) => Contender::start(
-                kind,
-                &Setup {
-                    memory_mb: u32::try_from(memory_mb).unwrap_or(u32::MAX),
-                    threads: self.experiment.options.threads,
-                    core: self.experiment.server_core,
-                    larder: self.experiment.options.larder.clone(),
-                },
-            )?,
+            Some(kind) => {
+                let memory_mb = u32::try_from(memory_mb).unwrap_or(u32::MAX);
+                Contender::start(kind, &Setup { memory_mb, ..self.experiment.setup.clone() })?
+            }
             None => {
                 template.control.flush()?;
                 let target =

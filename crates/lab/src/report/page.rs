@@ -5,7 +5,9 @@ use std::fmt::Write;
 use super::chart;
 use super::svg::escape;
 use crate::results::histogram::{QUANTILES, quantile_us};
-use crate::results::{Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Table, environment, number};
+use crate::results::{
+    Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Shown, Table, environment, number,
+};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -35,11 +37,19 @@ pub fn html(run: &Run) -> String {
         command = escape(&environment::quoted(&run.command)),
     );
     page.push_str("<section class=\"plots\">\n");
-    let percentiles = percentiles(run);
-    for plot in run.plots.iter().chain(&percentiles) {
+    let (percentiles, left_out) = percentiles(run);
+    let open = if percentiles.len() > PERCENTILES_OPEN_MAX { 0 } else { percentiles.len() };
+    for plot in run.plots.iter().chain(&percentiles[..open]) {
         page.push_str(&chart::figure(run, plot));
     }
-    page.push_str("</section>\n<section>\n<h2>Figures</h2>\n");
+    page.push_str("</section>\n");
+    if open < percentiles.len() {
+        let figures: String = percentiles.iter().map(|plot| chart::figure(run, plot)).collect();
+        let more = if left_out > 0 { format!(", {left_out} more in --json") } else { String::new() };
+        let summary = format!("Raw latencies, {} pictures{more}", percentiles.len());
+        page.push_str(&folded(&summary, &format!("<div class=\"plots\">\n{figures}</div>\n")));
+    }
+    page.push_str("<section>\n<h2>Figures</h2>\n");
     if !run.notes.is_empty() {
         let items: String = run.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
         let _ = writeln!(page, "<ul class=\"notes\">{items}</ul>");
@@ -72,10 +82,22 @@ fn verdict(run: &Run) -> String {
     }
 }
 
+/// Pictures of raw latencies that are on the page as the others are; more are folded.
+const PERCENTILES_OPEN_MAX: usize = 4;
+/// The most of them on a page.
+const PERCENTILES_MAX: usize = 24;
+/// Lines of a table of ratios or latencies that is not folded.
+const LINES_OPEN_MAX: usize = 40;
+
+fn folded(summary: &str, content: &str) -> String {
+    format!("<details><summary>{}</summary>\n{content}</details>\n", escape(summary))
+}
+
 /// A picture of the raw latencies for each kind of request: latency against the share of requests that
-/// took longer.
-fn percentiles(run: &Run) -> Vec<Plot> {
+/// took longer; the first [`PERCENTILES_MAX`], and how many there are beyond.
+fn percentiles(run: &Run) -> (Vec<Plot>, usize) {
     let mut plots: Vec<Plot> = Vec::new();
+    let mut left_out: Vec<String> = Vec::new();
     for latency in &run.histograms {
         let Ok(histogram) = latency.histogram() else { continue };
         if histogram.is_empty() {
@@ -84,6 +106,12 @@ fn percentiles(run: &Run) -> Vec<Plot> {
         let title = format!("Latency of {}, {}", latency.what, latency.clock);
         let plot = match plots.iter_mut().position(|plot| plot.title == title) {
             Some(at) => &mut plots[at],
+            None if plots.len() == PERCENTILES_MAX => {
+                if !left_out.contains(&title) {
+                    left_out.push(title);
+                }
+                continue;
+            }
             None => {
                 let mut plot = Plot::new(&format!("percentiles-{}", plots.len()), &title, Kind::Lines);
                 plot.x = Axis::new("slower are one request in", "", Scale::Log);
@@ -104,12 +132,11 @@ fn percentiles(run: &Run) -> Vec<Plot> {
             }),
         );
     }
-    plots
+    (plots, left_out.len())
 }
 
 fn figures(table: &Table) -> String {
-    let mut out =
-        format!("<h3>{}</h3>\n<div class=\"wide\"><table>\n<thead><tr><th>server</th>", escape(&table.title));
+    let mut out = String::from("<div class=\"wide\"><table>\n<thead><tr><th>server</th>");
     for label in &table.labels {
         let _ = write!(out, "<th>{}</th>", escape(label));
     }
@@ -142,7 +169,10 @@ fn figures(table: &Table) -> String {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
-    out
+    match table.shown {
+        Shown::Folded => folded(&format!("{} ({})", table.title, table.rows.len()), &out),
+        Shown::Everywhere | Shown::Digest => format!("<h3>{}</h3>\n{out}", escape(&table.title)),
+    }
 }
 
 fn comparisons(run: &Run) -> String {
@@ -242,12 +272,16 @@ fn plain(title: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) 
         words.iter().map(|word| format!("<{tag}>{}</{tag}>", escape(word))).collect()
     };
     let header: Vec<String> = header.iter().map(|&word| word.to_owned()).collect();
-    let body: String = rows.map(|row| format!("<tr>{}</tr>\n", cells("td", &row))).collect();
-    format!(
-        "<h3>{}</h3>\n<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n",
-        escape(title),
-        cells("th", &header)
-    )
+    let body: Vec<String> = rows.map(|row| format!("<tr>{}</tr>\n", cells("td", &row))).collect();
+    let table = format!(
+        "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
+        cells("th", &header),
+        body.concat()
+    );
+    match body.len() > LINES_OPEN_MAX {
+        true => folded(&format!("{title} ({})", body.len()), &table),
+        false => format!("<h3>{}</h3>\n{table}", escape(title)),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::{Better, Column, Estimate, Outcome, Run, number, terminal};
+use super::{Better, Column, Estimate, Outcome, Run, Shown, number, terminal};
 
 /// One figure in both runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,8 @@ impl Change {
 /// Every figure that both runs have.
 pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
     let mut changes = Vec::new();
-    for table in &a.tables {
+    // A digest has nothing that its table has not.
+    for table in a.tables.iter().filter(|table| table.shown != Shown::Digest) {
         let Some(other) = b.tables.iter().find(|other| other.id == table.id) else { continue };
         for row in &table.rows {
             let labels: Vec<&str> = row.labels.iter().map(String::as_str).collect();

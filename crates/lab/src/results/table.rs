@@ -52,6 +52,19 @@ pub struct Row {
     pub note: String,
 }
 
+/// Where a table is seen whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shown {
+    /// In the terminal and on the page.
+    #[default]
+    Everywhere,
+    /// Too long to be read through: on the page it is folded, in the terminal only mentioned.
+    Folded,
+    /// Lines chosen from a folded table, which has all of them.
+    Digest,
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
@@ -65,6 +78,9 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Lines.
     pub rows: Vec<Row>,
+    /// Where it is seen whole.
+    #[serde(default)]
+    pub shown: Shown,
 }
 
 impl Table {
@@ -76,7 +92,27 @@ impl Table {
             labels: labels.iter().map(|&label| label.to_owned()).collect(),
             columns: Vec::new(),
             rows: Vec::new(),
+            shown: Shown::Everywhere,
         }
+    }
+
+    /// Folds the table away if it has more lines than `rows_max`, and returns the lines that `chosen` says,
+    /// by their index, as a digest to be shown in its place.
+    pub fn digest(&mut self, rows_max: usize, chosen: impl Fn(usize) -> bool) -> Option<Table> {
+        if self.rows.len() <= rows_max {
+            return None;
+        }
+        let rows = self.rows.iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, row)| row.clone());
+        let digest = Table {
+            id: format!("{}-digest", self.id),
+            title: format!("{} (some of {} lines)", self.title, self.rows.len()),
+            rows: rows.collect(),
+            shown: Shown::Digest,
+            ..self.clone()
+        };
+        self.shown = Shown::Folded;
+        self.title = format!("{}: all lines", self.title);
+        Some(digest)
     }
 
     /// Adds a column.
@@ -111,5 +147,22 @@ impl Table {
         let at = self.columns.iter().position(|have| have.name == column)?;
         let row = self.rows.iter().find(|row| row.target == target && row.labels == labels)?;
         row.values[at].as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_table_is_folded_and_a_choice_of_its_lines_stands_in_its_place() {
+        let mut table = Table::new("t", "Title", &["clients"]);
+        table.column(Column::new("goodput", "1/s", Better::Higher));
+        (0..10).for_each(|n| _ = table.row("larder", [n.to_string()], [Estimate::exact(f64::from(n))]));
+        assert_eq!(table.digest(10, |_| true), None);
+        let digest = table.digest(9, |at| at % 5 == 0).unwrap();
+        assert_eq!((digest.rows.len(), digest.shown, digest.id.as_str()), (2, Shown::Digest, "t-digest"));
+        assert_eq!((table.rows.len(), table.shown), (10, Shown::Folded));
+        assert_eq!(digest.value("larder", &["5"], "goodput").unwrap().median, 5.0);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table as Grid, presets};
 
-use super::{Run, Table, environment, number};
+use super::{Run, Shown, Table, environment, number};
 
 /// The whole run.
 pub fn text(run: &Run) -> String {
@@ -18,8 +18,11 @@ pub fn text(run: &Run) -> String {
             let _ = writeln!(out, "  {note}");
         }
     }
-    for table in &run.tables {
+    for table in run.tables.iter().filter(|table| table.shown != Shown::Folded) {
         let _ = writeln!(out, "\n{}\n{}", table.title, grid(table));
+    }
+    for table in run.tables.iter().filter(|table| table.shown == Shown::Folded) {
+        let _ = writeln!(out, "\n{} ({}) are in --report and --json.", table.title, table.rows.len());
     }
     if !run.comparisons.is_empty() {
         let _ = writeln!(out, "\n{}", comparisons(run));

@@ -43,11 +43,21 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
             row.note = "throughput: the generator was the limit".to_owned();
         }
     }
-    experiment.run.tables.push(table);
+    let shown = Grid::of(cells);
+    if let Some(digest) = table.digest(ROWS_MAX, |at| shown.has(&cells[at].setting)) {
+        experiment.run.tables.push(digest);
+    }
+    let whole = table;
     seed(experiment, cells);
-    compare(experiment, cells);
-    plots(experiment, cells);
-    for cell in cells {
+    experiment.run.tables.push(whole);
+    compare(experiment, cells, &shown);
+    match shown.is_grid() {
+        true => sweeps(experiment, cells, &shown),
+        false => plots(experiment, cells),
+    }
+    // The page draws the first.
+    let (first, rest): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| shown.has(&cell.setting));
+    for cell in first.into_iter().chain(rest) {
         let mut all = Latencies::default();
         cell.samples.iter().for_each(|sample| all.merge(&sample.latency));
         let name = experiment.seat_name(cell.seat);
@@ -101,8 +111,9 @@ fn seed(experiment: &mut Experiment, cells: &[Cell]) {
 
 /// CPU time per request of the first server over the others', where their processes can be seen; else
 /// throughput.
-fn compare(experiment: &mut Experiment, cells: &[Cell]) {
-    for base in cells.iter().filter(|cell| cell.seat.contender == 0 && !cell.seat.again) {
+fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
+    let first = |cell: &&Cell| cell.seat.contender == 0 && !cell.seat.again && shown.has(&cell.setting);
+    for base in cells.iter().filter(first) {
         let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
         let others: Vec<&Cell> = cells
             .iter()
@@ -125,6 +136,111 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
+/// Lines of a table that is shown whole.
+const ROWS_MAX: usize = 48;
+/// Settings of a load that are drawn as bars; more are drawn as lines along an axis.
+const BARS_MAX: usize = 6;
+
+type Figure = fn(&Cell) -> Option<Estimate>;
+
+/// The axes of a sweep.
+struct Grid {
+    connections: Vec<u32>,
+    pipelines: Vec<u32>,
+    value_sizes: Vec<u32>,
+}
+
+impl Grid {
+    fn of(cells: &[Cell]) -> Grid {
+        let all = |of: fn(&Setting) -> u32| {
+            let swept = cells.iter().filter(|cell| cell.setting.asked != Asked::Seed);
+            let mut all: Vec<u32> = swept.map(|cell| of(&cell.setting)).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        Grid {
+            connections: all(|setting| setting.connections),
+            pipelines: all(|setting| setting.pipeline),
+            value_sizes: all(|setting| setting.value_bytes),
+        }
+    }
+
+    /// It has more points than a picture has room for bars.
+    fn is_grid(&self) -> bool {
+        self.connections.len() * self.value_sizes.len() > BARS_MAX
+    }
+
+    /// The connections with which other axes are shown.
+    fn usual_connections(&self) -> u32 {
+        self.connections.get(self.connections.len() / 2).copied().unwrap_or(1)
+    }
+
+    /// It is shown of a large sweep: usual connections, the least and the most pipelined, the smallest value.
+    fn has(&self, setting: &Setting) -> bool {
+        let ends = [self.pipelines.first(), self.pipelines.last()];
+        !self.is_grid()
+            || self.value_sizes.first() == Some(&setting.value_bytes)
+                && (setting.asked == Asked::Seed
+                    || setting.connections == self.usual_connections()
+                        && ends.contains(&Some(&setting.pipeline)))
+    }
+}
+
+/// Curves of a sweep along each of its axes, the others held.
+fn sweeps(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
+    type Axle = (&'static str, &'static str, fn(&Setting) -> u32);
+    let axes: [(Axle, usize); 3] = [
+        (("connections", "", |setting| setting.connections), grid.connections.len()),
+        (("pipeline", "", |setting| setting.pipeline), grid.pipelines.len()),
+        (("value", "B", |setting| setting.value_bytes), grid.value_sizes.len()),
+    ];
+    let (usual, small) = (grid.usual_connections(), grid.value_sizes.first().copied().unwrap_or(0));
+    let deep = grid.pipelines.last().copied().unwrap_or(1);
+    for asked in [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf] {
+        for ((axis, unit, of), _) in axes.iter().filter(|(_, points)| *points > 1) {
+            let on_axis = |setting: &Setting| {
+                setting.asked == asked
+                    && (*axis == "connections" || setting.connections == usual)
+                    && (*axis == "pipeline" || setting.pipeline == deep)
+                    && (*axis == "value" || setting.value_bytes == small)
+            };
+            let held: Vec<String> = [
+                ("connections", format!("{usual} connections")),
+                ("pipeline", format!("pipeline {deep}")),
+                ("value", format!("{small} B")),
+            ]
+            .into_iter()
+            .filter(|(name, _)| name != axis)
+            .map(|(_, words)| words)
+            .collect();
+            let (name, held) = (asked.name(), held.join(", "));
+            let figures: [(&str, &str, &str, Figure); 2] = [
+                ("throughput", "1/s", "Throughput", |cell| estimate(cell, |s| s.rate)),
+                ("server CPU", "µs", "CPU time of the server per request", server_us),
+            ];
+            for (label, measure, title, figure) in figures {
+                let title = format!("{title} by {axis}, {name}, {held}");
+                let mut plot =
+                    Plot::new(&format!("{label}-{name}-{axis}").replace(' ', "-"), &title, Kind::Lines);
+                plot.x = Axis::new(axis, unit, Scale::Log);
+                plot.y = Axis::new(label, measure, Scale::Linear);
+                for seat in experiment.seats() {
+                    let points =
+                        cells.iter().filter(|cell| cell.seat == seat && on_axis(&cell.setting)).filter_map(
+                            |cell| Some(Point::estimated(f64::from(of(&cell.setting)), &figure(cell)?)),
+                        );
+                    plot.curve(&experiment.seat_name(seat), points.collect::<Vec<_>>());
+                }
+                if plot.curves.iter().any(|curve| !curve.points.is_empty()) {
+                    plot.caption = "Closed loop. Bands are 95 % intervals over rounds.".to_owned();
+                    experiment.run.plots.push(plot);
+                }
+            }
+        }
+    }
+}
+
 fn plots(experiment: &mut Experiment, cells: &[Cell]) {
     let mut settings: Vec<Setting> = Vec::new();
     cells.iter().for_each(|cell| {
@@ -132,7 +248,6 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
             settings.push(cell.setting);
         }
     });
-    type Figure = fn(&Cell) -> Option<Estimate>;
     let figures: [(&str, &str, &str, &str, Figure); 2] = [
         ("cpu", "CPU time of the server per request", "server CPU", "µs", server_us),
         ("throughput", "Throughput, closed loop", "throughput", "1/s", |cell| estimate(cell, |s| s.rate)),

@@ -31,15 +31,7 @@ impl Variant {
         let mut variants = Vec::new();
         for (at, contender) in experiment.contenders.iter().enumerate() {
             let source = match contender.kind {
-                Some(kind) => {
-                    let setup = Setup {
-                        memory_mb: 0,
-                        threads: experiment.options.threads,
-                        core: experiment.server_core,
-                        larder: experiment.options.larder.clone(),
-                    };
-                    Source::Started(kind, setup)
-                }
+                Some(kind) => Source::Started(kind, experiment.setup.clone()),
                 None => {
                     let same = |target: &&Target| target.name == contender.name;
                     let target = experiment.options.targets.iter().find(same);
@@ -50,7 +42,7 @@ impl Variant {
                 |name: String, command| Variant { name, contender: at, source: source.clone(), command };
             let ways: Vec<(String, String, &'static str)> = match (contender.control.family, contender.kind) {
                 // Larder moves memory by itself.
-                (_, Some(Kind::Larder)) => Vec::new(),
+                (_, Some(Kind::Larder | Kind::LarderRedis)) => Vec::new(),
                 (Family::Memcached, _) => automove
                     .iter()
                     .map(|n| (format!("automove {n}"), format!("slabs automove {n}\r\n"), "OK\r\n"))

@@ -1,0 +1,202 @@
+//! What the lab does about servers that are found under other names, that are not what they should be,
+//! and with its children when it is interrupted.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_lab::results::Run;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.arg("lab").args(arguments);
+    command
+}
+
+fn refused(output: &Output, why: &str) {
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && complained.contains(why), "{why:?} is not in {complained:?}");
+    assert!(!complained.contains("panicked"), "{complained}");
+}
+
+/// A program called `name` in `folder` that is the real Redis, told less: it does not know `without`, an
+/// option with one value.
+fn redis_as(folder: &Path, name: &str, without: &str) {
+    let path = folder.join(name);
+    let script = format!(
+        "#!/bin/sh\nn=$#\nwhile [ $n -gt 0 ]; do\n  if [ \"$1\" = {without} ]; then shift 2; n=$((n - 2)); continue; fi\n  \
+         set -- \"$@\" \"$1\"; shift; n=$((n - 1))\ndone\nexec redis-server \"$@\"\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
+    let folder = folder("names");
+    redis_as(&folder, "valkey-server", "--no-such-option");
+    redis_as(&folder, "keydb-server", "--server-threads");
+    let json = folder.join("out.json");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let output = lab(&["cas", "--quick", "--rounds", "1", "--clients", "2", "--no-larder"])
+        .args(["--peer", "valkey", "--peer", "keydb", "--threads", "2", "--json"])
+        .arg(&json)
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = Run::read_json(&json).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
+    assert_eq!(names, ["valkey", "keydb"]);
+    for target in &run.targets {
+        assert!(target.version.starts_with(|c: char| c.is_ascii_digit()), "{}", target.version);
+        assert!(target.settings.iter().any(|(name, value)| name == "appendonly" && value == "no"));
+        let command = target.command.as_ref().unwrap();
+        assert!(command.contains(&format!("{}-server", target.name)), "{command}");
+        assert_eq!(command.contains("--server-threads 2"), target.name == "keydb", "{command}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_installed_says_how_to_get_it() {
+    for (peer, how) in [
+        ("memcached", "apt install memcached"),
+        ("redis", "apt install redis-server"),
+        ("valkey", "apt install valkey-server"),
+        ("keydb", "Debian does not carry it"),
+    ] {
+        let output = lab(&["memory", "--quick", "--peer", peer]).env("PATH", "/nowhere").output().unwrap();
+        refused(&output, how);
+    }
+}
+
+/// A server that answers everything with `answer` and closes if it is to.
+fn saying(answer: &'static [u8], close: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut asked = [0; 4096];
+                while matches!(stream.read(&mut asked), Ok(1..)) && stream.write_all(answer).is_ok() && !close
+                {
+                }
+            });
+        }
+    });
+    address.to_string()
+}
+
+#[test]
+fn a_target_that_speaks_something_else_is_refused_with_what_it_says() {
+    let web = saying(b"HTTP/1.1 400 Bad Request\r\n\r\n", true);
+    let locked = saying(b"-NOAUTH Authentication required.\r\n", false);
+    for (target, why) in [
+        (
+            format!("web=memcached://{web}"),
+            "web does not answer \"version\\r\\n\" as it should: it says \"HTTP/1.1 400",
+        ),
+        (format!("web=redis://{web}"), "it says \"HTTP/1.1 400 Bad Request\""),
+        (format!("locked=redis://{locked}"), "it says \"-NOAUTH Authentication required.\""),
+        (format!("locked=memcached://{locked}"), "it says \"-NOAUTH Authentication required.\""),
+    ] {
+        let output = lab(&["cas", "--quick", "--no-larder", "--target", &target]).output().unwrap();
+        refused(&output, why);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_started() {
+    for arguments in [
+        &["cas", "--rounds", "0"][..],
+        &["cas", "--clients", "0"],
+        &["cas", "--clients", "100000"],
+        &["cas", "--retry", "always"],
+        &["servers", "--load", "everything"],
+        &["servers", "--value-bytes", "4294967295"],
+        &["memory", "--sizes", "1+1"],
+        &["memory", "--peer", "dragonfly"],
+        &["shift", "--zipf", "nan"],
+        &["shift", "--after", "inf"],
+        &["shift", "--working-set", "0"],
+        &["latency", "--mix", "hit:0"],
+        &["latency", "--zipf", "-1"],
+        &["load", "--target", "a=redis://127.0.0.1:1", "--seconds", "inf"],
+        &["load", "--target", "127.0.0.1:1"],
+        &["cas", "--quick", "--full"],
+        &["nonsense"],
+    ] {
+        let output = lab(arguments).output().unwrap();
+        refused(&output, "error: ");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn servers_of_one_name_are_refused() {
+    let target = format!("larder=redis://{}", saying(b"+PONG\r\n", false));
+    refused(
+        &lab(&["cas", "--quick", "--target", &target]).output().unwrap(),
+        "two servers are called \"larder\"",
+    );
+    let (a, b) = (target.replacen("larder", "a", 1), target.replacen("larder", "a", 1));
+    let output = lab(&["cas", "--no-larder", "--target", &a, "--target", &b]).output().unwrap();
+    refused(&output, "two servers are called \"a\"");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
+    let began = Instant::now();
+    for option in ["--report", "--json"] {
+        let output = lab(&["memory", option, "/nowhere/out"]).output().unwrap();
+        refused(&output, "/nowhere/out");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "it was tried at the end");
+}
+
+/// Processes whose command line has `word` in it.
+fn processes(word: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+    let lines = all.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+#[test]
+fn an_interrupted_lab_leaves_no_server_behind() {
+    for signal in ["INT", "TERM", "KILL"] {
+        // A limit that nothing else is started with, to know the children by.
+        let memory_mb = 301 + signal.len() as u32 + u32::from(signal == "TERM");
+        let mark = format!("-m {memory_mb} ");
+        let mut child = lab(&["cas", "--memory-mb", &memory_mb.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = |wanted: bool| {
+            let began = Instant::now();
+            while processes(&mark).is_empty() == wanted {
+                assert!(began.elapsed() < Duration::from_secs(30), "{signal}: {:?}", processes(&mark));
+                thread::sleep(Duration::from_millis(20));
+            }
+        };
+        until(true);
+        let status =
+            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        assert!(!child.wait().unwrap().success(), "{signal}");
+        until(false);
+    }
+}
