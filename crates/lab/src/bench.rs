@@ -43,7 +43,7 @@ pub struct Options {
     /// Milliseconds of a visit [default: 1000, or 250 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
     visit_ms: Option<u32>,
-    /// Only these: get, set, mg, ms, one, plain, multi, memory, 4k, 100k, 4k-get-1 …
+    /// Only these: get, set, mg, ms, one, plain, multi, evict, memory, resp, 4k, 100k, 4k-get-1 …
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Leave these servers out: larder, memcached, redis, null
@@ -147,6 +147,8 @@ struct Visit {
     cell: usize,
     load: Load,
     pid: u32,
+    /// It adds to numbers.
+    counts: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -309,13 +311,19 @@ impl<'a> Bench<'a> {
                     scripts
                 }
             };
+            let counts = figure.verb == Verb::Incr;
+            if counts {
+                for server in [Some(server), older].into_iter().flatten() {
+                    generator::prepare(&server.control.address, &workload, &[Some(self.core)])?;
+                }
+            }
             // The first server is visited twice a round.
             let again = (kind == self.kinds[0]).then_some((Role::Again, server));
             let older = older.filter(|_| kind == Kind::Larder).map(|older| (Role::Older, older));
             for (role, server) in [(Role::First, server)].into_iter().chain(again).chain(older) {
                 let load =
                     Load::connect(&server.control.address, &workload, scripts.clone(), &[Some(self.core)])?;
-                visits.push(Visit { cell: cells.len(), load, pid: server.pid() });
+                visits.push(Visit { cell: cells.len(), load, pid: server.pid(), counts });
                 cells.push(Cell { figure: *figure, kind, role, samples: Vec::new() });
             }
         }
@@ -324,7 +332,9 @@ impl<'a> Bench<'a> {
 
     fn sample(&self, visit: &mut Visit) -> Result<Sample, Error> {
         let before = Usage::of(visit.pid)?;
-        let tally = visit.load.run(Check::Length, Stop::After(self.visit))?;
+        // A sum's digits are nobody's to know ahead.
+        let check = if visit.counts { Check::Parse } else { Check::Length };
+        let tally = visit.load.run(check, Stop::After(self.visit))?;
         let used = Usage::of(visit.pid)?.since(before);
         let units = tally.keys.max(1) as f64;
         Ok(Sample {

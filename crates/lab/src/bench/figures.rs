@@ -48,7 +48,7 @@ pub struct Figure {
     pub id: &'static str,
     /// On what data.
     pub data: Data,
-    /// What memcached servers are asked; Redis gets the like in its protocol.
+    /// What Larder and memcached are asked; Redis gets the like in its protocol.
     pub protocol: Protocol,
     /// What requests do.
     pub verb: Verb,
@@ -89,6 +89,10 @@ impl Figure {
             (Protocol::Meta, Verb::Hit) => "mg v",
             (Protocol::Meta, Verb::Miss) => "mg v, miss",
             (Protocol::Meta, Verb::Set) => "ms",
+            (Protocol::Resp, Verb::Hit) if self.keys_per_request > 1 => "MGET",
+            (Protocol::Resp, Verb::Hit) => "GET",
+            (Protocol::Resp, Verb::Set) => "SET",
+            (Protocol::Resp, Verb::Incr) => "INCR",
             (_, Verb::Hit) => "get",
             (_, Verb::Miss) => "get, miss",
             (_, verb) => verb.name(),
@@ -113,6 +117,8 @@ const SMALL: Data = Data { keys: 100_000, value_bytes: 32, memory_mb: 1024 };
 pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 1024 };
 /// Far more keys than fit: one stored after the other, each is new again when its turn comes.
 const OVERFULL: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 16 };
+/// The same twice over: Redis's requests, on the data of memcached's.
+const RESP: Figure = Figure { protocol: Protocol::Resp, peers: &[Kind::Redis], ..BASE };
 const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10, memory_mb: 1024 };
 const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10, memory_mb: 1024 };
 
@@ -121,6 +127,10 @@ const RIVALS: &[Kind] = &[Kind::Memcached, Kind::Redis];
 
 const fn against(kind: Kind, factor: f64) -> Bound {
     Bound { reference: Reference::Server(kind), factor }
+}
+
+const fn beside(id: &'static str, factor: f64) -> Bound {
+    Bound { reference: Reference::Figure(id), factor }
 }
 
 const fn large(id: &'static str, data: Data, verb: Verb, pipeline: usize) -> Figure {
@@ -154,7 +164,7 @@ pub const FIGURES: &[Figure] = &[
         id: "mg",
         protocol: Protocol::Meta,
         peers: &[Kind::Memcached],
-        bounds: &[Bound { reference: Reference::Figure("get"), factor: 1.15 }],
+        bounds: &[beside("get", 1.15)],
         ..BASE
     },
     Figure {
@@ -162,7 +172,7 @@ pub const FIGURES: &[Figure] = &[
         protocol: Protocol::Meta,
         verb: Verb::Set,
         peers: &[Kind::Memcached],
-        bounds: &[Bound { reference: Reference::Figure("set"), factor: 1.15 }],
+        bounds: &[beside("set", 1.15)],
         ..BASE
     },
     Figure { id: "one", choice: Choice::One, bounds: &[against(Kind::Null, 1.8)], ..BASE },
@@ -173,6 +183,28 @@ pub const FIGURES: &[Figure] = &[
         bounds: &[against(Kind::Null, 1.10), against(Kind::Memcached, 1.0)],
         ..BASE
     },
+    Figure { id: "resp-get", bounds: &[against(Kind::Redis, 1.0 / 8.0), beside("get", 1.15)], ..RESP },
+    Figure {
+        id: "resp-set",
+        verb: Verb::Set,
+        bounds: &[against(Kind::Redis, 1.0 / 7.0), beside("set", 1.15)],
+        ..RESP
+    },
+    Figure {
+        id: "resp-one",
+        choice: Choice::One,
+        bounds: &[against(Kind::Redis, 1.0 / 3.0), beside("one", 1.15)],
+        ..RESP
+    },
+    Figure { id: "resp-incr", verb: Verb::Incr, bounds: &[against(Kind::Redis, 1.0 / 6.0)], ..RESP },
+    Figure {
+        id: "resp-plain",
+        connections: 50,
+        pipeline: 1,
+        peers: &[Kind::Null, Kind::Redis],
+        bounds: &[against(Kind::Null, 1.10), against(Kind::Redis, 1.0), beside("plain", 1.15)],
+        ..RESP
+    },
     Figure {
         id: "multi",
         data: MILLION,
@@ -180,6 +212,14 @@ pub const FIGURES: &[Figure] = &[
         keys_per_request: 100,
         bounds: &[against(Kind::Memcached, 1.0 / 6.0)],
         ..BASE
+    },
+    Figure {
+        id: "resp-multi",
+        data: MILLION,
+        pipeline: 1,
+        keys_per_request: 100,
+        bounds: &[against(Kind::Redis, 1.0 / 4.0), beside("multi", 1.15)],
+        ..RESP
     },
     Figure {
         id: "evict",
@@ -239,8 +279,8 @@ mod tests {
     fn a_word_means_a_figure_or_its_group() {
         let meant = |word: &str| FIGURES.iter().filter(|figure| figure.is_meant_by(word)).count();
         assert_eq!(
-            [meant("get"), meant("4k"), meant("100k-set"), meant("100k-set-1"), meant("g")],
-            [1, 4, 2, 1, 0]
+            [meant("get"), meant("4k"), meant("100k-set"), meant("100k-set-1"), meant("g"), meant("resp")],
+            [1, 4, 2, 1, 0, 6]
         );
     }
 }
