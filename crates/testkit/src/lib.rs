@@ -5,6 +5,7 @@
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections;
 //! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
+//! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of such a server, in words;
 //! - [`proof`]: values that prove where they come from.
 
@@ -18,6 +19,7 @@ pub mod model;
 pub mod pattern;
 pub mod process;
 pub mod proof;
+pub mod redis;
 pub mod runner;
 pub mod socket;
 pub mod talk;

@@ -5,7 +5,7 @@ use super::Program;
 use super::namespace::Namespace;
 use super::suites::{PYTEST, check, pytest, pytest_counts, succeeded};
 use crate::install::{debian, python, python_source};
-use crate::run::{Outcome, root};
+use crate::run::{Outcome, cargo, root, run, target};
 use std::collections::BTreeSet;
 
 const REDIS_PY: &str = "5.2.1";
@@ -51,6 +51,35 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let (_, stat) = crate::run::capture(stat)?;
     check("--stat", stat.contains("keys") && stat.contains("1001"), &stat)?;
     Ok(Counts { passed: 4, skipped: 0 })
+}
+
+/// Streams that Redis and Larder are sent; which ones they are never changes.
+const STREAMS: u32 = 400;
+
+/// The transcripts run on Redis itself: each that passes there is a test.
+pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    debian(&[("/usr/bin/redis-server", "redis-server")])?;
+    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    let mut command = namespace.command(target().join("debug/transcripts"));
+    command.args(["--spawn", "/usr/bin/redis-server"]);
+    let output = succeeded(command)?;
+    let count = |word: &str| -> Outcome<u32> {
+        let last = output.lines().last().unwrap_or_default();
+        let part = last.split(", ").find_map(|part| part.strip_suffix(word)).ok_or(last)?;
+        part.trim().parse().map_err(|_| last.to_owned())
+    };
+    Ok(Counts { passed: count("passed")?, skipped: 0 })
+}
+
+/// Random streams to Redis and to Larder: every reply is the same, but for `spec/redis-differs.list`.
+pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    debian(&[("/usr/bin/redis-server", "redis-server")])?;
+    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    let mut command = namespace.command(target().join("debug/differential"));
+    command.args(["/usr/bin/redis-server", &STREAMS.to_string(), "1"]);
+    let output = succeeded(command)?;
+    println!("{}", output.trim_end());
+    Ok(Counts { passed: STREAMS, skipped: 0 })
 }
 
 /// redis-benchmark: every reply is read, and none is an error.

@@ -22,6 +22,8 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("memcached-exporter", exporter::suite),
     ("redis-cli", redis::redis_cli),
     ("redis-benchmark", redis::redis_benchmark),
+    ("redis-transcripts", redis::transcripts),
+    ("redis-differential", redis::differential),
     ("redis-py", redis::redis_py),
 ];
 

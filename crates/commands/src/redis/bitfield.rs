@@ -65,7 +65,7 @@ impl Field {
         let offset = parse_integer(digits)
             .and_then(|n| u64::try_from(n).ok())
             .and_then(|n| n.checked_mul(unit))
-            .filter(|n| n.saturating_add(u64::from(bits)) >> 3 <= bytes_max)
+            .filter(|n| n >> 3 < bytes_max && n.saturating_add(u64::from(bits)) >> 3 <= bytes_max)
             .ok_or(bad)?;
         Ok(Field { signed, bits, offset })
     }
@@ -136,6 +136,10 @@ fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Vec<Step
         if !get && !is(word, "SET") && !is(word, "INCRBY") {
             return Err(Fail::SYNTAX);
         }
+        // Whether there are enough of them comes before what they are.
+        if args.len() < if get { 2 } else { 3 } {
+            return Err(Fail::SYNTAX);
+        }
         let (kind, offset) = (next(&mut args)?, next(&mut args)?);
         let field = Field::parse(kind, offset, bytes_max)?;
         let verb = if get {
@@ -144,10 +148,11 @@ fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Vec<Step
             let n = integer(next(&mut args)?)?;
             if is(word, "SET") { Verb::Set(n) } else { Verb::Increment(n) }
         };
-        if read_only && !get {
-            return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
-        }
         steps.push(Step { field, verb, overflow });
+    }
+    // Only when all of it is understood.
+    if read_only && steps.iter().any(|step| !matches!(step.verb, Verb::Get)) {
+        return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     Ok(steps)
 }

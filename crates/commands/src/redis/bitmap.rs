@@ -43,6 +43,8 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 const BAD_OFFSET: Fail = Fail::of("ERR bit offset is not an integer or out of range");
+/// Bytes among which a bit may be asked for, however much a value may have.
+const READ_BYTES_MAX: u64 = 512 << 20;
 const BAD_BIT: Fail = Fail::of("ERR bit is not an integer or out of range");
 
 /// An offset in bits of a value of at most `bytes_max` bytes.
@@ -85,7 +87,7 @@ fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
 }
 
 fn get_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let offset = bit_offset(next(&mut args)?, u64::MAX)?;
+    let offset = bit_offset(next(&mut args)?, READ_BYTES_MAX)?;
     let at = usize::try_from(offset >> 3).unwrap_or(usize::MAX);
     let mut byte = 0;
     if let Some(item) = call.peek(key)?
@@ -107,8 +109,9 @@ fn span(start: i64, end: i64, in_bits: bool, bytes: u64) -> Span {
     let unit = if in_bits { 1 } else { 8 };
     let total = (bytes * 8 / unit) as i64;
     let place = |n: i64| if n < 0 { total.saturating_add(n).max(0) } else { n };
+    // Both may lie in front of the value: then the first byte is what is meant.
     let (start_at, end_at) = (place(start), place(end).min(total - 1));
-    if start < 0 && end < 0 && start > end || start_at > end_at || total == 0 {
+    if start_at > end_at || total == 0 {
         return Span { start: 0, end: 0 };
     }
     Span { start: start_at as u64 * unit, end: (end_at as u64 + 1) * unit }
@@ -167,7 +170,11 @@ fn bit_count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Arg
     };
     let count = with_value(call, key, |bytes| {
         let bytes = bytes.unwrap_or_default();
-        let span = span(start, end, in_bits, bytes.len() as u64);
+        let mut span = span(start, end, in_bits, bytes.len() as u64);
+        // BITPOS has no such rule.
+        if start < 0 && end < 0 && start > end {
+            span = Span { start: 0, end: 0 };
+        }
         let whole = &bytes[(span.start / 8) as usize..span.end.div_ceil(8) as usize];
         let mut count: u64 = whole.iter().map(|byte| u64::from(byte.count_ones())).sum();
         // The ends may be cut.
@@ -195,8 +202,8 @@ fn bit_position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut ar
         return Err(Fail::SYNTAX);
     }
     let start = args.next().map(integer).transpose()?;
+    let in_bits = unit(args.at(1))?;
     let end = args.next().map(integer).transpose()?;
-    let in_bits = unit(args.next())?;
     let found = with_value(call, key, |bytes| {
         let Some(bytes) = bytes else { return if bit { -1 } else { 0 } };
         let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes.len() as u64);

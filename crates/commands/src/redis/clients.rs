@@ -333,12 +333,13 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn unblock(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    integer(args.next().unwrap_or_default())?;
+    let id = args.next().unwrap_or_default();
     match args.next() {
         None => {}
         Some(word) if is(word, "TIMEOUT") || is(word, "ERROR") => {}
         Some(_) => return Err(Fail::of("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     }
+    integer(id)?;
     // No command of this keyspace waits.
     call.integer(0)
 }

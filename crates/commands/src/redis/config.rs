@@ -278,7 +278,7 @@ fn failed(name: &str, why: &str) -> Fail {
 
 fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
-        return Err(Fail::arity("config|set"));
+        return Err(Fail::SYNTAX);
     }
     // All are checked before any is set.
     let mut all: Vec<(&'static str, String)> = Vec::new();

@@ -68,17 +68,28 @@ fn echo(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.bulk(args.next().unwrap_or_default())
 }
 
+const OUT_OF_I32: Fail = Fail::of("ERR value is out of range, value must between -2147483648 and 2147483647");
+
 /// A database's name.
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn database(word: &[u8], not_a_number: Fail) -> Result<u8, Fail> {
-    let n = parse_integer(word).and_then(|n| i32::try_from(n).ok()).ok_or(not_a_number)?;
+pub(crate) fn database(word: &[u8]) -> Result<u8, Fail> {
+    database_or(word, Fail::NOT_AN_INTEGER, OUT_OF_I32)
+}
+
+/// The same, with its own words for what is no number of 32 bits.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn database_or(word: &[u8], not_a_number: Fail, too_large: Fail) -> Result<u8, Fail> {
+    let n = parse_integer(word).ok_or(not_a_number)?;
+    let n = i32::try_from(n).map_err(|_| too_large)?;
     u8::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
 }
 
 fn select(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let db = database(args.next().unwrap_or_default(), Fail::NOT_AN_INTEGER)?;
+    let db = database(args.next().unwrap_or_default())?;
     call.client.select(db);
     call.ok()
 }

@@ -4,7 +4,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Key};
 
 use super::call::{Call, is, kept, next};
-use super::connection::database;
+use super::connection::{database, database_or};
 use super::fail::{Done, Fail};
 use super::reply::copy_value;
 
@@ -55,7 +55,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         if is(word, "REPLACE") {
             replace = true;
         } else if is(word, "DB") {
-            db = database(next(&mut args)?, Fail::NOT_AN_INTEGER)?;
+            db = database(next(&mut args)?)?;
         } else {
             return Err(Fail::SYNTAX);
         }
@@ -71,7 +71,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// MOVE
 pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let name = next(&mut args)?;
-    let db = database(next(&mut args)?, Fail::NOT_AN_INTEGER)?;
+    let db = database(next(&mut args)?)?;
     if db == call.client.db {
         return Err(Fail::of("ERR source and destination objects are the same"));
     }
@@ -88,8 +88,16 @@ pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// SWAPDB
 pub(crate) fn swap(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let one = database(next(&mut args)?, Fail::of("ERR invalid first DB index"))?;
-    let two = database(next(&mut args)?, Fail::of("ERR invalid second DB index"))?;
+    const FIRST: Fail = Fail::of("ERR invalid first DB index");
+    const SECOND: Fail = Fail::of("ERR invalid second DB index");
+    // Both must be numbers before one may be out of range.
+    let (one, two) = (next(&mut args)?, next(&mut args)?);
+    let one = database_or(one, FIRST, FIRST);
+    if one == Err(FIRST) {
+        return Err(FIRST);
+    }
+    let two = database_or(two, SECOND, SECOND)?;
+    let one = one?;
     call.cx.guard.swap_databases(one, two);
     call.ok()
 }

@@ -144,7 +144,7 @@ fn protocol(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         _ => {
             return Err(Fail::of(
-                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|attrib|push|verbatim|true|false",
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
             ));
         }
     }

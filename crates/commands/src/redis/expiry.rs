@@ -156,9 +156,9 @@ pub(crate) fn ttl(call: &mut Call<'_, '_, '_>, key: &Key<'_>, clock: Clock) -> D
         None => -2,
         Some(0) => -1,
         Some(at) => match clock {
-            Clock::Seconds => (at - now + 500) / 1000,
+            Clock::Seconds => (at - now).saturating_add(500) / 1000,
             Clock::Milliseconds => at - now,
-            Clock::UnixSeconds => (at + 500) / 1000,
+            Clock::UnixSeconds => at.saturating_add(500) / 1000,
             Clock::UnixMilliseconds => at,
         },
     };

@@ -27,8 +27,9 @@ impl Fail {
         Fail(Cow::Borrowed(text))
     }
 
-    /// A text made for the occasion. Bytes that would end the line become spaces.
-    pub fn with(text: String) -> Fail {
+    /// A text made for the occasion. Line ends at its end are left out, others become spaces.
+    pub fn with(mut text: String) -> Fail {
+        text.truncate(text.trim_end_matches(['\r', '\n']).len());
         Fail(Cow::Owned(text))
     }
 
@@ -73,7 +74,7 @@ impl Fail {
     }
 }
 
-/// Bytes from the network as text for an error line.
+/// Bytes from the network as text for an error line: as in C, up to the first zero.
 pub(crate) fn shown(bytes: &[u8], bytes_max: usize) -> String {
-    bytes.iter().take(bytes_max).map(|&byte| char::from(byte)).collect()
+    bytes.iter().take(bytes_max).take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect()
 }

@@ -34,7 +34,7 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     // A table of four bytes for each pair of bytes is what it takes.
     let cells = (one.len() as u64 + 1).saturating_mul(two.len() as u64 + 1);
     if cells.saturating_mul(4) > call.cx.guard.store().memory_bytes() / 4 {
-        return Err(Fail::of("ERR Insufficient memory, transient memory for LCS exceeds the limit"));
+        return Err(Fail::of("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
     }
     let table = Table::fill(&one, &two);
     if len {

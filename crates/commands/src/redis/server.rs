@@ -73,11 +73,14 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 const FUNCTION: &[Command] = &[
-    Command::args("function|flush", -2, WRITE | NOSCRIPT, NO_KEYS, |call, _| call.ok()).doc(
-        "7.0.0",
-        "[ASYNC|SYNC]",
-        "Accepted: there are no functions.",
-    ),
+    Command::args("function|flush", -2, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
+        match (args.next(), args.next()) {
+            (None, _) => call.ok(),
+            (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => call.ok(),
+            _ => Err(Fail::of("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
+        }
+    })
+    .doc("7.0.0", "[ASYNC|SYNC]", "Accepted: there are no functions."),
     Command::args("function|list", -2, NOSCRIPT, NO_KEYS, |call, _| {
         call.array(0);
         Ok(())

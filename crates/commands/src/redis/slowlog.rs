@@ -150,7 +150,11 @@ fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let count = match (args.next(), args.next()) {
         (None, _) => 10,
         (Some(count), None) => integer(count).map_err(|_| BAD_COUNT)?,
-        _ => return Err(Fail::SYNTAX),
+        _ => {
+            return Err(Fail::of(
+                "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+            ));
+        }
     };
     let count = match count {
         -1 => usize::MAX,

@@ -1,0 +1,82 @@
+//! Random streams of commands to `redis-server` and to Larder: every reply is compared.
+//!
+//! `differential path/to/redis-server [streams [seed]]`
+//!
+//! Replies that are known to differ are in `spec/redis-differs.list`, each with its reason; a reason that no
+//! reply needed is named. What differs otherwise is printed, cut down to the commands
+//! that are needed for it.
+
+use larder_testkit::process::{Program, Server};
+use larder_testkit::redis::differ::{Difference, differ, reduce, stream};
+use larder_testkit::redis::known::Known;
+use larder_testkit::redis::stream::shown;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Streams without an argument.
+const STREAMS: u64 = 200;
+/// Commands of a stream.
+const LENGTH: usize = 400;
+/// Differences after which no more are looked for.
+const DIFFERENCES_MAX: usize = 40;
+
+fn main() -> ExitCode {
+    match check() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check() -> Result<bool, String> {
+    let mut arguments = std::env::args().skip(1);
+    let redis = arguments.next().ok_or("differential path/to/redis-server [streams [seed]]")?;
+    let mut number = |otherwise| match arguments.next() {
+        Some(text) => text.parse::<u64>().map_err(|_| format!("{text:?} is not a number")),
+        None => Ok(otherwise),
+    };
+    let (streams, seed) = (number(STREAMS)?, number(1)?);
+    let mut known =
+        Known::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/redis-differs.list"))?;
+    let redis = Server::start_program(&Program::Redis(redis.into()), &[] as &[&str])?;
+    let larder = Server::start_program(&Program::LarderResp, &["-m", "1100", "-t", "2"])?;
+    let servers = [redis.address(), larder.address()];
+    let (mut found, mut printed) = (0, Vec::new());
+    for seed in seed..seed + streams {
+        let sent = stream(seed, LENGTH);
+        let mut expected =
+            |difference: &Difference| printed.contains(&kind(difference)) || known.explains(difference);
+        let differs =
+            differ(servers, &sent, &mut expected).map_err(|error| format!("stream {seed}: {error}"))?;
+        let Some(differs) = differs else { continue };
+        found += 1;
+        // What does not come again is shown with all that led to it.
+        let again = reduce(servers, &sent, &mut expected)?;
+        let (sent, difference) = again.unwrap_or((sent[..=differs.at].to_vec(), differs));
+        printed.push(kind(&difference));
+        println!("FAILED stream {seed}");
+        sent.iter().for_each(|(connection, command)| println!("  {connection}> {}", shown(command)));
+        println!("  Redis:  {}\n  Larder: {}", difference.first.shown(), difference.second.shown());
+        if found == DIFFERENCES_MAX {
+            break;
+        }
+    }
+    for reason in known.unused() {
+        println!("no reply needs this any more: {reason}");
+    }
+    println!(
+        "{} streams of {LENGTH} commands, {found} differ, {} known differences seen",
+        streams,
+        known.seen()
+    );
+    Ok(found == 0)
+}
+
+/// What two differences have in common that are one.
+fn kind(difference: &Difference) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let Difference { command, first, second, .. } = difference;
+    (command[0].to_ascii_lowercase(), first.line.clone(), second.line.clone())
+}

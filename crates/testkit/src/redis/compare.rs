@@ -1,0 +1,85 @@
+//! Whether two replies to one command are alike: byte for byte, but for what no two servers share
+//! (order of keys, clocks, numbers of connections).
+
+use super::frame::Frame;
+
+/// Milliseconds by which clocks of two servers may differ.
+const CLOCKS_MS: i64 = 3000;
+
+/// What is owed to a connection: EXEC's reply is compared by the commands that were queued.
+#[derive(Clone, Debug, Default)]
+pub struct Comparer {
+    queued: Vec<Vec<Vec<u8>>>,
+}
+
+/// A command and two replies to it that are not alike.
+pub type Unlike = (Vec<Vec<u8>>, Frame, Frame);
+
+impl Comparer {
+    /// Compares the replies to a command, and remembers it if it was queued; of what EXEC replies, each
+    /// by its command.
+    pub fn unlike(&mut self, command: &[Vec<u8>], one: &Frame, two: &Frame) -> Vec<Unlike> {
+        let whole = || (command.to_vec(), one.clone(), two.clone());
+        if one.line == b"+QUEUED" && one == two {
+            self.queued.push(command.to_vec());
+            return Vec::new();
+        }
+        let name = command[0].to_ascii_lowercase();
+        let queued = match name.as_slice() {
+            b"exec" | b"discard" | b"reset" => std::mem::take(&mut self.queued),
+            _ => Vec::new(),
+        };
+        if name != b"exec" || one.line != two.line || one.inside.len() != queued.len() {
+            return if alike(command, one, two) { Vec::new() } else { vec![whole()] };
+        }
+        let both = one.inside.iter().zip(&two.inside).zip(queued);
+        let unlike = both.filter(|((one, two), command)| !alike(command, one, two));
+        unlike.map(|((one, two), command)| (command, one.clone(), two.clone())).collect()
+    }
+}
+
+/// Compares the replies to a command that was carried out at once.
+pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
+    if one.is_error() || two.is_error() {
+        return one == two;
+    }
+    let name = String::from_utf8_lossy(&command[0]).to_ascii_lowercase();
+    let second = command.get(1).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase());
+    let near = |unit_ms: i64| match (one.number(), two.number()) {
+        (Some(a), Some(b)) if a >= 0 && b >= 0 => (a - b).abs() <= CLOCKS_MS / unit_ms,
+        _ => one == two,
+    };
+    match (name.as_str(), second.as_deref()) {
+        ("keys", _) => sorted(one) == sorted(two),
+        ("scan", _) => {
+            let whole = |frame: &Frame| {
+                frame.inside.first().is_some_and(|cursor| cursor.body.as_deref() == Some(b"0"))
+            };
+            // A cursor means something only to the server it is from.
+            second.as_deref() != Some("0")
+                || !(whole(one) && whole(two))
+                || sorted(&one.inside[1]) == sorted(&two.inside[1])
+        }
+        ("randomkey", _) => (one.body.is_some(), &one.line[..1]) == (two.body.is_some(), &two.line[..1]),
+        ("ttl" | "expiretime", _) => near(1000),
+        ("pttl" | "pexpiretime", _) => near(1),
+        // Which of two equal times is later depends on when they were set.
+        ("expire" | "pexpire" | "expireat" | "pexpireat", _) if compares_times(command) => {
+            one.number().is_some() && two.number().is_some()
+        }
+        ("hello", _) => one.line == two.line,
+        ("client", Some("list" | "info")) => one.line[..1] == two.line[..1],
+        ("slowlog", Some("len" | "get")) | ("client", Some("id")) => one.line[..1] == two.line[..1],
+        _ => one == two,
+    }
+}
+
+fn compares_times(command: &[Vec<u8>]) -> bool {
+    command.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"GT") || word.eq_ignore_ascii_case(b"LT"))
+}
+
+fn sorted(frame: &Frame) -> Frame {
+    let mut frame = frame.clone();
+    frame.inside.sort();
+    frame
+}

@@ -1,0 +1,165 @@
+//! Random streams sent to two servers, and the first reply that is not alike; streams that find one
+//! are cut down to what is needed for it.
+
+use super::compare::Comparer;
+use super::frame::Frame;
+use super::stream::{Choices, shown};
+use crate::talk::encode;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Connections of a stream.
+const CONNECTIONS: usize = 3;
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Commands of one connection that are sent before another's turn.
+const TURN: usize = 8;
+
+/// Commands after whose known differences a stream goes on.
+const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS"];
+
+/// A command and the connection that sends it.
+pub type Sent = (usize, Vec<Vec<u8>>);
+
+/// A reply that differs.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Place in the stream.
+    pub at: usize,
+    /// What was sent.
+    pub command: Vec<Vec<u8>>,
+    /// What the first server said.
+    pub first: Frame,
+    /// What the second one said.
+    pub second: Frame,
+}
+
+/// A stream of `length` commands from a number.
+pub fn stream(seed: u64, length: usize) -> Vec<Sent> {
+    let mut choices = Choices::Seed(seed);
+    let mut connection = 0;
+    (0..length)
+        .map(|_| {
+            if choices.below(TURN) == 0 {
+                connection = choices.below(CONNECTIONS);
+            }
+            (connection, choices.command())
+        })
+        .collect()
+}
+
+/// One server's connections.
+struct Side {
+    streams: Vec<(TcpStream, Vec<u8>)>,
+}
+
+impl Side {
+    fn new(address: SocketAddr) -> Result<Side, String> {
+        let connect = || -> std::io::Result<TcpStream> {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let connect = |_| connect().map(|stream| (stream, Vec::new())).map_err(|error| error.to_string());
+        Ok(Side { streams: (0..CONNECTIONS).map(connect).collect::<Result<_, _>>()? })
+    }
+
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Result<(), String> {
+        self.streams[connection].0.write_all(bytes).map_err(|error| error.to_string())
+    }
+
+    fn reply(&mut self, connection: usize) -> Result<Frame, String> {
+        let (stream, received) = &mut self.streams[connection];
+        let mut bytes = [0; 65536];
+        loop {
+            if let Some((frame, length)) = Frame::read(received)? {
+                received.drain(..length);
+                return Ok(frame);
+            }
+            match stream.read(&mut bytes) {
+                Ok(0) => return Err("the connection was closed".into()),
+                Ok(count) => received.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err("no reply".into()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn ask(&mut self, connection: usize, command: &[Vec<u8>]) -> Result<Frame, String> {
+        let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+        self.send(connection, &encode(&words))?;
+        self.reply(connection).map_err(|error| format!("{}: {error}", shown(command)))
+    }
+}
+
+/// Sends a stream to both servers, which are emptied first; the first difference that `known` does
+/// not know.
+///
+/// # Errors
+/// A server that does not answer.
+pub fn differ(
+    servers: [SocketAddr; 2],
+    stream: &[Sent],
+    known: &mut dyn FnMut(&Difference) -> bool,
+) -> Result<Option<Difference>, String> {
+    let mut sides = [Side::new(servers[0])?, Side::new(servers[1])?];
+    for side in &mut sides {
+        let emptied = side.ask(0, &[b"FLUSHALL".to_vec()])?;
+        if emptied.line != b"+OK" {
+            return Err(format!("FLUSHALL: {}", emptied.shown()));
+        }
+    }
+    let mut comparers = vec![Comparer::default(); CONNECTIONS];
+    for (at, (connection, command)) in stream.iter().enumerate() {
+        let mut ask = |side: usize| {
+            let name = ["Redis", "Larder"][side];
+            sides[side].ask(*connection, command).map_err(|error| format!("{name}, command {at}: {error}"))
+        };
+        let (first, second) = (ask(0)?, ask(1)?);
+        for (command, first, second) in comparers[*connection].unlike(command, &first, &second) {
+            let difference = Difference { at, command, first, second };
+            if !known(&difference) {
+                return Ok(Some(difference));
+            }
+            // From here on they hold different things.
+            if !READS.iter().any(|name| difference.command[0].eq_ignore_ascii_case(name.as_bytes())) {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What is left of a stream when each command without which its last reply still differs is left out;
+/// none if no reply differs this time.
+///
+/// # Errors
+/// A server that does not answer.
+pub fn reduce(
+    servers: [SocketAddr; 2],
+    stream: &[Sent],
+    known: &mut dyn FnMut(&Difference) -> bool,
+) -> Result<Option<(Vec<Sent>, Difference)>, String> {
+    let Some(mut found) = differ(servers, stream, known)? else { return Ok(None) };
+    let mut stream = stream[..=found.at].to_vec();
+    let mut piece = stream.len() / 2;
+    while piece > 0 {
+        let mut from = 0;
+        while from + piece < stream.len() {
+            let mut shorter = stream.clone();
+            shorter.drain(from..from + piece);
+            match differ(servers, &shorter, known)? {
+                Some(again) if again.command == found.command => {
+                    shorter.truncate(again.at + 1);
+                    (stream, found) = (shorter, again);
+                }
+                _ => from += piece,
+            }
+        }
+        piece /= 2;
+    }
+    Ok(Some((stream, found)))
+}

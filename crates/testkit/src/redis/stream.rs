@@ -1,0 +1,366 @@
+//! Random RESP commands: what clients send, and now and then what they should not.
+//!
+//! Each command is a template of [`FORMS`], filled in from few keys and odd values, so that commands
+//! meet and limits are hit. The choices come from a number or from bytes: a fuzzer that changes one
+//! byte changes one choice.
+//!
+//! ```text
+//! %k %v %i …   a key, a value, an integer … (see [`Choices::word`])
+//! [a %i|b]     one of these, or nothing
+//! {a %i|b}     none to three of these
+//! (a|b)        one of these
+//! ```
+
+/// Where choices come from.
+#[derive(Clone, Debug)]
+pub enum Choices<'b> {
+    /// A number, stirred for each choice.
+    Seed(u64),
+    /// One byte a choice; when they are used up there is nothing left to do.
+    Bytes(&'b [u8]),
+}
+
+/// Templates, as [`Choices::command`] reads them.
+pub const FORMS: &[&str] = &[
+    // Strings.
+    "GET %k",
+    "GET %k",
+    "SET %k %v",
+    "SET %k %v",
+    "SET %k %n",
+    "SET %k %v {NX|XX|GET|KEEPTTL|EX %s|PX %m|EXAT %T|PXAT %U|%w}",
+    "SET %k %v [NX|XX] [GET] [EX %s|PX %m|EXAT %T|PXAT %U|KEEPTTL]",
+    "MGET %k %k {%k}",
+    "GETSET %k %v",
+    "GETDEL %k",
+    "GETEX %k [EX %s|PX %m|EXAT %T|PXAT %U|PERSIST]",
+    "GETEX %k {EX %s|PX %m|EXAT %T|PXAT %U|PERSIST|%w}",
+    "SETNX %k %v",
+    "SETEX %k %s %v",
+    "PSETEX %k %m %v",
+    "STRLEN %k",
+    "APPEND %k %v",
+    "GETRANGE %k %r %r",
+    "SUBSTR %k %r %r",
+    "SETRANGE %k %o %v",
+    "INCR %k",
+    "DECR %k",
+    "INCRBY %k %i",
+    "DECRBY %k %i",
+    "INCRBYFLOAT %k %f",
+    "MSET %k %v {%k %v}",
+    "MSETNX %k %v {%k %v}",
+    "LCS %k %k {LEN|IDX|MINMATCHLEN %i|WITHMATCHLEN|%w}",
+    // Keys.
+    "DEL %k {%k}",
+    "UNLINK %k {%k}",
+    "EXISTS %k {%k}",
+    "TOUCH %k {%k}",
+    "TYPE %k",
+    "EXPIRE %k %s {NX|XX|GT|LT|%w}",
+    "PEXPIRE %k %m {NX|XX|GT|LT}",
+    "EXPIREAT %k %t {NX|XX|GT|LT}",
+    "PEXPIREAT %k %u {NX|XX|GT|LT}",
+    "EXPIRE %k %s",
+    "TTL %k",
+    "PTTL %k",
+    "EXPIRETIME %k",
+    "PEXPIRETIME %k",
+    "PERSIST %k",
+    "RENAME %k %k",
+    "RENAMENX %k %k",
+    "COPY %k %k {DB %d|REPLACE}",
+    "MOVE %k %d",
+    "DUMP %k",
+    "KEYS %p",
+    "SCAN 0 COUNT 100000",
+    "SCAN 0 {MATCH %p|COUNT %i|TYPE string|TYPE hash|%w}",
+    "RANDOMKEY",
+    "OBJECT ENCODING %k",
+    "OBJECT REFCOUNT %k",
+    // Bitmaps.
+    "SETBIT %k %o %b",
+    "GETBIT %k %o",
+    "BITCOUNT %k",
+    "BITCOUNT %k %r %r [BYTE|BIT|%w]",
+    "BITPOS %k %b",
+    "BITPOS %k %b %r [%r]",
+    "BITPOS %k %b %r %r [BYTE|BIT|%w]",
+    "BITOP (AND|OR|XOR) %k %k {%k}",
+    "BITOP (NOT|AND|%w) %k %k",
+    "BITFIELD %k {GET %e %o|SET %e %o %j|INCRBY %e %o %j|OVERFLOW WRAP|OVERFLOW SAT|OVERFLOW FAIL|%w}",
+    "BITFIELD %k (GET %e #%b|SET %e #%b %j|INCRBY %e %o %j)",
+    "BITFIELD %k OVERFLOW (SAT|FAIL|WRAP) INCRBY %e %o %j SET %e %o %j",
+    "BITFIELD_RO %k {GET %e %o|SET %e %o %j}",
+    // Transactions.
+    "MULTI",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "WATCH %k {%k}",
+    "UNWATCH",
+    // Databases, connections and the server.
+    "SELECT %d",
+    "SELECT 0",
+    "SWAPDB %d %d",
+    "DBSIZE",
+    "FLUSHDB [ASYNC|SYNC|%w]",
+    "FLUSHALL [ASYNC|SYNC]",
+    "PING [%v]",
+    "ECHO %v",
+    "CLIENT (SETNAME %w|GETNAME|NO-EVICT ON|NO-EVICT OFF|ID)",
+    "CLIENT (REPLY ON|REPLY %w|KILL %w|NOSUCH|UNBLOCK %i|NO-EVICT %w)",
+    "COMMAND (GETKEYS GET %k|GETKEYS MSET %k %v %k %v|GETKEYS SET %k|GETKEYS %w %k|GETKEYS BITOP AND %k %k)",
+    "COMMAND (INFO nosuch|NOSUCH|DOCS nosuch)",
+    "CONFIG (GET nosuch|SET nosuch 1|SET maxmemory abc|NOSUCH|SET %w)",
+    "DEBUG (PROTOCOL (map|set|double|null|bignum|true|false|attrib|verbatim|string|array))",
+    "HELLO (2|3|4|x)",
+    "HELLO 3 (AUTH default x|SETNAME %w|%w|AUTH %w)",
+    "AUTH %w [%w]",
+    "RESET",
+    "OBJECT (FREQ nosuchkey|IDLETIME nosuchkey|ENCODING|NOSUCH)",
+    "SLOWLOG (LEN|RESET|NOSUCH|GET %w)",
+    "LATENCY (LATEST|RESET|HISTORY %w|NOSUCH)",
+    "PUBSUB (CHANNELS|NUMSUB a|NUMPAT|NOSUCH|SHARDCHANNELS|SHARDNUMSUB a b)",
+    "PUBLISH a %v",
+    "FUNCTION FLUSH [ASYNC]",
+    "NOSUCH %v %v",
+    "EXPIRE %k 10 %k",
+];
+
+/// Commands that get no wrong arguments but those of their forms: what they say of them is not for
+/// programs.
+const AS_THEY_ARE: &[&str] = &["DEBUG", "COMMAND", "FUNCTION", "CONFIG"];
+
+impl Choices<'_> {
+    /// A number below `n`, which is at most 256 where choices come from bytes; 0 when they are used up.
+    pub fn below(&mut self, n: usize) -> usize {
+        match self {
+            Choices::Seed(state) => {
+                *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                ((*state >> 33) % n as u64) as usize
+            }
+            Choices::Bytes(bytes) => match bytes.split_first() {
+                Some((first, rest)) => {
+                    *bytes = rest;
+                    usize::from(*first) % n
+                }
+                None => 0,
+            },
+        }
+    }
+
+    /// Nothing is left to choose from.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Choices::Bytes([]))
+    }
+
+    /// One of these.
+    pub fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+
+    /// A command: its name and arguments.
+    pub fn command(&mut self) -> Vec<Vec<u8>> {
+        let form = self.of(FORMS);
+        let mut words = self.filled(form);
+        if AS_THEY_ARE.iter().any(|name| form.starts_with(name)) {
+            return words;
+        }
+        // Now and then an argument too few, too many, or another.
+        match self.below(40) {
+            0 => drop(words.pop()),
+            1 => words.push(self.word('x')),
+            2 if words.len() > 1 => {
+                let at = 1 + self.below(words.len() - 1);
+                let kind = self.of(&['x', 'k']);
+                words[at] = self.word(kind);
+            }
+            3 => words[0] = words[0].to_ascii_lowercase(),
+            _ => {}
+        }
+        if words.is_empty() { vec![b"PING".to_vec()] } else { words }
+    }
+
+    /// A template with its places filled in.
+    pub fn filled(&mut self, form: &str) -> Vec<Vec<u8>> {
+        let mut words = Vec::new();
+        let mut rest = form;
+        while !rest.is_empty() {
+            let close = match rest.as_bytes()[0] {
+                b'[' => ']',
+                b'{' => '}',
+                b'(' => ')',
+                b' ' => {
+                    rest = &rest[1..];
+                    continue;
+                }
+                _ => {
+                    let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+                    rest = after;
+                    words.push(self.place(word));
+                    continue;
+                }
+            };
+            let end = closing(rest, close);
+            let forms = alternatives(&rest[1..end]);
+            let times = match close {
+                ']' => self.below(2),
+                '}' => self.below(4),
+                _ => 1,
+            };
+            for _ in 0..times {
+                let form = self.of(&forms);
+                words.extend(self.filled(form));
+            }
+            rest = &rest[end + 1..];
+        }
+        words
+    }
+
+    fn place(&mut self, word: &str) -> Vec<u8> {
+        match word.split_once('%') {
+            Some((before, kind)) => {
+                let kind = kind.chars().next().expect("a kind follows %");
+                [before.as_bytes(), &self.word(kind)].concat()
+            }
+            None => word.as_bytes().to_vec(),
+        }
+    }
+
+    /// A word of a kind.
+    ///
+    /// # Panics
+    /// If there is no such kind.
+    pub fn word(&mut self, kind: char) -> Vec<u8> {
+        const NEVER: &[&str] = &["9223372036854775807", "-9223372036854775808", "9223372036854775808"];
+        const NONE: &[&str] = &["", "x", "1.5", " 1", "1 ", "+1", "01", "0x1"];
+        let mut one = |usual: &[&str], odd: &[&[&str]]| -> String {
+            let list = if self.below(8) == 0 && !odd.is_empty() { self.of(odd) } else { usual };
+            self.of(list).to_owned()
+        };
+        let text = match kind {
+            'k' => one(&["a", "b", "c", "d", "key:1", "key:2"], &[&["", "A", "no", "k\r\n", "a b"]]),
+            'v' => match one(&["value", "number", "short", "more", "bits", "long"], &[]).as_str() {
+                "value" => one(&["hello", "foobar", "ohmytext", "mynewtext", ""], &[]),
+                "number" => return self.word('n'),
+                "short" => one(&["a", "x", "0", "\0", "%", "NX", "\n", "  "], &[]),
+                "more" => "abcdefgh".repeat(1 + self.below(16)),
+                "bits" => {
+                    return (0..self.below(24)).map(|_| [0, 255, 1, 128, 15, 240][self.below(6)]).collect();
+                }
+                // Beside and beyond what is stored in one piece.
+                _ => "0123456789".repeat([40, 41, 200, 1638, 1640, 4000][self.below(6)]),
+            },
+            'n' => one(
+                &["0", "1", "-1", "10", "12345", "-7", "99", "3.5"],
+                &[NEVER, NONE, &["1e3", "-0", "inf"]],
+            ),
+            'i' => one(&["0", "1", "-1", "2", "7", "100", "-300", "255"], &[NEVER, NONE]),
+            // Less than that Redis itself cannot count with.
+            'j' => one(&["0", "1", "-1", "2", "7", "100", "-300", "255"], &[&["9223372036854775807"], NONE]),
+            'f' => one(&["0.5", "1", "-1.25", "10", "3.75", "2e2"], &[NONE, &["inf", "nan", "-inf"]]),
+            'r' => one(&["0", "1", "-1", "2", "5", "-3", "10", "100", "-100"], &[NEVER, NONE]),
+            'o' => one(
+                &["0", "1", "7", "8", "9", "31", "100", "1000"],
+                &[&["-1", "4294967296", "99999999999"], NONE, &["20000", "200000"]],
+            ),
+            'b' => one(&["0", "1", "0", "1", "0", "1", "0", "1"], &[&["2", "-1", "x"]]),
+            'e' => one(
+                &["u8", "i8", "u1", "i5", "u16", "i64", "u63", "i32"],
+                &[&["u64", "i65", "u0", "i0", "x8", "u", ""]],
+            ),
+            's' => one(
+                &["100", "1000", "5000", "60"],
+                &[&["0", "-1", "-100"], NEVER, NONE, &["9223372036854775"]],
+            ),
+            'm' => one(&["100000", "1000000", "60000"], &[&["0", "-1", "-100"], NEVER, NONE]),
+            't' => one(&["4000000000", "3500000000"], &[&["0", "-1", "1", "1000000000"], NEVER, NONE]),
+            'u' => {
+                one(&["4000000000000", "3500000000123"], &[&["0", "-1", "1", "1000000000000"], NEVER, NONE])
+            }
+            // Redis counts what has expired, and has not been looked for since, as a key.
+            'T' => one(&["4000000000", "3500000000"], &[&["0", "-1"], NEVER, NONE]),
+            'U' => one(&["4000000000000", "3500000000123"], &[&["0", "-1"], NEVER, NONE]),
+            'd' => one(&["0", "1", "0", "2", "15"], &[&["16", "-1", "x", ""], NEVER]),
+            'p' => one(
+                &["*", "a*", "?", "[ab]", "key:*", "*:[1-2]", "[^a]"],
+                &[&["", "\\a", "[", "[a", "a?b", "**", "[b-a]", "\\"]],
+            ),
+            // No time that would be over before another server is asked.
+            'x' => one(&["x", "on", "0", "abc", "a b", "", "-1", "1.5"], &[]),
+            'w' => one(&["x", "on", "no", "0", "1", "abc", "a b", "", "LIST", "-1"], &[]),
+            other => panic!("no kind {other}"),
+        };
+        text.into_bytes()
+    }
+}
+
+/// Where the group ends that `text` begins with.
+fn closing(text: &str, close: char) -> usize {
+    let open = text.chars().next().expect("a group");
+    let mut depth = 0;
+    for (at, c) in text.char_indices() {
+        depth += i32::from(c == open) - i32::from(c == close);
+        if depth == 0 {
+            return at;
+        }
+    }
+    panic!("a group without end: {text}");
+}
+
+/// What `|` separates, groups inside left whole.
+fn alternatives(text: &str) -> Vec<&str> {
+    let (mut list, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '|' if depth == 0 => {
+                list.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    list.push(&text[from..]);
+    list
+}
+
+/// A command for people.
+pub fn shown(words: &[Vec<u8>]) -> String {
+    let word = |word: &Vec<u8>| match word.is_empty() || word.contains(&b' ') {
+        true => format!("\"{}\"", crate::pattern::escaped(word)),
+        false => crate::pattern::escaped(word),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_can_be_filled_in() {
+        for form in FORMS {
+            for seed in 0..50 {
+                let words = Choices::Seed(seed).filled(form);
+                assert_eq!(words[0], form.split(' ').next().expect("a name").as_bytes());
+                let left = |word: &Vec<u8>| word.len() == 2 && word[0] == b'%';
+                assert!(!words.iter().any(left), "{form}: {}", shown(&words));
+            }
+        }
+    }
+
+    #[test]
+    fn one_number_is_one_stream() {
+        let stream = |seed| {
+            let mut choices = Choices::Seed(seed);
+            (0..50).map(|_| choices.command()).collect::<Vec<_>>()
+        };
+        assert_eq!(stream(1), stream(1));
+        assert_ne!(stream(1), stream(2));
+    }
+}
