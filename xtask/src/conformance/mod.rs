@@ -7,9 +7,11 @@
 //! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached: the harness is right when
 //! they pass there.
 
+mod clients;
 mod exporter;
 mod namespace;
 mod redis;
+mod redis_exporter;
 mod suites;
 
 use crate::run::{Outcome, cargo, root, run, target, which};

@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program, exporter, redis};
+use super::{Counts, Program, clients, exporter, redis, redis_exporter};
 use crate::install::{debian, python, python_source};
 use crate::run::{Outcome, capture, run, target};
 use std::fs;
@@ -24,6 +24,10 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-benchmark", redis::redis_benchmark),
     ("redis-transcripts", redis::transcripts),
     ("redis-differential", redis::differential),
+    ("redis-exporter", redis_exporter::suite),
+    ("go-redis", clients::go_redis),
+    ("jedis", clients::jedis),
+    ("ioredis", clients::ioredis),
     ("redis-py", redis::redis_py),
 ];
 

@@ -1,0 +1,85 @@
+//! Programs of ours that use other people's Redis clients: `spec/clients`, each with the versions it is
+//! built with. A line `name: ok` is a test that passed; the first that fails ends the program.
+
+use super::namespace::Namespace;
+use super::suites::{go, succeeded};
+use super::{Counts, Program};
+use crate::install::debian;
+use crate::run::{Outcome, command, root, run, target};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where RESP is spoken inside a namespace.
+const ADDRESS: &str = "127.0.0.1:6379";
+/// Copies the packages of a Maven project and does nothing else.
+const COPY_PACKAGES: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// go-redis, over RESP2 and RESP3.
+pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("go", "golang-go")])?;
+    let home = copied("go-redis")?;
+    let mut build = go(&home, &["build", "-o", "smoke", "."]);
+    // The versions are those of go.sum, or it does not build.
+    build.env("GOFLAGS", "-mod=readonly");
+    run(build)?;
+    let mut smoke = namespace.command(home.join("smoke"));
+    smoke.arg(ADDRESS);
+    counted(namespace, program, smoke)
+}
+
+/// Jedis, over RESP2 and RESP3.
+pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
+    let home = copied("jedis")?;
+    let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
+    packages.current_dir(&home);
+    run(packages)?;
+    let mut build = command("javac", &["-d", "classes", "-cp", "packages/*", "src/main/java/Smoke.java"]);
+    build.current_dir(&home);
+    run(build)?;
+    let mut smoke = namespace.command("java");
+    smoke.args(["-cp", "packages/*:classes", "Smoke", ADDRESS]).current_dir(&home);
+    counted(namespace, program, smoke)
+}
+
+/// ioredis.
+pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    debian(&[("node", "nodejs"), ("npm", "npm")])?;
+    let home = copied("ioredis")?;
+    let mut packages = command("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]);
+    packages.current_dir(&home);
+    run(packages)?;
+    let mut smoke = namespace.command("node");
+    smoke.args(["main.js", "6379"]).current_dir(&home);
+    counted(namespace, program, smoke)
+}
+
+fn counted(namespace: &Namespace, program: &Program, smoke: Command) -> Outcome<Counts> {
+    let _server = namespace.serve(program, &["-t", "2"])?;
+    let output = succeeded(smoke)?;
+    let passed = output.lines().filter(|line| line.ends_with(": ok")).count() as u32;
+    Ok(Counts { passed, skipped: 0 })
+}
+
+/// A program's directory, copied to where it may be built.
+fn copied(name: &str) -> Outcome<PathBuf> {
+    let (from, to) =
+        (root().join("spec/clients").join(name), root().join(target()).join("conformance").join(name));
+    copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+    Ok(to)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
