@@ -40,6 +40,6 @@ pub use counters::{Counter, Counters, Sums};
 pub use host::{Connection, Host, Peer, Process};
 pub use output::{Mark, Output};
 pub use prefix::{PrefixCount, Prefixes};
-pub use redis::{Letter, Message, POST_BYTES_MAX, Post, Target};
+pub use redis::{Letter, Message, OutputLimit, POST_BYTES_MAX, Post, Target};
 pub use session::{Next, Progress, Session};
 pub use shared::{Clock, Settings, Shared, VERSION};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use larder_store::{Guard, Millis};
 
-use crate::counters::Sums;
+use crate::counters::{Counter, Sums};
 use crate::host::Host;
 use crate::prefix::Prefixes;
 use crate::redis::{Access, Common};
@@ -252,6 +252,15 @@ impl Shared {
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         self.redis.tell_events(guard, host);
+    }
+
+    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
+    pub fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
+        let mut sums = Sums::default();
+        host.counters(&mut |counters| sums.add(counters));
+        let counts = [Counter::RedisCommands, Counter::BytesRead, Counter::BytesWritten];
+        self.redis.rates.look(now, counts.map(|counter| sums.of(counter)));
+        self.redis.used_peak.fetch_max(used_bytes, Relaxed);
     }
 
     /// Upkeep is to be measured, for [`Shared::note_upkeep`].

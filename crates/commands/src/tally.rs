@@ -10,6 +10,9 @@ pub struct Tally {
     pub sets: u32,
     pub metas: u32,
     pub commands: u32,
+    /// INCR and DECR in runs.
+    pub incrs: u32,
+    pub decrs: u32,
     /// Counters raised, and how many of these without becoming longer.
     pub increments: u32,
     pub in_place: u32,

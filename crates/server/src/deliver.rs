@@ -10,8 +10,6 @@ use larder_eventloop::{Closed, Epoll, EventLoop, Id};
 
 use crate::worker::Service;
 
-/// A listener for whom more waits is closed: Redis's limit for its kind. Less if memory is small.
-const LISTENER_BYTES_MAX: u64 = 32 << 20;
 /// Part of what all connections may hold that one listener may.
 const LISTENER_SHARE: u64 = 4;
 /// While memory is short a listener for whom more waits is closed.
@@ -27,7 +25,8 @@ impl Service {
         if letters.is_empty() {
             return;
         }
-        let bytes_max = LISTENER_BYTES_MAX.min(hub.store.held_bytes_max() / LISTENER_SHARE);
+        // Beside what `client-output-buffer-limit` says.
+        let bytes_max = hub.store.held_bytes_max() / LISTENER_SHARE;
         let mut told: Vec<Id> = Vec::new();
         for letter in &letters {
             let Some(id) = events.id_at(letter.target.index()) else { continue };

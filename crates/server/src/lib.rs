@@ -24,6 +24,7 @@ mod listen;
 mod log;
 mod mailbox;
 mod options;
+mod overflow;
 mod process;
 mod settings;
 mod table;

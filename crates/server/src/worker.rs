@@ -18,6 +18,7 @@ use larder_eventloop::{
 use larder_store::Millis as WallMillis;
 
 use crate::hub::{Hub, Message};
+use crate::overflow::Overflow;
 use crate::table::Facts;
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
@@ -93,7 +94,7 @@ pub struct Connection {
     pub(crate) rest: Option<Box<Output>>,
     /// Bytes of its memory, as the store was told.
     held: usize,
-    facts: Arc<Facts>,
+    pub(crate) facts: Arc<Facts>,
 }
 
 /// The handler of a worker's loop.
@@ -120,6 +121,8 @@ pub struct Service {
     short: bool,
     /// The most bytes that were on the heap since its free pages were given back.
     heap_most: u64,
+    /// Connections for whom more waits than may.
+    pub(crate) overflow: Overflow,
     /// Until then a connection may be closed for a value that was refused.
     shed_until: Millis,
 }
@@ -141,6 +144,7 @@ impl Service {
             kept: 0,
             short: false,
             heap_most: 0,
+            overflow: Overflow::default(),
             shed_until: 0,
         };
         service.read_wall_clock(0);
@@ -180,6 +184,7 @@ impl Service {
         drop(guard);
         if self.index == 0 {
             self.trim_heap();
+            self.hub.shared.look(self.wall, &*self.hub, self.hub.store.used_bytes());
         }
         more
     }
@@ -352,6 +357,10 @@ impl Service {
         } else {
             let since = (moved || connection.held == 0).then_some(self.now);
             connection.facts.stands(since, unsent);
+        }
+        connection.session.show_output(held as u64);
+        if let Some(limit) = connection.session.output_limit(&self.hub.shared) {
+            self.overflow.left_behind(&connection.facts, unsent, limit, self.now);
         }
         connection.held = held;
         unsent
@@ -567,6 +576,10 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
             service.deliver(&mut events);
         }
         service.balance(&mut events);
+        if service.overflow.any() {
+            // Looked at again with the next upkeep.
+            busy |= service.cut(&mut events);
+        }
         busy |= turn.events > 0;
         if tick_at.is_some_and(|at| turn.now >= at) {
             let more = service.upkeep();

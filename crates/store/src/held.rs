@@ -72,6 +72,11 @@ impl Store {
         self.arena.charged_bytes()
     }
 
+    /// Bytes of the memory limit that are used: items, index, and what connections and others were given.
+    pub fn used_bytes(&self) -> u64 {
+        self.arena.used_bytes()
+    }
+
     /// Bytes that connections hold: buffers and pinned values.
     pub fn held_bytes(&self) -> u64 {
         self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)

@@ -326,8 +326,16 @@ impl<'w> Guard<'w> {
         Item { raw, header, slot, hash: key.hash, now_s: self.now_s, arc: self.arc }
     }
 
+    /// Whether reads leave a trace in what is evicted first: from here on, until the batch is over.
+    pub fn leave_traces(&mut self, on: bool) {
+        self.traceless = !on;
+    }
+
     /// Writes an access down, as far as it is worth it: a hot item's is not.
     fn count_access(&self, cell: &Cell, slot: Slot, raw: RawItem, header: Header) {
+        if self.traceless {
+            return;
+        }
         if slot.frequency() < FREQUENCY_MAX || access::stale(slot.access(), self.now_s) {
             let bumped = slot
                 .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))

@@ -93,6 +93,8 @@ pub struct Guard<'w> {
     pub(crate) local: &'w mut Local,
     pub(crate) now: Millis,
     pub(crate) now_s: u64,
+    /// Reads leave no trace in what is evicted first.
+    pub(crate) traceless: bool,
 }
 
 impl Worker {
@@ -128,7 +130,7 @@ impl Worker {
         if local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
         }
-        Guard { store, arc: store, local, now, now_s: now / 1000 }
+        Guard { store, arc: store, local, now, now_s: now / 1000, traceless: false }
     }
 
     /// Before a long sleep: gives back all free chunks, so that a worker without work holds none

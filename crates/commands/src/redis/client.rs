@@ -64,7 +64,11 @@ impl Client {
             queued: AtomicU32::new(0),
             queue_bytes: AtomicU64::new(0),
             watched: AtomicU32::new(0),
-            listens: AtomicU32::new(0),
+            listens: Default::default(),
+            monitors: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -108,8 +112,12 @@ impl Client {
 
     /// Shows others what it listens to.
     pub fn show_subscriptions(&self) {
-        let count = self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count());
-        self.facts.listens.store(count as u32, Relaxed);
+        let counts = self.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        for (shown, count) in self.facts.listens.iter().zip(counts) {
+            shown.store(count as u32, Relaxed);
+        }
+        let monitors = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors());
+        self.facts.monitors.store(monitors, Relaxed);
     }
 
     /// Selects a database.
@@ -148,8 +156,16 @@ pub struct Facts {
     pub(crate) queue_bytes: AtomicU64,
     /// Keys that it watches.
     pub(crate) watched: AtomicU32,
-    /// Channels, patterns and sharded channels that it listens to.
-    pub(crate) listens: AtomicU32,
+    /// How many channels, patterns and sharded channels it listens to.
+    pub(crate) listens: [AtomicU32; 3],
+    /// It is shown every command.
+    pub(crate) monitors: AtomicBool,
+    /// Its command waits for the end of a pause.
+    pub(crate) waits: AtomicBool,
+    /// Bytes of a request that is not whole.
+    pub(crate) query_bytes: AtomicU64,
+    /// Bytes that hold replies which it has not taken.
+    pub(crate) output_bytes: AtomicU64,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.
@@ -173,6 +189,11 @@ impl Default for Names {
 }
 
 impl Facts {
+    /// It listens to something.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
     /// What it says of itself.
     pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)

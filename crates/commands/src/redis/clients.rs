@@ -89,20 +89,23 @@ pub(crate) fn line(facts: &Facts, now: Millis) -> String {
     let names = facts.names().clone();
     let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
     let mut flags = String::new();
-    if facts.no_evict.load(Relaxed) {
-        flags.push('e');
-    }
-    if facts.no_touch.load(Relaxed) {
-        flags.push('T');
-    }
-    if facts.queued.load(Relaxed) > 0 {
-        flags.push('x');
-    }
+    let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| facts.listens[kind].load(Relaxed));
+    let shown = [
+        ('O', facts.monitors.load(Relaxed)),
+        ('P', facts.listens()),
+        ('x', facts.queued.load(Relaxed) > 0),
+        ('b', facts.waits.load(Relaxed)),
+        ('e', facts.no_evict.load(Relaxed)),
+        ('T', facts.no_touch.load(Relaxed)),
+    ];
+    flags.extend(shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter));
     if flags.is_empty() {
         flags.push('N');
     }
+    let (query, output) = (facts.query_bytes.load(Relaxed), facts.output_bytes.load(Relaxed));
+    let queue = facts.queue_bytes.load(Relaxed);
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         facts.id,
         facts.address,
         facts.listen_address,
@@ -113,7 +116,8 @@ pub(crate) fn line(facts: &Facts, now: Millis) -> String {
         facts.db.load(Relaxed),
         i64::from(facts.queued.load(Relaxed)) - 1,
         facts.watched.load(Relaxed),
-        facts.queue_bytes.load(Relaxed),
+        CLIENT_BYTES + query + output + queue,
+        if output > 0 { "rw" } else { "r" },
         names.user,
         if facts.resp3.load(Relaxed) { 3 } else { 2 },
         names.library,
@@ -127,15 +131,34 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     Ok(())
 }
 
-/// A kind of client, as CLIENT LIST and KILL name it: true if it is the kind of all of ours.
-fn kind(word: &[u8]) -> Result<bool, Fail> {
-    if is(word, "NORMAL") {
-        Ok(true)
-    } else if ["MASTER", "REPLICA", "SLAVE", "PUBSUB"].iter().any(|kind| is(word, kind)) {
-        Ok(false)
-    } else {
-        let word = super::fail::shown(word, 128);
-        Err(Fail::with(format!("ERR Unknown client type '{word}'")))
+/// What a connection holds of the memory while nothing is on its way.
+const CLIENT_BYTES: u64 = 1 << 10;
+
+/// A kind of client, as CLIENT LIST and KILL name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Pubsub,
+    /// None of ours is.
+    Replication,
+}
+
+impl Kind {
+    fn parse(word: &[u8]) -> Result<Kind, Fail> {
+        if is(word, "NORMAL") {
+            Ok(Kind::Normal)
+        } else if is(word, "PUBSUB") {
+            Ok(Kind::Pubsub)
+        } else if ["MASTER", "REPLICA", "SLAVE"].iter().any(|kind| is(word, kind)) {
+            Ok(Kind::Replication)
+        } else {
+            let word = super::fail::shown(word, 128);
+            Err(Fail::with(format!("ERR Unknown client type '{word}'")))
+        }
+    }
+
+    fn of(facts: &Facts) -> Kind {
+        if facts.listens() { Kind::Pubsub } else { Kind::Normal }
     }
 }
 
@@ -144,8 +167,8 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     match args.next() {
         None => {}
         Some(word) if is(word, "TYPE") && args.len() == 1 => {
-            let ours = kind(next(&mut args)?)?;
-            clients.retain(|_| ours);
+            let kind = Kind::parse(next(&mut args)?)?;
+            clients.retain(|facts| Kind::of(facts) == kind);
         }
         Some(word) if is(word, "ID") && !args.is_empty() => {
             let mut ids = Vec::new();
@@ -173,7 +196,7 @@ struct Filter<'a> {
     address: Option<&'a [u8]>,
     listen_address: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
-    nobody: bool,
+    kind: Option<Kind>,
     age_s: Option<u64>,
     skip_me: bool,
 }
@@ -186,7 +209,7 @@ impl<'a> Filter<'a> {
             if is(word, "ID") {
                 filter.id = Some(client_id(value).ok_or(Fail::of("ERR client-id should be greater than 0"))?);
             } else if is(word, "TYPE") {
-                filter.nobody |= !kind(value)?;
+                filter.kind = Some(Kind::parse(value)?);
             } else if is(word, "ADDR") {
                 filter.address = Some(value);
             } else if is(word, "LADDR") {
@@ -213,7 +236,7 @@ impl<'a> Filter<'a> {
 
     fn holds(&self, facts: &Facts, now: Millis) -> bool {
         let differs = |wanted: Option<&[u8]>, has: &str| wanted.is_some_and(|text| text != has.as_bytes());
-        !(self.nobody
+        !(self.kind.is_some_and(|kind| kind != Kind::of(facts))
             || self.id.is_some_and(|id| id != facts.id)
             || differs(self.address, &facts.address)
             || differs(self.listen_address, &facts.listen_address)
@@ -315,6 +338,7 @@ fn no_touch(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let on = on_or_off(args.next().unwrap_or_default())?;
     call.client.no_touch = on;
     call.client.facts.no_touch.store(on, Relaxed);
+    call.cx.guard.leave_traces(!on);
     call.ok()
 }
 

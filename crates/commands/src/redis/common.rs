@@ -1,21 +1,21 @@
 //! What the RESP clients of all workers share.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::{Guard, Millis};
+use larder_store::Millis;
 
 use super::client::Clients;
 use super::config::Parameters;
 use super::errors::Errors;
 use super::latency::Latency;
+use super::limits::Limits;
+
 use super::notify::Events;
 use super::slowlog::Slowlog;
 use super::tally::RowSum;
 use super::topics::Topics;
-
-/// `proto-max-bulk-len` unless it is set.
-const BULK_BYTES_MAX: u64 = 512 << 20;
 
 /// Shared by all RESP clients.
 #[derive(Debug)]
@@ -35,6 +35,10 @@ pub struct Common {
     pub(crate) latency: Latency,
     /// Errors that were answered.
     pub(crate) errors: Errors,
+    /// How much there is to do, lately.
+    pub(crate) rates: Rates,
+    /// The most memory that was seen to be used.
+    pub(crate) used_peak: AtomicU64,
     /// What was counted of each command at the last CONFIG RESETSTAT.
     pub(crate) counted: Mutex<Vec<RowSum>>,
     pub(crate) pause: Pause,
@@ -55,6 +59,8 @@ impl Common {
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             errors: Errors::default(),
+            rates: Rates::default(),
+            used_peak: AtomicU64::new(0),
             counted: Mutex::default(),
             pause: Pause::default(),
             run_id: u128::from(random()) << 64 | u128::from(random()),
@@ -79,6 +85,43 @@ impl Common {
         let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         n ^ n >> 31
+    }
+}
+
+/// Looks at the counters that rates are taken from.
+const LOOKS: usize = 16;
+
+/// What is counted for rates: commands, bytes in, bytes out.
+pub(crate) type Counts = [u64; 3];
+
+/// How much there is to do: counts of the last looks, of which upkeep takes some a second.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<VecDeque<(Millis, Counts)>>);
+
+impl Rates {
+    /// Takes a look.
+    pub fn look(&self, now: Millis, counts: Counts) {
+        let mut looks = self.looks();
+        // Counted anew, or the clock was moved.
+        if looks.back().is_some_and(|(at, last)| *at > now || last.iter().zip(&counts).any(|(a, b)| a > b)) {
+            looks.clear();
+        }
+        looks.push_back((now, counts));
+        if looks.len() > LOOKS {
+            looks.pop_front();
+        }
+    }
+
+    /// Each of the counts a second.
+    pub fn per_second(&self) -> Counts {
+        let looks = self.looks();
+        let (Some((from, first)), Some((to, last))) = (looks.front(), looks.back()) else { return [0; 3] };
+        let ms = to - from;
+        std::array::from_fn(|i| ((last[i] - first[i]) * 1000).checked_div(ms).unwrap_or(0))
+    }
+
+    fn looks(&self) -> MutexGuard<'_, VecDeque<(Millis, Counts)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,30 +151,6 @@ impl Pause {
 
     pub fn writes_only(&self) -> bool {
         self.writes_only.load(Relaxed)
-    }
-}
-
-/// Limits that can be set while the server runs.
-#[derive(Debug)]
-pub(crate) struct Limits {
-    bulk_bytes_max: AtomicU64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { bulk_bytes_max: AtomicU64::new(BULK_BYTES_MAX) }
-    }
-}
-
-impl Limits {
-    /// Most bytes of a value: what is set, and no more than half of the memory.
-    #[inline]
-    pub fn bulk_bytes_max(&self, guard: &Guard<'_>) -> u64 {
-        self.bulk_bytes_max.load(Relaxed).min(guard.store().memory_bytes() / 2)
-    }
-
-    pub fn set_bulk_bytes_max(&self, bytes: u64) {
-        self.bulk_bytes_max.store(bytes, Relaxed);
     }
 }
 
@@ -209,6 +228,18 @@ fn same(one: &[u8], two: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_of_the_last_looks_and_begin_anew_with_the_counters() {
+        let rates = Rates::default();
+        assert_eq!(rates.per_second(), [0; 3]);
+        for n in 0..100u64 {
+            rates.look(1000 + n * 100, [n * 10, n * 1000, 0]);
+        }
+        assert_eq!(rates.per_second(), [100, 10_000, 0]);
+        rates.look(20_000, [5, 5, 5]);
+        assert_eq!(rates.per_second(), [0; 3]);
+    }
 
     #[test]
     fn only_the_right_password_admits() {

@@ -129,12 +129,8 @@ static PARAMETERS: &[Parameter] = &[
     at("repl-backlog-size", Kind::Memory, "1048576"),
     at("min-replicas-to-write", Kind::Number(0, MAX), "0"),
     at("cluster-enabled", Kind::Fixed, "no"),
-    at(
-        "client-output-buffer-limit",
-        Kind::Text,
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-    ),
-    at("client-query-buffer-limit", Kind::Memory, "1073741824"),
+    at("client-output-buffer-limit", Kind::Text, ""),
+    at("client-query-buffer-limit", Kind::Memory, ""),
     at("maxmemory-clients", Kind::Text, "0"),
     at("hash-max-listpack-entries", Kind::Number(0, MAX), "128"),
     at("hash-max-listpack-value", Kind::Number(0, MAX), "64"),
@@ -208,6 +204,8 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "requirepass" => common.access.password(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => common.events.letters(),
+        "client-output-buffer-limit" => common.limits.output_text(),
+        "client-query-buffer-limit" => common.limits.query_bytes_max().to_string(),
         name => common.parameters.text(name),
     }
 }
@@ -322,12 +320,16 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
         }
         "requirepass" => common.access.set_password(&text),
         "notify-keyspace-events" => common.events.set(store, &text)?,
-        "proto-max-bulk-len" => {
+        "proto-max-bulk-len" | "client-query-buffer-limit" => {
             if number() < 1 << 20 {
                 return Err("argument must be between 1048576 and 9223372036854775807 inclusive");
             }
-            common.limits.set_bulk_bytes_max(number());
+            match name {
+                "proto-max-bulk-len" => common.limits.set_bulk_bytes_max(number()),
+                _ => common.limits.set_query_bytes_max(number()),
+            }
         }
+        "client-output-buffer-limit" => common.limits.set_output(&text)?,
         "latency-monitor-threshold" => {
             common.latency.set_threshold(number());
             common.parameters.set(name, text);

@@ -215,6 +215,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.subscriptions = None;
     client.show_subscriptions();
     client.no_touch = false;
+    call.cx.guard.leave_traces(true);
     client.authenticated = !call.cx.shared.redis.access.asks();
     client.facts.no_evict.store(false, Relaxed);
     client.facts.no_touch.store(false, Relaxed);

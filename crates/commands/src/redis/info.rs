@@ -2,12 +2,13 @@
 
 use std::fmt::{Display, Write};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_protocol::resp::Args;
 use larder_store::{DATABASES, Totals};
 
 use super::call::{Call, is};
+use super::client::Facts;
 use super::config::policy;
 use super::connection::REDIS_VERSION;
 use super::fail::Done;
@@ -117,11 +118,13 @@ fn clients(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("connected_clients", process.connections.max(clients.len() as u64));
     page.line("cluster_connections", 0);
     page.line("maxclients", process.connections_max);
-    page.line("client_recent_max_input_buffer", 0);
-    page.line("client_recent_max_output_buffer", 0);
-    page.line("blocked_clients", 0);
+    let most = |of: fn(&Facts) -> &AtomicU64| clients.iter().map(|facts| of(facts).load(Relaxed)).max();
+    page.line("client_recent_max_input_buffer", most(|facts| &facts.query_bytes).unwrap_or(0));
+    page.line("client_recent_max_output_buffer", most(|facts| &facts.output_bytes).unwrap_or(0));
+    let waiting = clients.iter().filter(|facts| facts.waits.load(Relaxed)).count();
+    page.line("blocked_clients", waiting);
     page.line("tracking_clients", 0);
-    let listening = clients.iter().filter(|facts| facts.listens.load(Relaxed) > 0);
+    let listening = clients.iter().filter(|facts| facts.listens());
     page.line("pubsub_clients", listening.count());
     let watching = clients.iter().filter(|facts| facts.watched.load(Relaxed) > 0);
     page.line("watching_clients", watching.count());
@@ -151,9 +154,10 @@ fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
     page.line("used_memory_human", human(used));
     page.line("used_memory_rss", rss);
     page.line("used_memory_rss_human", human(rss));
-    page.line("used_memory_peak", used);
-    page.line("used_memory_peak_human", human(used));
-    page.line("used_memory_peak_perc", "100.00%");
+    let peak = call.cx.shared.redis.used_peak.load(Relaxed).max(used);
+    page.line("used_memory_peak", peak);
+    page.line("used_memory_peak_human", human(peak));
+    page.line("used_memory_peak_perc", format_args!("{:.2}%", 100.0 * used as f64 / peak.max(1) as f64));
     page.line("used_memory_overhead", totals.index_bytes);
     page.line("used_memory_startup", 0);
     page.line("used_memory_dataset", totals.item_bytes);
@@ -164,8 +168,9 @@ fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
     page.line("allocator_allocated", used);
     page.line("allocator_active", used);
     page.line("allocator_resident", rss);
-    page.line("total_system_memory", 0);
-    page.line("total_system_memory_human", human(0));
+    let system = system_bytes().unwrap_or(0);
+    page.line("total_system_memory", system);
+    page.line("total_system_memory_human", human(system));
     page.line("used_memory_lua", 0);
     page.line("used_memory_vm_total", 0);
     page.line("used_memory_scripts", 0);
@@ -177,12 +182,18 @@ fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
     page.line("mem_fragmentation_bytes", rss.saturating_sub(used));
     page.line("mem_not_counted_for_evict", 0);
     page.line("mem_clients_slaves", 0);
-    page.line("mem_clients_normal", 0);
+    page.line("mem_clients_normal", totals.held_bytes);
     page.line("mem_aof_buffer", 0);
     page.line("mem_allocator", "larder");
     page.line("active_defrag_running", 0);
     page.line("lazyfree_pending_objects", 0);
     page.line("lazyfreed_objects", 0);
+}
+
+fn system_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -216,17 +227,18 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.section("Stats");
     page.line("total_connections_received", process.connections_total);
     page.line("total_commands_processed", sums.of(Counter::RedisCommands));
-    page.line("instantaneous_ops_per_sec", 0);
+    let [commands, bytes_in, bytes_out] = call.cx.shared.redis.rates.per_second();
+    page.line("instantaneous_ops_per_sec", commands);
     page.line("total_net_input_bytes", sums.of(Counter::BytesRead));
     page.line("total_net_output_bytes", sums.of(Counter::BytesWritten));
-    page.line("instantaneous_input_kbps", "0.00");
-    page.line("instantaneous_output_kbps", "0.00");
+    page.line("instantaneous_input_kbps", format_args!("{:.2}", bytes_in as f64 / 1024.0));
+    page.line("instantaneous_output_kbps", format_args!("{:.2}", bytes_out as f64 / 1024.0));
     page.line("rejected_connections", process.connections_rejected);
     page.line("expired_keys", totals.reclaimed + sums.of(Counter::GetExpired));
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", totals.evictions);
-    page.line("evicted_clients", 0);
+    page.line("evicted_clients", sums.of(Counter::Shed));
     page.line("keyspace_hits", sums.of(Counter::GetHits));
     page.line("keyspace_misses", sums.of(Counter::GetMisses));
     let topics = &call.cx.shared.redis.topics;

@@ -82,6 +82,10 @@ pub(crate) const ROWS: &[Command] =
                     "[shardchannel [shardchannel ...]]",
                     "How many listen to sharded channels.",
                 ),
+                Command::args("pubsub|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+                    super::introspect::help(call, "pubsub")
+                })
+                .doc("6.2.0", "", "What PUBSUB can do."),
             ],
         )
         .doc("2.8.0", "", "Asks about channels and who listens to them."),
@@ -164,6 +168,16 @@ impl Subscriptions {
     /// Channels, patterns and sharded channels.
     pub fn count(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shards.len()
+    }
+
+    /// Channels, patterns, and sharded channels.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.channels.len(), self.patterns.len(), self.shards.len()]
+    }
+
+    /// It is shown every command.
+    pub fn monitors(&self) -> bool {
+        self.monitors
     }
 
     /// It listens to something that somebody publishes.
@@ -339,5 +353,6 @@ fn monitor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         subscriptions.monitors = true;
         subscriptions.topics.add_monitor(subscriptions.target);
     }
+    call.client.show_subscriptions();
     call.ok()
 }

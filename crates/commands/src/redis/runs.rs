@@ -88,8 +88,14 @@ impl Slot<'_, '_> {
         let done = match self.ask {
             Ask::Get => string::fetch(&mut call, key, hint),
             Ask::Set(value) => string::set_plain(&mut call, key, hint, value),
-            Ask::Incr => string::add(&mut call, key, hint, 1),
-            Ask::Decr => string::add(&mut call, key, hint, -1),
+            Ask::Incr => {
+                call.tally.incrs += 1;
+                string::add(&mut call, key, hint, 1)
+            }
+            Ask::Decr => {
+                call.tally.decrs += 1;
+                string::add(&mut call, key, hint, -1)
+            }
         };
         if let Err(fail) = done {
             call.fail(&fail);
@@ -103,6 +109,8 @@ struct Done {
     slots: usize,
     sets: u32,
     sums: u32,
+    /// Of these, that took away.
+    decrs: u32,
     bytes: usize,
 }
 
@@ -114,6 +122,8 @@ impl Done {
         tally.gets += gets;
         tally.get_hits += gets;
         tally.sets += self.sets + self.sums;
+        tally.incrs += self.sums - self.decrs;
+        tally.decrs += self.decrs;
     }
 }
 
@@ -148,6 +158,7 @@ fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * 
         let Some(Sum { value, .. }) = add(guard, key, hint, by) else { break };
         done.bytes += write_head(room, b':', value);
         done.sums += 1;
+        done.decrs += u32::from(by < 0);
         done.slots += 1;
     }
     done

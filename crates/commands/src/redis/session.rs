@@ -22,6 +22,7 @@ use super::fail::{Done, Fail};
 use super::gather::{Discard, Gathering};
 use super::introspect;
 use super::latency::{COMMAND, FAST_COMMAND};
+use super::limits::{Class, OutputLimit};
 use super::reply::put_fail;
 use super::table::{self, Command, Run, flag};
 use super::tally::Meter;
@@ -127,6 +128,17 @@ impl Conversation {
         }
     }
 
+    /// What may wait for this client.
+    pub fn output_limit(&self, cx: &crate::Shared) -> OutputLimit {
+        let listens = self.client.subscriptions.is_some();
+        cx.redis.limits.output(if listens { Class::Pubsub } else { Class::Normal })
+    }
+
+    /// Shows others how many bytes hold replies that the client has not taken.
+    pub fn show_output(&self, bytes: u64) {
+        self.client.facts.output_bytes.store(bytes, Relaxed);
+    }
+
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)
@@ -150,6 +162,9 @@ impl Conversation {
             authenticated: self.client.authenticated,
         };
         self.client.facts.active.store(cx.now(), Relaxed);
+        if self.client.no_touch {
+            cx.guard.leave_traces(false);
+        }
         let row = self.client.facts.row.load(Relaxed);
         let (tally, host) = (Tally::default(), cx.host);
         let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
@@ -164,6 +179,10 @@ impl Conversation {
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
         self.client.facts.row.store(turn.row, Relaxed);
+        if self.client.no_touch {
+            turn.cx.guard.leave_traces(true);
+        }
+        self.client.facts.query_bytes.store((turn.input.len() - turn.at) as u64, Relaxed);
         Progress { consumed: turn.at, next }
     }
 
@@ -239,6 +258,7 @@ impl Conversation {
     /// One request, for a client that is not read ahead.
     fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>, paused_ms: Millis) -> Option<Next> {
         turn.limits.authenticated = self.client.authenticated;
+        self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
         if paused_ms > 0 {
@@ -249,6 +269,7 @@ impl Conversation {
                 Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
             };
             if waits {
+                self.client.facts.waits.store(true, Relaxed);
                 turn.at = start;
                 return Some(Next::Sleep(paused_ms.min(PAUSE_LOOK_MS)));
             }
@@ -301,6 +322,10 @@ impl Conversation {
         if known <= WAIT_BYTES_MAX as u64 {
             return Some(Next::Receive);
         }
+        if known > turn.cx.shared.redis.limits.query_bytes_max() {
+            // As Redis does: without a word.
+            return self.close();
+        }
         self.begin_gather(turn, partial)
     }
 }
@@ -343,13 +368,17 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     fn count_run(&mut self, before: &Tally) {
         const GET: table::RowId = table::id_of("get");
         const SET: table::RowId = table::id_of("set");
+        const INCR: table::RowId = table::id_of("incr");
+        const DECR: table::RowId = table::id_of("decr");
         let gets = self.tally.gets - before.gets;
+        let (incrs, decrs) = (self.tally.incrs - before.incrs, self.tally.decrs - before.decrs);
         let all = self.tally.commands - before.commands;
         if all == 0 {
             return;
         }
         let took_us = self.meter.lap(self.cx.host);
-        for (row, calls) in [(GET, gets), (SET, all - gets)] {
+        let sets = all - gets - incrs - decrs;
+        for (row, calls) in [(GET, gets), (SET, sets), (INCR, incrs), (DECR, decrs)] {
             if calls > 0 {
                 self.row = row;
                 self.cx.counters.rows.called(row, calls);

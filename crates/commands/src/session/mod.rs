@@ -32,7 +32,8 @@ use crate::dump::{Dump, Step};
 use crate::flow::Flow;
 use crate::meta;
 use crate::output::{Mark, Output};
-use crate::redis::{Conversation, Letter};
+use crate::redis::{Conversation, Letter, OutputLimit};
+use crate::shared::Shared;
 use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
@@ -138,6 +139,21 @@ impl Session {
         match &self.state {
             State::Redis(conversation) => Some(conversation.client_id()),
             _ => None,
+        }
+    }
+
+    /// What may wait for a RESP client; none for others, which are read no further instead.
+    pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
+        match &self.state {
+            State::Redis(conversation) => Some(conversation.output_limit(shared)),
+            _ => None,
+        }
+    }
+
+    /// Shows others how many bytes hold replies that the client has not taken.
+    pub fn show_output(&self, bytes: u64) {
+        if let State::Redis(conversation) = &self.state {
+            conversation.show_output(bytes);
         }
     }
 
