@@ -1,52 +1,11 @@
 //! Whole sessions without sockets: CPU time per request of 200 pipelined ones over 100,000 keys.
 
-use std::fmt;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use larder_commands::{
-    Connection, Context, Counters, Host, Output, Peer, Process, Session, Settings, Shared,
-};
+use larder_commands::{Context, Output, Session, Settings, Shared};
 use larder_store::{Config, Store};
-
-#[derive(Default)]
-struct Alone {
-    counters: Counters,
-}
-
-impl Peer for Alone {
-    fn address(&self) -> String {
-        "127.0.0.1:50000".into()
-    }
-    fn listen_address(&self) -> String {
-        "127.0.0.1:6379".into()
-    }
-    fn place(&self) -> u64 {
-        0
-    }
-}
-
-impl Host for Alone {
-    fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
-        visit(&self.counters);
-    }
-    fn process(&self) -> Process {
-        Process::default()
-    }
-    fn reset(&self) {}
-
-    fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
-    fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
-        None
-    }
-    fn kill(&self, _place: u64, _client: u64) {}
-    fn post(&self, _worker: usize, _letters: Vec<larder_commands::Letter>) {}
-    fn clock_us(&self) -> u64 {
-        0
-    }
-    fn shutdown(&self, _graceful: bool) {}
-    fn verbosity(&self, _level: u8) {}
-}
+use larder_testkit::host::LocalHost;
 
 const KEYS: u64 = 100_000;
 const PIPELINE: u64 = 200;
@@ -69,7 +28,7 @@ fn bench(c: &mut Criterion) {
     let store = Store::new(config).expect("memory for the store");
     let mut worker = store.worker().expect("a worker");
     let shared = Shared::new(Settings::default());
-    let host = Alone::default();
+    let host = LocalHost::default();
     let mut out = Output::new(1 << 20);
     let mut session = Session::new();
     let mut run = |input: &str| {

@@ -13,6 +13,7 @@
 
 mod admin;
 mod batch;
+pub mod class_stats;
 mod classic;
 mod context;
 mod counters;
@@ -36,7 +37,7 @@ mod upload;
 mod usual;
 
 pub use context::Context;
-pub use counters::{Counter, Counters, Sums};
+pub use counters::{ClassCounter, Counter, Counters, Sums};
 pub use host::{Connection, Host, Peer, Process};
 pub use output::{Mark, Output};
 pub use prefix::{PrefixCount, Prefixes};

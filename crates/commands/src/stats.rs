@@ -31,14 +31,11 @@ pub struct Figures {
 impl Figures {
     /// Gathers them now.
     pub fn gather(cx: &Context<'_, '_>) -> Figures {
-        let mut sums = Sums::default();
-        cx.host.counters(&mut |counters| sums.add(counters));
-        sums.since(&cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner));
         let mut process = cx.host.process();
         process.uptime_s = process.uptime_s.saturating_add_signed(cx.shared.clock.moved_ms() / 1000);
         Figures {
             process,
-            sums,
+            sums: sums(cx),
             totals: cx.guard.store().totals(),
             now_s: cx.now() / 1000,
             crawls: cx.shared.crawls.load(Relaxed),
@@ -46,7 +43,16 @@ impl Figures {
     }
 }
 
-/// Counts anew: workers, connections, the store, prefixes.
+/// Counts of all workers since the last reset.
+pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
+    let mut sums = Sums::default();
+    cx.host.counters(&mut |counters| sums.add(counters));
+    sums.since(&cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner));
+    sums
+}
+
+/// Counts anew: workers, connections, the store, prefixes. Workers own their counters, so what they
+/// are now is remembered and taken away.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
     let mut sums = Sums::default();
     cx.host.counters(&mut |counters| sums.add(counters));
@@ -155,7 +161,9 @@ use Figure::{Micros, Number, Word};
 const NO_RESPONSE_OBJECTS: &str = "replies are written into one buffer, not into objects";
 const NO_AUTH: &str = "there is no authentication on the memcached port";
 const NO_WATCHERS: &str = "there are no watchers";
-const NO_LRU_LISTS: &str = "there are no LRU lists";
+pub(crate) const NO_LRU_LISTS: &str = "there are no LRU lists";
+pub(crate) const NOT_EVICTED_ACTIVE: &str = "no item is evicted while its frequency says it is active";
+pub(crate) const NOT_BY_CRAWLING: &str = "expired items are taken back when they are met, not by crawling";
 const NO_NAPI: &str = "connections are spread by load, not by NAPI id";
 const NO_WAITING_MOVER: &str = "a span is emptied by whoever needs it, no mover waits for its items";
 
@@ -246,13 +254,10 @@ pub static KEYS: &[Key] = &[
     figure("slab_global_page_pool", |f| Number(f.totals.spans_free / SPANS_PER_PAGE)),
     figure("expired_unfetched", |f| Number(f.totals.expired_unfetched)),
     figure("evicted_unfetched", |f| Number(f.totals.evicted_unfetched)),
-    needs(
-        Needs::Maintainer,
-        absent("evicted_active", "no item is evicted while its frequency says it is active"),
-    ),
+    needs(Needs::Maintainer, absent("evicted_active", NOT_EVICTED_ACTIVE)),
     figure("evictions", |f| Number(f.totals.evictions)),
     figure("reclaimed", |f| Number(f.totals.reclaimed)),
-    absent("crawler_reclaimed", "expired items are taken back when they are met, not by crawling"),
+    absent("crawler_reclaimed", NOT_BY_CRAWLING),
     figure("crawler_items_checked", |f| Number(f.totals.maintain_checked)),
     absent("lrutail_reflocked", NO_LRU_LISTS),
     needs(Needs::Maintainer, absent("moves_to_cold", NO_LRU_LISTS)),

@@ -19,7 +19,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds everything to the worker's counters.
+    /// Adds everything to the worker's counters, as memcached's commands.
     #[inline]
     pub fn settle(&mut self, counters: &Counters) {
         for (counter, n) in [
@@ -27,10 +27,20 @@ impl Tally {
             (Counter::GetHits, self.get_hits),
             (Counter::CmdSet, self.sets),
             (Counter::CmdMeta, self.metas),
-            (Counter::RedisCommands, self.commands),
             (Counter::IncrHits, self.increments),
             (Counter::NumbersInPlace, self.in_place),
         ] {
+            if n != 0 {
+                counters.add(counter, u64::from(n));
+            }
+        }
+        *self = Tally::default();
+    }
+
+    /// Adds what RESP's commands counted: memcached's counters are not theirs.
+    #[inline]
+    pub fn settle_redis(&mut self, counters: &Counters) {
+        for (counter, n) in [(Counter::RedisHits, self.get_hits), (Counter::RedisCommands, self.commands)] {
             if n != 0 {
                 counters.add(counter, u64::from(n));
             }

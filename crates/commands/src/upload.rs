@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_protocol::classic::{Store, StoreVerb};
 use larder_store::{Expect, Key, Lookup, Upload};
 
-use crate::classic::{Outcome, account, classic_expect, classic_outcome, put_stored, store as store_at_once};
+use crate::classic::{
+    Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored, store as store_at_once,
+};
 use crate::context::Context;
 use crate::meta::{Plan, finish_set, set as set_at_once};
 use crate::output::Output;
@@ -78,9 +80,10 @@ pub(crate) fn publish(
     match purpose {
         Purpose::Classic(store) => {
             let expect = classic_expect(store, &cx.shared.settings);
+            let class = attributes(store, cx.now()).class(&key, value_bytes);
+            let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, &key));
             let outcome = classic_outcome(cx.guard.publish(upload, expect), store, value_bytes);
-            let compared = store.verb == StoreVerb::Cas;
-            account(cx, tally, &key, outcome, compared, purpose.overwrites());
+            account(cx, tally, &key, outcome, class, compared, purpose.overwrites());
             put_stored(out, outcome, store.noreply);
         }
         Purpose::Meta(plan) => {

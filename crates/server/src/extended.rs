@@ -418,7 +418,11 @@ fn need(value: Option<&str>) -> Result<&str, String> {
 }
 
 fn factor(value: Option<&str>) -> Result<f64, String> {
-    need(value)?.parse().ok().filter(|&factor: &f64| factor > 0.0).ok_or_else(|| "a number above 0".into())
+    need(value)?
+        .parse()
+        .ok()
+        .filter(|&factor: &f64| factor > 0.0 && factor.is_finite())
+        .ok_or_else(|| "a number above 0".into())
 }
 
 #[cfg(test)]
@@ -450,6 +454,7 @@ mod tests {
             "hash_algorithm=md5",
             "tail_repair_time=9",
             "lru_crawler=1",
+            "slab_automove_ratio=inf",
             "slab_automove_window=2",
             "slab_automove_window=1801",
         ] {

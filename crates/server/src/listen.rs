@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use larder_eventloop::socket::{Address, Listener};
@@ -97,7 +98,7 @@ impl fmt::Display for ListenError {
         if error.kind() == io::ErrorKind::AddrInUse {
             return write!(
                 f,
-                "cannot listen on {place}: the address is in use; choose another with -p or -l"
+                "cannot listen on {place}: the address is in use; choose another with -p, -l or -s"
             );
         }
         write!(f, "cannot listen on {place}: {error}")
@@ -167,8 +168,14 @@ fn bind(address: &Address, config: &Config) -> Result<Bound, ListenError> {
 }
 
 fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
-    // A socket that a server left behind is in the way; anything else is not ours to remove.
+    let address = Address::Unix(path.to_owned());
+    let wrap = |error| ListenError { place: address.to_string(), error, default_redis: false };
+    // A socket that a server left behind is in the way. One that a server listens on is not ours to
+    // remove, and neither is anything else.
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        if UnixStream::connect(path).is_ok() {
+            return Err(wrap(io::ErrorKind::AddrInUse.into()));
+        }
         let _ = std::fs::remove_file(path);
     }
     // It listens under another name first: who sees the path can connect. The mode holds from the
@@ -179,12 +186,11 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(!config.unix_mode & 0o777));
     let bound = bind(&Address::Unix(unfinished.clone().into()), config);
     rustix::process::umask(before);
-    let address = Address::Unix(path.to_owned());
     // A link, not a renaming: what is at the path and not ours stays.
     let linked = std::fs::hard_link(&unfinished, path);
     let _ = std::fs::remove_file(&unfinished);
-    let Bound { listener, .. } = bound?;
-    linked.map_err(|error| ListenError { place: address.to_string(), error, default_redis: false })?;
+    let Bound { listener, .. } = bound.map_err(|unfinished| wrap(unfinished.error))?;
+    linked.map_err(wrap)?;
     Ok(Bound { listener, address, redis: false })
 }
 
@@ -284,6 +290,10 @@ mod tests {
             assert_eq!(bound.len(), 1);
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
         }
+        let serving = open(&config).unwrap();
+        assert!(open(&config).unwrap_err().to_string().contains("in use"));
+        assert!(UnixStream::connect(&path).is_ok(), "the first server keeps its place");
+        drop(serving);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
         assert!(open(&config).is_err());

@@ -116,10 +116,12 @@ pub const OPTIONS: &[Row] = &[
         default: "127.0.0.1",
         range: "addresses or host names, separated by commas",
         apply: |config, value| {
+            let before = config.listen.len();
             for part in value.split(',').filter(|part| !part.is_empty()) {
                 config.listen.push(Place::parse(part)?);
             }
-            Ok(())
+            // Nothing listed must not become everything, or the default.
+            if config.listen.len() == before { Err("an address".into()) } else { Ok(()) }
         },
         ..row('l', "listen", "where to listen; repeat it or use commas for several; 0.0.0.0 is every address")
     },
@@ -351,7 +353,7 @@ pub const OPTIONS: &[Row] = &[
             "classes are finer than any factor in use; it says what `stats slabs` and `stats items` sum up",
         ),
         apply: |config, value| {
-            config.growth_factor = value.parse().ok().filter(|&f| f > 1.0).ok_or("the factor is above 1")?;
+            config.growth_factor = value.parse().ok().filter(|&f: &f64| f > 1.0 && f.is_finite()).ok_or("the factor is above 1")?;
             Ok(())
         },
         ..row('f', "slab-growth-factor", "ratio of the sizes of slab classes")
@@ -554,6 +556,14 @@ mod tests {
         assert!(config.check().is_ok());
         config.item_bytes_max = Some((32 << 20) + 1);
         assert!(config.check().is_err());
+    }
+
+    #[test]
+    fn a_list_of_no_address_and_a_factor_without_end_are_errors() {
+        for (name, bad) in [("listen", ""), ("listen", ","), ("slab-growth-factor", "inf")] {
+            assert!(set(name, bad).is_err(), "{name} {bad}");
+        }
+        assert_eq!(set("listen", "127.0.0.1,").unwrap().listen.len(), 1);
     }
 
     #[test]

@@ -20,6 +20,16 @@ const FINE_CLASSES: usize = (FINE_BYTES_MAX - CHUNK_BYTES_MIN) / 8 + 1;
 /// Number of classes; ids run from 1 to this.
 pub(crate) const CLASSES: usize = FINE_CLASSES + 6 * 16;
 
+/// Class numbers are below this; 0 is none's.
+pub const CLASSES_END: usize = CLASSES + 1;
+
+/// Class of an item without flags and expiry whose key and value take so many bytes, at most some
+/// 16 KiB together.
+#[inline(always)]
+pub fn plain_class(bytes: usize) -> u8 {
+    ClassId::of(8 + bytes).0
+}
+
 /// Numbers and chunk sizes of all classes, ascending: what [`crate::ClassTotals`] speaks of.
 pub fn chunk_sizes() -> impl Iterator<Item = (u8, u32)> {
     ClassId::all().map(|class| (class.0, class.chunk_bytes() as u32))

@@ -76,7 +76,7 @@ mod watch;
 mod worker;
 mod write;
 
-pub use class::chunk_sizes;
+pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use database::DATABASES;
 pub use event::Event;
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, return_freed_blocks, trim_heap};
@@ -88,7 +88,7 @@ pub use worker::{Guard, Worker};
 
 use arena::{ARENA_BYTES_MAX, Arena};
 use bucket::Control;
-use class::{ClassId, SPAN_BYTES};
+use class::{CHUNK_BYTES_MAX, ClassId, SPAN_BYTES};
 use counters::{ClassCount, Counter, WorkerCounters};
 use database::{Flushes, Names, Word};
 use epoch::Epochs;
@@ -162,6 +162,16 @@ pub enum Automove {
     Ages,
     /// The oldest class always gives.
     Always,
+}
+
+impl Attributes {
+    /// Slab class of an item with such attributes, key and value, as [`Item::class`] says it.
+    #[inline]
+    pub fn class(&self, key: &Key<'_>, value_bytes: u64) -> u8 {
+        let shape = self.shape(key, value_bytes, false);
+        let bytes = if shape.large() { CHUNK_BYTES_MAX } else { shape.whole_bytes() as usize };
+        ClassId::of(bytes).0
+    }
 }
 
 impl Automove {

@@ -4,6 +4,7 @@
 use crate::access;
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Cell, FREQUENCY_MAX, Slot};
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::evict::Reason;
 use crate::index::Found;
 use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
@@ -534,9 +535,16 @@ impl<'g> Item<'g> {
     pub fn frequency(&self) -> u8 {
         self.slot.frequency() as u8
     }
-    /// Slab class of the item's chunk; of a value in pieces, that of the pieces.
+    /// Slab class of the item's chunk; of a value in pieces, that of the pieces. Follows from the
+    /// header: the arena is not looked at.
+    #[inline]
     pub fn class(&self) -> u8 {
-        class_of(&self.arc.arena, self.header, self.slot.location()).0
+        let class = match self.header.kind() {
+            Kind::Large => ClassId::of(CHUNK_BYTES_MAX),
+            _ => ClassId::of(self.raw.whole_bytes_by(self.header)),
+        };
+        debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));
+        class.0
     }
     /// Bytes of header, key, value and what goes with them.
     pub fn item_bytes(&self) -> u64 {

@@ -254,12 +254,21 @@ impl Guard<'_> {
     /// # Errors
     /// What was expected and was not so.
     pub fn delete(&mut self, key: &Key<'_>, expect: Expect) -> Result<(), Refusal> {
+        self.remove(key, expect).map(drop)
+    }
+
+    /// As [`Guard::delete`]; the slab class of what was there, as [`crate::Item::class`] says it.
+    ///
+    /// # Errors
+    /// What was expected and was not so.
+    pub fn remove(&mut self, key: &Key<'_>, expect: Expect) -> Result<u8, Refusal> {
         self.local.breathe(self.store);
         self.with_live(key, |guard, locked, found, raw| {
             check(expect, Some((raw, found.slot.location())), key.hash)?;
+            let class = class_of(&guard.store.arena, raw.header(), found.slot.location());
             guard.store.touched(locked, key);
             guard.local.unlink(guard.store, locked, found);
-            Ok(())
+            Ok(class.0)
         })
     }
 

@@ -1,7 +1,7 @@
 //! What the tests of several crates share; never part of the server.
 //!
 //! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
-//! - [`local`]: sessions over a store, without sockets and with a clock that is told;
+//! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections;
 //! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod history;
+pub mod host;
 pub mod linear;
 pub mod local;
 pub mod model;

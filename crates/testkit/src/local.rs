@@ -4,14 +4,11 @@
 //! It does what a worker does around a session, so that transcripts, the model and the counting
 //! allocator see the same path as a client, only without the kernel in between.
 
+use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
-use larder_commands::{
-    Connection, Context, Counter, Counters, Host, Letter, Next, Output, Peer, Post, Process, Session,
-    Settings, Shared, Sums,
-};
+use larder_commands::{Context, Counter, Letter, Next, Output, Session, Settings, Shared};
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
-use std::fmt;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -43,13 +40,6 @@ pub struct LocalConnection {
     /// Replies taken from the output.
     sent: Vec<u8>,
     closed: bool,
-}
-
-#[derive(Debug, Default)]
-struct LocalHost {
-    counters: Counters,
-    /// What sessions have for each other.
-    post: Post,
 }
 
 impl Local {
@@ -297,56 +287,10 @@ impl Wire for Local {
     }
 }
 
-impl Peer for LocalHost {
-    fn address(&self) -> String {
-        "127.0.0.1:50000".into()
-    }
-    fn listen_address(&self) -> String {
-        "127.0.0.1:6379".into()
-    }
-    fn place(&self) -> u64 {
-        0
-    }
-}
-
-impl Host for LocalHost {
-    fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
-        visit(&self.counters);
-    }
-
-    fn process(&self) -> Process {
-        Process { pid: 1, uptime_s: 2, eventloop: "none", accepting: true, threads: 1, ..Process::default() }
-    }
-
-    fn reset(&self) {}
-
-    fn settings(&self, _visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {}
-
-    fn connections(&self, _from: u64, _max: usize, _visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
-        None
-    }
-
-    fn kill(&self, _place: u64, _client: u64) {}
-
-    fn post(&self, _worker: usize, letters: Vec<Letter>) {
-        self.post.add(letters, usize::MAX, &mut |_| {});
-    }
-
-    fn clock_us(&self) -> u64 {
-        0
-    }
-
-    fn shutdown(&self, _graceful: bool) {}
-
-    fn verbosity(&self, _level: u8) {}
-}
-
 impl Local {
     /// What a counter stands at.
     pub fn counted(&self, counter: Counter) -> u64 {
-        let mut sums = Sums::default();
-        sums.add(&self.host.counters);
-        sums.of(counter)
+        self.host.counted(counter)
     }
 }
 

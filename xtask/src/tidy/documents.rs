@@ -2,6 +2,7 @@
 
 use super::Complaint;
 use crate::run::{Outcome, root};
+use larder_commands::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
 use larder_commands::redis::table::REDIS;
 use larder_commands::stats::{KEYS, Source};
 use larder_commands::table::{CLASSIC, Command, META};
@@ -62,6 +63,14 @@ fn compatibility() -> String {
         if let Source::Absent(why) = key.source {
             // Writing into a string cannot fail.
             let _ = writeln!(page, "| `{}` | {why} |", key.name);
+        }
+    }
+    for (command, prefix, keys) in [("items", "items:<class>:", ITEM_KEYS), ("slabs", "<class>:", SLAB_KEYS)] {
+        let _ = write!(page, "\nOf `stats {command}`:\n\n| key | why |\n|---|---|\n");
+        for key in keys {
+            if let ClassSource::Absent(why) = key.source {
+                let _ = writeln!(page, "| `{prefix}{}` | {why} |", key.name);
+            }
         }
     }
     page

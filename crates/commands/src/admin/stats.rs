@@ -7,10 +7,12 @@ use larder_protocol::Fault;
 use larder_protocol::number::parse_u64;
 
 use super::Line;
+use crate::class_stats::{ClassKey, ClassSource, ITEM_KEYS, SLAB_KEYS};
+use crate::counters::Sums;
 use crate::dump::Dump;
 use crate::flow::Flow;
 use crate::output::Output;
-use crate::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE};
+use crate::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::stats::{Figures, KEYS};
 use crate::text::{END, ERROR, OK};
 
@@ -55,78 +57,41 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 }
 
 fn items(line: &mut Line<'_, '_, '_, '_>) {
-    let maintainer = line.cx.shared.settings.lru_maintainer;
-    let now = line.cx.guard.now();
-    let slabs = line.cx.shared.slabs.sum(&line.cx.guard.store().classes(now));
-    for class in slabs.iter().map(|slab| &slab.totals).filter(|class| class.items > 0) {
-        let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("items:{}:{name}", class.id), &n);
-        put("number", class.items);
-        if maintainer {
-            put("number_hot", 0);
-            put("number_warm", 0);
-            put("number_cold", class.items);
-            put("age_hot", 0);
-            put("age_warm", 0);
-        }
-        put("age", class.age_ms / 1000);
-        put("mem_requested", class.requested_bytes);
-        put("evicted", class.evictions);
-        put("evicted_nonzero", class.evicted_nonzero);
-        put("evicted_time", class.evicted_age_s);
-        put("outofmemory", class.out_of_memory);
-        put("tailrepairs", 0);
-        put("reclaimed", class.reclaimed);
-        put("expired_unfetched", class.expired_unfetched);
-        put("evicted_unfetched", class.evicted_unfetched);
-        if maintainer {
-            put("evicted_active", 0);
-        }
-        put("crawler_reclaimed", 0);
-        put("crawler_items_checked", 0);
-        put("lrutail_reflocked", 0);
-        if maintainer {
-            for name in ["moves_to_cold", "moves_to_warm", "moves_within_lru", "direct_reclaims"] {
-                put(name, 0);
-            }
-            for name in ["hits_to_hot", "hits_to_warm", "hits_to_cold", "hits_to_temp"] {
-                put(name, 0);
-            }
-        }
+    let sums = crate::stats::sums(line.cx);
+    for slab in slabs_now(line).iter().filter(|slab| slab.totals.items > 0) {
+        put_class(line, "items:", slab, ITEM_KEYS, &sums);
     }
 }
 
 fn slabs(line: &mut Line<'_, '_, '_, '_>) {
-    let classes = line.cx.guard.store().classes(line.cx.guard.now());
-    let slabs = line.cx.shared.slabs.sum(&classes);
+    let slabs = slabs_now(line);
+    let sums = crate::stats::sums(line.cx);
     for slab in &slabs {
-        let class = &slab.totals;
-        let mut put = |name: &str, n: u64| put_stat(line.out, &format_args!("{}:{name}", class.id), &n);
-        put("chunk_size", u64::from(class.chunk_bytes));
-        put("chunks_per_page", PAGE_BYTES / u64::from(class.chunk_bytes.max(1)));
-        put("total_pages", slab.pages());
-        put("total_chunks", class.used_chunks + class.free_chunks);
-        put("used_chunks", class.used_chunks);
-        put("free_chunks", class.free_chunks);
-        put("free_chunks_end", 0);
-        for name in [
-            "get_hits",
-            "cmd_set",
-            "delete_hits",
-            "incr_hits",
-            "decr_hits",
-            "cas_hits",
-            "cas_badval",
-            "touch_hits",
-        ] {
-            put(name, 0);
-        }
+        put_class(line, "", slab, SLAB_KEYS, &sums);
     }
-    let malloced: u64 = classes.iter().map(|class| class.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
+    let malloced: u64 = slabs.iter().map(|slab| slab.totals.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
     put_stat(line.out, &"active_slabs", &slabs.len());
     put_stat(line.out, &"total_malloced", &malloced);
 }
 
-/// stats reset: workers own their counters, so what they are now is remembered and taken away.
+fn slabs_now(line: &Line<'_, '_, '_, '_>) -> Vec<Slab> {
+    line.cx.shared.slabs.sum(&line.cx.guard.store().classes(line.cx.now()))
+}
+
+fn put_class(line: &mut Line<'_, '_, '_, '_>, prefix: &str, slab: &Slab, keys: &[ClassKey], sums: &Sums) {
+    let shared = line.cx.shared;
+    for key in keys.iter().filter(|key| !key.maintainer || shared.settings.lru_maintainer) {
+        let value = match key.source {
+            ClassSource::Figure(read) => read(slab),
+            ClassSource::Counter(counter) => {
+                shared.slabs.members(slab.totals.id).map(|class| sums.in_class(class, counter)).sum()
+            }
+            ClassSource::Absent(_) => 0,
+        };
+        put_stat(line.out, &format_args!("{prefix}{}:{}", slab.totals.id, key.name), &value);
+    }
+}
+
 fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
         _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats detail not allowed\r\n",

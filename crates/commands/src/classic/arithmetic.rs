@@ -4,7 +4,7 @@ use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, write_u64};
 use larder_store::{Attributes, Expect, Key, Lookup, Millis, Refusal, Value};
 
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::text::{NO_MEMORY, NOT_A_NUMBER};
 
@@ -43,7 +43,7 @@ pub enum Changed {
 }
 
 /// Changes a counter as one step, however many write it: what was read is written over only while it
-/// is still there.
+/// is still there. Counts the hit.
 pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Changed {
     loop {
         let Lookup::Hit(item) = cx.guard.peek(key) else { return Changed::Absent };
@@ -68,10 +68,17 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
             token_sent: item.token_sent(),
         };
         let unchanged = Expect::Unchanged(item.seen());
+        let class = item.class();
         let in_place = digits <= text.len();
         match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {
             Ok(stored) => {
                 cx.counters.add(Counter::NumbersInPlace, u64::from(in_place));
+                let (hits, hits_in) = match change.decrement {
+                    false => (Counter::IncrHits, ClassCounter::IncrHits),
+                    true => (Counter::DecrHits, ClassCounter::DecrHits),
+                };
+                cx.counters.add(hits, 1);
+                cx.counters.count_in(class, hits_in);
                 return Changed::Done { value, cas: stored.cas, expired_at, expires_at };
             }
             Err(Refusal::NoMemory) => return Changed::NoMemory,
@@ -93,7 +100,6 @@ pub fn arithmetic(
     let mut room = [0; U64_BYTES_MAX + 2];
     let reply: &[u8] = match change(cx, key, &by) {
         Changed::Done { value, .. } => {
-            cx.counters.add(if decrement { Counter::DecrHits } else { Counter::IncrHits }, 1);
             let digits = write_u64(&mut room, value);
             room[digits..digits + 2].copy_from_slice(b"\r\n");
             &room[..digits + 2]

@@ -3,7 +3,7 @@
 use larder_store::{Hint, Key, Lookup};
 
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::tally::Tally;
 use crate::text::{END, put_value};
@@ -26,6 +26,7 @@ pub fn fetch(
     match cx.guard.get_hinted(key, hint) {
         Lookup::Hit(item) => {
             tally.get_hits += 1;
+            cx.counters.count_in(item.class(), ClassCounter::GetHits);
             let token = cas.then(|| settings.token(item.cas()));
             let put = put_value(out, key.bytes(), &item, token, last);
             cx.shared.prefixes.count(key.bytes(), |count| {
@@ -72,23 +73,24 @@ pub fn fetch_and_touch(
             if !put_value(out, key.bytes(), &item, token, last) {
                 return false;
             }
-            true
+            Some(item.class())
         }
         Lookup::Miss | Lookup::Expired | Lookup::Flushed => {
             if last {
                 out.put(END);
             }
-            false
+            None
         }
     };
     cx.shared.prefixes.count(key.bytes(), |count| {
         count.gets += 1;
-        count.hits += u64::from(hit);
+        count.hits += u64::from(hit.is_some());
     });
-    if hit {
+    if let Some(class) = hit {
         // An item that another worker removed since was still read before: the reply holds.
         let _ = cx.guard.touch(key, expires_at(exptime, now));
         cx.counters.add(Counter::TouchHits, 1);
+        cx.counters.count_in(class, ClassCounter::TouchHits);
     } else {
         cx.counters.add(Counter::TouchMisses, 1);
     }

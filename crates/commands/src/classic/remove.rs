@@ -3,14 +3,17 @@
 use larder_store::{Expect, Key};
 
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::time::expires_at;
 
 /// delete
 pub fn delete(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, noreply: bool) {
-    let (counter, reply): (_, &[u8]) = match cx.guard.delete(key, Expect::Present) {
-        Ok(()) => (Counter::DeleteHits, b"DELETED\r\n"),
+    let (counter, reply): (_, &[u8]) = match cx.guard.remove(key, Expect::Present) {
+        Ok(class) => {
+            cx.counters.count_in(class, ClassCounter::DeleteHits);
+            (Counter::DeleteHits, b"DELETED\r\n")
+        }
         Err(_) => (Counter::DeleteMisses, b"NOT_FOUND\r\n"),
     };
     cx.counters.add(counter, 1);
@@ -20,12 +23,21 @@ pub fn delete(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, noreply
     }
 }
 
+/// Slab class of a key's item, for what is counted by class; 0, which is no class, if there is none.
+pub fn class_there(cx: &mut Context<'_, '_>, key: &Key<'_>) -> u8 {
+    cx.guard.peek(key).hit().map_or(0, |item| item.class())
+}
+
 /// touch
 pub fn touch(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, exptime: i32, noreply: bool) {
     cx.counters.add(Counter::CmdTouch, 1);
     let at = expires_at(exptime, cx.now());
+    let class = class_there(cx, key);
     let (counter, reply): (_, &[u8]) = match cx.guard.touch(key, at) {
-        Ok(()) => (Counter::TouchHits, b"TOUCHED\r\n"),
+        Ok(()) => {
+            cx.counters.count_in(class, ClassCounter::TouchHits);
+            (Counter::TouchHits, b"TOUCHED\r\n")
+        }
         Err(_) => (Counter::TouchMisses, b"NOT_FOUND\r\n"),
     };
     cx.counters.add(counter, 1);

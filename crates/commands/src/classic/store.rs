@@ -6,8 +6,9 @@
 use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
 
+use super::class_there;
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::shared::Settings;
 use crate::tally::Tally;
@@ -79,15 +80,17 @@ pub fn classic_outcome(
     }
 }
 
-/// Counts a store, `compared` if it was a compare-and-swap. Without memory a value that was to be
-/// overwritten goes too, lest it be read as the new one (`overwrites`).
+/// Counts a store of an item of `class`; if it was a compare-and-swap `compared` is the class of the
+/// item that was there. Without memory a value that was to be overwritten goes too, lest it be read as
+/// the new one (`overwrites`).
 #[inline]
 pub fn account(
     cx: &mut Context<'_, '_>,
     tally: &mut Tally,
     key: &Key<'_>,
     outcome: Outcome,
-    compared: bool,
+    class: u8,
+    compared: Option<u8>,
     overwrites: bool,
 ) {
     if matches!(outcome, Outcome::NoMemory) {
@@ -98,10 +101,17 @@ pub fn account(
         return;
     }
     tally.sets += 1;
-    if compared {
+    cx.counters.count_in(class, ClassCounter::CmdSet);
+    if let Some(there) = compared {
         match outcome {
-            Outcome::Stored { .. } => cx.counters.add(Counter::CasHits, 1),
-            Outcome::Exists => cx.counters.add(Counter::CasBadval, 1),
+            Outcome::Stored { .. } => {
+                cx.counters.add(Counter::CasHits, 1);
+                cx.counters.count_in(there, ClassCounter::CasHits);
+            }
+            Outcome::Exists => {
+                cx.counters.add(Counter::CasBadval, 1);
+                cx.counters.count_in(there, ClassCounter::CasBadval);
+            }
             Outcome::NotFound => cx.counters.add(Counter::CasMisses, 1),
             Outcome::NotStored | Outcome::NoMemory => {}
         }
@@ -124,22 +134,25 @@ pub fn store(
         // Nearly all stores: a set that happens.
         let attributes = attributes(store, cx.now());
         let result = cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
+        let class = attributes.class(key, value.len() as u64);
         if result.is_ok() {
             tally.sets += 1;
+            cx.counters.count_in(class, ClassCounter::CmdSet);
             if !store.noreply {
                 out.put(b"STORED\r\n");
             }
             return;
         }
         let outcome = classic_outcome(result, store, value.len() as u64);
-        account(cx, tally, key, outcome, false, true);
+        account(cx, tally, key, outcome, class, None, true);
         return put_stored(out, outcome, store.noreply);
     }
     store_if(cx, out, tally, key, store, value);
 }
 
+/// What a classic store stores beside the value.
 #[inline]
-fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
+pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
     Attributes { flags: store.flags, expires_at: expires_at(store.exptime, now), ..Attributes::default() }
 }
 
@@ -153,10 +166,12 @@ fn store_if(
     store: &Store<'_>,
     value: &[u8],
 ) {
+    let attributes = attributes(store, cx.now());
+    let class = attributes.class(key, value.len() as u64);
+    let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
     let outcome = match store.verb {
         StoreVerb::Append | StoreVerb::Prepend => append(cx, key, store, value),
         StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
-            let attributes = attributes(store, cx.now());
             let expect = classic_expect(store, &cx.shared.settings);
             let result = cx.guard.store_value(key, value, &attributes, expect);
             if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
@@ -166,7 +181,7 @@ fn store_if(
             classic_outcome(result, store, value.len() as u64)
         }
     };
-    account(cx, tally, key, outcome, matches!(store.verb, StoreVerb::Cas), false);
+    account(cx, tally, key, outcome, class, compared, false);
     put_stored(out, outcome, store.noreply);
 }
 

@@ -62,17 +62,11 @@ pub fn arithmetic(
         Ok(given) => given,
         Err(fault) => return out.put(fault.reply()),
     };
-    let decrement = given.change.decrement;
-    let (hits, misses) = if decrement {
-        (Counter::DecrHits, Counter::DecrMisses)
-    } else {
-        (Counter::IncrHits, Counter::IncrMisses)
-    };
+    let misses = if given.change.decrement { Counter::DecrMisses } else { Counter::IncrMisses };
     let reply_key = ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') };
     loop {
         match change(cx, key, &given.change) {
             Changed::Done { value, cas, expired_at, expires_at } => {
-                cx.counters.add(hits, 1);
                 return put_done(cx, out, flags, reply_key, value, cas, [expired_at, expires_at]);
             }
             Changed::Absent => match given.vivify {

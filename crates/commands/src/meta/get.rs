@@ -8,7 +8,7 @@ use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal,
 
 use super::reply::{ReplyKey, put_key_flag, put_number_flag, put_opaque_flag, put_status};
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::shared::Settings;
 use crate::tally::Tally;
@@ -85,6 +85,7 @@ fn get_plain(
     }
     tally.gets += 1;
     tally.get_hits += 1;
+    cx.counters.count_in(item.class(), ClassCounter::GetHits);
     if flags.is_empty() {
         out.put(b"HD\r\n");
     } else {
@@ -144,6 +145,7 @@ fn get_with_flags(
         let why = match lookup {
             Lookup::Hit(item) => {
                 let seen = item.seen();
+                let class = item.class();
                 let mut marks = marks(&cx.shared.settings, &item, &given, now);
                 let expires = given.touch.map(|exptime| expires_at(exptime, now));
                 let mark = out.mark();
@@ -168,11 +170,12 @@ fn get_with_flags(
                 match expires {
                     Some(at) => {
                         let _ = cx.guard.touch(key, at);
-                        count_touch(cx);
+                        count_touch(cx, class);
                     }
                     None => {
                         tally.gets += 1;
                         tally.get_hits += 1;
+                        cx.counters.count_in(class, ClassCounter::GetHits);
                     }
                 }
                 return;
@@ -188,10 +191,11 @@ fn get_with_flags(
                     cx.counters.add(Counter::StoreNoMemory, 1);
                     out.put(NO_MEMORY);
                 }
-                Ok(()) if given.touch.is_some() => count_touch(cx),
-                Ok(()) => {
+                Ok(class) if given.touch.is_some() => count_touch(cx, class),
+                Ok(class) => {
                     tally.gets += 1;
                     tally.get_hits += 1;
+                    cx.counters.count_in(class, ClassCounter::GetHits);
                 }
             }
             return;
@@ -209,9 +213,10 @@ fn get_with_flags(
 }
 
 /// A hit with T counts as a touch, not as a get.
-fn count_touch(cx: &Context<'_, '_>) {
+fn count_touch(cx: &Context<'_, '_>, class: u8) {
     cx.counters.add(Counter::CmdTouch, 1);
     cx.counters.add(Counter::TouchHits, 1);
+    cx.counters.count_in(class, ClassCounter::TouchHits);
 }
 
 /// Stale items and those about to expire are recached by the first who asks.
@@ -266,7 +271,7 @@ fn put_hit(
     !value || put_data(out, item)
 }
 
-/// A miss with N: an empty item is made, and this one is told to fill it.
+/// A miss with N: an empty item is made, and this one is told to fill it. Its slab class.
 fn vivify(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -274,7 +279,7 @@ fn vivify(
     flags: &Flags<'_>,
     given: &Given,
     exptime: i32,
-) -> Result<(), Refusal> {
+) -> Result<u8, Refusal> {
     let now = cx.now();
     let attributes = Attributes {
         expires_at: expires_at(exptime, now),
@@ -307,5 +312,5 @@ fn vivify(
     if expires != attributes.expires_at {
         let _ = cx.guard.touch(key, expires);
     }
-    Ok(())
+    Ok(attributes.class(key, 0))
 }

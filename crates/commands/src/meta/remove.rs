@@ -5,8 +5,9 @@ use larder_protocol::meta::Flags;
 use larder_store::{Attributes, Expect, Key, Lookup, Refusal};
 
 use super::reply::{ReplyKey, put_status};
+use crate::classic::class_there;
 use crate::context::Context;
-use crate::counters::Counter;
+use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
 use crate::tally::Tally;
 use crate::text::NO_MEMORY;
@@ -26,8 +27,9 @@ pub fn delete(
         Err(fault) => return out.put(fault.reply()),
     };
     let status = match result {
-        Ok(()) => {
+        Ok(class) => {
             cx.counters.add(Counter::DeleteHits, 1);
+            cx.counters.count_in(class, ClassCounter::DeleteHits);
             if flags.has(b'q') {
                 return;
             }
@@ -67,20 +69,21 @@ impl Given {
     }
 }
 
-/// Deletes, or with I marks stale, or with x empties.
-fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<(), Refusal> {
+/// Deletes, or with I marks stale, or with x empties; the slab class of what was there.
+fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<u8, Refusal> {
     let expect = given.compare.map_or(Expect::Present, Expect::Cas);
     if flags.has(b'x') {
         return empty(cx, key, flags, given);
     }
     if flags.has(b'I') {
-        return cx.guard.invalidate(key, given.cas, given.expires_at, expect).map(|_| ());
+        let class = class_there(cx, key);
+        return cx.guard.invalidate(key, given.cas, given.expires_at, expect).map(|_| class);
     }
-    cx.guard.delete(key, expect)
+    cx.guard.remove(key, expect)
 }
 
 /// Replaces the item by one without value and flags that keeps its expiry, stale if I is there.
-fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<(), Refusal> {
+fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<u8, Refusal> {
     loop {
         let Lookup::Hit(item) = cx.guard.peek(key) else { return Err(Refusal::Absent) };
         if given.compare.is_some_and(|cas| cas != item.cas()) {
@@ -95,8 +98,9 @@ fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Giv
             token_sent: false,
         };
         let unchanged = Expect::Unchanged(item.seen());
+        let class = item.class();
         match cx.guard.store_value(key, b"", &attributes, unchanged) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(class),
             Err(Refusal::NoMemory) => return Err(Refusal::NoMemory),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }

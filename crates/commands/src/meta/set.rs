@@ -6,7 +6,7 @@ use larder_protocol::number::parse_u64;
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
 
 use super::reply::Tail;
-use crate::classic::{Outcome, account, concat, refuse};
+use crate::classic::{Outcome, account, class_there, concat, refuse};
 use crate::context::Context;
 use crate::output::Output;
 use crate::tally::Tally;
@@ -135,6 +135,8 @@ pub fn set(
     plan: &Plan,
     value: &[u8],
 ) {
+    let class = plan.attributes.class(key, value.len() as u64);
+    let compared = plan.compares().then(|| class_there(cx, key));
     let outcome = if plan.concats() {
         append(cx, key, plan, value)
     } else {
@@ -148,7 +150,7 @@ pub fn set(
         }
     };
     tally.metas += 1;
-    account(cx, tally, key, outcome, plan.compares(), true);
+    account(cx, tally, key, outcome, class, compared, true);
     put_outcome(cx, out, key.bytes(), plan, outcome);
 }
 
@@ -162,12 +164,14 @@ pub fn finish(
     value_bytes: u64,
     publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
 ) {
+    let class = plan.attributes.class(key, value_bytes);
+    let compared = plan.compares().then(|| class_there(cx, key));
     let outcome = match publish(cx, plan.expect()) {
         Ok(stored) => done(stored, value_bytes),
         Err(refusal) => refuse(refusal, plan.compares()),
     };
     tally.metas += 1;
-    account(cx, tally, key, outcome, plan.compares(), true);
+    account(cx, tally, key, outcome, class, compared, true);
     put_outcome(cx, out, key.bytes(), plan, outcome);
 }
 

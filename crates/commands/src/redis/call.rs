@@ -75,7 +75,6 @@ impl Call<'_, '_, '_> {
         attributes: &Attributes,
         expect: Expect,
     ) -> Result<Result<Stored, Refusal>, Fail> {
-        self.tally.sets += 1;
         match self.cx.guard.store_value(key, value, attributes, expect) {
             Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
             other => Ok(other),
@@ -137,11 +136,10 @@ pub(crate) fn read<'r>(
             tally.get_hits += 1;
             return Some(item);
         }
-        Lookup::Miss => None,
-        Lookup::Expired => Some(Counter::GetExpired),
-        Lookup::Flushed => Some(Counter::GetFlushed),
+        Lookup::Miss | Lookup::Flushed => None,
+        Lookup::Expired => Some(Counter::RedisExpired),
     };
-    counters.add(Counter::GetMisses, 1);
+    counters.add(Counter::RedisMisses, 1);
     if let Some(why) = why {
         counters.add(why, 1);
     }

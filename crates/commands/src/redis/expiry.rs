@@ -167,12 +167,7 @@ pub(crate) fn ttl(call: &mut Call<'_, '_, '_>, key: &Key<'_>, clock: Clock) -> D
 
 /// Removes a key if it is there.
 pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
-    let removed = call.cx.guard.delete(key, Expect::Present).is_ok();
-    call.cx.counters.add(
-        if removed { crate::counters::Counter::DeleteHits } else { crate::counters::Counter::DeleteMisses },
-        1,
-    );
-    removed
+    call.cx.guard.delete(key, Expect::Present).is_ok()
 }
 
 #[cfg(test)]

@@ -86,7 +86,6 @@ pub(crate) fn rewrite_part<T>(
         }
         match call.cx.guard.patch(key, part.start as u64, is, unchanged) {
             Ok(Some(_)) => {
-                call.tally.sets += 1;
                 break Some(result);
             }
             Ok(None) => break None,

@@ -121,7 +121,6 @@ impl Done {
         let gets = self.slots as u32 - self.sets - self.sums;
         tally.gets += gets;
         tally.get_hits += gets;
-        tally.sets += self.sets + self.sums;
         tally.incrs += self.sums - self.decrs;
         tally.decrs += self.decrs;
     }

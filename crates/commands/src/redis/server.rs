@@ -8,7 +8,6 @@ use super::reply::put_bulk;
 use super::table::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE};
 use super::table::{Command, NO_KEYS};
 use super::{config, copy, debug, info, introspect, latency, object, slowlog};
-use crate::counters::Counter;
 
 /// At any time, for those who look after the server.
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -94,7 +93,6 @@ fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {
         (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => {}
         _ => return Err(Fail::SYNTAX),
     }
-    call.cx.counters.add(Counter::CmdFlush, 1);
     if !call.cx.shared.settings.flush {
         return Err(Fail::of("ERR flushing is not allowed"));
     }

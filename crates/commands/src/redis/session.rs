@@ -176,7 +176,7 @@ impl Conversation {
             }
         };
         turn.settle_any();
-        turn.tally.settle(turn.cx.counters);
+        turn.tally.settle_redis(turn.cx.counters);
         turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
         self.client.facts.row.store(turn.row, Relaxed);
         if self.client.no_touch {

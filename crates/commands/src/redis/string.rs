@@ -158,7 +158,6 @@ pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<
     if !stored {
         return Err(Fail::OUT_OF_MEMORY);
     }
-    call.tally.sets += 1;
     call.out.put(b"+OK\r\n");
     Ok(())
 }
@@ -214,7 +213,6 @@ fn setex(
     let attributes = Attributes { expires_at, ..Attributes::default() };
     let done = call.cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
     done.map_err(|_| Fail::OUT_OF_MEMORY)?;
-    call.tally.sets += 1;
     call.ok()
 }
 
@@ -289,7 +287,6 @@ fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
         }
         match call.cx.guard.concat(key, value, End::Back, None, unchanged) {
             Ok(_) => {
-                call.tally.sets += 1;
                 return call.integer(bytes as i64);
             }
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
@@ -328,7 +325,6 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
     if !value.is_empty()
         && let Ok(Some(bytes)) = call.cx.guard.patch(key, offset as u64, value, Expect::Present)
     {
-        call.tally.sets += 1;
         return call.length(bytes as usize);
     }
     let bytes = rewrite(call, key, |bytes, _| {
@@ -367,7 +363,6 @@ pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, b
         let bytes = larder_protocol::resp::write_integer(&mut room, new);
         match call.cx.guard.store_value_hinted(key, &room[..bytes], &attributes, expect, hint) {
             Ok(_) => {
-                call.tally.sets += 1;
                 return call.integer(new);
             }
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),

@@ -6,10 +6,11 @@ use larder_protocol::meta::decode_start;
 use larder_protocol::number::write_u64;
 use larder_protocol::plain::{Ask, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
-use larder_store::{Guard, Hint, Key};
+use larder_store::{Guard, Hint, Key, Lookup, plain_class};
 
 use super::{Call, Keys, Next, Session, State};
 use crate::classic::{self, fitting_value_bytes};
+use crate::counters::{ClassCounter, Counter, Counters};
 use crate::output::Mark;
 use crate::stages::{Ahead, GROUP, Stages};
 use crate::tally::Tally;
@@ -114,7 +115,7 @@ impl Session {
             if first && !last {
                 *line = Some(Line { at, mark: out.mark(), tally: *tally });
             }
-            let done = usual(&mut cx.guard, rest, out.room_for(), end);
+            let done = usual(&mut cx.guard, cx.counters, rest, out.room_for(), end);
             out.filled(done.bytes);
             if done.slots > 0 {
                 done.count(tally);
@@ -166,6 +167,7 @@ impl Done {
 #[inline(never)]
 fn usual(
     guard: &mut Guard<'_>,
+    counters: &Counters,
     slots: &[Slot<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     end: usize,
@@ -177,16 +179,21 @@ fn usual(
             break;
         }
         let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
+        let count = |counter, value_bytes: usize| {
+            counters.count_in(plain_class(key.bytes().len() + value_bytes), counter);
+        };
         done.bytes += match slot.ask {
             Ask::Get => {
                 let Some(value) = guard.hot_value(key, hint) else { break };
                 let Some(written) = write_small_value(room, key.bytes(), value) else { break };
+                count(ClassCounter::GetHits, value.len());
                 written - if slot.last { 0 } else { END.len() }
             }
             Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) => {
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
+                count(ClassCounter::CmdSet, value.len());
                 done.sets += 1;
                 *room.first_chunk_mut().expect("room for more") = *b"STORED\r\n";
                 8
@@ -195,6 +202,7 @@ fn usual(
             Ask::MetaGet => {
                 let Some(value) = guard.hot_value(key, hint) else { break };
                 let Some(written) = write_small_meta_value(room, value) else { break };
+                count(ClassCounter::GetHits, value.len());
                 done.metas += 1;
                 written
             }
@@ -202,6 +210,7 @@ fn usual(
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
+                count(ClassCounter::CmdSet, value.len());
                 done.sets += 1;
                 done.metas += 1;
                 *room.first_chunk_mut().expect("room for more") = *b"HD\r\n";
@@ -212,6 +221,7 @@ fn usual(
                 done.sums += 1;
                 done.in_place += u32::from(in_place);
                 let digits = write_u64(room, value);
+                count(ClassCounter::IncrHits, digits - usize::from(!in_place));
                 room[digits..digits + 2].copy_from_slice(b"\r\n");
                 digits + 2
             }
@@ -222,12 +232,22 @@ fn usual(
 }
 
 impl Call<'_, '_, '_, '_> {
-    /// Drops the answers of a line.
+    /// Drops the answers of a line, and what they counted.
+    #[cold]
     fn take_back(&mut self, line: Option<Line>) {
-        if let Some(Line { mark, tally, .. }) = line {
-            self.out.rewind(mark);
-            self.tally = tally;
+        let Some(Line { at, mark, tally }) = line else { return };
+        let (gets, hits) = (self.tally.gets - tally.gets, self.tally.get_hits - tally.get_hits);
+        let mut lines = PlainLines::new(self.reader.input, at, 1, VALUE_BYTES_MAX);
+        for _ in 0..gets {
+            let Some(Plain { key, .. }) = lines.next() else { break };
+            let key = self.cx.guard.key(key);
+            if let Lookup::Hit(item) = self.cx.guard.peek(&key) {
+                self.cx.counters.uncount_in(item.class(), ClassCounter::GetHits);
+            }
         }
+        self.cx.counters.add(Counter::GetMisses, u64::from(gets - hits).wrapping_neg());
+        self.out.rewind(mark);
+        self.tally = tally;
     }
 }
 

@@ -1,7 +1,8 @@
 //! Values that are not simply at hand: too large, broken, or still on their way in.
 
 use larder_protocol::Fault;
-use larder_store::{Attributes, Expect, Key};
+use larder_protocol::classic::StoreVerb;
+use larder_store::{Expect, Key};
 
 use super::{Call, Next, Session, State};
 use crate::batch::Block;
@@ -10,7 +11,6 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::meta;
 use crate::text::{NO_MEMORY, NO_MEMORY_DURING_READ};
-use crate::time::expires_at;
 use crate::upload::{Gathering, Purpose, publish, refused_early};
 
 impl Session {
@@ -65,19 +65,17 @@ impl Session {
         }
         let attributes = match &purpose {
             Purpose::Classic(store) => {
+                let attributes = classic::attributes(store, call.cx.now());
                 if let Some(outcome) = refused_early(call.cx, key, store) {
+                    let class = attributes.class(key, u64::from(value_bytes));
                     let compared =
-                        matches!(classic::classic_expect(store, &call.cx.shared.settings), Expect::Cas(_));
-                    classic::account(call.cx, &mut call.tally, key, outcome, compared, false);
+                        (store.verb == StoreVerb::Cas).then(|| classic::class_there(call.cx, key));
+                    classic::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
                     let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
                     self.state = State::Swallow { left, reply };
                     return;
                 }
-                Attributes {
-                    flags: store.flags,
-                    expires_at: expires_at(store.exptime, call.cx.now()),
-                    ..Attributes::default()
-                }
+                attributes
             }
             Purpose::Meta(plan) => plan.attributes,
         };

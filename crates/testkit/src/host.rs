@@ -1,0 +1,79 @@
+//! A host and a peer for sessions without a server around them: counters, letters, figures that stand
+//! still, and what a test wants to be told.
+
+use larder_commands::{Connection, Counter, Counters, Host, Letter, Peer, Post, Process, Sums};
+use std::fmt;
+
+/// The server that sessions believe to be in.
+#[derive(Debug, Default)]
+pub struct LocalHost {
+    /// The counters of its one worker.
+    pub counters: Counters,
+    /// How many connections `stats conns` visits.
+    pub connections: u64,
+    /// What `stats settings` says.
+    pub settings: Vec<(&'static str, u64)>,
+    /// What sessions have for each other.
+    pub post: Post,
+}
+
+impl LocalHost {
+    /// What a counter stands at.
+    pub fn counted(&self, counter: Counter) -> u64 {
+        let mut sums = Sums::default();
+        sums.add(&self.counters);
+        sums.of(counter)
+    }
+}
+
+impl Peer for LocalHost {
+    fn address(&self) -> String {
+        "127.0.0.1:50000".into()
+    }
+
+    fn listen_address(&self) -> String {
+        "127.0.0.1:6379".into()
+    }
+
+    fn place(&self) -> u64 {
+        0
+    }
+}
+
+impl Host for LocalHost {
+    fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
+        visit(&self.counters);
+    }
+
+    fn process(&self) -> Process {
+        Process { pid: 1, uptime_s: 2, eventloop: "none", accepting: true, threads: 1, ..Process::default() }
+    }
+
+    fn reset(&self) {}
+
+    fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {
+        self.settings.iter().for_each(|(name, value)| visit(name, value));
+    }
+
+    fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
+        let to = self.connections.min(from + max as u64);
+        for id in from..to {
+            visit(&Connection { id, address: "tcp:127.0.0.1:1".into(), ..Connection::default() });
+        }
+        Some(to).filter(|&to| to < self.connections)
+    }
+
+    fn kill(&self, _place: u64, _client: u64) {}
+
+    fn post(&self, _worker: usize, letters: Vec<Letter>) {
+        self.post.add(letters, usize::MAX, &mut |_| {});
+    }
+
+    fn clock_us(&self) -> u64 {
+        0
+    }
+
+    fn shutdown(&self, _graceful: bool) {}
+
+    fn verbosity(&self, _level: u8) {}
+}
