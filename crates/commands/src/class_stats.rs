@@ -3,7 +3,7 @@
 
 use crate::counters::ClassCounter;
 use crate::slabs::{PAGE_BYTES, Slab};
-use crate::stats::{NO_LRU_LISTS, NOT_EVICTED_ACTIVE, NOT_BY_CRAWLING};
+use crate::stats::{NO_LRU_LISTS, NOT_BY_CRAWLING, NOT_EVICTED_ACTIVE};
 
 /// Where a key's value comes from.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@ use larder_protocol::classic::{Store, StoreVerb};
 use larder_store::{Expect, Key, Lookup, Upload};
 
 use crate::classic::{
-    Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored, store as store_at_once,
+    Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored,
+    store as store_at_once,
 };
 use crate::context::Context;
 use crate::meta::{Plan, finish_set, set as set_at_once};

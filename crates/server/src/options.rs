@@ -353,7 +353,11 @@ pub const OPTIONS: &[Row] = &[
             "classes are finer than any factor in use; it says what `stats slabs` and `stats items` sum up",
         ),
         apply: |config, value| {
-            config.growth_factor = value.parse().ok().filter(|&f: &f64| f > 1.0 && f.is_finite()).ok_or("the factor is above 1")?;
+            config.growth_factor = value
+                .parse()
+                .ok()
+                .filter(|&f: &f64| f > 1.0 && f.is_finite())
+                .ok_or("the factor is above 1")?;
             Ok(())
         },
         ..row('f', "slab-growth-factor", "ratio of the sizes of slab classes")

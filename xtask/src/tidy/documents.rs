@@ -65,7 +65,8 @@ fn compatibility() -> String {
             let _ = writeln!(page, "| `{}` | {why} |", key.name);
         }
     }
-    for (command, prefix, keys) in [("items", "items:<class>:", ITEM_KEYS), ("slabs", "<class>:", SLAB_KEYS)] {
+    for (command, prefix, keys) in [("items", "items:<class>:", ITEM_KEYS), ("slabs", "<class>:", SLAB_KEYS)]
+    {
         let _ = write!(page, "\nOf `stats {command}`:\n\n| key | why |\n|---|---|\n");
         for key in keys {
             if let ClassSource::Absent(why) = key.source {

@@ -234,7 +234,10 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("instantaneous_input_kbps", format_args!("{:.2}", bytes_in as f64 / 1024.0));
     page.line("instantaneous_output_kbps", format_args!("{:.2}", bytes_out as f64 / 1024.0));
     page.line("rejected_connections", process.connections_rejected);
-    page.line("expired_keys", totals.reclaimed + sums.of(Counter::GetExpired) + sums.of(Counter::RedisExpired));
+    page.line(
+        "expired_keys",
+        totals.reclaimed + sums.of(Counter::GetExpired) + sums.of(Counter::RedisExpired),
+    );
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", totals.evictions);

@@ -68,8 +68,7 @@ impl Session {
                 let attributes = classic::attributes(store, call.cx.now());
                 if let Some(outcome) = refused_early(call.cx, key, store) {
                     let class = attributes.class(key, u64::from(value_bytes));
-                    let compared =
-                        (store.verb == StoreVerb::Cas).then(|| classic::class_there(call.cx, key));
+                    let compared = (store.verb == StoreVerb::Cas).then(|| classic::class_there(call.cx, key));
                     classic::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
                     let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
                     self.state = State::Swallow { left, reply };
