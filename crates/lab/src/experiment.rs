@@ -20,13 +20,17 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
+use crate::connection::Check;
 use crate::contender::{Contender, Setup, Target, parse_peer};
 use crate::error::Error;
+use crate::generator::{Load, Stop};
 use crate::keys::Keyspace;
+use crate::null::Null;
 use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
-use crate::results::{Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured};
+use crate::results::{Ceiling, Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured};
+use crate::workload::Workload;
 
 /// Memory of servers, in MB, that is more than the data of any experiment that evicts nothing takes.
 pub const AMPLE_MB: u32 = 1024;
@@ -312,6 +316,20 @@ impl Experiment {
                 self.run.compare(claim, base, &rounds, noise.as_ref());
             }
         }
+    }
+
+    /// What the generator alone reaches with a load, against a null server on the servers' core.
+    ///
+    /// # Errors
+    /// When the null server or a connection fails.
+    ///
+    /// # Panics
+    /// If the load has several verbs, or one whose replies nobody can know.
+    pub fn ceiling(&self, workload: &Workload, check: Check, load: String) -> Result<Ceiling, Error> {
+        let address = Null::in_background(workload, self.server_core)?;
+        let mut alone = Load::connect(&address, workload, workload.scripts(1), &self.generator_cores)?;
+        let tally = alone.run(check, Stop::After(Duration::from_millis(200)))?;
+        Ok(Ceiling { load, per_s: tally.rate(), busy: tally.generator_load(alone.threads()) })
     }
 
     /// Notes which threads worked, if not all did.

@@ -18,9 +18,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{self, Experiment, Seat};
 use crate::keys::{KEY_BYTES_MIN, Keyspace};
+use crate::wire::Protocol;
+use crate::workload::{Verb, Workload};
 use measure::{Bench, Full, Reading, Stage};
 
 /// Options of `larder lab memory`.
@@ -113,8 +116,8 @@ struct Found {
 /// When a server cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
-    // Memory hardly differs from round to round: fewer do.
-    common.rounds = common.rounds.or(Some(common.by_effort(1, 3, 5)));
+    // Memory hardly differs from round to round: one is enough for a first look.
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 5, 5)));
     let mut experiment =
         Experiment::start("memory", "Memory: bytes per key above key and value", &common, FULL_MB)?;
     let (items, shapes) = grid(options);
@@ -160,6 +163,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
             Ok(())
         },
     )?;
+    // What is filled cannot come faster than this.
+    let filled = Workload {
+        connections: 16,
+        pipeline: 200,
+        ..Workload::new(Protocol::Classic, Verb::Set, shapes[0].space(1000))
+    };
+    let load = format!("set 16×200 {}, parsed", shapes[0].name());
+    let ceiling = experiment.ceiling(&filled, Check::Parse, load)?;
+    experiment.run.ceilings.push(ceiling);
     report::fill(&mut experiment, &found);
     experiment.finish()
 }

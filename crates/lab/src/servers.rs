@@ -19,9 +19,7 @@ use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
 use crate::generator::{self, Load, Stop};
 use crate::keys::{Choice, Keyspace};
-use crate::null::Null;
 use crate::peers::CLIENTS_MAX;
-use crate::results::Ceiling;
 use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::wire::Protocol;
@@ -193,7 +191,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
         cells.extend(group);
     }
     for setting in report::extremes(&settings) {
-        let ceiling = ceiling(&experiment, setting)?;
+        let workload = setting.workload(Protocol::Classic, 1);
+        let ceiling = experiment.ceiling(&workload, Check::Length, setting.words())?;
         experiment.run.ceilings.push(ceiling);
     }
     report::report(&mut experiment, &cells)?;
@@ -285,16 +284,6 @@ fn visit_once(
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;
     Ok(sample)
-}
-
-/// What the generator alone reaches with a load.
-fn ceiling(experiment: &Experiment, setting: Setting) -> Result<Ceiling, Error> {
-    let workload = setting.workload(Protocol::Classic, 1);
-    let address = Null::in_background(&workload, experiment.server_core)?;
-    let scripts = workload.scripts(1);
-    let mut load = Load::connect(&address, &workload, scripts, &experiment.generator_cores)?;
-    let tally = load.run(Check::Length, Stop::After(Duration::from_millis(200)))?;
-    Ok(Ceiling { load: setting.words(), per_s: tally.rate(), busy: tally.generator_load(load.threads()) })
 }
 
 #[cfg(test)]

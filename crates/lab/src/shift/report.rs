@@ -136,6 +136,15 @@ pub fn fill(
         notes(run, found);
     }
     verdict(run, plan, found, &all);
+    // The hit ratio in the end, of the first server over the others'.
+    let in_the_end = |all: &[Vec<Outcome>]| -> Vec<f64> {
+        all.last().map_or(Vec::new(), |outcomes| outcomes.iter().map(|outcome| outcome.last).collect())
+    };
+    let others = found.iter().zip(&all).skip(1).map(|(other, outcomes)| {
+        let claim = format!("{} / {}, hit ratio in the end", found[0].variant.name, other.variant.name);
+        (claim, in_the_end(outcomes), other.variant.again)
+    });
+    experiment.compare_with(&in_the_end(&all[0]), others.collect());
     Ok(())
 }
 
@@ -380,7 +389,7 @@ fn lateness(seen: &Seen, busy: f64) -> Option<String> {
 
 /// Memory by class over time, of the first round.
 fn layers(run: &mut Run, found: &[Found]) {
-    for found in found {
+    for found in found.iter().filter(|found| !found.variant.again) {
         let Some(visit) = found.visits.first().filter(|visit| !visit.samples.is_empty()) else { continue };
         let mut names: Vec<(String, f64)> = Vec::new();
         for (name, mib) in visit.samples.iter().flat_map(|sample| &sample.layers) {
@@ -437,6 +446,7 @@ fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>
     let said: Vec<String> = found
         .iter()
         .zip(all)
+        .filter(|(found, _)| !found.variant.again)
         .map(|(found, all)| {
             let outcomes = &all[last];
             let times: Option<Vec<f64>> = outcomes.iter().map(|outcome| outcome.back_to_fresh_s).collect();

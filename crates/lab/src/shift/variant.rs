@@ -13,6 +13,8 @@ pub struct Variant {
     pub name: String,
     /// Index among the contenders of the experiment.
     pub contender: usize,
+    /// It is the first one a second time: what differs between the two is noise.
+    pub again: bool,
     source: Source,
     /// What is sent to it before it is used, and the reply that says it is done.
     command: Option<(String, &'static str)>,
@@ -38,8 +40,13 @@ impl Variant {
                     Source::Running(target.expect("a contender that is not ours is a target").clone())
                 }
             };
-            let way =
-                |name: String, command| Variant { name, contender: at, source: source.clone(), command };
+            let way = |name: String, command| Variant {
+                name,
+                contender: at,
+                again: false,
+                source: source.clone(),
+                command,
+            };
             let ways: Vec<(String, String, &'static str)> = match (contender.control.family, contender.kind) {
                 // Larder moves memory by itself.
                 (_, Some(Kind::Larder | Kind::LarderRedis)) => Vec::new(),
@@ -62,6 +69,11 @@ impl Variant {
             }
         }
         variants
+    }
+
+    /// The same, once more.
+    pub fn again(&self) -> Variant {
+        Variant { name: format!("{} again", self.name), again: true, ..self.clone() }
     }
 
     /// The limit with which a search for `memory_mb` of resident memory begins.
