@@ -7,6 +7,9 @@ use crate::results::{Kind, Plot, number};
 
 /// Bars above which their values are read with the pointer only.
 const VALUES_MAX: usize = 28;
+/// Width of a digit and height of a line of a value.
+const LETTER: f64 = 7.0;
+const LINE: f64 = 12.0;
 /// Letters that all group names may have together to stand upright.
 const LETTERS_MAX: usize = 100;
 
@@ -43,8 +46,12 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
             }
             if !many && !stacked {
                 let end = point.interval.and_then(|[_, high]| y.at(high)).unwrap_or(to).min(to);
-                let above = if point.y < 0.0 { to + 13.0 } else { end - 4.0 };
-                svg.text("value", (centre, above), Anchor::Middle, &number::text(point.y));
+                let value = number::short(point.y);
+                // Next to each other at one height they would run together.
+                let tight = LETTER * value.len() as f64 > width && at % 2 == 1;
+                let raise = if tight { LINE } else { 0.0 };
+                let above = if point.y < 0.0 { to + 13.0 + raise } else { end - 4.0 - raise };
+                svg.text("value", (centre, above), Anchor::Middle, &value);
             }
         }
     }

@@ -23,6 +23,23 @@ pub fn text(value: f64) -> String {
 }
 
 /// A whole number with its thousands apart.
+/// A figure with about three digits, as short as it can be read: 0.066, 2.98M, 29.6k.
+pub fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        size if size >= 999_500.0 => (value / 1e6, "M"),
+        size if size >= 9_995.0 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let size = value.abs();
+    let digits = match () {
+        _ if value.fract() == 0.0 || size >= 99.95 => 0,
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}{unit}")
+}
+
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < 0.0 { "-" } else { "" });
@@ -53,6 +70,22 @@ pub fn ratio(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_numbers_keep_three_digits() {
+        for (value, words) in [
+            (0.0662, "0.066"),
+            (2.741, "2.74"),
+            (24.43, "24.4"),
+            (9_000.0, "9000"),
+            (29_550.0, "29.6k"),
+            (2_980_026.0, "2.98M"),
+            (999_900.0, "1.00M"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(short(value), words);
+        }
+    }
 
     #[test]
     fn numbers_keep_about_four_digits() {
