@@ -146,9 +146,9 @@ fn figures(table: &Table) -> String {
     let notes = table.rows.iter().any(|row| !row.note.is_empty());
     out.push_str(if notes { "<th></th></tr></thead>\n<tbody>\n" } else { "</tr></thead>\n<tbody>\n" });
     for row in &table.rows {
-        let _ = write!(out, "<tr><td>{}</td>", escape(&row.target));
+        let _ = write!(out, "<tr><td class=\"label\">{}</td>", escape(&row.target));
         for label in &row.labels {
-            let _ = write!(out, "<td>{}</td>", escape(label));
+            let _ = write!(out, "<td class=\"label\">{}</td>", escape(label));
         }
         for value in &row.values {
             let Some(value) = value else {
@@ -164,7 +164,7 @@ fn figures(table: &Table) -> String {
             let _ = write!(out, "<td class=\"number\">{}{ends}</td>", number::text(value.median));
         }
         if notes {
-            let _ = write!(out, "<td>{}</td>", escape(&row.note));
+            let _ = write!(out, "<td class=\"note\">{}</td>", escape(&row.note));
         }
         out.push_str("</tr>\n");
     }

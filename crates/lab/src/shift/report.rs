@@ -406,7 +406,7 @@ fn layers(run: &mut Run, found: &[Found]) {
         let mut plot = Plot::new(&id, &title, Kind::Stacked);
         plot.x = Axis::new("time", "s", Scale::Linear);
         plot.y = Axis::new("memory", "MiB", Scale::Linear);
-        plot.caption = "The first round. Classes as the server reports them.".to_owned();
+        plot.caption = "The first round, as the server reports it.".to_owned();
         let of = |sample: &super::visit::Sample, wanted: &dyn Fn(&String) -> bool| -> Point {
             let layers = sample.layers.iter().filter(|(name, _)| wanted(name));
             Point::new(sample.at_s, layers.map(|(_, mib)| mib).sum())
