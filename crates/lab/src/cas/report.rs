@@ -257,7 +257,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
         draw(experiment, &mut plot, cells, figure, |setting| {
             shown.plain(setting).then_some(f64::from(setting.clients))
         });
-        experiment.run.plots.push(plot);
+        push_readable(experiment, plot);
     }
     let most = shown.most();
     let people = count(most, "client");
@@ -271,7 +271,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
             let like = Setting { keys: shown.keys, ..*setting };
             (setting.clients == most && shown.plain(&like)).then_some(f64::from(setting.keys))
         });
-        experiment.run.plots.push(plot);
+        push_readable(experiment, plot);
     }
     if cells.iter().any(|cell| cell.setting.think != shown.think) {
         let mut plot = Plot::new("think", &format!("Goodput against think time, {people}"), Kind::Lines);
@@ -298,6 +298,27 @@ fn plots(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
             (setting.clients == most && optimistic(setting) && shown.plain(&like)).then_some(at as f64)
         });
         experiment.run.plots.push(plot);
+    }
+}
+
+/// Curves that a picture can tell apart.
+const CURVES_MAX: usize = 8;
+
+/// Adds a picture; as two, of methods that may be refused and of those that are not, if it has more curves
+/// than there are colours.
+fn push_readable(experiment: &mut Experiment, plot: Plot) {
+    if plot.curves.len() <= CURVES_MAX {
+        experiment.run.plots.push(plot);
+        return;
+    }
+    let counts = |name: &str| [Method::Decr, Method::Ma].iter().any(|method| name.ends_with(method.name()));
+    for (id, words, server_side) in
+        [("tokens", "with tokens", false), ("server", "counted by the server", true)]
+    {
+        let mut half = plot.clone();
+        half.curves.retain(|curve| counts(&curve.name) == server_side);
+        (half.id, half.title) = (format!("{}-{id}", plot.id), format!("{}, {words}", plot.title));
+        experiment.run.plots.push(half);
     }
 }
 
