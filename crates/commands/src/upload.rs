@@ -78,6 +78,8 @@ pub(crate) fn publish(
     let bytes = upload.key().len();
     room[..bytes].copy_from_slice(upload.key());
     let key = cx.guard.key(&room[..bytes]);
+    let tells = cx.shared.redis.events.any();
+    let was = if tells { crate::redis::seen(&mut cx.guard, 0, key.bytes()) } else { None };
     match purpose {
         Purpose::Classic(store) => {
             let expect = classic_expect(store, &cx.shared.settings);
@@ -92,6 +94,10 @@ pub(crate) fn publish(
                 cx.guard.publish(upload, expect)
             });
         }
+    }
+    if tells {
+        let is = crate::redis::seen(&mut cx.guard, 0, key.bytes());
+        cx.shared.redis.tell_change(cx.host, "set", 0, key.bytes(), was, is);
     }
 }
 

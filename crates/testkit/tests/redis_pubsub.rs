@@ -279,3 +279,46 @@ fn keyspace_events_of_expiry_come_from_the_store() {
         ],
     );
 }
+
+#[test]
+fn keyspace_events_tell_of_memcached_writes_and_of_misses() {
+    let mut talk = Talk::new(&[]);
+    expect(
+        &mut talk,
+        &[
+            (0, "CONFIG SET notify-keyspace-events EAmn", "+OK"),
+            (1, "PSUBSCRIBE __keyevent@*", "*3 $10 psubscribe $12 __keyevent@* :1"),
+        ],
+    );
+    let large = format!("set large 0 0 100000\r\n{}\r\n", "v".repeat(100_000));
+    for (bytes, events) in [
+        ("set k 0 0 1\r\n5\r\n", "new k set k"),
+        ("add k 0 0 1\r\n5\r\n", ""),
+        ("get k\r\n", ""),
+        ("get none k\r\n", "keymiss none"),
+        ("mg none v\r\n", "keymiss none"),
+        ("incr k 2\r\n", "incrby k"),
+        ("decr k 1\r\n", "incrby k"),
+        ("append k 0 0 1\r\n1\r\n", "append k"),
+        ("touch k 100\r\n", "expire k"),
+        ("gat 0 k\r\n", "persist k"),
+        ("ms k 1 T100\r\n7\r\n", "set k expire k"),
+        ("ma k\r\n", "incrby k"),
+        ("delete k\r\n", "del k"),
+        ("delete k\r\n", ""),
+        ("md k\r\n", ""),
+        (large.as_str(), "new large set large"),
+    ] {
+        talk.send(2, bytes.as_bytes());
+        let heard = talk.heard(1);
+        let words: Vec<&str> = heard.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
+        let told: Vec<String> = words
+            .chunks(4)
+            .filter(|four| four.len() == 4)
+            .map(|four| format!("{} {}", four[2].trim_start_matches("__keyevent@0__:"), four[3]))
+            .collect();
+        assert_eq!(told.join(" "), events, "{}", bytes.lines().next().unwrap_or_default());
+    }
+    talk.say(0, "MGET none large");
+    assert!(talk.heard(1).contains("__keyevent@0__:keymiss $4 none"));
+}

@@ -94,7 +94,7 @@ fn command_that_cannot_be_queued_aborts_exec_before_a_touched_watch_does() {
             (
                 0,
                 "EXEC now",
-                "-EXECABORT Transaction discarded because of: ERR wrong number of arguments for 'exec' command",
+                "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
             ),
             (0, "EXEC", "-ERR EXEC without MULTI"),
         ],
@@ -510,4 +510,44 @@ fn what_takes_the_store_as_a_whole_is_counted() {
     assert_eq!(talk.send(1, b"get k\r\n"), "END");
     expect(&mut talk, &[(0, "SWAPDB 1 0", "+OK")]);
     assert_eq!(talk.send(1, b"get k\r\n"), "VALUE k 0 1 v END");
+}
+
+#[test]
+fn key_that_was_made_and_removed_again_is_touched() {
+    expect(
+        &mut talk(),
+        &[
+            (0, "WATCH k", "+OK"),
+            (1, "SET k v", "+OK"),
+            (1, "DEL k", ":1"),
+            (0, "MULTI", "+OK"),
+            (0, "PING", "+QUEUED"),
+            (0, "EXEC", "*-1"),
+        ],
+    );
+}
+
+#[test]
+fn watched_key_that_is_evicted_aborts() {
+    let mut talk = Talk::new(&["-m", "4", "-I", "1m"]);
+    expect(&mut talk, &[(0, "SET k v", "+OK"), (0, "WATCH k", "+OK")]);
+    // Other keys of about its size, until it has to go.
+    let mut round = 0;
+    while talk.say(1, "EXISTS k") == ":1" {
+        assert!(round < 4000, "a cache of 4 MB holds no 400,000 keys");
+        let names: Vec<String> = (0..100).map(|n| format!("f{round}:{n}")).collect();
+        let words = names.iter().flat_map(|name| [name.as_bytes(), b"v"]);
+        talk.send(1, &encode(&std::iter::once(&b"MSET"[..]).chain(words).collect::<Vec<_>>()));
+        round += 1;
+    }
+    expect(
+        &mut talk,
+        &[
+            (1, "EXISTS k", ":0"),
+            (0, "MULTI", "+OK"),
+            (0, "SET other v", "+QUEUED"),
+            (0, "EXEC", "*-1"),
+            (0, "EXISTS other", ":0"),
+        ],
+    );
 }

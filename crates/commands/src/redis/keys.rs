@@ -155,8 +155,14 @@ fn del(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let there = count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some());
-    call.length(there)
+    call.read_as_one(args, |call, args, versions| {
+        for name in args {
+            let key = call.key(name);
+            versions.push((key, call.cx.guard.version(&key)));
+        }
+        let there = count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some());
+        call.length(there)
+    })
 }
 
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

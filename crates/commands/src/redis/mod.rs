@@ -51,6 +51,7 @@ pub use client::Facts;
 pub use common::{Access, Common};
 pub(crate) use latency::EXPIRE_CYCLE;
 pub use limits::{Class, OutputLimit};
+pub(crate) use notify::seen;
 pub(crate) use session::Conversation;
 pub(crate) use tally::Rows;
 pub use topics::{Letter, Message, POST_BYTES_MAX, Post, Target};

@@ -5,8 +5,8 @@
 //! __keyevent@0__:del     mykey        (E)
 //! ```
 //!
-//! While any class is wanted, a writing command's keys are looked at before and after it: what changed
-//! says which event it was, as Redis names them. What the store does by itself (expire, evict) it
+//! While any class is wanted, a writing command's keys are looked at before and after it, of either
+//! protocol: what changed says which event it was, as Redis names them. What the store does by itself (expire, evict) it
 //! notes, and whoever ends a batch next tells it. With nothing wanted it costs a look at one word for
 //! each receive.
 
@@ -18,7 +18,7 @@ use larder_store::{DATABASES, Event, Guard, Store};
 use super::call::Call;
 use super::common::Common;
 use super::fail::Done;
-use super::table::Command;
+use super::table::{Command, flag};
 use crate::host::Host;
 
 /// Classes of events, by their letters; A stands for those before it.
@@ -123,7 +123,18 @@ impl Common {
 }
 
 /// What a key was like: token and expiry of its item.
-type Seen = Option<(u64, u64)>;
+pub(crate) type Seen = Option<(u64, u64)>;
+
+/// What a key of this database is like.
+pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
+    let key = guard.key_in(db, key);
+    guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
+}
+
+/// Commands that say what a key had, beside those that only read.
+fn asks(row: &Command) -> bool {
+    row.has(flag::READONLY) || matches!(row.name, "getset" | "getdel" | "getex")
+}
 
 /// What a change of a value is called.
 fn name(row: &'static str) -> (u32, &'static str) {
@@ -140,15 +151,92 @@ fn name(row: &'static str) -> (u32, &'static str) {
     }
 }
 
+impl Common {
+    /// Tells what a command of this name did to a key. `row`: the RESP command that does the same.
+    pub(crate) fn tell_change(
+        &self,
+        host: &dyn Host,
+        row: &'static str,
+        db: u8,
+        key: &[u8],
+        was: Seen,
+        is: Seen,
+    ) {
+        let tell = |class, event| self.tell(host, class, event, db, key);
+        match (was, is) {
+            (was, is) if was == is => {}
+            (_, None) => tell(
+                GENERIC,
+                match row {
+                    "rename" | "renamenx" => "rename_from",
+                    "move" => "move_from",
+                    _ => "del",
+                },
+            ),
+            (was, Some((token, expires_at))) => {
+                if was.is_none() && self.events.wants(NEW) {
+                    tell(NEW, "new");
+                }
+                if was.is_none_or(|(old, _)| old != token) {
+                    let (class, event) = name(row);
+                    tell(class, event);
+                }
+                let expired_at = was.map_or(0, |(_, at)| at);
+                let told = row.starts_with("rename") || row == "copy" || row == "restore";
+                if expires_at != expired_at && expires_at != 0 && !told {
+                    tell(GENERIC, "expire");
+                } else if expires_at == 0 && was.is_some_and(|(old, at)| old == token && at != 0) {
+                    tell(GENERIC, "persist");
+                }
+            }
+        }
+    }
+
+    /// Tells that a key was asked for and is not there.
+    pub(crate) fn tell_miss(&self, host: &dyn Host, db: u8, key: &[u8]) {
+        self.tell(host, MISS, "keymiss", db, key);
+    }
+
+    /// Misses are wanted.
+    pub(crate) fn tells_misses(&self) -> bool {
+        self.events.wants(MISS)
+    }
+}
+
 impl Call<'_, '_, '_> {
     fn seen(&mut self, key: &[u8]) -> Seen {
-        let key = self.key(key);
-        self.cx.guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
+        seen(&mut self.cx.guard, self.client.db, key)
+    }
+
+    /// Runs a command that says what keys have, and tells which of them are not there.
+    fn execute_and_tell_misses(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        let mut missing: Vec<&[u8]> = Vec::new();
+        row.each_key(args, &mut |key| {
+            if seen(&mut self.cx.guard, self.client.db, key).is_none() {
+                missing.push(key);
+            }
+        });
+        let done =
+            if row.has(flag::WRITE) { self.execute_and_tell(row, args) } else { self.execute_row(row, args) };
+        let (common, host) = (&self.cx.shared.redis, self.cx.host);
+        missing.into_iter().for_each(|key| common.tell_miss(host, self.client.db, key));
+        done
+    }
+
+    /// Events are wanted: runs a command, and tells what there is to tell.
+    #[cold]
+    pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        if self.cx.shared.redis.tells_misses() && asks(row) {
+            self.execute_and_tell_misses(row, args)
+        } else if row.has(flag::WRITE) {
+            self.execute_and_tell(row, args)
+        } else {
+            self.execute_row(row, args)
+        }
     }
 
     /// Runs a writing command, and tells what it did to its keys.
-    #[cold]
-    pub fn execute_and_tell(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+    fn execute_and_tell(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         let mut keys: Vec<&[u8]> = Vec::new();
         row.each_key(args, &mut |key| keys.push(key));
         let db = self.client.db;
@@ -157,34 +245,7 @@ impl Call<'_, '_, '_> {
         for (key, was) in keys.iter().zip(before) {
             let is = self.seen(key);
             let (common, host) = (&self.cx.shared.redis, self.cx.host);
-            let tell = |class, event| common.tell(host, class, event, db, key);
-            match (was, is) {
-                (was, is) if was == is => {}
-                (_, None) => tell(
-                    GENERIC,
-                    match row.name {
-                        "rename" | "renamenx" => "rename_from",
-                        "move" => "move_from",
-                        _ => "del",
-                    },
-                ),
-                (was, Some((token, expires_at))) => {
-                    if was.is_none() && common.events.wants(NEW) {
-                        tell(NEW, "new");
-                    }
-                    if was.is_none_or(|(old, _)| old != token) {
-                        let (class, event) = name(row.name);
-                        tell(class, event);
-                    }
-                    let expired_at = was.map_or(0, |(_, at)| at);
-                    let told = row.name.starts_with("rename") || row.name == "copy" || row.name == "restore";
-                    if expires_at != expired_at && expires_at != 0 && !told {
-                        tell(GENERIC, "expire");
-                    } else if expires_at == 0 && was.is_some_and(|(old, at)| old == token && at != 0) {
-                        tell(GENERIC, "persist");
-                    }
-                }
-            }
+            common.tell_change(host, row.name, db, key, was, is);
         }
         if row.name == "move"
             && done.is_ok()

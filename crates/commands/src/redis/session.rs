@@ -609,8 +609,8 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::KEY_TOO_LONG);
             }
         }
-        if self.cx.shared.redis.events.any() && row.has(flag::WRITE) {
-            return self.execute_and_tell(row, args);
+        if self.cx.shared.redis.events.any() {
+            return self.execute_with_events(row, args);
         }
         self.execute_row(row, args)
     }

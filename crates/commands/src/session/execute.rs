@@ -1,18 +1,67 @@
 //! One key of a batch, to the function of its command.
 
-use larder_protocol::classic::Request;
+use larder_protocol::classic::{Request, StoreVerb};
 use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
 use super::Call;
 use crate::batch::Slot;
+use crate::redis::seen;
 use crate::text::NO_MEMORY_FOR_REPLY;
 use crate::{classic, meta};
+
+/// The RESP command that changes a key as this one does.
+fn same_in_redis(request: &Request<'_>) -> &'static str {
+    match request {
+        Request::Store(store) => match store.verb {
+            StoreVerb::Append | StoreVerb::Prepend => "append",
+            StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => "set",
+        },
+        Request::Arithmetic { decrement, .. } => {
+            if *decrement {
+                "decrby"
+            } else {
+                "incrby"
+            }
+        }
+        Request::Meta(meta) if matches!(meta.verb, Verb::Arithmetic) => "incrby",
+        Request::Fetch(_) | Request::Touch { .. } => "expire",
+        _ => "set",
+    }
+}
 
 impl Call<'_, '_, '_, '_> {
     /// One key of a batch.
     #[inline]
     pub(super) fn execute(&mut self, slot: &Slot<'_, '_>) {
+        if self.cx.shared.redis.events.any() {
+            self.execute_and_tell(slot);
+        } else {
+            self.execute_slot(slot);
+        }
+    }
+
+    /// Keyspace events are wanted: looks at the key before and after.
+    #[cold]
+    fn execute_and_tell(&mut self, slot: &Slot<'_, '_>) {
+        let name = slot.key.bytes();
+        let was = seen(&mut self.cx.guard, 0, name);
+        self.execute_slot(slot);
+        let is = seen(&mut self.cx.guard, 0, name);
+        let (common, host) = (&self.cx.shared.redis, self.cx.host);
+        let asks = match &slot.request {
+            Request::Fetch(_) => true,
+            Request::Meta(meta) => matches!(meta.verb, Verb::Get),
+            _ => false,
+        };
+        if asks && was.is_none() {
+            common.tell_miss(host, 0, name);
+        }
+        common.tell_change(host, same_in_redis(&slot.request), 0, name, was, is);
+    }
+
+    #[inline(always)]
+    fn execute_slot(&mut self, slot: &Slot<'_, '_>) {
         let Call { cx, out, tally, .. } = self;
         let key = &slot.key;
         match &slot.request {

@@ -183,8 +183,8 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call =
-            Call { cx, out, reader, tally: Tally::default(), runs: true, line_mark: None, skips: false };
+        let runs = !cx.shared.redis.events.any();
+        let mut call = Call { cx, out, reader, tally: Tally::default(), runs, line_mark: None, skips: false };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
                 break next;
