@@ -93,6 +93,8 @@ impl Server {
             Program::Redis(path) => {
                 let mut command = Command::new(path);
                 command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
+                // What a transcript has it save is nobody's.
+                command.arg("--dir").arg(std::env::temp_dir());
                 command
             }
             Program::Memcached(path) => {

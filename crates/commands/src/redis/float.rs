@@ -22,7 +22,7 @@ pub(crate) fn incrbyfloat(
         let (new, attributes, expect) = match call.cx.guard.peek(key).hit() {
             Some(item) => {
                 let Value::Whole(text) = item.value() else { return Err(Fail::NOT_A_FLOAT) };
-                (sum(text.trim_ascii_end(), by)?, kept(&item), Expect::Unchanged(item.seen()))
+                (sum(super::string::without_spaces(text), by)?, kept(&item), Expect::Unchanged(item.seen()))
             }
             None => (sum(b"0", by)?, Attributes::default(), Expect::Absent),
         };

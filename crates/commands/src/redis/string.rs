@@ -346,7 +346,14 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
 
 /// A stored text as a number. Blanks behind it are what memcached's decr leaves.
 pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
-    integer(text.trim_ascii_end())
+    integer(without_spaces(text))
+}
+
+/// A number as it is stored, without the spaces that memcached's incr and decr leave behind it; line
+/// ends and tabs make it no number, as in Redis.
+pub(crate) fn without_spaces(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at + 1);
+    &text[..end]
 }
 
 pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
