@@ -35,7 +35,12 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         let (seeds, found) = (seeds.to_string_lossy().into_owned(), found.to_string_lossy().into_owned());
         quietly(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
         let time = format!("-max_total_time={seconds}");
-        let more = ["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"];
+        let mut more = vec!["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"];
+        let words = root().join("fuzz/dictionaries").join(format!("{name}.dict"));
+        let words = format!("-dict={}", words.to_string_lossy());
+        if root().join(&words["-dict=".len()..]).is_file() {
+            more.push(&words);
+        }
         quietly(fuzzer(&tools, &more))?;
     }
     println!("{} passed, 0 failed", names.len());
