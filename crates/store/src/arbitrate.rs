@@ -11,9 +11,9 @@
 
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
-use crate::slab::Magazine;
+use crate::slab::{ClassView, Magazine};
 use crate::worker::{Guard, Local};
-use crate::{Automove, Store};
+use crate::{Automove, Millis, Store};
 
 /// A class younger than this many tenths of the oldest takes from it.
 const AGE_TENTHS: u64 = 8;
@@ -35,15 +35,47 @@ enum Donor {
     Oldest(ClassId),
 }
 
+/// What ghost hits make of an age: as long as the workload turns to other keys, a class whose keys come
+/// back after their eviction is younger than it looks, one whose keys do not is older.
+struct Bias {
+    /// Ghost hits for [`BIAS_SPANS`] spans on the mean; none: ages as they are.
+    mean: Option<u64>,
+}
+
+/// Unit of ghost hits per span, so that few of them are not none.
+const BIAS_SPANS: u64 = 1024;
+/// Ages are changed by this factor at most.
+const BIAS_MAX: u64 = 2;
+
+impl Bias {
+    fn new(store: &Store) -> Bias {
+        let limit_bytes = store.arena.limit_bytes();
+        let mean = store.window.has_turned(limit_bytes).then(|| {
+            let hits: u64 = ClassId::all().map(|id| store.slabs.view(id).recent_ghosts()).sum();
+            hits * BIAS_SPANS / (limit_bytes / SPAN_BYTES as u64).max(1)
+        });
+        Bias { mean }
+    }
+
+    fn of(&self, view: &ClassView, age: Millis) -> Millis {
+        let Some(mean) = self.mean else { return age };
+        let own = view.recent_ghosts() * BIAS_SPANS / u64::from(view.spans().max(1));
+        // The unit keeps halves whole.
+        let (mean, own) = (mean.max(1), own.max(1));
+        let factor = (mean * BIAS_SPANS / own).clamp(BIAS_SPANS / BIAS_MAX, BIAS_SPANS * BIAS_MAX);
+        age * factor / BIAS_SPANS
+    }
+}
+
 impl Local {
     /// Before a class in need evicts its own: drains a step of another's span, if there is one to take.
-    /// `round` counts the attempts of one allocation.
-    pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) {
+    /// `round` counts the attempts of one allocation. True if memory comes from there.
+    pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> bool {
         if self.drain.is_none() {
             // Who asks often is told nothing new each time.
             if round == 0 && !self.asks.is_multiple_of(ASKS) {
                 self.asks += 1;
-                return;
+                return false;
             }
             if !self.lingering.is_empty() {
                 self.look_at_lingering(store, false);
@@ -52,15 +84,16 @@ impl Local {
                 Some(donor) => self.drain_of(store, donor),
                 None => {
                     self.asks = 1;
-                    return;
+                    return false;
                 }
             };
         }
         self.asks = 0;
         let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
-        let Some(from) = self.draining_class() else { return };
+        let Some(from) = self.draining_class() else { return true };
         let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, STEP_CHUNKS_MAX) << round.min(8);
         self.drain_step(store, chunks);
+        from != class
     }
 
     fn drain_of(&mut self, store: &Store, donor: Donor) -> bool {
@@ -83,6 +116,7 @@ impl Local {
             return None;
         }
         let least = if poor { 1 } else { 2 };
+        let bias = Bias::new(store);
         let mut oldest = None;
         let mut oldest_age = 0;
         for id in ClassId::all().filter(|&id| Some(id) != class) {
@@ -95,12 +129,12 @@ impl Local {
             if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
                 return Some(Donor::Spare(id));
             }
-            let Some(age) = view.age(self.now) else { continue };
+            let Some(age) = view.age(self.now).map(|age| bias.of(view, age)) else { continue };
             if oldest.is_none() || age > oldest_age {
                 (oldest, oldest_age) = (Some(id), age);
             }
         }
-        let age = mine.and_then(|view| view.age(self.now)).unwrap_or(0);
+        let age = mine.and_then(|view| Some(bias.of(view, view.age(self.now)?))).unwrap_or(0);
         let younger = match automove {
             Automove::Always => age < oldest_age,
             Automove::Off | Automove::Ages => age * 10 < oldest_age * AGE_TENTHS,

@@ -229,8 +229,8 @@ impl Local {
                 };
                 let stays = hot || protected || drain.keep && spare.is_some();
                 if expired || !stays {
-                    if !expired && slot.probation() {
-                        store.ghosts.remember(&store.arena, hash, || store.items());
+                    if !expired {
+                        store.remember(hash, slot);
                     }
                     let reason = if expired { Reason::Expired } else { Reason::Evicted };
                     self.count_reason(store, item, slot, self.now / 1000, reason);
@@ -261,7 +261,7 @@ impl Local {
             (true, _) => slot,
             (false, true) if slot.frequency() >= PROMOTE_FREQUENCY => slot.promoted().with_frequency(0),
             (false, true) => slot,
-            (false, false) => slot.with_frequency(slot.frequency().saturating_sub(1)),
+            (false, false) => slot.with_frequency(store.worn(slot.frequency())),
         };
         let moved = if location == slot.location() {
             let passed = if item.header().kind() == Kind::Large { slot } else { passed };

@@ -23,6 +23,7 @@ use crate::arena::Arena;
 use crate::bucket::{FREQUENCY_MAX, Slot};
 use crate::class::ClassId;
 use crate::event::Event;
+use crate::ghost::Queue;
 use crate::index::{Found, Index, Locked};
 use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
@@ -40,8 +41,8 @@ const HAND_CHUNKS_MAX: usize = 512;
 const HAND_TURNS_PATIENT: usize = 4;
 /// Accesses that take a key from probation to main.
 pub(crate) const PROMOTE_FREQUENCY: u64 = 2;
-/// Probation is one part in this many of the memory limit.
-const PROBATION_SHARE: u64 = 10;
+/// Ghost hits count half after one part in this many of the limit was written by new keys.
+const GHOST_PERIODS: u64 = 8;
 /// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
 const STAMP_BYTES: u64 = 4096;
 const STAMP_MASK: u64 = (1 << 24) - 1;
@@ -67,8 +68,22 @@ impl Store {
     /// True if what is in the ring entry has been on probation for long enough.
     pub(crate) fn is_overdue(&self, entry: u64) -> bool {
         let now = self.probation_bytes.load(Ordering::Relaxed) / STAMP_BYTES;
-        let window = self.arena.limit_bytes() / PROBATION_SHARE / STAMP_BYTES;
+        let window = self.window.bytes(self.arena.limit_bytes()) / STAMP_BYTES;
         now.wrapping_sub(entry) & STAMP_MASK >= window.min(STAMP_MASK / 2)
+    }
+
+    /// Leaves a ghost of what is evicted from a slot.
+    pub(crate) fn remember(&self, hash: u64, slot: Slot) {
+        let queue = if slot.probation() { Queue::Probation } else { Queue::Main };
+        if !self.ghosts.is_made() {
+            self.ghosts.fit(&self.arena, self.items());
+        }
+        self.ghosts.remember(hash, queue);
+    }
+
+    /// What the hand leaves of an item's frequency when it passes.
+    pub(crate) fn worn(&self, frequency: u64) -> u64 {
+        if self.window.has_turned(self.arena.limit_bytes()) { 0 } else { frequency.saturating_sub(1) }
     }
 
     /// True if this policy never evicts an item with this header.
@@ -164,8 +179,13 @@ impl Local {
         if !store.arena.nearly_full() || !matches!(store.eviction(), Eviction::All | Eviction::Volatile) {
             return false;
         }
-        if store.ghosts.recall(hash) {
+        if let Some(queue) = store.ghosts.recall(hash) {
             self.counters(store).class(class).ghost_hits.add(1);
+            store.slabs.view(class).count_ghost();
+            match queue {
+                Queue::Probation => store.window.lengthen(bytes, store.arena.limit_bytes()),
+                Queue::Main => store.window.shorten(bytes),
+            }
             return false;
         }
         self.fresh.push(Fresh { class, hash, bytes });
@@ -186,6 +206,14 @@ impl Local {
         }
         let bytes = self.fresh.iter().map(|fresh| fresh.bytes).sum();
         let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
+        store.window.decay(bytes, store.arena.limit_bytes());
+        let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
+        if sum / period != (sum + bytes) / period {
+            store.slabs.forget();
+            if store.ghosts.is_made() {
+                store.ghosts.fit(&store.arena, store.items());
+            }
+        }
         let mut slab = None;
         let mut crowded = None;
         for Fresh { class, hash, bytes } in self.fresh.drain(..) {
@@ -229,18 +257,42 @@ impl Local {
         self.queue_fresh(store);
         let gone = match store.eviction() {
             Eviction::VolatileTtl => 0,
-            Eviction::Off | Eviction::All | Eviction::Volatile => self.evict_new(store, now, class, false),
+            Eviction::Off | Eviction::All | Eviction::Volatile => {
+                self.evict_new(store, now, class, BATCH, false)
+            }
         };
         if gone > 0 { gone } else { self.sweep_main(store, now, class) }
     }
 
+    /// Evicts up to `count_max` of the keys of a class that are overdue on probation.
+    pub(crate) fn evict_overdue(
+        &mut self,
+        store: &Store,
+        now: Millis,
+        class: ClassId,
+        count_max: usize,
+    ) -> usize {
+        self.queue_fresh(store);
+        if store.eviction() == Eviction::VolatileTtl {
+            return 0;
+        }
+        self.evict_new(store, now, class, count_max, false)
+    }
+
     /// Judges the oldest keys on probation: those that are overdue, or any if `early`.
-    fn evict_new(&mut self, store: &Store, now: Millis, class: ClassId, early: bool) -> usize {
+    fn evict_new(
+        &mut self,
+        store: &Store,
+        now: Millis,
+        class: ClassId,
+        count_max: usize,
+        early: bool,
+    ) -> usize {
         let mut hashes = [0; BATCH];
         let mut count = 0;
         {
             let mut slab = store.slabs.class(class);
-            while count < BATCH
+            while count < count_max.min(BATCH)
                 && slab.probation.front().is_some_and(|entry| early || store.is_overdue(entry))
             {
                 hashes[count] = pop(store, &mut slab).expect("it has a front");
@@ -274,7 +326,7 @@ impl Local {
                 return false;
             }
             if !expired {
-                store.ghosts.remember(&store.arena, hash, || store.items());
+                store.remember(hash, found.slot);
             }
             let reason = if expired { Reason::Expired } else { Reason::Evicted };
             self.count_reason(store, item, found.slot, now / 1000, reason);
@@ -317,6 +369,7 @@ impl Local {
             for (hash, &location) in hashes.iter_mut().zip(victims) {
                 *hash = store.hash_at(location);
                 store.prefetch_home(*hash);
+                store.ghosts.prefetch(*hash);
             }
             let gone = victims
                 .iter()
@@ -329,13 +382,13 @@ impl Local {
                 return gone;
             }
             if turn >= HAND_TURNS_PATIENT {
-                let gone = self.evict_new(store, now, class, true);
+                let gone = self.evict_new(store, now, class, BATCH, true);
                 if gone > 0 {
                     return gone;
                 }
             }
         }
-        self.evict_new(store, now, class, true)
+        self.evict_new(store, now, class, BATCH, true)
     }
 
     /// An item under the hand: passes over it or evicts it. True if memory came free.
@@ -359,8 +412,11 @@ impl Local {
                 return false;
             }
             if !expired && !also_read && found.slot.frequency() > 0 {
-                found.bucket.replace(found.i, found.slot.with_frequency(found.slot.frequency() - 1));
+                found.bucket.replace(found.i, found.slot.with_frequency(store.worn(found.slot.frequency())));
                 return false;
+            }
+            if !expired {
+                store.remember(hash, found.slot);
             }
             let reason = if expired { Reason::Expired } else { Reason::Evicted };
             self.count_reason(store, item, found.slot, now / 1000, reason);

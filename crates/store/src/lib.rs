@@ -73,6 +73,7 @@ mod sync;
 mod transaction;
 mod upload;
 mod watch;
+mod window;
 mod worker;
 mod write;
 
@@ -421,6 +422,8 @@ pub struct Store {
     automove: AtomicU8,
     /// Bytes of all keys ever put on probation.
     probation_bytes: AtomicU64,
+    /// How long keys stay on probation.
+    window: window::Window,
     counters: Box<[WorkerCounters]>,
     /// What happens without a worker: pins and uploads that are dropped.
     loose: WorkerCounters,
@@ -483,6 +486,7 @@ impl Store {
             eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),
             automove: AtomicU8::new(Automove::Ages as u8),
             probation_bytes: AtomicU64::new(0),
+            window: window::Window::default(),
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
             stamp: AtomicU64::new(0),

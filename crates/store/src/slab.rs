@@ -79,6 +79,8 @@ pub(crate) struct ClassView {
     draining: AtomicU32,
     /// Chunks in free lists and never carved, of spans that are not being drained.
     free_chunks: AtomicU64,
+    /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].
+    recent_ghosts: AtomicU64,
     /// Seconds since last access of the item evicted last.
     pub(crate) evicted_age_s: AtomicU64,
 }
@@ -90,6 +92,7 @@ impl Default for ClassView {
             spans: AtomicU32::new(0),
             draining: AtomicU32::new(0),
             free_chunks: AtomicU64::new(0),
+            recent_ghosts: AtomicU64::new(0),
             evicted_age_s: AtomicU64::new(0),
         }
     }
@@ -106,6 +109,13 @@ impl ClassView {
     }
     pub(crate) fn free_chunks(&self) -> u64 {
         self.free_chunks.load(Ordering::Relaxed)
+    }
+    /// A key of the class came back after its eviction.
+    pub(crate) fn count_ghost(&self) {
+        self.recent_ghosts.fetch_add(1, Ordering::Relaxed);
+    }
+    pub(crate) fn recent_ghosts(&self) -> u64 {
+        self.recent_ghosts.load(Ordering::Relaxed)
     }
 }
 
@@ -219,6 +229,16 @@ impl Slabs {
     /// Spans that are being drained, by whomever.
     pub(crate) fn draining(&self) -> u32 {
         self.views.iter().map(|view| view.draining.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Ghost hits so far count half from now on.
+    pub(crate) fn forget(&self) {
+        for view in &self.views[1..] {
+            let ghosts = view.recent_ghosts();
+            if ghosts > 0 {
+                view.recent_ghosts.fetch_sub(ghosts - ghosts / 2, Ordering::Relaxed);
+            }
+        }
     }
 
     /// The class other than `except` that has the most spans still to drain; none if all spans are

@@ -39,6 +39,8 @@ const ALLOCATE_ROUNDS_SLEEP: usize = 64;
 const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
+/// Rounds in which a class to which another gives evicts of its own only what is overdue.
+const ALLOCATE_ROUNDS_GIVEN: usize = 2;
 /// Steps of expiring that an allocation takes before it evicts what lives.
 const ALLOCATE_EXPIRE_STEPS: usize = 64;
 /// All magazines together hold at most one part in this many of the memory limit.
@@ -241,7 +243,10 @@ impl Local {
             // After the limit was lowered there is a span to give back in every round.
             let over = store.arena.over_items_limit();
             let shrinking = over > 0;
-            let waits = shrinking && !self.shrink(store, over, SHRINK_CHUNKS);
+            // Spans that are being drained may be held by this very upload: others give when waiting for
+            // them did not help.
+            let wanted = if round < ALLOCATE_ROUNDS_SLEEP { over } else { u32::MAX };
+            let waits = shrinking && !self.shrink(store, wanted, SHRINK_CHUNKS);
             if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
                 // Outside meanwhile, so as not to hold back another that waits like this.
                 store.epochs.leave(self.id);
@@ -253,10 +258,14 @@ impl Local {
                 store.epochs.enter(self.id);
             }
             // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
-            if !shrinking {
-                self.arbitrate(store, class, round);
-            }
-            let own = if round < ALLOCATE_ROUNDS_OWN { self.evict(store, self.now, class) } else { 0 };
+            let given = !shrinking && self.arbitrate(store, class, round);
+            let own = if round >= ALLOCATE_ROUNDS_OWN {
+                0
+            } else if given && round < ALLOCATE_ROUNDS_GIVEN {
+                self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))
+            } else {
+                self.evict(store, self.now, class)
+            };
             // Then at any price, and ever more rarely: what the others' batches hold back comes by
             // waiting, and draining on meanwhile would empty the cache.
             let patient = round >= ALLOCATE_ROUNDS_OWN && !shrinking && round < 2 * ALLOCATE_ROUNDS_BUSY;
