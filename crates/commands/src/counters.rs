@@ -162,9 +162,15 @@ impl Counters {
     /// Adds one in a slab class of the store. Only the worker that owns the counters may call it.
     #[inline]
     pub fn count_in(&self, class: u8, counter: ClassCounter) {
+        self.add_in(class, counter, 1);
+    }
+
+    /// Adds `n` in a slab class of the store. Only the worker that owns the counters may call it.
+    #[inline]
+    pub fn add_in(&self, class: u8, counter: ClassCounter, n: u64) {
         const { assert!(CLASSES_END.is_power_of_two()) };
         let value = &self.classes[usize::from(class) % CLASSES_END][counter as usize];
-        value.store(value.load(Relaxed).wrapping_add(1), Relaxed);
+        value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
     /// Takes one back that [`Counters::count_in`] counted.

@@ -173,27 +173,25 @@ fn usual(
     end: usize,
 ) -> Done {
     let mut done = Done::default();
+    let mut alike = Alike { counters, counter: ClassCounter::GetHits, bytes: 0, count: 0 };
     for slot in slots {
         let Slot { key, hint, .. } = slot;
         if slot.at >= end || (slot.first && !slot.last && done.slots > 0) {
             break;
         }
         let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
-        let count = |counter, value_bytes: usize| {
-            counters.count_in(plain_class(key.bytes().len() + value_bytes), counter);
-        };
         done.bytes += match slot.ask {
             Ask::Get => {
                 let Some(value) = guard.hot_value(key, hint) else { break };
                 let Some(written) = write_small_value(room, key.bytes(), value) else { break };
-                count(ClassCounter::GetHits, value.len());
+                alike.count(ClassCounter::GetHits, key, value.len());
                 written - if slot.last { 0 } else { END.len() }
             }
             Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) => {
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
-                count(ClassCounter::CmdSet, value.len());
+                alike.count(ClassCounter::CmdSet, key, value.len());
                 done.sets += 1;
                 *room.first_chunk_mut().expect("room for more") = *b"STORED\r\n";
                 8
@@ -202,7 +200,7 @@ fn usual(
             Ask::MetaGet => {
                 let Some(value) = guard.hot_value(key, hint) else { break };
                 let Some(written) = write_small_meta_value(room, value) else { break };
-                count(ClassCounter::GetHits, value.len());
+                alike.count(ClassCounter::GetHits, key, value.len());
                 done.metas += 1;
                 written
             }
@@ -210,7 +208,7 @@ fn usual(
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     break;
                 }
-                count(ClassCounter::CmdSet, value.len());
+                alike.count(ClassCounter::CmdSet, key, value.len());
                 done.sets += 1;
                 done.metas += 1;
                 *room.first_chunk_mut().expect("room for more") = *b"HD\r\n";
@@ -221,14 +219,43 @@ fn usual(
                 done.sums += 1;
                 done.in_place += u32::from(in_place);
                 let digits = write_u64(room, value);
-                count(ClassCounter::IncrHits, digits - usize::from(!in_place));
+                alike.count(ClassCounter::IncrHits, key, digits - usize::from(!in_place));
                 room[digits..digits + 2].copy_from_slice(b"\r\n");
                 digits + 2
             }
         };
         done.slots += 1;
     }
+    alike.settle();
     done
+}
+
+/// Requests in a row that count alike, which most of a pipeline do: counted once.
+struct Alike<'c> {
+    counters: &'c Counters,
+    counter: ClassCounter,
+    /// Of key and value.
+    bytes: usize,
+    count: u64,
+}
+
+impl Alike<'_> {
+    #[inline(always)]
+    fn count(&mut self, counter: ClassCounter, key: &Key<'_>, value_bytes: usize) {
+        let bytes = key.bytes().len() + value_bytes;
+        if bytes != self.bytes || counter as usize != self.counter as usize {
+            self.settle();
+            (self.counter, self.bytes) = (counter, bytes);
+        }
+        self.count += 1;
+    }
+
+    fn settle(&mut self) {
+        if self.count > 0 {
+            self.counters.add_in(plain_class(self.bytes), self.counter, self.count);
+            self.count = 0;
+        }
+    }
 }
 
 impl Call<'_, '_, '_, '_> {
