@@ -200,3 +200,15 @@ fn an_interrupted_lab_leaves_no_server_behind() {
         until(false);
     }
 }
+
+#[test]
+fn a_server_with_too_little_memory_is_no_result_and_no_hang() {
+    let began = Instant::now();
+    let output = lab(&["servers", "--quick", "--rounds", "1", "--memory-mb", "3", "--load", "hit"])
+        .args(["--connections", "4", "--pipeline", "8", "--keys", "100000", "--value-bytes", "100"])
+        .output()
+        .unwrap();
+    refused(&output, "result not valid: every reply was the right one");
+    refused(&output, "a miss for key");
+    assert!(began.elapsed() < Duration::from_secs(60), "after {:?}", began.elapsed());
+}

@@ -394,6 +394,9 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
                 words += &format!(" and {} when the server counts itself", number::text(server.round()));
             }
             parts.push(words);
+        } else if let Some((_, server)) = of(false) {
+            let server = number::text(server.round());
+            parts.push(format!("{} does at most {server} operations/s, counted by itself", contender.name));
         }
     }
     let lost: u64 = cells
