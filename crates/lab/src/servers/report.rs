@@ -65,7 +65,7 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
         let packed = Latency::new(&name, &cell.setting.words(), clock, &all.ns, all.over_range)?;
         experiment.run.histograms.push(packed);
     }
-    verdict(experiment, cells);
+    verdict(experiment, cells, &shown);
     Ok(())
 }
 
@@ -276,10 +276,12 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
+fn verdict(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
     let mut parts = Vec::new();
     let mut told: Vec<(u32, u32)> = Vec::new();
-    for base in cells.iter().filter(|cell| matches!(cell.setting.asked, Asked::Hit | Asked::Seed)) {
+    let read =
+        |cell: &&Cell| matches!(cell.setting.asked, Asked::Hit | Asked::Seed) && shown.has(&cell.setting);
+    for base in cells.iter().filter(read) {
         let shape = (base.setting.connections, base.setting.pipeline);
         if base.seat.contender > 0 || base.seat.again || told.contains(&shape) {
             continue;
