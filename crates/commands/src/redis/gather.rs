@@ -120,6 +120,13 @@ impl Conversation {
     }
 }
 
+impl Discard {
+    /// The rest of a request's last argument, and the line end behind it.
+    pub fn of_value(missing: u64) -> Discard {
+        Discard { args: 0, bytes: missing + 2 }
+    }
+}
+
 /// Decodes what was gathered, on from where decoding stopped.
 fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decoded<'g> {
     match gathering.bytes.first() {

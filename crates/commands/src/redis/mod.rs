@@ -46,6 +46,7 @@ mod tally;
 mod throttle;
 mod topics;
 mod transaction;
+mod upload;
 
 pub use client::Facts;
 pub use common::{Access, Common};

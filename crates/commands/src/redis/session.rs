@@ -5,6 +5,7 @@
 //!   │ ────► batch    commands of one key: decode, hash and prefetch all, then execute
 //!   │ ────► single   everything else, one at a time
 //!   ├─────► Gather   a request too long to wait for in the receive buffer         (gather.rs)
+//!   ├─────► Upload   a large value, into its item                               (upload.rs)
 //!   ├─────► Discard  the rest of a request that there is no memory for
 //!   └─────► Closed
 //! ```
@@ -27,6 +28,7 @@ use super::reply::put_fail;
 use super::table::{self, Command, Run, flag};
 use super::tally::Meter;
 use super::topics::Letter;
+use super::upload::Incoming;
 use crate::batch::{SLOTS, prefetch_items};
 use crate::context::Context;
 use crate::counters::Counter;
@@ -61,6 +63,8 @@ pub(super) enum State {
     Ready,
     /// More of a long request.
     Gather(Gathering),
+    /// More of a large value.
+    Upload(Box<Incoming>),
     /// More of a long request that nobody wants.
     Discard(Discard),
     /// The reply to DEBUG SLEEP, when this time has come.
@@ -147,7 +151,7 @@ impl Conversation {
     /// Memory is held for a request that is on its way in.
     #[inline]
     pub fn holds_room(&self) -> bool {
-        matches!(self.state, State::Gather(_))
+        matches!(self.state, State::Gather(_) | State::Upload(_))
     }
 
     /// Answers the requests in `input`, as far as they are complete.
@@ -193,13 +197,8 @@ impl Conversation {
                 if turn.out.is_full() {
                     return Some(Next::Flush);
                 }
-                let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
-                let common = &turn.cx.shared.redis;
-                let plain = self.client.is_plain()
-                    && !common.topics.monitored()
-                    && !common.events.any()
-                    && !common.slowlog.measures_all();
-                if paused_ms > 0 || !plain {
+                if !self.is_read_ahead(turn) {
+                    let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
                     return self.one(turn, paused_ms);
                 }
                 while turn.runs {
@@ -214,6 +213,7 @@ impl Conversation {
                 self.batch(turn)
             }
             State::Gather(_) => self.gather(turn),
+            State::Upload(_) => self.upload(turn),
             State::Discard(_) => self.discard(turn),
             State::Asleep { until } => {
                 let left = until.saturating_sub(turn.cx.now());
@@ -226,6 +226,17 @@ impl Conversation {
             }
             State::Closed => Some(Next::Close),
         }
+    }
+
+    /// Nothing has to be looked at before each of its requests.
+    #[inline]
+    pub(super) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        let common = &turn.cx.shared.redis;
+        common.pause.left_ms(turn.cx.now()) == 0
+            && self.client.is_plain()
+            && !common.topics.monitored()
+            && !common.events.any()
+            && !common.slowlog.measures_all()
     }
 
     pub(super) fn close(&mut self) -> Option<Next> {
@@ -326,6 +337,9 @@ impl Conversation {
             // As Redis does: without a word.
             return self.close();
         }
+        if self.begin_upload(turn, partial) {
+            return None;
+        }
         self.begin_gather(turn, partial)
     }
 }
@@ -357,7 +371,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
 
     /// [`Turn::settle`], if there is anything.
     #[inline]
-    fn settle_any(&mut self) {
+    pub(super) fn settle_any(&mut self) {
         if self.meter.has_calls() {
             self.settle(None);
         }
@@ -393,7 +407,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     }
 
     /// Counts one command.
-    fn count_single(&mut self, row: table::RowId, admitted: bool, failed: bool, took_us: Option<u64>) {
+    pub(super) fn count_single(
+        &mut self,
+        row: table::RowId,
+        admitted: bool,
+        failed: bool,
+        took_us: Option<u64>,
+    ) {
         let rows = &self.cx.counters.rows;
         if !admitted {
             // Queued commands are counted when they run.

@@ -199,16 +199,18 @@ impl Session {
     /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
     /// is kept: that comes first.
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
-        let State::Upload { upload, .. } = &mut self.state else { return None };
-        if upload.missing() < UPLOAD_SPACE_MIN {
+        if self.upload_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
-        if cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err() {
+        if let State::Upload { upload, .. } = &mut self.state
+            && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
+        {
             self.fail_upload(cx);
             return None;
         }
         match &mut self.state {
             State::Upload { upload, .. } => Some(upload.spaces()),
+            State::Redis(conversation) => conversation.upload_spaces(cx, UPLOAD_RECEIVE_BYTES),
             _ => None,
         }
     }
@@ -217,6 +219,7 @@ impl Session {
     pub fn upload_missing(&self) -> u64 {
         match &self.state {
             State::Upload { upload, .. } => upload.missing(),
+            State::Redis(conversation) => conversation.upload_missing(),
             _ => 0,
         }
     }
@@ -224,8 +227,10 @@ impl Session {
     /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
-        if let State::Upload { upload, .. } = &mut self.state {
-            upload.advance(bytes);
+        match &mut self.state {
+            State::Upload { upload, .. } => upload.advance(bytes),
+            State::Redis(conversation) => conversation.upload_filled(bytes),
+            _ => {}
         }
     }
 
