@@ -6,7 +6,7 @@
 //! 3. Pins may come again, and see all of the bytes and the new version.
 //!
 //! What is pinned, grows, or is small enough to be copied is for the general way ([`crate::write`]). A
-//! copy of the whole value took 60 µs a megabyte for one bit of it.
+//! copy of the whole value for one bit of it takes as long as the value is large.
 
 use crate::access;
 use crate::item::{Kind, STALE, TOKEN_SENT};
