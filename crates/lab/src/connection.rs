@@ -8,7 +8,7 @@
 //!                  ▲ replies      ▲ sent up to here
 //! ```
 //!
-//! Whether a reply is true, as far as this connection can know, is decided in [`known`].
+//! Whether a reply is true, as far as this connection can know, is decided in `known`.
 
 mod known;
 
