@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::Args;
-use larder_store::{Expect, Hint, Key};
+use larder_store::{Expect, Hint, Key, Version};
 
 use super::call::{Call, is};
 use super::expiry::{Clock, expire, persist, remove, ttl};
@@ -154,12 +154,17 @@ fn del(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.length(removed)
 }
 
+/// What the keys are like before they are looked at.
+fn note_versions<'a>(call: &Call<'_, '_, '_>, args: Args<'a>, versions: &mut Vec<(Key<'a>, Version)>) {
+    for name in args {
+        let key = call.key(name);
+        versions.push((key, call.cx.guard.version(&key)));
+    }
+}
+
 fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.read_as_one(args, |call, args, versions| {
-        for name in args {
-            let key = call.key(name);
-            versions.push((key, call.cx.guard.version(&key)));
-        }
+        note_versions(call, args, versions);
         let there = count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some());
         call.length(there)
     })
@@ -168,9 +173,13 @@ fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     // Also of clients whose other commands leave no trace.
     call.cx.guard.leave_traces(true);
-    let there = count(call, args, |call, key| call.cx.guard.get(key).hit().is_some());
+    let done = call.read_as_one(args, |call, args, versions| {
+        note_versions(call, args, versions);
+        let there = count(call, args, |call, key| call.cx.guard.get(key).hit().is_some());
+        call.length(there)
+    });
     call.cx.guard.leave_traces(!call.client.no_touch);
-    call.length(there)
+    done
 }
 
 /// DELEX

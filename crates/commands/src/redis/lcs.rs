@@ -1,6 +1,7 @@
 //! LCS: the longest common subsequence of two values.
 
 use larder_protocol::resp::Args;
+use larder_store::Key;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
@@ -29,8 +30,8 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if len && idx {
         return Err(Fail::of("ERR If you want both the length and indexes, please just use IDX."));
     }
-    let one = value(call, one)?;
-    let two = value(call, two)?;
+    let (one, two) = (call.key(one), call.key(two));
+    let (one, two) = call.as_one([one, two], |call| Ok((value(call, &one)?, value(call, &two)?)))?;
     // A table of four bytes for each pair of bytes is what it takes.
     let cells = (one.len() as u64 + 1).saturating_mul(two.len() as u64 + 1);
     if cells.saturating_mul(4) > call.cx.guard.store().memory_bytes() / 4 {
@@ -63,10 +64,9 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.length(text.len())
 }
 
-fn value(call: &mut Call<'_, '_, '_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
-    let key = call.key(key);
+fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {
     let mut bytes = Vec::new();
-    if let Some(item) = call.peek(&key)? {
+    if let Some(item) = call.peek(key)? {
         copy_value(item.value(), &mut bytes);
     }
     Ok(bytes)

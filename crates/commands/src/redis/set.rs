@@ -39,11 +39,11 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, m
     if args.is_empty() {
         return super::string::set_plain(call, key, hint, value);
     }
-    Set::parse(value, args, call.cx.now())?.run(call, key)
+    Set::parse("set", value, args, call.cx.now())?.run(call, key)
 }
 
 impl<'a> Set<'a> {
-    fn parse(value: &'a [u8], mut args: Args<'a>, now: Millis) -> Result<Set<'a>, Fail> {
+    fn parse(name: &str, value: &'a [u8], mut args: Args<'a>, now: Millis) -> Result<Set<'a>, Fail> {
         let mut set = Set { value, condition: Condition::Any, get: false, expiry: Expiry::None };
         let mut expires = None;
         while let Some(word) = args.next() {
@@ -83,7 +83,7 @@ impl<'a> Set<'a> {
             set.condition = condition;
         }
         if let Some((clock, time)) = expires {
-            set.expiry = Expiry::At(deadline("set", time, clock, now)?);
+            set.expiry = Expiry::At(deadline(name, time, clock, now)?);
         }
         Ok(set)
     }
@@ -187,7 +187,7 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let pairs = args;
     args.nth(2 * count - 1);
     // The options are those of SET, less those that look at a value.
-    let options = Set::parse(b"", args, call.cx.now())?;
+    let options = Set::parse("msetex", b"", args, call.cx.now())?;
     if options.get || matches!(options.condition, Condition::Equal(_) | Condition::Differs(_)) {
         return Err(Fail::SYNTAX);
     }

@@ -26,9 +26,8 @@ pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>,
     let (burst, count, period, quantity) = (number(0, 0)?, number(1, 1)?, number(2, 1)?, number(3, 0)?);
     let limit = i128::from(burst) + 1;
     let interval = i128::from(period) * NANOS / i128::from(count);
-    if interval == 0 || limit * interval > i128::from(i64::MAX) {
-        return Err(Fail::NOT_AN_INTEGER);
-    }
+    let room = limit.checked_mul(interval).filter(|room| (1..=i128::from(i64::MAX)).contains(room));
+    let room = room.ok_or(Fail::NOT_AN_INTEGER)?;
     let now = i128::from(call.cx.now()) * 1_000_000;
     loop {
         let (arrival, expect) = match call.cx.guard.peek(key).hit() {
@@ -39,7 +38,7 @@ pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>,
             None => (now, Expect::Absent),
         };
         let next = arrival + interval * i128::from(quantity);
-        let allow_at = next - interval * limit;
+        let allow_at = next - room;
         let allowed = allow_at <= now;
         let stands = if allowed { next } else { arrival };
         if allowed && quantity > 0 {
@@ -51,7 +50,7 @@ pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>,
             }
         }
         let seconds = |nanos: i128| i64::try_from((nanos + NANOS - 1) / NANOS).unwrap_or(i64::MAX);
-        let left = (interval * limit - (stands - now)) / interval;
+        let left = (room - (stands - now)) / interval;
         call.array(5);
         call.integer(i64::from(!allowed))?;
         call.integer(limit as i64)?;

@@ -141,9 +141,9 @@ fn at_once(row: &Command) -> bool {
 /// Concerns no key but all, or keys of another database.
 fn takes_whole(row: &Command, args: Args<'_>) -> bool {
     match row.name {
-        "flushall" | "flushdb" | "swapdb" | "keys" | "randomkey" | "dbsize" | "scan" | "move" | "debug" => {
-            true
-        }
+        // INFO walks over some keys too.
+        "flushall" | "flushdb" | "swapdb" | "keys" | "randomkey" | "dbsize" | "scan" | "move" | "debug"
+        | "info" => true,
         "copy" => args.len() > 2,
         _ => row.name.starts_with("debug|"),
     }
