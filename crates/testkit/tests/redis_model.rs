@@ -5,7 +5,7 @@ use larder_testkit::redis::check::check;
 use larder_testkit::redis::stream::Choices;
 
 /// Streams; `REDIS_MODEL_STREAMS` asks for more of them.
-const STREAMS: u64 = 150;
+const STREAMS: u64 = 400;
 /// Steps of a stream.
 const STEPS: usize = 300;
 

@@ -29,6 +29,7 @@ impl Model {
                 let item = self.items.get_mut(&op.key);
                 let reply = if item.is_some() { "TOUCHED" } else { "NOT_FOUND" };
                 if let Some(item) = item {
+                    self.touched.push(op.key.clone());
                     item.expires_at = expires_at;
                     item.fetched = None;
                 }
@@ -61,6 +62,9 @@ impl Model {
             item.fetched = exptime.is_none().then_some(true);
             item.expires_at = expires_at.unwrap_or(item.expires_at);
             let item = item.clone();
+            if exptime.is_some() {
+                self.touched.push(key.clone());
+            }
             exchange.expected.push(b"VALUE ");
             exchange.expected.push(key);
             exchange.expected.push(format!(" {} {}", item.flags, item.value.len()).as_bytes());

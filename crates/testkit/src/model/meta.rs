@@ -120,7 +120,8 @@ impl Model {
         let touch = op.has(ask::TOUCH);
         if op.has(ask::RECACHE) && !touch && there {
             talk.sent.push(b" R30");
-            let soon = before.expires_at != 0 && before.expires_at < self.now + 30_000;
+            let left_ms = before.expires_at.saturating_sub(self.now);
+            let soon = before.expires_at != 0 && (left_ms + 500) / 1000 < 30;
             wins |= soon && !before.token_sent;
         }
         if op.has(ask::VALUE) {
@@ -145,6 +146,9 @@ impl Model {
             if shown {
                 talk.flags.push(letter.as_bytes());
             }
+        }
+        if touch {
+            self.touched.push(op.key.clone());
         }
         let expires_at = if touch { self.expiry(op.exptime) } else { before.expires_at };
         let item = self.items.get_mut(&op.key).expect("it is there");

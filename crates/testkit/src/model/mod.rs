@@ -33,17 +33,18 @@ pub struct Exchange {
     pub seconds: u64,
 }
 
+/// What a key has.
 #[derive(Clone, Debug)]
-struct Item {
-    value: Vec<u8>,
-    flags: u32,
-    expires_at: Millis,
+pub(crate) struct Item {
+    pub(crate) value: Vec<u8>,
+    pub(crate) flags: u32,
+    pub(crate) expires_at: Millis,
     /// Number of this version, over all keys.
-    version: u64,
-    stale: bool,
-    token_sent: bool,
+    pub(crate) version: u64,
+    pub(crate) stale: bool,
+    pub(crate) token_sent: bool,
     /// Was it read? None where memcached does not say.
-    fetched: Option<bool>,
+    pub(crate) fetched: Option<bool>,
 }
 
 impl Item {
@@ -65,12 +66,21 @@ pub struct Model {
     versions: u64,
     /// Versions that clients were shown, oldest first.
     shown: BTreeMap<Vec<u8>, Vec<u64>>,
+    /// Keys that the last operation has given an expiry, be it the one they had.
+    touched: Vec<Vec<u8>>,
 }
 
 impl Model {
     /// Empty, at this time.
     pub fn new(now: Millis) -> Model {
-        Model { now, items: BTreeMap::new(), flush_at: None, versions: 0, shown: BTreeMap::new() }
+        Model {
+            now,
+            items: BTreeMap::new(),
+            flush_at: None,
+            versions: 0,
+            shown: BTreeMap::new(),
+            touched: Vec::new(),
+        }
     }
 
     /// Applies one operation.
@@ -92,6 +102,23 @@ impl Model {
         exchange
     }
 
+    /// Applies one operation at this time to these items, which another protocol has left.
+    pub(crate) fn apply_to(&mut self, now: Millis, items: BTreeMap<Vec<u8>, Item>, op: &Op) -> Exchange {
+        (self.now, self.items) = (now, items);
+        self.touched.clear();
+        self.apply(op)
+    }
+
+    /// Whether the last operation has said when this key expires.
+    pub(crate) fn touched(&self, key: &[u8]) -> bool {
+        self.touched.iter().any(|touched| touched == key)
+    }
+
+    /// The items as they are now.
+    pub(crate) fn items(&self) -> BTreeMap<Vec<u8>, Item> {
+        self.items.clone()
+    }
+
     /// Names of the versions a client was shown, per key, in the order they were made: their tokens
     /// must differ and grow.
     pub fn tokens(&self) -> impl Iterator<Item = Vec<String>> {
@@ -108,7 +135,14 @@ impl Model {
         self.items.retain(|_, item| item.expires_at == 0 || item.expires_at > now);
     }
 
-    fn version(&mut self) -> u64 {
+    /// Tokens that were shown are not sent any more: keys have changed places, and which of two tokens
+    /// is the older one is not said.
+    pub(crate) fn forget_shown(&mut self) {
+        self.shown.clear();
+    }
+
+    /// The number of a new version.
+    pub(crate) fn version(&mut self) -> u64 {
         self.versions += 1;
         self.versions
     }
@@ -124,11 +158,11 @@ impl Model {
         }
     }
 
-    /// Seconds left, as `t` prints them.
+    /// Seconds left, as `t` prints them: to the nearest.
     fn ttl(&self, item: &Item) -> String {
         match item.expires_at {
             0 => "-1".into(),
-            at => (at.saturating_sub(self.now) / 1000).to_string(),
+            at => ((at.saturating_sub(self.now) + 500) / 1000).to_string(),
         }
     }
 
@@ -201,7 +235,8 @@ fn name(version: u64) -> String {
 /// A stored text as a number: white space, a plus sign, digits, then nothing or white space.
 fn number(text: &[u8]) -> Option<u64> {
     const SPACE: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
-    let text = std::str::from_utf8(text).ok()?.trim_start_matches(SPACE);
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim_start_matches(SPACE);
     let text = text.strip_prefix('+').unwrap_or(text);
     let digits = text.split(SPACE).next()?;
     if digits.starts_with('+') { None } else { digits.parse().ok() }
@@ -215,6 +250,7 @@ mod tests {
     fn numbers_are_read_as_memcached_reads_them() {
         assert_eq!(number(b"5"), Some(5));
         assert_eq!(number(b" +5 x"), Some(5));
+        assert_eq!(number(b"5 \xff"), Some(5));
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
         for text in [&b"18446744073709551616"[..], b"", b"-5", b"5x", b"++5", b"\xff"] {
             assert_eq!(number(text), None, "{text:?}");

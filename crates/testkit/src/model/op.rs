@@ -16,6 +16,8 @@
 pub const OP_BYTES: usize = 12;
 
 const KEYS: u8 = 7;
+/// First bytes from here on are flushes.
+const FLUSHES_FROM: u8 = 0xfd;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +100,9 @@ impl Op {
         let asks = u16::from_le_bytes([bytes[6], bytes[7]]);
         match bytes[0] {
             0..=7 => Op::Wait { seconds: u64::from(bytes[1]) % 40 + 1 },
-            0xfd..=0xff => Op::Classic(Classic { verb: FlushAll, ..classic(bytes, Get, delta, flags, asks) }),
+            FLUSHES_FROM..=0xff => {
+                Op::Classic(Classic { verb: FlushAll, ..classic(bytes, Get, delta, flags, asks) })
+            }
             verb if verb & 1 == 0 => {
                 let verb = CLASSIC[usize::from(verb / 2) % CLASSIC.len()];
                 Op::Classic(classic(bytes, verb, delta, flags, asks))
@@ -120,6 +124,55 @@ impl Op {
                 asks,
             }),
         }
+    }
+}
+
+impl Op {
+    /// A command of a client, by these choices, on these keys; no time passes.
+    pub fn on(mut bytes: [u8; OP_BYTES], key: &[u8], second: &[u8]) -> Op {
+        bytes[0] = bytes[0].max(8);
+        // A flush that comes later is not for those who do not know of it.
+        if bytes[0] >= FLUSHES_FROM {
+            bytes[4] = 0;
+        }
+        let mut op = Op::decode(&bytes);
+        // Whether a value that has expired when it comes was ever there is not said.
+        match &mut op {
+            Op::Classic(classic) if !classic.looks() => classic.exptime = classic.exptime.max(0),
+            Op::Meta(meta) if meta.verb == MetaVerb::Set => meta.exptime = meta.exptime.max(0),
+            Op::Classic(_) | Op::Meta(_) | Op::Wait { .. } => {}
+        }
+        match &mut op {
+            Op::Classic(classic) => {
+                classic.key = key.to_vec();
+                classic.second = second.to_vec();
+            }
+            Op::Meta(meta) => meta.key = key.to_vec(),
+            Op::Wait { .. } => {}
+        }
+        op
+    }
+
+    /// It may leave an item whose time is over already: its keys.
+    pub(crate) fn leaves_expired(&self) -> Vec<Vec<u8>> {
+        match self {
+            Op::Classic(classic) if classic.exptime < 0 => vec![classic.key.clone(), classic.second.clone()],
+            Op::Meta(meta) if meta.exptime < 0 => vec![meta.key.clone()],
+            Op::Classic(_) | Op::Meta(_) | Op::Wait { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Classic {
+    /// It stores nothing.
+    fn looks(&self) -> bool {
+        use ClassicVerb::{Gat, Gats, Get, Gets, Touch};
+        matches!(self.verb, Get | Gets | Gat | Gats | Touch)
+    }
+
+    /// Removes everything.
+    pub fn flushes(&self) -> bool {
+        self.verb == ClassicVerb::FlushAll
     }
 }
 

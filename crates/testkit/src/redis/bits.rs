@@ -94,11 +94,15 @@ impl Words<'_> {
 
     pub(super) fn bitop(&mut self) -> Told {
         let how = self.option(0);
-        if !matches!(how.as_str(), "AND" | "OR" | "XOR" | "NOT") {
+        let newer = matches!(how.as_str(), "DIFF" | "DIFF1" | "ANDOR");
+        if !newer && !matches!(how.as_str(), "AND" | "OR" | "XOR" | "NOT" | "ONE") {
             return Fail::of(SYNTAX);
         }
         if how == "NOT" && self.args.len() != 3 {
             return Fail::of("ERR BITOP NOT must be called with a single source key.");
+        }
+        if newer && self.args.len() < 4 {
+            return Fail::of("ERR BITOP DIFF, DIFF1 and ANDOR must be called with at least two source keys.");
         }
         let values: Vec<Vec<u8>> = (2..self.args.len()).map(|at| self.value(at)).collect();
         let length = values.iter().map(Vec::len).max().unwrap_or(0);
@@ -106,11 +110,21 @@ impl Words<'_> {
         let result: Vec<u8> = (0..length)
             .map(|at| {
                 let bytes = values.iter().map(|value| byte(value, at));
+                let first = byte(&values[0], at);
+                let others = values[1..].iter().fold(0, |all, value| all | byte(value, at));
                 match how.as_str() {
+                    "DIFF" => first & !others,
+                    "DIFF1" => !first & others,
+                    "ANDOR" => first & others,
+                    // A bit of a byte that just one of them has.
+                    "ONE" => (0..8).fold(0, |all, bit| {
+                        let times = bytes.clone().filter(|byte| byte >> bit & 1 == 1).count();
+                        all | u8::from(times == 1) << bit
+                    }),
                     "AND" => bytes.fold(255, |all, byte| all & byte),
                     "OR" => bytes.fold(0, |all, byte| all | byte),
                     "XOR" => bytes.fold(0, |all, byte| all ^ byte),
-                    _ => !byte(&values[0], at),
+                    _ => !first,
                 }
             })
             .collect();

@@ -1,9 +1,11 @@
-//! Redis's rules as a map, written without looking at the server: what a client of RESP2 is told.
+//! Redis's rules as a map, written without looking at the server: what a client of RESP2 or RESP3 is told.
 //!
-//! Not here, and not asked: commands whose replies have no single right answer (SCAN, RANDOMKEY), and
-//! those about the server. `commands` says which are here.
+//! `COMMANDS` says which commands are here, `LEFT_OUT` which are not, and why: every command of the
+//! server's table is in one of the two. Where Redis leaves a choice (the order of KEYS, the steps of SCAN),
+//! a [`Reply`] says all that is right. memcached's commands on the same keys: `memcached.rs`.
 
-use super::words::{Fail, Words, error, integer};
+use super::reply::{Reply, error};
+use super::words::{Fail, Told, Words, integer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds since the Unix epoch.
@@ -20,12 +22,21 @@ pub struct Item {
     pub expires_at: Option<Millis>,
     /// memcached's.
     pub flags: u32,
+    /// Number of this value, over all keys: what memcached's tokens stand for.
+    pub version: u64,
+    /// memcached clients were told to refresh it.
+    pub(super) stale: bool,
+    pub(super) token_sent: bool,
+    /// Was it read? None where nobody says.
+    pub(super) fetched: Option<bool>,
 }
 
 /// What a client has said that later replies depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     pub db: i64,
+    pub resp3: bool,
+    pub name: Vec<u8>,
     /// Commands since MULTI.
     pub queue: Option<Vec<Vec<Vec<u8>>>>,
     /// A command was refused since MULTI.
@@ -35,12 +46,13 @@ pub(super) struct Client {
 }
 
 /// All keys, and all clients.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Model {
     pub(super) now: Millis,
     pub(super) items: BTreeMap<Place, Item>,
     changes: BTreeMap<Place, u64>,
     clients: Vec<Client>,
+    pub(super) memcached: crate::model::Model,
 }
 
 /// Names, and how many words each takes; negative: at least so many.
@@ -65,6 +77,9 @@ const COMMANDS: &[(&str, i64)] = &[
     ("decrby", 3),
     ("mset", -3),
     ("msetnx", -3),
+    ("msetex", -4),
+    ("incrbyfloat", 3),
+    ("lcs", -3),
     ("del", -2),
     ("unlink", -2),
     ("exists", -2),
@@ -83,11 +98,24 @@ const COMMANDS: &[(&str, i64)] = &[
     ("renamenx", 3),
     ("copy", -3),
     ("move", 3),
+    ("dump", 2),
+    ("restore", -4),
+    ("scan", -2),
+    ("keys", 2),
+    ("randomkey", 1),
+    ("object|encoding", 3),
+    ("object|refcount", 3),
+    ("delex", -2),
+    ("delifeq", 3),
+    ("cl.throttle", -5),
+    ("wait", 3),
     ("setbit", 4),
     ("getbit", 3),
     ("bitcount", -2),
     ("bitpos", -3),
     ("bitop", -4),
+    ("bitfield", -2),
+    ("bitfield_ro", -2),
     ("multi", 1),
     ("exec", 1),
     ("discard", 1),
@@ -100,12 +128,53 @@ const COMMANDS: &[(&str, i64)] = &[
     ("flushall", -1),
     ("ping", -1),
     ("echo", 2),
+    ("hello", -1),
+    ("auth", -2),
+    ("reset", 1),
+    ("client|getname", 2),
+];
+
+/// Commands of the server that are not here, or whose other subcommands are not, and why.
+pub const LEFT_OUT: &[(&str, &[&str])] = &[
+    (
+        "what they say of keys depends on memory and clocks, not on what was asked",
+        &["object", "memory", "debug"],
+    ),
+    (
+        "what arrives depends on others: redis_pubsub.rs, and transcripts",
+        &[
+            "subscribe",
+            "unsubscribe",
+            "psubscribe",
+            "punsubscribe",
+            "ssubscribe",
+            "sunsubscribe",
+            "publish",
+            "spublish",
+            "pubsub",
+            "monitor",
+        ],
+    ),
+    (
+        "they speak of the server, not of keys: transcripts",
+        &[
+            "time", "info", "command", "config", "slowlog", "latency", "function", "role", "lastsave",
+            "client",
+        ],
+    ),
+    ("nothing can be asked afterwards: transcripts", &["quit", "shutdown"]),
 ];
 
 impl Model {
     /// Empty, at this time, with so many clients.
     pub fn new(now: Millis, clients: usize) -> Model {
-        Model { now, clients: vec![Client::default(); clients], ..Model::default() }
+        Model {
+            now,
+            items: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            clients: vec![Client::default(); clients],
+            memcached: crate::model::Model::new(now as u64),
+        }
     }
 
     /// Time passes.
@@ -115,7 +184,7 @@ impl Model {
 
     /// The model knows what is right for this.
     pub fn knows(&self, client: usize, words: &[Vec<u8>]) -> bool {
-        let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+        let (name, _) = named(words);
         // What has expired counts until it is found, which may be at any time.
         let settled = || {
             let live = |place| self.live(place).is_some();
@@ -124,30 +193,37 @@ impl Model {
         COMMANDS.iter().any(|(known, _)| *known == name) && (name != "dbsize" || settled())
     }
 
+    /// The client waits for EXEC.
+    pub fn queues(&self, client: usize) -> bool {
+        self.clients[client].queue.is_some()
+    }
+
     /// What a client is told that sends this.
-    pub fn ask(&mut self, client: usize, words: &[Vec<u8>]) -> Vec<u8> {
-        let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+    pub fn ask(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
+        let (name, skip) = named(words);
+        // Whether it was read by then, nobody asks.
+        self.items.values_mut().for_each(|item| item.fetched = None);
         let (_, arity) = COMMANDS.iter().find(|(known, _)| *known == name).expect("the model knows it");
         let count = words.len() as i64;
         if !(count == *arity || *arity < 0 && count >= -arity) {
             let text = format!("wrong number of arguments for '{name}' command");
             if name == "exec" {
-                self.clients[client] = Client { db: self.clients[client].db, ..Client::default() };
-                return error(&format!("EXECABORT Transaction discarded because of: {text}"));
+                self.take_transaction(client);
+                return error(&format!("EXECABORT Transaction discarded because of: {text}")).into();
             }
             self.clients[client].spoiled |= self.clients[client].queue.is_some();
-            return error(&format!("ERR {text}"));
+            return error(&format!("ERR {text}")).into();
         }
-        if !matches!(name.as_str(), "multi" | "exec" | "discard" | "watch")
+        if !matches!(name.as_str(), "multi" | "exec" | "discard" | "watch" | "reset")
             && let Some(queue) = &mut self.clients[client].queue
         {
             queue.push(words.to_vec());
-            return b"+QUEUED\r\n".to_vec();
+            return b"+QUEUED\r\n".to_vec().into();
         }
-        self.carry_out(client, &name, &words[1..])
+        self.carry_out(client, &name, &words[skip..])
     }
 
-    fn carry_out(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Vec<u8> {
+    fn carry_out(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Reply {
         let told = match name {
             "multi" | "exec" | "discard" | "watch" | "unwatch" => self.transaction(client, name, args),
             _ => {
@@ -155,17 +231,26 @@ impl Model {
                 words.command(name)
             }
         };
-        told.unwrap_or_else(|Fail(text)| error(&text))
+        told.unwrap_or_else(|Fail(text)| error(&text).into())
     }
 
-    fn transaction(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Result<Vec<u8>, Fail> {
+    /// What the client has queued and watches: it does no more.
+    fn take_transaction(&mut self, client: usize) -> Client {
+        let client = &mut self.clients[client];
+        let Client { db, resp3, ref name, .. } = *client;
+        let left = Client { db, resp3, name: name.clone(), ..Client::default() };
+        std::mem::replace(client, left)
+    }
+
+    fn transaction(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Told {
+        let ok = || Ok(b"+OK\r\n".to_vec().into());
         let db = self.clients[client].db;
         let open = self.clients[client].queue.is_some();
         match name {
             "multi" if open => Fail::of("ERR MULTI calls can not be nested"),
             "multi" => {
                 self.clients[client].queue = Some(Vec::new());
-                Ok(b"+OK\r\n".to_vec())
+                ok()
             }
             "discard" if !open => Fail::of("ERR DISCARD without MULTI"),
             "exec" if !open => Fail::of("ERR EXEC without MULTI"),
@@ -176,17 +261,16 @@ impl Model {
                     let seen = (self.changed(&place), self.live(&place).is_some());
                     self.clients[client].watched.entry(place).or_insert(seen);
                 }
-                Ok(b"+OK\r\n".to_vec())
+                ok()
             }
             "unwatch" => {
                 self.clients[client].watched.clear();
-                Ok(b"+OK\r\n".to_vec())
+                ok()
             }
             _ => {
-                let was = std::mem::take(&mut self.clients[client]);
-                self.clients[client].db = db;
+                let was = self.take_transaction(client);
                 if name == "discard" {
-                    return Ok(b"+OK\r\n".to_vec());
+                    return ok();
                 }
                 if was.spoiled {
                     return Fail::of("EXECABORT Transaction discarded because of previous errors.");
@@ -195,15 +279,15 @@ impl Model {
                     self.changed(place) != *changes || *there && self.live(place).is_none()
                 });
                 if touched {
-                    return Ok(b"*-1\r\n".to_vec());
+                    return Ok(if was.resp3 { b"_\r\n".to_vec() } else { b"*-1\r\n".to_vec() }.into());
                 }
                 let queue = was.queue.unwrap_or_default();
-                let mut told = format!("*{}\r\n", queue.len()).into_bytes();
+                let mut told = vec![Reply::Bytes(format!("*{}\r\n", queue.len()).into_bytes())];
                 for words in queue {
-                    let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
-                    told.extend(self.carry_out(client, &name, &words[1..]));
+                    let (name, skip) = named(&words);
+                    told.push(self.carry_out(client, &name, &words[skip..]));
                 }
-                Ok(told)
+                Ok(Reply::Several(told))
             }
         }
     }
@@ -225,8 +309,14 @@ impl Model {
         *self.changes.entry(place.clone()).or_default() += 1;
     }
 
-    /// Stores, and tells who watches. What has expired already is removed instead.
+    /// Stores a new value, and tells who watches. What has expired already is removed instead.
     pub(super) fn put(&mut self, place: &Place, item: Item) {
+        let version = self.memcached.version();
+        self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });
+    }
+
+    /// The same for a value that was there and stays.
+    pub(super) fn keep(&mut self, place: &Place, item: Item) {
         self.touch(place);
         self.items.insert(place.clone(), item);
         if self.live(place).is_none() {
@@ -253,6 +343,7 @@ impl Model {
         if one == two {
             return;
         }
+        self.memcached.forget_shown();
         let both = [self.places(Some(one)), self.places(Some(two))].concat();
         let keys: BTreeSet<Vec<u8>> = both.into_iter().map(|(_, key)| key).collect();
         for key in keys {
@@ -268,85 +359,43 @@ impl Model {
             }
         }
     }
-
-    /// A memcached client's line (and value), in database 0, if the model knows what is right for it.
-    pub fn ask_memcached(
-        &mut self,
-        verb: &str,
-        key: &[u8],
-        value: &[u8],
-        n: u64,
-    ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let place = (0, key.to_vec());
-        let name = String::from_utf8_lossy(key).into_owned();
-        let there = self.live(&place).cloned();
-        let line = |text: String| format!("{text}\r\n").into_bytes();
-        Some(match verb {
-            "get" => {
-                let told = match there {
-                    Some(item) => [
-                        format!("VALUE {name} {} {}\r\n", item.flags, item.value.len()).as_bytes(),
-                        &item.value,
-                        b"\r\nEND\r\n",
-                    ]
-                    .concat(),
-                    None => b"END\r\n".to_vec(),
-                };
-                (line(format!("get {name}")), told)
-            }
-            "delete" => {
-                let told = if self.remove(&place).is_some() { "DELETED" } else { "NOT_FOUND" };
-                (line(format!("delete {name}")), line(told.into()))
-            }
-            "touch" => {
-                let seconds = 100 + n as i64;
-                if let Some(mut item) = there.clone() {
-                    item.expires_at = Some(self.now + seconds * 1000);
-                    self.put(&place, item);
-                }
-                let told = if there.is_some() { "TOUCHED" } else { "NOT_FOUND" };
-                (line(format!("touch {name} {seconds}")), line(told.into()))
-            }
-            "incr" | "decr" => {
-                let sent = line(format!("{verb} {name} {n}"));
-                let Some(mut item) = there else { return Some((sent, line("NOT_FOUND".into()))) };
-                let width = item.value.len();
-                if width == 0 || width > 19 || !item.value.iter().all(u8::is_ascii_digit) {
-                    return None;
-                }
-                let old: u64 = String::from_utf8_lossy(&item.value).parse().ok()?;
-                let new = if verb == "incr" { old.wrapping_add(n) } else { old.saturating_sub(n) };
-                item.value = format!("{new:<width$}").into_bytes();
-                self.put(&place, item);
-                (sent, line(new.to_string()))
-            }
-            "set" | "add" | "replace" | "append" | "prepend" => {
-                let flags = n as u32;
-                let head = format!("{verb} {name} {flags} 0 {}\r\n", value.len());
-                let sent = [head.as_bytes(), value, b"\r\n"].concat();
-                let holds = match verb {
-                    "set" => true,
-                    "add" => there.is_none(),
-                    _ => there.is_some(),
-                };
-                if !holds {
-                    return Some((sent, line("NOT_STORED".into())));
-                }
-                let item = match (verb, there) {
-                    ("append", Some(item)) => Item { value: [&item.value, value].concat(), ..item },
-                    ("prepend", Some(item)) => Item { value: [value, &item.value].concat(), ..item },
-                    _ => Item { value: value.to_vec(), expires_at: None, flags },
-                };
-                self.put(&place, item);
-                (sent, line("STORED".into()))
-            }
-            _ => return None,
-        })
-    }
 }
 
 /// A number that a value holds: Redis's rules, but for the spaces memcached leaves behind one.
 pub(super) fn number_of(value: &[u8]) -> Result<i64, Fail> {
     let end = value.iter().rposition(|byte| *byte != b' ').map_or(0, |at| at + 1);
     integer(if end > 0 { &value[..end] } else { value })
+}
+
+/// A command's name, a container's with that of its subcommand, and where its arguments begin.
+fn named(words: &[Vec<u8>]) -> (String, usize) {
+    let lower = |word: &Vec<u8>| String::from_utf8_lossy(word).to_ascii_lowercase();
+    let name = lower(&words[0]);
+    match words.get(1).map(lower) {
+        Some(sub) if matches!(name.as_str(), "object" | "client") => (format!("{name}|{sub}"), 2),
+        _ => (name, 1),
+    }
+}
+
+/// Names of the commands that are here; of containers, the part in front.
+pub fn known() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, _)| name.split('|').next().unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_commands::redis::table::REDIS;
+
+    #[test]
+    fn every_command_is_here_or_left_out_for_a_reason() {
+        let names = || REDIS.iter().flat_map(|group| group.rows).map(|row| row.name);
+        let left_out = || LEFT_OUT.iter().flat_map(|(_, names)| names.iter().copied());
+        for name in names() {
+            assert!(known().chain(left_out()).any(|other| other == name), "nothing is said of {name}");
+        }
+        for name in known().chain(left_out()) {
+            assert!(names().any(|other| other == name), "{name} is no command");
+        }
+    }
 }

@@ -72,6 +72,9 @@ pub const FORMS: &[&str] = &[
     "COPY %k %k {DB %d|REPLACE}",
     "MOVE %k %d",
     "DUMP %k",
+    "RESTORE %k %z %y {REPLACE|ABSTTL|IDLETIME %z|FREQ %i|%w}",
+    "RESTORE %k %z %y REPLACE",
+    "WAIT %i %z",
     "KEYS %p",
     "SCAN 0 COUNT 100000",
     "SCAN 0 {MATCH %p|COUNT %i|TYPE string|TYPE hash|%w}",
@@ -130,6 +133,22 @@ pub const FORMS: &[&str] = &[
     "EXPIRE %k 10 %k",
 ];
 
+/// Templates of what Redis 7 does not know.
+pub const NEWER_FORMS: &[&str] = &[
+    "SET %k %v (IFEQ|IFNE) %v {GET|KEEPTTL|EX %s}",
+    "SET %k %v {IFEQ %v|IFNE %v|NX|XX|GET|KEEPTTL|EX %s}",
+    "DELEX %k [IFEQ %v|IFNE %v|%w]",
+    "DELIFEQ %k %v",
+    "MSETEX 2 %k %v %k %v {NX|XX|EX %s|PXAT %U|KEEPTTL|%w}",
+    "MSETEX %i %k %v {%k %v} [NX] [PX %m]",
+    "CL.THROTTLE %k 2 5 60 [%i]",
+    "CL.THROTTLE %k %i %i %i [%i]",
+    "BITOP (DIFF|DIFF1|ANDOR|ONE) %k %k {%k}",
+    "BITFIELD %k {GET %e %o|SET %e %o %i|INCRBY %e %o %i|OVERFLOW SAT|OVERFLOW FAIL}",
+    "TOUCH %k %k",
+    "CLIENT GETNAME",
+];
+
 /// Commands that get no wrong arguments but those of their forms: what they say of them is not for
 /// programs.
 const AS_THEY_ARE: &[&str] = &["DEBUG", "COMMAND", "FUNCTION", "CONFIG"];
@@ -165,6 +184,17 @@ impl Choices<'_> {
     /// A command: its name and arguments.
     pub fn command(&mut self) -> Vec<Vec<u8>> {
         let form = self.of(FORMS);
+        self.spoilt(form)
+    }
+
+    /// A command that Redis may not know.
+    pub fn command_of_both(&mut self) -> Vec<Vec<u8>> {
+        let form = if self.below(8) == 0 { self.of(NEWER_FORMS) } else { self.of(FORMS) };
+        self.spoilt(form)
+    }
+
+    /// A template with its places filled in, now and then not as it should be.
+    fn spoilt(&mut self, form: &str) -> Vec<Vec<u8>> {
         let mut words = self.filled(form);
         if AS_THEY_ARE.iter().any(|name| form.starts_with(name)) {
             return words;
@@ -284,6 +314,16 @@ impl Choices<'_> {
             // Redis counts what has expired, and has not been looked for since, as a key.
             'T' => one(&["4000000000", "3500000000"], &[&["0", "-1"], NEVER, NONE]),
             'U' => one(&["4000000000000", "3500000000123"], &[&["0", "-1"], NEVER, NONE]),
+            'z' => one(&["0", "0", "100000", "60000"], &[&["-1", "1"], NONE]),
+            'y' => {
+                let value = self.word('v');
+                let mut payload = super::payload::dumped(&value);
+                if self.below(8) == 0 {
+                    let at = self.below(payload.len().min(256));
+                    payload[at] ^= 1;
+                }
+                return payload;
+            }
             'd' => one(&["0", "1", "0", "2", "15"], &[&["16", "-1", "x", ""], NEVER]),
             'p' => one(
                 &["*", "a*", "?", "[ab]", "key:*", "*:[1-2]", "[^a]"],
@@ -344,7 +384,7 @@ mod tests {
 
     #[test]
     fn every_form_can_be_filled_in() {
-        for form in FORMS {
+        for form in FORMS.iter().chain(NEWER_FORMS) {
             for seed in 0..50 {
                 let words = Choices::Seed(seed).filled(form);
                 assert_eq!(words[0], form.split(' ').next().expect("a name").as_bytes());
