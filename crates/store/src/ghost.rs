@@ -12,8 +12,8 @@
 //! since all keys have other places.
 
 use crate::arena::Arena;
+use crate::sync::{AtomicU16, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Places of the first part.
 const PLACES_MIN: u64 = 1024;
@@ -70,6 +70,11 @@ impl Ghosts {
         }
         // Whoever sees the number sees the parts.
         self.places.store(wanted, Ordering::Release);
+    }
+
+    /// Bytes of heap.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().filter_map(OnceLock::get).map(|part| part.len() as u64 * 2).sum()
     }
 
     /// False until the table was made.

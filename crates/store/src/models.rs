@@ -7,6 +7,7 @@
 
 mod moving;
 mod transactions;
+mod transitions;
 
 use crate::bucket::{Bucket, Control, Slot};
 use crate::epoch::Epochs;

@@ -1,10 +1,10 @@
-//! Atomics, or the model checker's atomics under `--cfg loom`; the bucket, the epochs and the pins
-//! are written against these, so that the models run the store's own code.
+//! Atomics, or the model checker's atomics under `--cfg loom`; the bucket, the epochs, the
+//! pins, due times and ghosts are written against these, so that the models run the store's own code.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
 /// Waits for another thread to leave a short critical section: spins, then gives up the core.
 #[derive(Debug, Default)]
