@@ -212,8 +212,8 @@ impl Local {
         overdue: bool,
         spare: &mut Option<u64>,
     ) -> Drained {
-        // What is in a transaction stays: who waited for it here might wait for himself.
-        let Some(mut locked) = store.index.lock_open(&store.arena, hash) else { return Drained::Held };
+        // What is in another's transaction stays: who waited for it here might be waited for.
+        let Some(mut locked) = self.lock_open(store, hash) else { return Drained::Held };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
             None => Drained::Gone,
@@ -222,7 +222,7 @@ impl Local {
                 let item = unsafe { RawItem::new(store.arena.at(owner)) };
                 let header = item.header();
                 let (slot, expired) = (found.slot, item.expired_by(header, self.now));
-                let protected = store.is_protected(item, header);
+                let protected = store.is_protected(item, header) || self.may_be_own(hash);
                 let hot = match slot.probation() {
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
                     false => slot.frequency() > 0,
@@ -376,13 +376,13 @@ impl Local {
     /// Evicts the item at a location, if it is still reachable there.
     fn evict_at(&mut self, store: &Store, location: u64) {
         let hash = store.hash_at(location);
-        let Some(mut locked) = store.index.lock_open(&store.arena, hash) else { return };
+        let Some(mut locked) = self.lock_open(store, hash) else { return };
         if let Some(found) =
             store.index.scan(&locked.place, locked.control, |slot| slot.location() == location)
         {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(location)) };
-            if !store.is_protected(item, item.header()) {
+            if !store.is_protected(item, item.header()) && !self.may_be_own(hash) {
                 self.count_reason(store, item, found.slot, self.now / 1000, Reason::Evicted);
                 self.unlink(store, &mut locked, &found);
             }

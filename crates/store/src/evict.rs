@@ -311,7 +311,7 @@ impl Local {
 
     /// The oldest key on probation: promotes or evicts it. True if memory came free.
     fn judge_new(&mut self, store: &Store, now: Millis, class: ClassId, hash: u64) -> bool {
-        let Some(mut locked) = store.index.try_lock(&store.arena, hash) else {
+        let Some(mut locked) = self.try_lock(store, hash) else {
             self.fresh.push(Fresh { class, hash, bytes: 0 });
             return false;
         };
@@ -321,7 +321,10 @@ impl Local {
             let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
             let header = item.header();
             let expired = item.expired_by(header, now);
-            if !expired && (found.slot.frequency() >= PROMOTE_FREQUENCY || store.is_protected(item, header)) {
+            let stays = found.slot.frequency() >= PROMOTE_FREQUENCY
+                || store.is_protected(item, header)
+                || self.may_be_own(hash);
+            if !expired && stays {
                 found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
                 return false;
             }
@@ -401,14 +404,17 @@ impl Local {
         also_new: bool,
         also_read: bool,
     ) -> bool {
-        let Some(mut locked) = store.index.try_lock(&store.arena, hash) else { return false };
+        let Some(mut locked) = self.try_lock(store, hash) else { return false };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
         let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(location)) };
             let header = item.header();
             let expired = item.expired_by(header, now);
-            if !expired && (found.slot.probation() && !also_new || store.is_protected(item, header)) {
+            let stays = found.slot.probation() && !also_new
+                || store.is_protected(item, header)
+                || self.may_be_own(hash);
+            if !expired && stays {
                 return false;
             }
             if !expired && !also_read && found.slot.frequency() > 0 {

@@ -45,8 +45,6 @@ const PAGES_AFTER_SPLIT: usize = 8;
 const KEYS_AHEAD: usize = 24;
 /// Moves that a rebuild tries for one item before it gives the segment another page.
 const REBUILD_MOVES_MAX: usize = 200;
-/// Times that a transaction tries to have its segment grow while another holds a part of it.
-const HELD_ROUNDS_MAX: usize = 100;
 
 /// A directory entry. `meta`: version above, local depth, page count (8 bits each) below.
 #[derive(Debug)]
@@ -227,6 +225,17 @@ pub(crate) struct Locked<'a> {
     pub(crate) control: Control,
 }
 
+/// What became of [`Index::hold`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The bucket is this transaction's.
+    Held,
+    /// It is another's.
+    Busy,
+    /// It has to be cleaned first.
+    Unclean,
+}
+
 #[derive(Debug, Default)]
 struct Growth {
     /// The lowest goes out first, so that high spans come free when the index shrinks.
@@ -405,27 +414,39 @@ impl Index {
         if control.held() { Locked { place, home, control } } else { self.lock(arena, hash) }
     }
 
+    /// The home bucket of a hash if it is one of those that this thread's transaction holds.
+    #[cold]
+    pub(crate) fn lock_if_held<'a>(
+        &'a self,
+        arena: &'a Arena,
+        hash: u64,
+        held: &[u64],
+    ) -> Option<Locked<'a>> {
+        let place = self.place(arena, hash);
+        let home = place.home();
+        held.contains(&place.home_number()).then(|| Locked { place, home, control: home.control() })
+    }
+
     /// Sets the transaction bit of a hash's home bucket and notes its number; hashes come in order.
-    /// False if the bucket is not clean.
-    pub(crate) fn hold(&self, arena: &Arena, hash: u64, gate: u64, held: &mut Vec<u64>) -> bool {
+    pub(crate) fn hold(&self, arena: &Arena, hash: u64, gate: u64, held: &mut Vec<u64>) -> Hold {
         loop {
             let place = self.place(arena, hash);
             let number = place.home_number();
             // Its segment does not change while one of its buckets is held.
             if held.last() == Some(&number) && self.holds(&place) {
-                return true;
+                return Hold::Held;
             }
             let home = place.home();
-            let control = home.lock();
+            let Some(control) = home.lock_open() else { return Hold::Busy };
             let clean = control.passes(gate);
             if clean && self.holds(&place) {
                 home.unlock(control.with_held());
                 held.push(number);
-                return true;
+                return Hold::Held;
             }
             home.unlock(control);
             if !clean {
-                return false;
+                return Hold::Unclean;
             }
         }
     }
@@ -448,30 +469,15 @@ impl Index {
         }
     }
 
-    /// Runs `f` with the growth lock until it says that no transaction was in its way, `rounds` times at
-    /// most. Nobody waits for a transaction with the growth lock: transactions wait for it.
-    fn between_transactions<R>(
-        &self,
-        rounds: usize,
-        mut f: impl FnMut(&mut Growth) -> Option<R>,
-    ) -> Option<R> {
-        let mut backoff = Backoff::default();
-        let mut pressing = false;
-        let mut done = None;
-        for _ in 0..rounds {
-            done = f(&mut self.growth.lock().expect("no panic under the lock"));
-            if done.is_some() {
-                break;
-            }
-            if !std::mem::replace(&mut pressing, true) {
-                self.pressing.fetch_add(1, Ordering::Relaxed);
-            }
-            backoff.wait();
-        }
-        if pressing {
-            self.pressing.fetch_sub(1, Ordering::Relaxed);
-        }
-        done
+    /// Somebody waits for a segment without transactions, or (negative) no longer: new ones let him first.
+    pub(crate) fn press(&self, waiting: i32) {
+        self.pressing.fetch_add(waiting as u32, Ordering::Relaxed);
+    }
+
+    /// Runs `f` with the growth lock. It says none if a transaction is in its way: nobody waits for one
+    /// with the growth lock, since transactions wait for that.
+    fn with_growth<R>(&self, f: impl FnOnce(&mut Growth) -> Option<R>) -> Option<R> {
+        f(&mut self.growth.lock().expect("no panic under the lock"))
     }
 
     /// Puts a new slot where the locked home's keys may be; false if there is no room.
@@ -551,30 +557,27 @@ impl Index {
         }
     }
 
-    /// Gives the segment of `seen` more room, unless somebody just did.
+    /// Gives the segment of `seen` more room, unless somebody just did; none if a transaction holds a part of it.
     pub(crate) fn grow(
         &self,
         arena: &Arena,
         hash: u64,
         seen_meta: u64,
         stamp: u8,
-        mut held: Option<&mut Vec<u64>>,
+        held: Option<&mut Vec<u64>>,
         items: &mut dyn Items,
-    ) -> Result<(), Full> {
-        // Two transactions in one segment that both want it to grow are in each other's way.
-        let rounds = if held.is_some() { HELD_ROUNDS_MAX } else { usize::MAX };
-        let grown = self.between_transactions(rounds, |growth| {
+    ) -> Option<Result<(), Full>> {
+        self.with_growth(|growth| {
             let place = self.place(arena, hash);
             if place.meta != seen_meta {
                 return Some(Ok(()));
             }
             self.growing.store(1, Ordering::Relaxed);
-            let grown = self.rebuild(arena, growth, &place, hash, stamp, held.as_deref_mut(), items);
+            let grown = self.rebuild(arena, growth, &place, hash, stamp, held, items);
             self.pages.store(growth.pages_used, Ordering::Relaxed);
             self.growing.store(0, Ordering::Relaxed);
             grown
-        });
-        grown.unwrap_or(Err(Full))
+        })
     }
 
     fn change_directory(&self, growth: &mut Growth, new: Box<Directory>, items: &dyn Items) {
@@ -706,9 +709,10 @@ impl Index {
         Some(Ok(()))
     }
 
-    /// Takes everything flushed out of the segment of `hash`, and stamps its buckets.
-    pub(crate) fn clean(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) {
-        self.between_transactions(usize::MAX, |_| self.clean_segment(arena, hash, stamp, items));
+    /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
+    /// holds a part of it.
+    pub(crate) fn clean(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> Option<()> {
+        self.with_growth(|_| self.clean_segment(arena, hash, stamp, items))
     }
 
     fn clean_segment(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> Option<()> {
@@ -751,16 +755,15 @@ impl Index {
 
     /// Every slot whose position is in `[from, to)` of the segment that `cursor` falls in, with all
     /// of the segment's buckets locked for a moment, so that none moves meanwhile. Returns where
-    /// the next call goes on, 0 at the end.
+    /// the next call goes on, 0 at the end; none if a transaction holds a part of the segment.
     pub(crate) fn walk(
         &self,
         arena: &Arena,
         cursor: u64,
         items_max: usize,
         visit: &mut dyn FnMut(Slot),
-    ) -> u64 {
-        self.between_transactions(usize::MAX, |_| self.walk_segment(arena, cursor, items_max, visit))
-            .expect("it is tried for ever")
+    ) -> Option<u64> {
+        self.with_growth(|_| self.walk_segment(arena, cursor, items_max, visit))
     }
 
     fn walk_segment(
@@ -823,6 +826,13 @@ impl Index {
         let entries = self.directory().entries.len()
             + growth.retired.iter().map(|(_, directory)| directory.entries.len()).sum::<usize>();
         growth.pages_used * PAGE_BYTES as u64 + (entries * size_of::<Entry>()) as u64
+    }
+
+    /// Pages of its spans: used, free, and out of use until batches are over.
+    pub(crate) fn pages_of_spans(&self) -> u64 {
+        let growth = self.growth.lock().expect("no panic under the lock");
+        let retired = growth.pages_retired.iter().map(|(_, pages)| pages.len() as u64).sum::<u64>();
+        growth.pages_used + growth.pages_free.len() as u64 + retired
     }
 
     pub(crate) fn slots(&self) -> u64 {

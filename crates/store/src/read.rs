@@ -415,14 +415,18 @@ impl<'w> Guard<'w> {
         if store.index.place(&store.arena, cursor).home().control().stamp() != store.stamp() {
             self.clean(cursor);
         }
-        store.index.walk(&store.arena, cursor, items_max, &mut |slot| {
-            // SAFETY: reachable in this epoch.
-            let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
-            if !raw.expired(self.now) {
-                let (hash, header) = (store.hash_at(slot.location()), raw.header());
-                visit(Item { raw, header, slot, hash, now_s: self.now_s, arc: self.arc });
-            }
-        })
+        let (now, now_s, arc) = (self.now, self.now_s, self.arc);
+        let next = self.local.between_transactions(store, usize::MAX, |_| {
+            store.index.walk(&store.arena, cursor, items_max, &mut |slot| {
+                // SAFETY: reachable in this epoch.
+                let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
+                if !raw.expired(now) {
+                    let (hash, header) = (store.hash_at(slot.location()), raw.header());
+                    visit(Item { raw, header, slot, hash, now_s, arc });
+                }
+            })
+        });
+        next.expect("it is tried for ever")
     }
 }
 

@@ -18,6 +18,7 @@
 //!
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
+use crate::index::{Hold, Locked};
 use crate::sync::{AtomicU64, Backoff, Ordering, fence};
 use crate::worker::{Guard, Local};
 use crate::{Key, Store};
@@ -178,14 +179,23 @@ impl Guard<'_> {
         let gate = store.gate();
         let mut held = std::mem::take(&mut self.local.transaction.held);
         debug_assert!(held.is_empty());
-        let unclean = hashes.iter().find(|&&hash| !store.index.hold(&store.arena, hash, gate, &mut held));
+        let mut backoff = Backoff::default();
+        let mut unclean = None;
+        let mut left = hashes;
+        while let (Some((&hash, rest)), None) = (left.split_first(), unclean) {
+            match store.index.hold(&store.arena, hash, gate, &mut held) {
+                Hold::Held => left = rest,
+                Hold::Busy => self.local.wait_for_transaction(store, &mut backoff),
+                Hold::Unclean => unclean = Some(hash),
+            }
+        }
         // A flush since would take what is written into some of the buckets and not into others.
         let whole = unclean.is_none() && store.gate() == gate;
         if !whole {
             store.index.release(&store.arena, &mut held);
         }
         self.local.transaction.held = held;
-        if let Some(&hash) = unclean {
+        if let Some(hash) = unclean {
             self.clean(hash);
         }
         whole
@@ -242,6 +252,88 @@ impl Guard<'_> {
         if !had_whole {
             self.finish();
         }
+    }
+}
+
+/// Waiting for another's transaction, which may need memory: outside of the epoch, which holds some back, and
+/// ready to give what this worker has of spans that are to be emptied. The caller holds no reference into
+/// the arena.
+impl Local {
+    #[cold]
+    pub(crate) fn wait_for_transaction(&mut self, store: &Store, backoff: &mut Backoff) {
+        store.epochs.leave(self.id);
+        backoff.wait();
+        store.epochs.enter(self.id);
+        if self.recalled != store.recall.load(Ordering::Relaxed) {
+            self.stop_drains(store);
+            self.answer_recall(store);
+        }
+    }
+
+    /// Locks the home bucket of a hash that another's transaction has.
+    #[cold]
+    pub(crate) fn lock_later<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
+        let mut backoff = Backoff::default();
+        loop {
+            self.wait_for_transaction(store, &mut backoff);
+            if let Some(locked) = store.index.lock_open(&store.arena, hash) {
+                return locked;
+            }
+        }
+    }
+
+    /// Runs `f`, which concerns a segment, until it says that no transaction was in its way, `rounds` times
+    /// at most.
+    pub(crate) fn between_transactions<R>(
+        &mut self,
+        store: &Store,
+        rounds: usize,
+        mut f: impl FnMut(&mut Local) -> Option<R>,
+    ) -> Option<R> {
+        let mut done = f(self);
+        if done.is_some() {
+            return done;
+        }
+        let mut backoff = Backoff::default();
+        store.index.press(1);
+        for _ in 1..rounds {
+            self.wait_for_transaction(store, &mut backoff);
+            done = f(self);
+            if done.is_some() {
+                break;
+            }
+        }
+        store.index.press(-1);
+        done
+    }
+}
+
+/// Making room within a transaction: what is at home beside its keys, in buckets that are its own, may go
+/// like anything else, or a transaction of many keys would find nothing to evict in a small store. Its own
+/// keys stay.
+impl Local {
+    /// Locks the home bucket of a hash to take something out; none if it is locked, or another's
+    /// transaction has it.
+    #[inline]
+    pub(crate) fn try_lock<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
+        store.index.try_lock(&store.arena, hash).or_else(|| self.lock_own(store, hash))
+    }
+
+    /// As [`Local::try_lock`], but waits for who has the lock.
+    pub(crate) fn lock_open<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
+        store.index.lock_open(&store.arena, hash).or_else(|| self.lock_own(store, hash))
+    }
+
+    fn lock_own<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
+        let Transaction { open, held, .. } = &self.transaction;
+        if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None }
+    }
+
+    /// This may be one of the keys that the transaction was begun with: the leading 40 bits are its hash's.
+    #[inline]
+    pub(crate) fn may_be_own(&self, hash: u64) -> bool {
+        let Transaction { open, hashes, .. } = &self.transaction;
+        *open && hashes.binary_search_by_key(&(hash >> 24), |own| own >> 24).is_ok()
     }
 }
 

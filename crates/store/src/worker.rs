@@ -187,13 +187,17 @@ impl Local {
         &store.counters[self.id]
     }
 
-    /// Locks the home bucket of a hash; in a transaction, which has it to itself, without a lock.
+    /// Locks the home bucket of a hash; in a transaction, which has it to itself, without a lock. The
+    /// caller holds no reference into the arena.
     #[inline]
-    pub(crate) fn lock<'s>(&self, store: &'s Store, hash: u64) -> Locked<'s> {
+    pub(crate) fn lock<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
         if self.transaction.open {
             return store.index.lock_held(&store.arena, hash);
         }
-        store.index.lock(&store.arena, hash)
+        match store.index.lock_open(&store.arena, hash) {
+            Some(locked) => locked,
+            None => self.lock_later(store, hash),
+        }
     }
 
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.

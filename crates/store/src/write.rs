@@ -25,6 +25,8 @@ use crate::{
 };
 use std::sync::atomic::Ordering;
 
+/// Times that a transaction tries to have its segment grow while another holds a part of it.
+const HELD_ROUNDS_MAX: usize = 100;
 /// Keys longer than this are looked at before they are written.
 const KEY_LONG_BYTES: usize = 4 << 10;
 /// Keys on the heap may take one part in this many of the memory limit.
@@ -483,7 +485,9 @@ impl Guard<'_> {
     #[cold]
     pub(crate) fn clean(&mut self, hash: u64) {
         let store = self.store;
-        store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local: self.local });
+        self.local.between_transactions(store, usize::MAX, |local| {
+            store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local })
+        });
         self.local.breathe(store);
     }
 
@@ -663,15 +667,15 @@ impl Guard<'_> {
             return true;
         }
         let mut held = std::mem::take(&mut self.local.transaction.held);
-        let grown = store.index.grow(
-            &store.arena,
-            hash,
-            meta,
-            store.stamp(),
-            self.local.transaction.open.then_some(&mut held),
-            &mut Rebuild { store, local: self.local },
-        );
+        let open = self.local.transaction.open;
+        // Two transactions in one segment that both want it to grow are in each other's way.
+        let rounds = if open { HELD_ROUNDS_MAX } else { usize::MAX };
+        let grown = self.local.between_transactions(store, rounds, |local| {
+            let held = open.then_some(&mut held);
+            store.index.grow(&store.arena, hash, meta, store.stamp(), held, &mut Rebuild { store, local })
+        });
         self.local.transaction.held = held;
+        let grown = grown.unwrap_or(Err(Full));
         match grown {
             Ok(()) => true,
             Err(Full) if store.evicts() => {

@@ -383,3 +383,69 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
     }
     assert_eq!(store.events_lost(), 0);
 }
+
+/// Raises a flag when it goes, also by a panic: the other threads end.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A transaction of many keys in a small, full store: what is beside its keys makes room, and who waits
+/// for it holds back no memory.
+#[test]
+fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
+    const KEYS: u64 = 60;
+    for kind in 0..4 {
+        let store = store(4);
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+        drop(guard);
+        drop(worker);
+        let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+        let stop = AtomicBool::new(false);
+        run(&store, 2, |i, worker| {
+            if i == 0 {
+                let _end = Ends(&stop);
+                for round in 0..20 {
+                    let mut guard = worker.enter(NOW);
+                    let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
+                    guard.begin(keys.iter().copied());
+                    for key in &keys {
+                        let stored =
+                            guard.store_value(key, &[2; 10_000], &Attributes::default(), Expect::Any);
+                        assert!(stored.is_ok(), "way {kind}, round {round}: {stored:?}");
+                    }
+                    let there = keys.iter().filter(|key| guard.get(key).hit().is_some()).count();
+                    assert_eq!(there as u64, KEYS, "a transaction evicts none of its own");
+                    guard.finish();
+                }
+                return;
+            }
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let mut guard = worker.enter(NOW);
+                let name = names[round % KEYS as usize].as_bytes();
+                match kind {
+                    0 => drop(get(&mut guard, 0, name)),
+                    1 => {
+                        let key = guard.key(name);
+                        let _ = guard.delete(&key, Expect::Present);
+                    }
+                    2 => {
+                        let keys = [guard.key(name), guard.key(b"other")];
+                        guard.begin(keys);
+                        guard.finish();
+                    }
+                    _ => drop(guard.walk(0, 10, &mut |_| {})),
+                }
+            }
+        });
+        assert!(store.totals().items > 5_000, "way {kind}: {} items", store.totals().items);
+        store.check();
+    }
+}

@@ -22,8 +22,6 @@ const SPARSE_PERCENT: usize = 70;
 const FILL_PERCENT: usize = 82;
 /// Two halves are merged if they fit this many pages.
 const MERGE_PAGES_MAX: usize = 10;
-/// Rounds of waiting for a transaction that holds a bucket.
-const ROUNDS_MAX: usize = 4;
 
 /// What a segment becomes.
 struct Plan {
@@ -74,7 +72,7 @@ impl Index {
     /// Gives the segment of `hash` fewer pages, or lower ones, if that is worth it; true if so. Some
     /// 300 µs at most, under the locks of its buckets.
     pub(crate) fn shrink(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> bool {
-        let shrunk = self.between_transactions(ROUNDS_MAX, |growth| {
+        let shrunk = self.with_growth(|growth| {
             growth.harvest(arena, items);
             let shrunk = self.shrink_segment(arena, growth, hash, stamp, items);
             self.pages.store(growth.pages_used, Ordering::Relaxed);
