@@ -254,6 +254,22 @@ impl Arena {
         }
     }
 
+    /// Says of every span that was ever handed out whose it is, and checks the free ones.
+    ///
+    /// # Panics
+    /// If they do not add up.
+    pub(crate) fn check(&self, mut each: impl FnMut(u32, u8)) {
+        let free = self.free.lock().expect("no panic under the lock");
+        let mut used = 0;
+        for number in 1..free.next {
+            let owner = self.span(number).owner.load(Ordering::Relaxed);
+            used += u32::from(owner != OWNER_FREE);
+            each(number, owner);
+        }
+        let given_back = (free.back.len() + free.gone.len()) as u32;
+        assert_eq!((used, given_back), (free.used, free.next - 1 - used), "spans are lost, or owned twice");
+    }
+
     fn publish(&self, free: &Free) {
         self.used.store(free.used, Ordering::Relaxed);
         self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);

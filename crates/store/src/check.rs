@@ -2,8 +2,9 @@
 //! rest, without workers.
 
 use crate::Store;
-use crate::arena::{Arena, UNIT};
-use crate::class::ClassId;
+use crate::arena::{Arena, OWNER_INDEX, UNIT};
+use crate::class::{ClassId, SPAN_BYTES};
+use crate::index::PAGE_BYTES;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::worker::{chunk_facts, class_of};
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 impl Store {
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
-    /// places, and that chunks and bytes add up.
+    /// places, and that chunks, spans and bytes add up to the arena.
     ///
     /// # Panics
     /// If something does not add up, or a worker exists.
@@ -27,7 +28,7 @@ impl Store {
         let mut items = vec![0u64; 256];
         let mut cursor = 0;
         loop {
-            cursor = self.index.walk(&self.arena, cursor, 1000, &mut |slot| {
+            let next = self.index.walk(&self.arena, cursor, 1000, &mut |slot| {
                 let location = slot.location();
                 // SAFETY: the store is at rest.
                 let raw = unsafe { RawItem::new(self.arena.at(location)) };
@@ -45,6 +46,7 @@ impl Store {
                     });
                 }
             });
+            cursor = next.expect("no transaction is open");
             if cursor == 0 {
                 break;
             }
@@ -78,5 +80,20 @@ impl Store {
             assert_eq!(self.sum(|c| c.class(class).items.value()), items[class.0 as usize]);
         }
         assert_eq!(self.upload_bytes.load(Ordering::Relaxed), 0);
+        // 3. Every span is somebody's, once, and what is counted beside spans is there.
+        let mut spans: HashMap<u8, u64> = HashMap::new();
+        self.arena.check(|_, owner| *spans.entry(owner).or_default() += 1);
+        let owned = |owner| spans.get(&owner).copied().unwrap_or(0);
+        let mut rings = 0;
+        for class in ClassId::all() {
+            let slab = self.slabs.class(class);
+            assert_eq!(owned(class.0), slab.spans() as u64, "spans of class {}", class.0);
+            rings += slab.probation.bytes() as u64;
+        }
+        let pages = owned(OWNER_INDEX) * (SPAN_BYTES / PAGE_BYTES) as u64;
+        assert_eq!(pages, self.index.pages_of_spans(), "pages of the index");
+        let keys = self.key_bytes.load(Ordering::Relaxed);
+        let beside = rings + self.ghosts.bytes() + keys + self.watch_bytes() + self.outside_bytes();
+        assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
     }
 }

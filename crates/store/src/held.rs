@@ -41,6 +41,8 @@ pub fn trim_heap() {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     buffers: AtomicU64,
+    /// Bytes of the limit that were set aside for others.
+    aside: AtomicU64,
     /// Of values with a pin, however many pins they have.
     pinned: AtomicU64,
     /// A value was not pinned since it was last asked.
@@ -64,6 +66,7 @@ impl Store {
 
     /// Says that something else takes `bytes` more of the memory limit, or (negative) fewer.
     pub fn set_aside(&self, bytes: i64) {
+        self.held.aside.fetch_add(bytes as u64, Ordering::Relaxed);
         self.arena.charge(bytes);
     }
 
@@ -80,6 +83,11 @@ impl Store {
     /// Bytes that connections hold: buffers and pinned values.
     pub fn held_bytes(&self) -> u64 {
         self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the limit that somebody outside the store takes.
+    pub(crate) fn outside_bytes(&self) -> u64 {
+        self.held.buffers.load(Ordering::Relaxed).wrapping_add(self.held.aside.load(Ordering::Relaxed))
     }
 
     /// Bytes that connections may hold.

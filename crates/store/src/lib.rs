@@ -371,10 +371,11 @@ impl Drop for Store {
         let mut cursor = 0;
         while *self.key_bytes.get_mut() > 0 {
             let mut freed = 0;
-            cursor = self.index.walk(&self.arena, cursor, usize::MAX, &mut |slot| {
+            let next = self.index.walk(&self.arena, cursor, usize::MAX, &mut |slot| {
                 // SAFETY: nobody else uses the store; each item is reached once.
                 freed += unsafe { item::RawItem::new(self.arena.at(slot.location())).free_key() } as u64;
             });
+            cursor = next.expect("no transaction is open");
             *self.key_bytes.get_mut() -= freed;
             if cursor == 0 {
                 break;

@@ -38,6 +38,11 @@ impl Ring {
         taken
     }
 
+    /// Bytes of heap.
+    pub(crate) fn bytes(&self) -> i64 {
+        (self.blocks.len() + usize::from(self.spare.is_some())) as i64 * BLOCK_BYTES
+    }
+
     /// The oldest hash.
     pub(crate) fn front(&self) -> Option<u64> {
         (self.len > 0).then(|| self.blocks[0][self.head])
@@ -84,7 +89,6 @@ mod tests {
             }
             assert_eq!(ring.len() as u64, next - oldest);
         }
-        let held = ring.blocks.len() as i64 + i64::from(ring.spare.is_some());
-        assert_eq!(bytes, held * BLOCK_BYTES);
+        assert_eq!(bytes, ring.bytes());
     }
 }

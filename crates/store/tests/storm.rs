@@ -1,0 +1,385 @@
+//! Everything at once: two threads write, read, expire, evict, move, flush and resize one small store,
+//! and the books are right afterwards.
+//!
+//! Counters say what was lost. Each has a generation, made new by whoever finds none, and a count;
+//! every acknowledged write is noted with its token. A key's tokens only grow, whatever happened to it
+//! in between, so its writes in the order of their tokens have to read 1, 2, 3 … of one generation, then
+//! 1, 2, 3 … of the next: a lost update is a count that comes twice, an item that came back from the
+//! dead is a generation that goes on after another began.
+
+use larder_store::{
+    Attributes, Automove, Config, End, Eviction, Expect, Guard, Lookup, Pinned, Refusal, Store, Value, Worker,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const NOW: u64 = 1_700_000_000_000;
+const THREADS: u64 = 2;
+const COUNTERS: u64 = 12;
+const DATA: u64 = 30_000;
+/// Databases with counters; data is in the first.
+const DATABASES: [u8; 2] = [0, 3];
+/// The limit moves between these.
+const MEBIBYTES: [u64; 5] = [3, 4, 6, 9, 16];
+
+/// A seed and how long a thread goes on: `LARDER_STORM_SEED` and `LARDER_STORM_STEPS` replay one, or
+/// look for more.
+fn given(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % n
+    }
+    /// Of a value: two of the largest are less than what uploads may hold of the lowest limit.
+    fn bytes(&mut self) -> usize {
+        match self.below(400) {
+            0 => 100_000 + self.below(240_000) as usize,
+            1..4 => 17_000 + self.below(60_000) as usize,
+            4..40 => 500 + self.below(15_000) as usize,
+            _ => 16 + self.below(300) as usize,
+        }
+    }
+}
+
+/// Two words, repeated to the end.
+fn value(first: u64, second: u64, bytes: usize) -> Vec<u8> {
+    let words = [first.to_le_bytes(), second.to_le_bytes()].concat();
+    words.iter().copied().cycle().take(bytes).collect()
+}
+
+/// The two words of a value that is whole.
+fn words(bytes: &[u8]) -> (u64, u64) {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let (first, second) = (word(0), word(8));
+    assert!(bytes == value(first, second, bytes.len()), "a torn value");
+    (first, second)
+}
+
+fn collect(value: Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Whole(bytes) => bytes.to_vec(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+    }
+}
+
+/// An acknowledged write of a counter.
+#[derive(Debug)]
+struct Noted {
+    generation: u64,
+    count: u64,
+}
+
+/// Of each counter, by the token of the write.
+type Notes = BTreeMap<(u8, u64), BTreeMap<u64, Noted>>;
+
+struct Shared {
+    store: Arc<Store>,
+    clock: AtomicU64,
+    generations: AtomicU64,
+    refused: AtomicU64,
+}
+
+struct Storm<'s> {
+    shared: &'s Shared,
+    random: Random,
+    notes: Notes,
+    pins: Vec<Pinned>,
+}
+
+impl Storm<'_> {
+    fn attributes(&mut self, now: u64) -> Attributes {
+        let expires_at = if self.random.below(5) == 0 { now + self.random.below(2_000) } else { 0 };
+        Attributes { expires_at, flags: self.random.below(3) as u32, ..Attributes::default() }
+    }
+
+    fn counter(&mut self) -> (u8, u64) {
+        (DATABASES[self.random.below(2) as usize], self.random.below(COUNTERS))
+    }
+
+    fn note(&mut self, counter: (u8, u64), token: u64, generation: u64, count: u64) {
+        let twin = self.notes.entry(counter).or_default().insert(token, Noted { generation, count });
+        assert!(twin.is_none(), "{counter:?} was given {token} twice");
+    }
+
+    fn refused(&self, refusal: Refusal) {
+        self.shared.refused.fetch_add(u64::from(refusal == Refusal::NoMemory), Relaxed);
+    }
+
+    /// Reads a counter and writes it one higher; alone in a transaction, else if it is unchanged.
+    fn raise(&mut self, guard: &mut Guard<'_>, counter: (u8, u64), alone: bool) {
+        let name = format!("counter-{}", counter.1);
+        let key = guard.key_in(counter.0, name.as_bytes());
+        let (generation, count, expect) = match guard.get(&key) {
+            Lookup::Hit(item) => {
+                let (generation, count) = words(&collect(item.value()));
+                (generation, count + 1, Expect::Cas(item.cas()))
+            }
+            _ => (self.shared.generations.fetch_add(1, Relaxed), 1, Expect::Absent),
+        };
+        let expect = if alone { Expect::Any } else { expect };
+        let bytes = self.random.bytes();
+        let attributes = self.attributes(guard.now());
+        match guard.store_value(&key, &value(generation, count, bytes), &attributes, expect) {
+            Ok(stored) => self.note(counter, stored.cas, generation, count),
+            Err(Refusal::NoMemory) => self.refused(Refusal::NoMemory),
+            Err(refusal) => assert!(!alone, "{refusal:?} in a transaction"),
+        }
+    }
+
+    /// Several counters of both databases as one.
+    fn transaction(&mut self, guard: &mut Guard<'_>) {
+        let counters: Vec<(u8, u64)> = (0..3).map(|_| self.counter()).collect();
+        let names: Vec<String> = counters.iter().map(|(_, n)| format!("counter-{n}")).collect();
+        let keys: Vec<_> =
+            counters.iter().zip(&names).map(|((db, _), name)| guard.key_in(*db, name.as_bytes())).collect();
+        guard.begin(keys);
+        counters.iter().for_each(|&counter| self.raise(guard, counter, true));
+        guard.finish();
+    }
+
+    /// What moves or removes a counter without changing its count.
+    fn disturb(&mut self, guard: &mut Guard<'_>) {
+        let (database, number) = self.counter();
+        let name = format!("counter-{number}");
+        let key = guard.key_in(database, name.as_bytes());
+        let later = guard.now() + self.random.below(3_000);
+        let done = match self.random.below(6) {
+            0 => guard.delete(&key, Expect::Present),
+            1 => guard.touch(&key, later),
+            2 => guard.touch(&key, 0),
+            3 => guard.invalidate(&key, None, Some(later), Expect::Present).map(drop),
+            4 => match guard.peek(&key).hit().map(|item| item.seen()) {
+                Some(seen) => {
+                    guard.claim_token(&key, seen);
+                    Ok(())
+                }
+                None => Ok(()),
+            },
+            // Its first bytes over themselves, in place, if it is large and nobody reads it.
+            _ => match guard.peek(&key).hit() {
+                Some(item) => {
+                    let (expect, bytes) = (Expect::Cas(item.cas()), collect(item.value()));
+                    guard.patch(&key, 16, &bytes[..16], expect).map(drop)
+                }
+                None => Ok(()),
+            },
+        };
+        done.unwrap_or_else(|refusal| self.refused(refusal));
+    }
+
+    fn data(&mut self, guard: &mut Guard<'_>) {
+        let number = self.random.below(DATA) * self.random.below(DATA) / DATA;
+        let name = format!("data-{number}");
+        let key = guard.key(name.as_bytes());
+        let done = match self.random.below(16) {
+            0..7 => {
+                let mut pinned = None;
+                if let Lookup::Hit(item) = guard.get(&key) {
+                    assert_eq!(words(&collect(item.value())).0, number, "another key's value");
+                    pinned = matches!(item.value(), Value::Pieces(_)).then(|| item.pin());
+                }
+                self.pins.extend(pinned);
+                Ok(())
+            }
+            7..13 => {
+                let bytes = self.random.bytes();
+                let attributes = self.attributes(guard.now());
+                let version = self.random.0;
+                guard.store_value(&key, &value(number, version, bytes), &attributes, Expect::Any).map(drop)
+            }
+            13 => {
+                let whole = guard.peek(&key).hit().is_some_and(|item| item.value_bytes() % 16 == 0);
+                let version = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
+                match version {
+                    Some(version) if whole => {
+                        // More of the same, if it is still the same.
+                        let cas = guard.peek(&key).hit().map_or(0, |item| item.cas());
+                        let more = value(number, version, 16 * self.random.below(40) as usize);
+                        guard.concat(&key, &more, End::Back, None, Expect::Cas(cas)).map(drop)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            14 => guard.delete(&key, Expect::Present),
+            _ => {
+                // An upload that nobody ends.
+                let bytes = self.random.bytes();
+                let attributes = self.attributes(guard.now());
+                guard
+                    .upload(&key, 2 * bytes as u64, &attributes)
+                    .and_then(|mut upload| guard.upload_fill(&mut upload, &value(number, 0, bytes)))
+            }
+        };
+        done.unwrap_or_else(|refusal| self.refused(refusal));
+    }
+
+    /// What an administrator does.
+    fn administer(&mut self, guard: &mut Guard<'_>) {
+        let store = &self.shared.store;
+        match self.random.below(12) {
+            0 => guard.flush(),
+            1 => guard.flush_database(DATABASES[self.random.below(2) as usize]),
+            2..5 => {
+                let modes = [Automove::Off, Automove::Ages, Automove::Always];
+                store.set_automove(modes[self.random.below(3) as usize]);
+            }
+            5..8 => {
+                let classes = store.classes(guard.now());
+                let mut pick = || {
+                    let at = self.random.below(2 * classes.len() as u64 + 1) as usize;
+                    classes.get(at).map(|class| class.id)
+                };
+                let (from, to) = (pick(), pick());
+                guard.reassign(from, to, 1 + self.random.below(16) as usize);
+            }
+            8..10 => {
+                let mebibytes = MEBIBYTES[self.random.below(MEBIBYTES.len() as u64) as usize];
+                assert!(store.set_memory_bytes(mebibytes << 20));
+            }
+            10 => {
+                // Time passes without requests.
+                self.shared.clock.fetch_add(self.random.below(5_000), Relaxed);
+            }
+            _ => guard.give_way(),
+        }
+    }
+
+    fn run(&mut self, worker: &mut Worker, steps: u64) {
+        for _ in 0..steps {
+            let now = self.shared.clock.fetch_add(self.random.below(3), Relaxed);
+            if self.random.below(500) == 0 {
+                worker.rest();
+            }
+            let mut guard = worker.enter(now);
+            match self.random.below(100) {
+                0..40 => self.data(&mut guard),
+                40..75 => {
+                    let counter = self.counter();
+                    self.raise(&mut guard, counter, false);
+                }
+                75..82 => self.transaction(&mut guard),
+                82..90 => self.disturb(&mut guard),
+                90..99 => drop(guard.maintain()),
+                _ => self.administer(&mut guard),
+            }
+            drop(guard);
+            // Values that are being sent, one of them for long.
+            if self.pins.len() > 1 || self.random.below(50) == 0 {
+                for pinned in self.pins.drain(..) {
+                    words(&pinned.pieces(0).flatten().copied().collect::<Vec<_>>());
+                }
+            }
+        }
+        self.pins.clear();
+    }
+}
+
+/// The writes of one counter, in the order of their tokens: generations one after another, each counted
+/// from 1 without a gap.
+fn in_order(counter: (u8, u64), notes: &BTreeMap<u64, Noted>) {
+    let mut ended = std::collections::BTreeSet::new();
+    let mut last: Option<&Noted> = None;
+    for (token, noted) in notes {
+        let follows = last.is_some_and(|last| last.generation == noted.generation);
+        let expected = if follows { last.map_or(0, |last| last.count) + 1 } else { 1 };
+        assert_eq!(noted.count, expected, "{counter:?} at token {token}: {noted:?} after {last:?}");
+        assert!(follows || ended.insert(noted.generation), "{counter:?}: {noted:?} came back");
+        last = Some(noted);
+    }
+}
+
+fn storm(seed: u64, steps: u64, eviction: Eviction) {
+    println!("LARDER_STORM_SEED={seed} LARDER_STORM_STEPS={steps} {eviction:?}");
+    let config = Config { memory_bytes: 6 << 20, memory_bytes_max: 16 << 20, seed, ..Config::default() };
+    let shared = Shared {
+        store: Store::new(config).unwrap(),
+        clock: AtomicU64::new(NOW),
+        generations: AtomicU64::new(1),
+        refused: AtomicU64::new(0),
+    };
+    let store = &shared.store;
+    store.set_eviction(eviction);
+    let all: Vec<Notes> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|id| {
+                let shared = &shared;
+                scope.spawn(move || {
+                    let random = Random((seed * THREADS + id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                    let mut storm = Storm { shared, random, notes: Notes::new(), pins: Vec::new() };
+                    storm.run(&mut shared.store.worker().unwrap(), steps);
+                    storm.notes
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    store.check();
+    // 1. Nothing was lost, nothing came back.
+    let mut notes = Notes::new();
+    for (counter, noted) in all.into_iter().flatten() {
+        let count = noted.len();
+        let merged = notes.entry(counter).or_default();
+        let before = merged.len();
+        merged.extend(noted);
+        assert_eq!(merged.len(), before + count, "{counter:?}: two writes were given one token");
+    }
+    notes.iter().for_each(|(counter, noted)| in_order(*counter, noted));
+    // 2. What is there is what was written last.
+    let now = shared.clock.load(Relaxed);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(now);
+    for (&(database, number), noted) in &notes {
+        let name = format!("counter-{number}");
+        let key = guard.key_in(database, name.as_bytes());
+        if let Lookup::Hit(item) = guard.get(&key) {
+            let (token, last) = noted.last_key_value().expect("a write");
+            assert_eq!(words(&collect(item.value())), (last.generation, last.count));
+            assert!(item.cas() >= *token);
+        }
+    }
+    // 3. The limit holds, and everything can be given back.
+    assert!(store.set_memory_bytes(4 << 20));
+    for _ in 0..1_000 {
+        guard.maintain();
+    }
+    assert!(store.used_bytes() <= 4 << 20 || eviction != Eviction::All, "{} bytes", store.used_bytes());
+    guard.flush();
+    let mut later = now;
+    while store.totals().items > 0 {
+        later += 50;
+        assert!(later < now + 1_000_000, "{} items stay after a flush", store.totals().items);
+        drop(guard);
+        guard = worker.enter(later);
+        guard.maintain();
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+    let written: usize = notes.values().map(BTreeMap::len).sum();
+    let totals = store.totals();
+    println!("{written} counted, {} refused, {totals:?}", shared.refused.load(Relaxed));
+    assert!(written as u64 > steps / 4);
+    assert!(eviction != Eviction::All || shared.refused.load(Relaxed) == 0, "refused for want of memory");
+}
+
+#[test]
+fn books_are_right_after_everything_at_once() {
+    let steps = given("LARDER_STORM_STEPS", 20_000);
+    match std::env::var("LARDER_STORM_SEED") {
+        Ok(seed) => storm(seed.parse().expect("a seed"), steps, Eviction::All),
+        Err(_) => (1..=5).for_each(|seed| storm(seed, steps, Eviction::All)),
+    }
+}
+
+#[test]
+fn books_are_right_when_nothing_may_be_evicted() {
+    storm(11, given("LARDER_STORM_STEPS", 10_000), Eviction::Off);
+}
