@@ -11,6 +11,7 @@
 //! "nothing". The arena knows nothing of chunks and items.
 
 use crate::Millis;
+use crate::barren::Barren;
 use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
 use crate::due::{Agenda, Due};
@@ -93,6 +94,8 @@ pub(crate) struct Arena {
     resident: AtomicU32,
     free: Mutex<Free>,
     agenda: Agenda,
+    /// Nothing has an expiry, as far as who evicts knows.
+    pub(crate) barren: Barren,
 }
 
 // SAFETY: 1. `base` and `spans` point to mappings that live as long as the arena. 2. `Span` is made
@@ -148,6 +151,7 @@ impl Arena {
                 used: 0,
             }),
             agenda: Agenda::new(spans_max),
+            barren: Barren::default(),
         })
     }
 
@@ -184,6 +188,7 @@ impl Arena {
     #[inline]
     pub(crate) fn note_expiry(&self, location: u64, at: Millis) {
         self.note_span_expiry(Self::span_of(location), at);
+        self.barren.clear();
     }
 
     /// Says that a span is worth a visit at `at`.

@@ -41,6 +41,7 @@
 mod access;
 mod arbitrate;
 mod arena;
+mod barren;
 mod bucket;
 mod check;
 mod class;
@@ -611,6 +612,7 @@ impl Store {
     /// Sets which items a full store evicts, from the next eviction on.
     pub fn set_eviction(&self, eviction: Eviction) {
         self.eviction.store(eviction as u8, Ordering::Relaxed);
+        self.arena.barren.clear();
     }
 
     #[inline]

@@ -76,7 +76,7 @@ pub(crate) struct ClassView {
     /// Spans that are not being drained.
     spans: AtomicU32,
     /// Spans that are.
-    pub(crate) draining: AtomicU32,
+    draining: AtomicU32,
     /// Chunks in free lists and never carved, of spans that are not being drained.
     free_chunks: AtomicU64,
     /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].
