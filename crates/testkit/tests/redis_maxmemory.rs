@@ -1,0 +1,122 @@
+//! What Redis's memory settings come to: the policies, and a limit that is changed while the server runs.
+
+use larder_testkit::talk::{Talk, encode};
+
+const REFUSED: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+const VALUE_BYTES: usize = 1000;
+/// Keys that are set in one piece.
+const PIECE: usize = 500;
+
+fn server(policy: &str) -> Talk {
+    let mut talk = Talk::new(&["-m", "8"]);
+    assert_eq!(talk.say(0, &format!("CONFIG SET maxmemory-policy {policy}")), "+OK");
+    talk
+}
+
+/// Sets `prefix0` and so on, with an expiry in so many seconds unless it is 0; how many were stored.
+fn fill(talk: &mut Talk, prefix: &str, count: usize, seconds: u64) -> usize {
+    let (value, seconds) = ("x".repeat(VALUE_BYTES), seconds.to_string());
+    let mut stored = 0;
+    for from in (0..count).step_by(PIECE) {
+        let mut bytes = Vec::new();
+        for n in from..count.min(from + PIECE) {
+            let key = format!("{prefix}{n}");
+            let mut words = vec![&b"SET"[..], key.as_bytes(), value.as_bytes()];
+            if seconds != "0" {
+                words.extend([&b"EX"[..], seconds.as_bytes()]);
+            }
+            bytes.extend(encode(&words));
+        }
+        let reply = talk.send(0, &bytes);
+        let (oks, refused) = (reply.matches("+OK").count(), reply.matches(REFUSED).count());
+        assert_eq!(oks + refused, count.min(from + PIECE) - from, "nothing else is replied");
+        stored += oks;
+    }
+    stored
+}
+
+/// How many of `prefix0` to `prefix{count}` are there.
+fn there(talk: &mut Talk, prefix: &str, count: usize) -> usize {
+    let mut there = 0;
+    for from in (0..count).step_by(PIECE) {
+        let keys: Vec<String> = (from..count.min(from + PIECE)).map(|n| format!("{prefix}{n}")).collect();
+        let reply = talk.say(0, &format!("EXISTS {}", keys.join(" ")));
+        there += reply[1..].parse::<usize>().expect("a number");
+    }
+    there
+}
+
+#[test]
+fn noeviction_refuses_what_there_is_no_room_for_and_loses_nothing() {
+    let mut talk = server("noeviction");
+    let stored = fill(&mut talk, "a", 12_000, 0);
+    assert!((4_000..12_000).contains(&stored), "{stored}");
+    assert_eq!(there(&mut talk, "a", 12_000), stored);
+    assert_eq!(talk.say(0, &format!("APPEND a0 {}", "x".repeat(VALUE_BYTES))), REFUSED);
+    assert_eq!(talk.say(0, "DEL a0 a1 a2 a3 a4 a5"), ":6");
+    assert_eq!(fill(&mut talk, "b", 3, 0), 3, "what was deleted makes room");
+}
+
+#[test]
+fn volatile_policies_never_evict_a_key_without_expiry() {
+    for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
+        let mut talk = server(policy);
+        assert_eq!(fill(&mut talk, "stays", 3_000, 0), 3_000);
+        assert_eq!(fill(&mut talk, "goes", 20_000, 1000), 20_000, "{policy}: others make room");
+        assert_eq!(there(&mut talk, "stays", 3_000), 3_000, "{policy}");
+        let left = there(&mut talk, "goes", 20_000);
+        assert!((1..8_000).contains(&left), "{policy}: {left} of 20,000 in 8 MB");
+        // When all that expires is gone, there is no room any more.
+        let more = fill(&mut talk, "more", 12_000, 0);
+        assert!((1_000..12_000).contains(&more), "{policy}: {more}");
+        assert_eq!(there(&mut talk, "more", 12_000), more, "{policy}");
+        assert_eq!(there(&mut talk, "stays", 3_000), 3_000, "{policy}");
+    }
+}
+
+#[test]
+fn every_policy_has_its_name() {
+    let mut talk = server("allkeys-lru");
+    for policy in [
+        "noeviction",
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+    ] {
+        assert_eq!(talk.say(0, &format!("CONFIG SET maxmemory-policy {policy}")), "+OK");
+        let reply = talk.say(0, "CONFIG GET maxmemory-policy");
+        assert!(reply.ends_with(&format!(" {policy}")), "{reply}");
+        let info = talk.say(0, "INFO memory");
+        assert!(info.contains(&format!("maxmemory_policy:{policy} ")), "{info}");
+    }
+    assert!(talk.say(0, "CONFIG SET maxmemory-policy lru").starts_with("-ERR CONFIG SET failed"));
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+        talk.say(0, &format!("CONFIG SET maxmemory-policy {policy}"));
+        assert_eq!(fill(&mut talk, policy, 12_000, 0), 12_000, "{policy} drops others");
+    }
+}
+
+#[test]
+fn the_limit_is_raised_and_lowered() {
+    let mut talk = server("allkeys-lru");
+    for (limit, bytes) in [("32mb", 32 << 20), ("6mb", 6 << 20), ("12582912", 12 << 20)] {
+        assert_eq!(talk.say(0, &format!("CONFIG SET maxmemory {limit}")), "+OK");
+        assert_eq!(
+            talk.say(0, "CONFIG GET maxmemory"),
+            format!("*2 $9 maxmemory ${} {bytes}", { u64::to_string(&bytes).len() })
+        );
+        assert!(talk.say(0, "INFO memory").contains(&format!("maxmemory:{bytes} ")));
+        assert_eq!(talk.local().store().memory_bytes(), bytes);
+        fill(&mut talk, limit, 20_000, 0);
+        talk.local().maintain(10_000);
+        let totals = talk.local().store().totals();
+        assert!(totals.used_bytes <= bytes, "{} of {bytes}", totals.used_bytes);
+        let left = totals.items as usize;
+        let fits = bytes as usize / (VALUE_BYTES + 100);
+        assert!(left >= fits.min(20_000) * 3 / 4, "{left} of {fits} in {limit}");
+    }
+}
