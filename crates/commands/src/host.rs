@@ -102,6 +102,9 @@ pub trait Host: Sync {
     /// Leaves letters for clients of a worker, in order; a client for whom there is no room is closed.
     fn post(&self, worker: usize, letters: Vec<Letter>);
 
+    /// Takes the letters that wait for a client of the calling worker, in order.
+    fn fetch(&self, place: u64, client: u64) -> Vec<Letter>;
+
     /// A clock that only goes on, microseconds; for measuring commands that may take long.
     fn clock_us(&self) -> u64;
 

@@ -9,13 +9,9 @@
 //!
 //! Whatever is unusual in any way ends the row, and is [`crate::classic::decode`]'s to read.
 
-use std::hint::black_box;
-
 use crate::classic::{KEY_BYTES_MAX, spaced_number};
 use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
 
-/// A name, a short key, and what stands behind it up to a value.
-const SHORT: usize = 4 + WINDOW + 8;
 /// Most that a plain `incr` adds.
 const DELTA_MAX: u64 = 1 << 32;
 
@@ -28,28 +24,6 @@ pub struct PlainLines<'a> {
     line: Option<usize>,
     lines_left: u32,
     value_bytes_max: usize,
-    pace: Pace,
-}
-
-/// The length of the request before, which most often is that of the next, too.
-///
-/// Where a request begins depends on where the one before it ended, so that a processor cannot read the
-/// one before it has understood the other. It can when it may guess: `step` is the same number as its
-/// argument, but known, if the guess is right, before the argument is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pace(usize);
-
-impl Pace {
-    /// `bytes`, which the next request is behind.
-    #[inline(always)]
-    pub fn step(&mut self, bytes: usize) -> usize {
-        if bytes == self.0 {
-            // The compiler must not know that this is `bytes`.
-            return black_box(self.0);
-        }
-        self.0 = bytes;
-        bytes
-    }
 }
 
 /// One key of a plain request.
@@ -96,7 +70,7 @@ pub struct PlainSet<'a> {
 impl<'a> PlainLines<'a> {
     /// At most `lines_max` lines from `at` on; longer values than `value_bytes_max` are not plain.
     pub fn new(input: &'a [u8], at: usize, lines_max: u32, value_bytes_max: usize) -> PlainLines<'a> {
-        PlainLines { input, at, line: None, lines_left: lines_max, value_bytes_max, pace: Pace::default() }
+        PlainLines { input, at, line: None, lines_left: lines_max, value_bytes_max }
     }
 
     /// Where the first line begins that is not read, or that turned out not to be plain.
@@ -119,61 +93,6 @@ impl<'a> PlainLines<'a> {
         self.line.is_some()
     }
 
-    /// The next key and where its line begins, if that is `get <key>` with a short key and not the end of the
-    /// input: the most usual request of all. None says nothing: ask [`PlainLines::next`].
-    #[inline(always)]
-    pub fn next_get(&mut self) -> Option<(&'a [u8], usize)> {
-        let (text, key_bytes) = self.short(b"get ")?;
-        let end = 4 + key_bytes;
-        if text[end..end + 2] != *b"\r\n" {
-            return None;
-        }
-        let start = self.at;
-        self.lines_left -= 1;
-        self.at += self.pace.step(end + 2);
-        Some((&text[4..end], start))
-    }
-
-    /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes: and the value.
-    #[inline(always)]
-    pub fn next_set(&mut self) -> Option<(&'a [u8], usize, &'a [u8])> {
-        let (text, key_bytes) = self.short(b"set ")?;
-        let end = 4 + key_bytes;
-        let numbers: &[u8; 9] = text[end..].first_chunk()?;
-        if numbers[..5] != *b" 0 0 " {
-            return None;
-        }
-        let (value_bytes, data) = match *numbers.last_chunk()? {
-            [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n'] => {
-                (usize::from(a - b'0') * 10 + usize::from(b - b'0'), 9)
-            }
-            [a @ b'0'..=b'9', b'\r', b'\n', _] => (usize::from(a - b'0'), 8),
-            _ => return None,
-        };
-        let start = self.at;
-        let (value, rest) = self.input[start + end + data..].split_at_checked(value_bytes)?;
-        if value_bytes > self.value_bytes_max || rest.first_chunk() != Some(b"\r\n") {
-            return None;
-        }
-        self.lines_left -= 1;
-        self.at += self.pace.step(end + data + value_bytes + 2);
-        Some((&text[4..end], start, value))
-    }
-
-    /// The start of a line with this name and a short key, and the bytes of that.
-    #[inline(always)]
-    fn short(&self, name: &[u8; 4]) -> Option<(&'a [u8; SHORT], usize)> {
-        if self.line.is_some() || self.lines_left == 0 {
-            return None;
-        }
-        let text = self.input.get(self.at..)?.first_chunk::<SHORT>()?;
-        if text[..4] != *name {
-            return None;
-        }
-        let key_bytes = token_end_within(text[4..4 + WINDOW].try_into().expect("a window"));
-        (key_bytes != 0 && key_bytes != WINDOW).then_some((text, key_bytes))
-    }
-
     /// The next key; none at the end, and where something else begins.
     #[expect(
         clippy::should_implement_trait,
@@ -191,14 +110,13 @@ impl<'a> PlainLines<'a> {
             }
             let (name, behind) = rest.split_first_chunk::<4>()?;
             text = behind;
-            if name != b"get " {
-                return match name {
-                    b"set " => self.set(start, text),
-                    [b'm', b'g', b' ', _] => self.meta_get(start, &rest[3..]),
-                    [b'm', b's', b' ', _] => self.meta_set(start, &rest[3..]),
-                    b"incr" => self.add(start, text),
-                    _ => None,
-                };
+            match name {
+                b"get " => {}
+                b"set " => return self.set(start, text),
+                [b'm', b'g', b' ', _] => return self.meta_get(start, &rest[3..]),
+                [b'm', b's', b' ', _] => return self.meta_set(start, &rest[3..]),
+                b"incr" => return self.add(start, text),
+                _ => return None,
             }
         }
         let (key, end) = plain_key(text)?;
@@ -207,7 +125,7 @@ impl<'a> PlainLines<'a> {
         if last {
             self.lines_left -= u32::from(first);
             self.line = None;
-            self.at += self.pace.step(key_at + key.len() + 2 - start);
+            self.at = key_at + key.len() + 2;
         } else {
             // Another key follows.
             if end[0] != b' ' || end[1] <= b' ' {
@@ -218,7 +136,7 @@ impl<'a> PlainLines<'a> {
                 self.lines_left -= 1;
                 self.line = Some(start);
             }
-            self.at += self.pace.step(key_at + key.len() + 1 - start);
+            self.at = key_at + key.len() + 1;
         }
         Some(Plain { key, at: start, first, last, ask: Ask::Get })
     }
@@ -279,7 +197,7 @@ impl<'a> PlainLines<'a> {
     #[inline(always)]
     fn alone(&mut self, key: &'a [u8], start: usize, rest: &[u8], ask: Ask<'a>) -> Plain<'a> {
         self.lines_left -= 1;
-        self.at += self.pace.step(self.input.len() - rest.len() - start);
+        self.at = self.input.len() - rest.len();
         Plain { key, at: start, first: true, last: true, ask }
     }
 
@@ -388,23 +306,9 @@ mod tests {
     fn plain(input: &[u8]) -> Vec<Seen<'_>> {
         let mut lines = PlainLines::new(input, 0, u32::MAX, VALUE_BYTES_MAX);
         let mut all = Vec::new();
-        loop {
-            let mut other = lines.clone();
-            let Some(plain) = lines.next() else { break };
+        while let Some(plain) = lines.next() {
             all.push((plain.key, plain.first, plain.last, plain.ask));
-            // The short ways come to the same.
-            let short = if let Some((key, at)) = other.next_get() {
-                Plain { key, at, first: true, last: true, ask: Ask::Get }
-            } else if let Some((key, at, value)) = other.next_set() {
-                let ask = Ask::Set(PlainSet { value, flags: 0, exptime: 0 });
-                Plain { key, at, first: true, last: true, ask }
-            } else {
-                continue;
-            };
-            assert_eq!(plain, short);
-            assert_eq!((other.at, other.line, other.lines_left), (lines.at, lines.line, lines.lines_left));
         }
-        assert!(lines.next_get().is_none() && lines.next_set().is_none(), "no short way leads on");
         all
     }
 
@@ -424,29 +328,6 @@ mod tests {
         while lines.next().is_some() {}
         assert!(lines.is_inside());
         assert_eq!((lines.at(), lines.lines_left()), (7, 8));
-    }
-
-    #[test]
-    fn short_ways_take_what_is_usual() {
-        let behind = " ".repeat(SHORT);
-        let lines = |input: &'static str| {
-            let input = format!("{input}{behind}").leak().as_bytes();
-            PlainLines::new(input, 0, 9, VALUE_BYTES_MAX)
-        };
-        assert_eq!(lines("get key-1\r\n").next_get(), Some((&b"key-1"[..], 0)));
-        assert_eq!(lines("set key-1 0 0 2\r\nab\r\n").next_set(), Some((&b"key-1"[..], 0, &b"ab"[..])));
-        let set = format!("set k 0 0 33\r\n{}\r\n", "v".repeat(33)).leak();
-        assert_eq!(lines(set).next_set().map(|(_, _, value)| value.len()), Some(33));
-        for no in [
-            "set k 0 0 3\r\nab\r\n",
-            "set k 1 0 2\r\nab\r\n",
-            "set k 0 0 03\r\nabc\r\n",
-            "set  0 0 1\r\na\r\n",
-        ] {
-            assert_eq!(lines(no).next_set(), None, "{no}");
-        }
-        let long = format!("set k 0 0 41\r\n{}\r\n", "v".repeat(41)).leak();
-        assert_eq!(lines(long).next_set(), None);
     }
 
     #[test]

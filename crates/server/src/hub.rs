@@ -269,6 +269,12 @@ impl Host for Hub {
         }
     }
 
+    fn fetch(&self, place: u64, client: u64) -> Vec<Letter> {
+        let (letters, bytes) = self.desks[(place >> 32) as usize].post.take_for(client);
+        self.store.hold(-(bytes as i64));
+        letters
+    }
+
     fn clock_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }

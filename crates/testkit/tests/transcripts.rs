@@ -70,13 +70,8 @@ fn transcripts_pass_over_sockets() {
     report(&failures, runs.len() - failures.len());
 }
 
-/// Commands that other tests send.
-const UNSENT: &[&str] = &[
-    // crates/testkit/tests/redis_pubsub.rs.
-    "monitor",  // Would end the server.
-    "shutdown", // Depends on when it is asked.
-    "lastsave",
-];
+/// Subcommands whose replies are made from the table: looked at below.
+const HELP: &str = "help";
 
 /// A command that no transcript sends is one whose replies nobody has looked at.
 #[test]
@@ -90,17 +85,39 @@ fn every_resp_command_is_in_a_transcript() {
             continue;
         }
         let text = std::fs::read_to_string(path).expect("text");
-        let steps = text
-            .lines()
-            .filter(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('>'));
+        let steps = text.lines().filter(|line| {
+            line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('>')
+        });
         steps.for_each(|line| sent.push_str(&line.replace("\\r\\n", " ").to_ascii_lowercase()));
     }
-    let words: std::collections::HashSet<&str> =
-        sent.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_')).collect();
+    let words: Vec<&str> =
+        sent.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-')).collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    let sends = |row: &larder_commands::redis::table::Command| match row.name.split_once('|') {
+        Some((container, name)) => words.windows(2).any(|pair| *pair == [container, name]),
+        None => words.contains(&row.name),
+    };
     let rows = REDIS.iter().flat_map(|group| group.rows);
+    let all = rows.flat_map(|row| std::iter::once(row).chain(row.subcommands()));
     let missing: Vec<&str> =
-        rows.map(|row| row.name).filter(|name| !words.contains(name) && !UNSENT.contains(name)).collect();
+        all.filter(|row| row.short_name() != HELP && !sends(row)).map(|row| row.name).collect();
     assert!(missing.is_empty(), "no transcript sends {missing:?}");
+}
+
+#[test]
+fn help_names_every_subcommand() {
+    use larder_commands::redis::table::REDIS;
+    let mut talk = larder_testkit::talk::Talk::new(&[]);
+    for row in REDIS.iter().flat_map(|group| group.rows).filter(|row| !row.subcommands().is_empty()) {
+        if row.subcommands().iter().all(|sub| sub.short_name() != HELP) {
+            continue;
+        }
+        let reply = talk.say(0, &format!("{} HELP", row.name));
+        assert!(reply.starts_with(&format!("*{} ", 1 + 2 * row.subcommands().len())), "{reply}");
+        for sub in row.subcommands() {
+            assert!(reply.contains(&format!("+{}", sub.short_name().to_ascii_uppercase())), "{reply}");
+        }
+    }
 }
 
 fn over_sockets(case: &Case, split: Split) -> Result<(), String> {

@@ -168,6 +168,16 @@ struct Users {
     named: Vec<(Box<str>, Box<str>)>,
 }
 
+/// A user, as ACL shows one.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    pub name: Box<str>,
+    /// Somebody may say that he is this user.
+    pub may_enter: bool,
+    /// Any password is right.
+    pub without_password: bool,
+}
+
 impl Users {
     fn asks(&self) -> bool {
         !self.password.is_empty() || !self.named.is_empty()
@@ -184,6 +194,17 @@ impl Access {
     /// A client has to say who it is.
     pub fn asks(&self) -> bool {
         self.users().asks()
+    }
+
+    /// All users, the default one first.
+    pub(crate) fn all(&self) -> Vec<User> {
+        let users = self.users();
+        let open = !users.asks();
+        let may_enter = open || !users.password.is_empty();
+        let default = User { name: "default".into(), may_enter, without_password: open };
+        let named = users.named.iter().map(|(name, _)| name.clone());
+        let named = named.map(|name| User { name, may_enter: true, without_password: false });
+        std::iter::once(default).chain(named).collect()
     }
 
     /// The default user's password.

@@ -1,6 +1,6 @@
 //! COMMAND: the table, told to clients.
 
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, is, next};
 use super::fail::{Done, Fail};
@@ -32,6 +32,11 @@ pub(crate) const ROWS: &[Command] =
             "command [arg [arg ...]]",
             "The keys among a command's arguments.",
         ),
+        Command::args("command|getkeysandflags", -3, LOADING | STALE, NO_KEYS, get_keys_and_flags).doc(
+            "7.0.0",
+            "command [arg [arg ...]]",
+            "The keys among a command's arguments, and what it does with them.",
+        ),
         Command::args("command|help", 2, LOADING | STALE, NO_KEYS, |call, _| help(call, "command")).doc(
             "5.0.0",
             "",
@@ -62,8 +67,33 @@ pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
     Ok(())
 }
 
+/// Redis's names of categories, also of those that have no command here.
+pub(crate) const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
 /// ACL categories, derived from what the row says.
-fn categories(group: &str, row: &Command) -> Vec<&'static str> {
+pub(crate) fn categories(group: &str, row: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     let mut add = |holds: bool, name| {
         if holds {
@@ -227,7 +257,49 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     Ok(())
 }
 
-fn get_keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let (_, keys) = keys_of(args)?;
+    call.array(keys.len());
+    keys.iter().for_each(|key| put_bulk(call.out, key));
+    Ok(())
+}
+
+fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let (row, keys) = keys_of(args)?;
+    call.array(keys.len());
+    for (nth, key) in keys.iter().enumerate() {
+        call.array(2);
+        put_bulk(call.out, key);
+        let access = access(row, nth);
+        put_set(call.out, call.client.resp3, access.len());
+        access.iter().for_each(|name| put_simple(call.out, name));
+    }
+    Ok(())
+}
+
+/// What a command does with the nth of its keys, in Redis's words.
+fn access(row: &Command, nth: usize) -> &'static [&'static str] {
+    match (row.name, nth) {
+        ("set" | "setex" | "psetex" | "mset" | "msetex", _) | ("rename" | "renamenx" | "copy", 1) => {
+            &["OW", "update"]
+        }
+        ("bitop" | "restore", 0) => &["OW", "update"],
+        ("setnx" | "msetnx", _) => &["OW", "insert"],
+        ("append", _) => &["RW", "insert"],
+        ("del" | "unlink" | "delex" | "delifeq", _) => &["RM", "delete"],
+        ("getdel", _) | ("rename" | "renamenx" | "move", 0) => &["RW", "access", "delete"],
+        ("copy", 0) | ("bitop", _) => &["RO", "access"],
+        ("getset" | "getex" | "incr" | "decr" | "incrby" | "decrby" | "incrbyfloat", _)
+        | ("setbit" | "bitfield" | "cl.throttle", _) => &["RW", "access", "update"],
+        ("exists" | "touch" | "type" | "strlen" | "watch", _) => &["RO"],
+        _ if row.has(flag::WRITE) => &["RW", "update"],
+        _ if row.name.starts_with("object|") || row.name == "memory|usage" => &["RO"],
+        _ => &["RO", "access"],
+    }
+}
+
+/// The command that the words name, and its keys among them.
+fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
     let name = next(&mut args)?;
     let (row, _) = find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
     let mut row = row;
@@ -245,8 +317,9 @@ fn get_keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::of("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::new();
+    // How many pairs there are, the words say; behind them options follow.
+    let pairs = if row.name == "msetex" { args.at(0).and_then(parse_integer).unwrap_or(0) } else { i64::MAX };
     row.each_key(args, &mut |key| keys.push(key));
-    call.array(keys.len());
-    keys.iter().for_each(|key| put_bulk(call.out, key));
-    Ok(())
+    keys.truncate(usize::try_from(pairs).unwrap_or(0));
+    Ok((row, keys))
 }

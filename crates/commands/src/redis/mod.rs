@@ -5,6 +5,7 @@
 //! - `client`, `common`: what a connection keeps, what all share
 //! - the groups: `string`, `keys`, `connection`, `server`
 
+mod acl;
 mod bitfield;
 mod bitmap;
 mod call;

@@ -53,6 +53,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::container("latency", latency::ROWS).doc("2.8.13", "", "Events that took long."),
     Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
     Command { flags: RULES, ..Command::container("debug", debug::ROWS) }.doc("1.0.0", "", "For tests."),
+    Command::container("acl", super::acl::ROWS).doc("6.0.0", "", "Users: each may do everything."),
     Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),
     Command::args("role", 1, LOADING | STALE | NOSCRIPT | FAST, NO_KEYS, role).doc(
         "2.8.12",
@@ -71,6 +72,11 @@ pub(crate) const ROWS: &[Command] = &[
     ),
 ];
 
+/// What there is none of: scripts.
+fn no_scripts(_: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    Err(Fail::of("ERR scripts and functions are not run here"))
+}
+
 const FUNCTION: &[Command] = &[
     Command::args("function|flush", -2, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
         match (args.next(), args.next()) {
@@ -84,7 +90,38 @@ const FUNCTION: &[Command] = &[
         call.array(0);
         Ok(())
     })
-    .doc("7.0.0", "", "No functions."),
+    .doc("7.0.0", "[LIBRARYNAME pattern] [WITHCODE]", "No functions."),
+    Command::args("function|stats", 2, NOSCRIPT | ALLOW_BUSY, NO_KEYS, |call, _| {
+        call.map(2);
+        put_bulk(call.out, b"running_script");
+        call.null()?;
+        put_bulk(call.out, b"engines");
+        call.map(0);
+        Ok(())
+    })
+    .doc("7.0.0", "", "What runs: nothing, by no engine."),
+    Command::args("function|kill", 2, NOSCRIPT | ALLOW_BUSY, NO_KEYS, |_, _| {
+        Err(Fail::of("NOTBUSY No scripts in execution right now."))
+    })
+    .doc("7.0.0", "", "Fails: nothing runs."),
+    Command::args("function|delete", 3, WRITE | NOSCRIPT, NO_KEYS, |_, _| {
+        Err(Fail::of("ERR Library not found"))
+    })
+    .doc("7.0.0", "library-name", "Fails: there are no libraries."),
+    Command::args("function|load", -3, WRITE | NOSCRIPT, NO_KEYS, no_scripts).doc(
+        "7.0.0",
+        "[REPLACE] function-code",
+        "Fails: functions are not run.",
+    ),
+    Command::args("function|restore", -3, WRITE | NOSCRIPT, NO_KEYS, no_scripts).doc(
+        "7.0.0",
+        "serialized-value [FLUSH|APPEND|REPLACE]",
+        "Fails: functions are not run.",
+    ),
+    Command::args("function|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "function")
+    })
+    .doc("7.0.0", "", "What FUNCTION can do."),
 ];
 
 fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {

@@ -504,10 +504,14 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     /// Runs one request with all that it has to pass first.
     pub(super) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
         self.tally.commands += 1;
+        let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
+        if client.subscriptions.is_some() && found.is_some_and(ends_listening) {
+            self.fetch_letters(client);
+        }
         let mark = self.out.mark();
         let before = client.replies;
         self.settle_any();
-        let slow = args.clone().next().and_then(table::find).is_some_and(|(row, _)| !row.has(flag::FAST))
+        let slow = found.is_some_and(|row| !row.has(flag::FAST))
             || self.cx.shared.redis.slowlog.measures_all()
             || self.meter.measures();
         let started_us = slow.then(|| self.cx.host.clock_us());
@@ -542,8 +546,34 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                 client.replies = Replies::On;
             }
         }
+        if client.subscriptions.is_some()
+            && (found.is_some_and(publishes) || self.cx.shared.redis.events.any())
+        {
+            self.fetch_letters(client);
+        }
         flow
     }
+
+    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply
+    /// that says so, and what came before it listens no more it is still told.
+    #[cold]
+    fn fetch_letters(&mut self, client: &Client) {
+        let Some(subscriptions) = &client.subscriptions else { return };
+        self.cx.shared.redis.tell_events(&mut self.cx.guard, self.cx.host);
+        for letter in self.cx.host.fetch(client.facts.place, client.facts.id) {
+            subscriptions.deliver(client.resp3, &letter.message, self.out);
+        }
+    }
+}
+
+/// Behind it, messages may be for nobody any more.
+fn ends_listening(row: &Command) -> bool {
+    matches!(row.name, "unsubscribe" | "punsubscribe" | "sunsubscribe" | "exec" | "reset" | "quit")
+}
+
+/// It may have sent something to the client itself.
+fn publishes(row: &Command) -> bool {
+    matches!(row.name, "publish" | "spublish" | "exec")
 }
 
 /// The event that LATENCY notes for a command.

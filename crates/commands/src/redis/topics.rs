@@ -119,6 +119,16 @@ impl Post {
         (letters, bytes)
     }
 
+    /// Takes the letters for one client, in order, and the bytes that they held.
+    pub fn take_for(&self, client: u64) -> (Vec<Letter>, usize) {
+        let mut waiting = self.waiting();
+        let taken: Vec<Letter> =
+            waiting.letters.extract_if(.., |letter| letter.target.client == client).collect();
+        let bytes = taken.iter().map(Letter::bytes).sum();
+        waiting.bytes -= bytes;
+        (taken, bytes)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -352,6 +362,17 @@ mod tests {
         assert!(add(vec![letter(3, most - size_of::<Letter>()), letter(4, 0), letter(5, 0)]));
         let order: Vec<u64> = post.take().0.iter().map(|letter| letter.target.client).collect();
         assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
+    }
+
+    #[test]
+    fn letters_of_one_client_are_taken_in_order_and_counted_out() {
+        let post = Post::default();
+        let letters = vec![letter(1, 10), letter(2, 20), letter(1, 30)];
+        post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
+        let (letters, bytes) = post.take_for(1);
+        let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes.len()).collect();
+        assert_eq!((sizes, bytes), (vec![10, 30], 40 + 2 * size_of::<Letter>()));
+        assert_eq!(post.take().1, 20 + size_of::<Letter>());
     }
 
     #[test]
