@@ -366,6 +366,11 @@ impl Local {
                     }
                     victims.count < BATCH || soonest
                 });
+                if soonest {
+                    let chunks = slab.queue.count * class.chunks_per_span();
+                    let bar = slab.bar.pass(HAND_CHUNKS_MAX, chunks, victims.latest());
+                    victims.keep_until(bar);
+                }
             }
             let victims = &victims.locations[..victims.count];
             let mut hashes = [0; BATCH];
@@ -519,6 +524,23 @@ impl Victims {
         };
         self.locations[place] = location;
         self.expiries[place] = at;
+    }
+
+    /// When the last of them expires.
+    fn latest(&self) -> Option<Millis> {
+        self.expiries[..self.count].iter().copied().max()
+    }
+
+    /// Leaves those that expire later.
+    fn keep_until(&mut self, bar: Millis) {
+        let mut kept = 0;
+        for i in 0..self.count {
+            if self.expiries[i] <= bar {
+                (self.locations[kept], self.expiries[kept]) = (self.locations[i], self.expiries[i]);
+                kept += 1;
+            }
+        }
+        self.count = kept;
     }
 }
 

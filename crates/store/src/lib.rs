@@ -70,6 +70,7 @@ mod pin;
 mod read;
 mod ring;
 mod slab;
+mod soonest;
 mod sync;
 mod transaction;
 mod upload;

@@ -13,6 +13,7 @@ use crate::arena::{Arena, NONE, Span, UNIT, poison, unpoison};
 use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
+use crate::soonest::Bar;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -184,6 +185,8 @@ pub(crate) struct Class {
     draining_free: u64,
     /// The eviction hand: the next chunk of the front span.
     hand_chunk: usize,
+    /// Of what `volatile-ttl` evicts.
+    pub(crate) bar: Bar,
     /// Hashes of keys on probation, oldest first.
     pub(crate) probation: Ring,
     pub(crate) out_of_memory: u64,
@@ -208,6 +211,7 @@ impl Slabs {
             free_chunks: 0,
             draining_free: 0,
             hand_chunk: 0,
+            bar: Bar::default(),
             probation: Ring::default(),
             out_of_memory: 0,
         };

@@ -75,6 +75,18 @@ fn volatile_policies_never_evict_a_key_without_expiry() {
 }
 
 #[test]
+fn volatile_ttl_takes_what_expires_first() {
+    let mut talk = server("volatile-ttl");
+    fill(&mut talk, "late", 3_000, 100_000);
+    fill(&mut talk, "soon", 3_000, 100);
+    // Newer than either, and later than both.
+    fill(&mut talk, "last", 3_000, 200_000);
+    let [late, soon, last] = ["late", "soon", "last"].map(|prefix| there(&mut talk, prefix, 3_000));
+    assert!(soon < 2_000, "room was made: {soon}");
+    assert!(late > 2_900 && last > 2_900, "of those that expire first: {late} {soon} {last}");
+}
+
+#[test]
 fn every_policy_has_its_name() {
     let mut talk = server("allkeys-lru");
     for policy in [
