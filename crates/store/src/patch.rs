@@ -54,14 +54,16 @@ impl Guard<'_> {
             let large = unsafe { Large::of(raw) };
             let fits =
                 offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= large.head().value_bytes);
-            if !fits || !large.head().pins.begin_move() {
+            let writes = locked.control.writes() + 1;
+            let alone = fits
+                && large.head().pins.alone(|| {
+                    write(store, large, offset, bytes);
+                    // A large item has an extension for any token.
+                    raw.set_token(writes, explicit_token(writes, None, key.hash), (STALE | TOKEN_SENT, 0));
+                });
+            if !alone {
                 return Ok(None);
             }
-            write(store, large, offset, bytes);
-            let writes = locked.control.writes() + 1;
-            // A large item has an extension for any token.
-            raw.set_token(writes, explicit_token(writes, None, key.hash), (STALE | TOKEN_SENT, 0));
-            large.head().pins.end_move();
             found.bucket.replace(found.i, found.slot.with_access(access::encode(guard.now_s)));
             store.touched(locked, key);
             locked.control = locked.control.written();

@@ -69,6 +69,16 @@ impl Pins {
     pub(crate) fn end_move(&self) {
         self.0.store(0, Ordering::Release);
     }
+    /// Does `f` while there are no pins and none may come; false, and nothing done, if there are some. The
+    /// caller holds the lock of the item's home.
+    pub(crate) fn alone(&self, f: impl FnOnce()) -> bool {
+        let alone = self.begin_move();
+        if alone {
+            f();
+            self.end_move();
+        }
+        alone
+    }
     /// The item was moved: pins go to the copy at `location`.
     pub(crate) fn end_moved(&self, location: u64) {
         self.0.store((location * ONE) | MOVED, Ordering::Release);

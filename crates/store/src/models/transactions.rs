@@ -100,6 +100,64 @@ fn two_transactions_lose_nothing_and_end() {
 }
 
 #[test]
+fn transactions_that_share_one_key_of_two_end_and_lose_nothing() {
+    loom::model(|| {
+        let pair = Pair::new();
+        let other = {
+            let pair = pair.clone();
+            // Another EXEC, whose only key is the second of the first one's.
+            thread::spawn(move || {
+                let control = pair.0[1].lock();
+                pair.0[1].unlock(control.with_held());
+                let control = pair.0[1].control();
+                pair.0[1].replace(0, value(pair.0[1].slot(0).location() + 10));
+                pair.0[1].unlock(control.written().without_held());
+            })
+        };
+        pair.add_to_both();
+        other.join().unwrap();
+        assert_eq!([0, 1].map(|key| pair.read(key)), [2, 12]);
+    });
+}
+
+#[test]
+fn transaction_of_keys_is_over_or_has_not_begun_when_another_has_the_world() {
+    loom::model(|| {
+        let all = Arc::new((World::new(2), Epochs::new(2), Pair::new()));
+        let other = {
+            let all = all.clone();
+            thread::spawn(move || {
+                let (world, epochs, pair) = &*all;
+                // As `enter_batch`.
+                loop {
+                    world.enter(1, epochs.now());
+                    epochs.enter(1);
+                    if !world.taken() {
+                        break;
+                    }
+                    epochs.leave(1);
+                    world.leave(1);
+                    world.wait_until_free();
+                }
+                pair.add_to_both();
+                epochs.leave(1);
+                world.leave(1);
+            })
+        };
+        let (world, _, pair) = &*all;
+        assert!(world.take(0));
+        world.wait_for_others(0);
+        // FLUSHALL, KEYS: no bucket is held, and the keys are alike.
+        let controls = [0, 1].map(|key: usize| pair.0[key].control());
+        assert!(controls.iter().all(|control| control.passes(GATE)));
+        assert_eq!(pair.read(0), pair.read(1));
+        world.give();
+        other.join().unwrap();
+        assert_eq!([0, 1].map(|key| pair.read(key)), [2, 2]);
+    });
+}
+
+#[test]
 fn write_waits_for_a_transaction_and_is_not_lost() {
     loom::model(|| {
         let pair = Pair::new();
