@@ -112,12 +112,16 @@ fn messages_keep_the_order_of_their_publisher_and_of_own_replies() {
 }
 
 #[test]
-fn message_that_was_on_its_way_when_the_client_unsubscribed_is_dropped() {
+fn message_that_was_on_its_way_when_the_client_unsubscribes_comes_first() {
     let mut talk = Talk::new(&[]);
     talk.say(0, "HELLO 3");
     talk.say(0, "SUBSCRIBE c");
     let pipeline = [encode(&[b"PUBLISH", b"c", b"x"]), encode(&[b"UNSUBSCRIBE", b"c"])].concat();
-    assert_eq!(talk.send(0, &pipeline), ":1 >3 $11 unsubscribe $1 c :0");
+    assert_eq!(
+        talk.send(0, &pipeline),
+        ":1 >3 $7 message $1 c $1 x >3 $11 unsubscribe $1 c :0",
+        "as Redis does"
+    );
 }
 
 #[test]
