@@ -74,7 +74,7 @@ pub const FORMS: &[&str] = &[
     "DUMP %k",
     "RESTORE %k %z %y {REPLACE|ABSTTL|IDLETIME %z|FREQ %i|%w}",
     "RESTORE %k %z %y REPLACE",
-    "WAIT %i %z",
+    "WAIT 0 %z",
     "KEYS %p",
     "SCAN 0 COUNT 100000",
     "SCAN 0 {MATCH %p|COUNT %i|TYPE string|TYPE hash|%w}",
@@ -146,6 +146,7 @@ pub const NEWER_FORMS: &[&str] = &[
     "BITOP (DIFF|DIFF1|ANDOR|ONE) %k %k {%k}",
     "BITFIELD %k {GET %e %o|SET %e %o %i|INCRBY %e %o %i|OVERFLOW SAT|OVERFLOW FAIL}",
     "TOUCH %k %k",
+    "WAIT %i %z",
     "CLIENT GETNAME",
 ];
 
@@ -314,7 +315,7 @@ impl Choices<'_> {
             // Redis counts what has expired, and has not been looked for since, as a key.
             'T' => one(&["4000000000", "3500000000"], &[&["0", "-1"], NEVER, NONE]),
             'U' => one(&["4000000000000", "3500000000123"], &[&["0", "-1"], NEVER, NONE]),
-            'z' => one(&["0", "0", "100000", "60000"], &[&["-1", "1"], NONE]),
+            'z' => one(&["0", "0", "100000", "60000"], &[&["-1"], NONE]),
             'y' => {
                 let value = self.word('v');
                 let mut payload = super::payload::dumped(&value);
