@@ -42,6 +42,12 @@ impl Due {
         !self.0.load(Ordering::Relaxed)
     }
 
+    /// There is no time.
+    #[inline]
+    pub(crate) fn is_never(&self) -> bool {
+        self.at() == Millis::MAX
+    }
+
     #[inline]
     pub(crate) fn passed(&self, now: Millis) -> bool {
         self.at() <= now

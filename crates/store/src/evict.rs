@@ -19,9 +19,9 @@
 //! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
 //! ```
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Span};
 use crate::bucket::{FREQUENCY_MAX, Slot};
-use crate::class::ClassId;
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::event::Event;
 use crate::ghost::Queue;
 use crate::index::{Found, Index, Locked};
@@ -93,6 +93,18 @@ impl Store {
             Eviction::All => false,
             Eviction::Volatile | Eviction::VolatileTtl => !header.has(EXPIRY) || item.expires_at() == 0,
         }
+    }
+}
+
+impl Store {
+    /// [`Store::is_protected`] of the item at a location.
+    ///
+    /// # Safety
+    /// It was an item in this epoch.
+    unsafe fn is_protected_at(&self, location: u64) -> bool {
+        // SAFETY: the caller's obligation.
+        let item = unsafe { RawItem::new(self.arena.at(location)) };
+        self.is_protected(item, item.header())
     }
 }
 
@@ -350,17 +362,24 @@ impl Local {
                 * (FREQUENCY_MAX as usize + 2)
         };
         let soonest = store.eviction() == Eviction::VolatileTtl;
+        // Spans without an expiry hold nothing that these policies take: but a large value is judged at its
+        // first piece, and its expiry is where its head is.
+        let volatile = soonest || store.eviction() == Eviction::Volatile;
+        let by_span = volatile && class.chunk_bytes() < CHUNK_BYTES_MAX;
+        let skips = |span: &Span| by_span && span.due.is_never();
         for turn in 0..turns {
             let mut victims = Victims::default();
             let probation_empty;
             {
                 let mut slab = store.slabs.class(class);
                 probation_empty = slab.probation.len() == 0;
-                slab.pass(arena, now, HAND_CHUNKS_MAX, |location| {
+                slab.pass(arena, now, HAND_CHUNKS_MAX, skips, |location| {
                     // SAFETY: a carved chunk has a header word at all times, and under the class's lock
                     // an item stays one for this worker's epoch.
                     match unsafe { victim_at(arena, location) } {
                         Some(owner) if soonest => victims.keep_soonest(store, owner),
+                        // SAFETY: it is an item in this epoch.
+                        Some(owner) if volatile && unsafe { store.is_protected_at(owner) } => {}
                         Some(owner) => victims.push(owner),
                         None => {}
                     }

@@ -287,20 +287,23 @@ impl Class {
     }
 
     /// The chunks the hand passes next: `each` gets the location of carved ones, and says whether it
-    /// wants more; `chunks_max` are looked at.
+    /// wants more; `chunks_max` are looked at, spans that `skips` says so of as one.
     pub(crate) fn pass(
         &mut self,
         arena: &Arena,
         now: Millis,
         chunks_max: usize,
+        skips: impl Fn(&Span) -> bool,
         mut each: impl FnMut(u64) -> bool,
     ) {
         let mut looked = 0;
         while looked < chunks_max
             && let Some(number) = self.queue.front()
         {
-            if self.hand_chunk >= usize::from(arena.span(number).carved.load(Ordering::Relaxed)) {
-                arena.span(number).passed_at.store(now, Ordering::Relaxed);
+            let span = arena.span(number);
+            let ends = self.hand_chunk >= usize::from(span.carved.load(Ordering::Relaxed));
+            if ends || self.hand_chunk == 0 && skips(span) {
+                span.passed_at.store(now, Ordering::Relaxed);
                 self.queue.remove(arena, number);
                 self.queue.push_back(arena, number);
                 self.hand_chunk = 0;

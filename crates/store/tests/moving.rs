@@ -187,3 +187,52 @@ fn volatile_policies_spare_what_has_no_expiry() {
         store.check();
     }
 }
+
+/// Thousands of writes that have to be refused end: nobody searches for long what is not there.
+#[test]
+fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
+    for eviction in [Eviction::Volatile, Eviction::VolatileTtl] {
+        for (persisted, bytes) in [(false, 400), (true, 400), (false, 100_000), (true, 100_000)] {
+            let (store, mut worker) = store(16);
+            store.set_eviction(eviction);
+            let mut try_set = |name: u64| {
+                let mut guard = worker.enter(NOW);
+                let key = name.to_be_bytes();
+                let key = guard.key(&key);
+                let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
+                let attributes = Attributes { expires_at, ..Attributes::default() };
+                let stored = guard.store_value(&key, &vec![1; bytes], &attributes, Expect::Any);
+                // It had an expiry, and keeps it no longer.
+                if persisted && stored.is_ok() {
+                    guard.touch(&key, 0).unwrap();
+                }
+                stored.is_ok()
+            };
+            let stored = (0..).take_while(|&name| try_set(name)).count() as u64;
+            assert!(stored * bytes as u64 > 12 << 20, "{stored} of {bytes} bytes");
+            assert!(!(0..3_000).any(|name| try_set(1 << 40 | name)));
+            let mut guard = worker.enter(NOW);
+            for name in 0..40u64 {
+                let key = name.to_be_bytes();
+                let key = guard.key(&key);
+                // One that never had an expiry would need a longer chunk for it.
+                let done = match persisted {
+                    true => guard.touch(&key, NOW + 1_000_000),
+                    false => guard.delete(&key, Expect::Present),
+                };
+                done.unwrap();
+            }
+            // Of the same sizes, so that it fits where they were.
+            let key = guard.key(b"eight by");
+            let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
+            let attributes = Attributes { expires_at, ..Attributes::default() };
+            let stored_again = guard.store_value(&key, &vec![1; bytes], &attributes, Expect::Any);
+            assert!(stored_again.is_ok(), "{eviction:?}, {bytes} bytes, had an expiry: {persisted}");
+            assert_eq!(store.totals().evictions > 0, persisted);
+            assert!(store.totals().items > stored - 40);
+            drop(guard);
+            drop(worker);
+            store.check();
+        }
+    }
+}
