@@ -168,7 +168,7 @@ mod tests {
             "-U 11211",
             "-Z",
             "-S",
-            "-Y /nonexistent",
+            "-Y /dev/null",
             "-e /x",
             "-N 4",
             "-o ext_path=/x:1g",

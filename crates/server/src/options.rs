@@ -403,15 +403,23 @@ pub const OPTIONS: &[Row] = &[
     Row {
         value: Some("PATH"),
         range: "a file with lines user:password",
+        letter: None,
         apply: |config, value| {
             config.users = users(value)?;
             Ok(())
         },
         ..row(
-            'Y',
+            ' ',
             "auth-file",
             "users that Redis clients have to be one of; text clients cannot say who they are, so without -p they have no port",
         )
+    },
+    Row {
+        value: Some("PATH"),
+        effect: Effect::Refused(
+            "text clients cannot say who they are; users of Redis clients are in --auth-file",
+        ),
+        ..row('Y', "text-auth-file", "users of the text protocol")
     },
     Row {
         value: Some("PATH"),
