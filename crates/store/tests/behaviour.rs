@@ -437,3 +437,137 @@ fn every_flushed_key_that_is_asked_for_says_so_once() {
     }
     assert_eq!(store.totals().items, 0);
 }
+
+/// What was seen names a place and a version: another item of the same key at the same place is another.
+#[test]
+fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
+    let (store, mut worker) = store(4);
+    let set = |worker: &mut Worker, value: &[u8]| {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"k");
+        guard.store_value(&key, value, &Attributes::default(), Expect::Any).unwrap();
+        guard.get(&key).hit().unwrap().seen()
+    };
+    let place = |seen: larder_store::Seen| {
+        let text = format!("{seen:?}");
+        text.split(',').next().expect("a location").to_owned()
+    };
+    let first = set(&mut worker, b"first");
+    // Deleted and stored again until its memory is used again.
+    let again = (0..10_000)
+        .map(|_| {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"k");
+            guard.delete(&key, Expect::Present).unwrap();
+            drop(guard);
+            set(&mut worker, b"other")
+        })
+        .find(|&seen| place(seen) == place(first))
+        .expect("a freed chunk is used again");
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"k");
+    let attributes = Attributes::default();
+    assert_eq!(guard.store_value(&key, b"x", &attributes, Expect::Unchanged(first)), Err(Refusal::Changed));
+    assert_eq!(guard.delete(&key, Expect::Unchanged(first)), Err(Refusal::Changed));
+    assert!(!guard.claim_token(&key, first) && guard.claim_token(&key, again));
+    assert!(guard.store_value(&key, b"x", &attributes, Expect::Unchanged(again)).is_ok());
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn old_token_fails_after_an_eviction_too() {
+    let (store, mut worker) = store(2);
+    let mut guard = worker.enter(NOW);
+    let set = |guard: &mut Guard<'_>, name: u32| {
+        let name = name.to_be_bytes();
+        let key = guard.key(&name);
+        guard.store_value(&key, &[7; 500], &Attributes::default(), Expect::Any).unwrap().cas
+    };
+    let tokens: Vec<u64> = (0..50).map(|name| set(&mut guard, name)).collect();
+    for name in 1_000..21_000 {
+        set(&mut guard, name);
+    }
+    for (name, token) in (0u32..).zip(tokens) {
+        let bytes = name.to_be_bytes();
+        let key = guard.key(&bytes);
+        assert!(guard.get(&key).hit().is_none(), "it was to be evicted");
+        let again = set(&mut guard, name);
+        assert!(again > token);
+        let late = guard.store_value(&key, b"late", &Attributes::default(), Expect::Cas(token));
+        assert_eq!(late, Err(Refusal::Changed));
+    }
+    assert!(store.totals().evictions >= 50);
+}
+
+#[test]
+fn tokens_grow_while_the_index_grows_and_shrinks() {
+    let (store, mut worker) = store(64);
+    let mut guard = worker.enter(NOW);
+    let mut last = vec![0; 300];
+    for round in 0..4u32 {
+        for (name, last) in (0u32..).zip(&mut last) {
+            let token = set(&mut guard, &name.to_be_bytes(), b"v");
+            assert!(token > *last, "round {round}");
+            *last = token;
+        }
+        let names = (round + 1) << 20..((round + 1) << 20) + 60_000;
+        for name in names.clone() {
+            set(&mut guard, &name.to_be_bytes(), b"v");
+        }
+        if round % 2 == 1 {
+            for name in (round << 20..(round << 20) + 60_000).chain(names) {
+                let bytes = name.to_be_bytes();
+                let key = guard.key(&bytes);
+                guard.delete(&key, Expect::Present).unwrap();
+            }
+            // A pass of upkeep makes the index small again.
+            let slots = store.totals().index_slots;
+            for now in (NOW..NOW + 220_000).step_by(100) {
+                drop(guard);
+                guard = worker.enter(now);
+                (0..200).take_while(|_| guard.maintain()).for_each(drop);
+            }
+            assert!(store.totals().index_slots < slots / 4);
+        }
+    }
+}
+
+/// Keys that are read twice on probation enter main, and the hand there passes over what was read.
+#[test]
+fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
+    let (store, mut worker) = store(4);
+    let mut now = NOW;
+    let mut write = |worker: &mut Worker, name: u32, reads: usize| {
+        now += 1;
+        let mut guard = worker.enter(now);
+        set(&mut guard, &name.to_be_bytes(), &[5; 400]);
+        drop(guard);
+        for _ in 0..reads {
+            let mut guard = worker.enter(now);
+            assert!(get(&mut guard, &name.to_be_bytes()).is_some());
+        }
+    };
+    let left = |worker: &mut Worker, names: std::ops::Range<u32>, step: usize| {
+        let mut guard = worker.enter(NOW);
+        guard.leave_traces(false);
+        names.step_by(step).filter(|name| get(&mut guard, &name.to_be_bytes()).is_some()).count()
+    };
+    // 1. Into main, while there is memory: every tenth is read.
+    (0..6_000).for_each(|name| write(&mut worker, name, if name % 10 == 0 { 3 } else { 0 }));
+    assert_eq!(store.totals().evictions, 0);
+    // 2. On probation: every fifth is read, and takes the place of what was not in main.
+    (10_000..25_000).for_each(|name| write(&mut worker, name, if name % 5 == 0 { 2 } else { 0 }));
+    let hot = left(&mut worker, 0..6_000, 10);
+    let cold = left(&mut worker, 1..6_000, 10);
+    let promoted = left(&mut worker, 10_000..22_000, 5);
+    let passed = left(&mut worker, 10_001..22_000, 5);
+    assert!(hot > 590 && cold < 500, "of 600 each {hot} that were read, {cold} that were not");
+    assert!(
+        promoted > 2_390 && passed < 800,
+        "of 2,400 each {promoted} that were read, {passed} that were not"
+    );
+    drop(worker);
+    store.check();
+}

@@ -73,7 +73,12 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// `cache_memlimit <megabytes>`
 pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    line.out.put(match line.tokens.first().and_then(|token| parse_c_u64(token)) {
+    let megabytes = match line.tokens[..] {
+        // One word behind the number is let pass, whatever it says, as memcached does.
+        [number] | [number, _] => parse_c_u64(number),
+        _ => None,
+    };
+    line.out.put(match megabytes {
         None => ERROR,
         Some(mb) if mb < MEMLIMIT_MIN_MB => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
         Some(mb) if mb > MEMLIMIT_MAX_MB => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",

@@ -2,7 +2,7 @@
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
-use larder_protocol::number::parse_u64;
+use larder_protocol::number::parse_flags;
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
 
 use super::reply::Tail;
@@ -83,8 +83,8 @@ pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
     for flag in flags.iter() {
         match flag.letter {
             b'F' => {
-                let flags = parse_u64(flag.token).and_then(|n| u32::try_from(n).ok());
-                plan.attributes.flags = flags.ok_or(Fault::BadLine)?;
+                // As `set` reads them: cut to 32 bits.
+                plan.attributes.flags = parse_flags(flag.token).ok_or(Fault::BadLine)?;
             }
             b'M' => plan.mode = mode(flag.token)?,
             b'I' => plan.invalidate = true,
