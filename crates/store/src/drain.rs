@@ -11,7 +11,6 @@
 //! only if the class has free chunks for all of the span. A worker drains one span at a time, some
 //! chunks a step; spans that wait for chunks in other hands are looked at again.
 
-use crate::Store;
 use crate::arena::{Arena, UNIT};
 use crate::class::ClassId;
 use crate::evict::{BATCH, PROMOTE_FREQUENCY, Reason};
@@ -20,6 +19,7 @@ use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::slab::Magazine;
 use crate::worker::Local;
+use crate::{Eviction, Store};
 use std::sync::atomic::Ordering;
 
 /// Spans that wait for chunks in other hands, at most.
@@ -320,8 +320,12 @@ impl Local {
             number
         };
         self.evict_span(store, class, number);
+        let drain = Drain { number, class, chunk: 0, keep: false, looks: 1 };
         if self.lingering.len() < LINGERING_MAX {
-            self.lingering.push(Drain { number, class, chunk: 0, keep: false, looks: 1 });
+            self.lingering.push(drain);
+        } else if store.eviction() != Eviction::All {
+            // What is protected would keep it from emptying for ever, and its free chunks from being used.
+            self.stop_drain(store, &drain);
         }
     }
 

@@ -290,6 +290,10 @@ impl Local {
             }
             round += 1;
         }
+        if spares {
+            // What comes free in the spans that were tried is to be had.
+            self.stop_drains(store);
+        }
         store.slabs.class(class).out_of_memory += 1;
         self.counters(store).out_of_memory.add(1);
         None
