@@ -23,7 +23,8 @@ use rand::seq::SliceRandom;
 
 use crate::connection::Check;
 use crate::error::Error;
-use crate::generator::{self, Load, Stop};
+use crate::fill;
+use crate::generator::{Load, Stop};
 use crate::peers::{self, Kind, Server, Spec};
 use crate::usage::{self, Usage};
 use crate::wire::Protocol;
@@ -277,7 +278,7 @@ impl<'a> Bench<'a> {
         thread::sleep(settled);
         let empty = usage::rss_bytes(server.pid())?;
         let protocol = kind.protocol(Protocol::Classic);
-        generator::fill(&server.control.address, protocol, data.keyspace(), &[Some(self.core)])?;
+        fill::fill(&server.control.address, protocol, data.keyspace(), &[Some(self.core)])?;
         thread::sleep(settled);
         let full = usage::rss_bytes(server.pid())?;
         Ok((server, memory(kind, data, empty, full)))
@@ -314,7 +315,7 @@ impl<'a> Bench<'a> {
             let counts = figure.verb == Verb::Incr;
             if counts {
                 for server in [Some(server), older].into_iter().flatten() {
-                    generator::prepare(&server.control.address, &workload, &[Some(self.core)])?;
+                    fill::prepare(&server.control.address, &workload, &[Some(self.core)])?;
                 }
             }
             // The first server is visited twice a round.

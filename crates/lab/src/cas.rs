@@ -139,7 +139,11 @@ pub fn run(options: &Options) -> Result<(), Error> {
     // Counters are stored and read again, clients connect.
     experiment.announce(cells.len(), visit + Duration::from_millis(30));
     experiment.run.set("visit, ms", visit.as_millis());
-    let label = |cell: &Cell| format!("{} clients, {}", cell.setting.clients, cell.setting.method.name());
+    let names = experiment.names();
+    let label = |cell: &Cell| {
+        let Setting { clients, method, .. } = cell.setting;
+        format!("{}, {clients} clients, {}", names[cell.seat.contender], method.name())
+    };
     experiment.rounds(&mut cells, label, |experiment, cell, round| {
         let sample = visit_once(experiment, cell, visit, round)?;
         cell.samples.push(sample);

@@ -28,6 +28,8 @@ pub enum Error {
     File(std::path::PathBuf, String),
     /// The system refused.
     System(&'static str, io::Error),
+    /// In what it happened.
+    In(String, Box<Error>),
 }
 
 impl fmt::Display for Error {
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
             Error::Missed(count) => write!(f, "{count} target(s) missed"),
             Error::File(path, why) => write!(f, "{}: {why}", path.display()),
             Error::System(what, error) => write!(f, "{what}: {error}"),
+            Error::In(what, error) => write!(f, "{what}: {error}"),
         }
     }
 }
@@ -66,6 +69,18 @@ impl Error {
         Error::Reply(format!("more bytes than the replies have: \"{}\"", excerpt(bytes)))
     }
 
+    /// Says in what it happened, where the error itself tells of no server.
+    pub(crate) fn within(self, what: impl FnOnce() -> String) -> Error {
+        match self {
+            Error::Closed
+            | Error::Connect(..)
+            | Error::Stalled { .. }
+            | Error::Reply(_)
+            | Error::System(..) => Error::In(what(), Box::new(self)),
+            Error::Peer(_) | Error::NotValid(_) | Error::Missed(_) | Error::File(..) | Error::In(..) => self,
+        }
+    }
+
     /// What a send or receive on a load's connection says.
     pub(crate) fn lost(error: io::Error) -> Error {
         match error.kind() {
@@ -79,6 +94,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect(_, error) | Error::System(_, error) => Some(error),
+            Error::In(_, error) => Some(error),
             Error::Closed
             | Error::Stalled { .. }
             | Error::Reply(_)

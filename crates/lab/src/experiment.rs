@@ -265,8 +265,13 @@ impl Experiment {
         if seat.again { format!("{name} again") } else { name.clone() }
     }
 
+    /// Names of all contenders.
+    pub fn names(&self) -> Vec<String> {
+        self.contenders.iter().map(|contender| contender.name.clone()).collect()
+    }
+
     /// Visits all of `visits` in every round, each round in another random order, and shows how far
-    /// it is; `label` names a visit for that.
+    /// it is; `label` names a visit, with its server, for that and for errors.
     ///
     /// # Errors
     /// Those of `visit`, which end the rounds.
@@ -283,8 +288,9 @@ impl Experiment {
         for round in 0..rounds {
             order.shuffle(&mut rng);
             for &index in &order {
-                progress.say(format!("round {}: {}", round + 1, label(&visits[index])));
-                visit(self, &mut visits[index], round)?;
+                let visit_name = label(&visits[index]);
+                progress.say(format!("round {}: {visit_name}", round + 1));
+                visit(self, &mut visits[index], round).map_err(|error| error.within(|| visit_name))?;
                 progress.step();
             }
         }

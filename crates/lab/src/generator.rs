@@ -24,10 +24,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::connection::{Check, Connection, Pace};
 use crate::dialog::AWAKE;
 use crate::error::Error;
-use crate::keys::{Choice, Keyspace};
 use crate::tally::Tally;
-use crate::wire::Protocol;
-use crate::workload::{Mix, Script, Verb, Workload};
+use crate::workload::{Script, Verb, Workload};
 
 /// A run ends with an error when no connection hears anything for so long.
 pub const STALL: Duration = Duration::from_secs(10);
@@ -386,73 +384,4 @@ pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Bytes of requests that a fill renders at a time.
-const FILL_BYTES: usize = 64 << 20;
-
-/// Stores every key of `keyspace` once, at version 1 and later, over 16 connections in windows of
-/// 200, and checks that each write was acknowledged.
-///
-/// # Errors
-/// Those of [`Load::run`], and [`Error::NotValid`] when a write was refused.
-pub fn fill(
-    address: &Address,
-    protocol: Protocol,
-    keyspace: Keyspace,
-    cores: &[Option<usize>],
-) -> Result<Tally, Error> {
-    prepare(address, &Workload::new(protocol, Verb::Hit, keyspace), cores)
-}
-
-/// Stores what `workload` wants to find: its keys, and its numbers at 0 if it adds to numbers.
-///
-/// # Errors
-/// As [`fill`].
-pub fn prepare(address: &Address, workload: &Workload, cores: &[Option<usize>]) -> Result<Tally, Error> {
-    let mut total = Tally::default();
-    let verbs: Vec<Verb> = workload.mix.parts().map(|(verb, _)| verb).collect();
-    if verbs.contains(&Verb::Incr) {
-        store(address, &Workload { zeros: true, ..workload.clone() }, cores, &mut total)?;
-    }
-    if verbs.iter().any(|&verb| !matches!(verb, Verb::Miss | Verb::Incr)) {
-        store(address, workload, cores, &mut total)?;
-    }
-    Ok(total)
-}
-
-fn store(
-    address: &Address,
-    wanted: &Workload,
-    cores: &[Option<usize>],
-    total: &mut Tally,
-) -> Result<(), Error> {
-    let keyspace = wanted.keyspace;
-    let request_bytes = keyspace.key_bytes + wanted.value_bytes_max() + 64;
-    let step = (FILL_BYTES / request_bytes).max(1) as u32;
-    let mut first = keyspace.first;
-    let end = keyspace.first + keyspace.count;
-    while first < end {
-        let count = step.min(end - first);
-        let workload = Workload {
-            mix: Mix::from(Verb::Set),
-            keyspace: Keyspace { first, count, ..keyspace },
-            choice: Choice::Sequential,
-            connections: 16,
-            pipeline: ((1 << 20) / request_bytes).clamp(1, 200),
-            keys_per_request: 1,
-            ..wanted.clone()
-        };
-        let mut load = Load::connect(address, &workload, workload.scripts(0), cores)?;
-        let tally = load.run(Check::Parse, Stop::Once)?;
-        if tally.wrong > 0 || tally.stored != u64::from(count) {
-            let why = tally.first_wrong.unwrap_or_else(|| format!("{} of {count} stored", tally.stored));
-            return Err(Error::NotValid(format!("fill: {why}")));
-        }
-        let elapsed = total.elapsed + tally.elapsed;
-        total.merge(tally);
-        total.elapsed = elapsed;
-        first += count;
-    }
-    Ok(())
 }

@@ -73,6 +73,8 @@ pub enum Choice {
     Zipf(f64),
     /// Always the first key.
     One,
+    /// The first key with this chance, else any other, each as likely.
+    Hot(f64),
     /// One after the other, each once; connections share the keys out.
     Sequential,
 }
@@ -90,6 +92,7 @@ enum Rule {
     Uniform,
     Zipf(Zipf<f64>),
     One,
+    Hot(f64),
     Next(u32),
 }
 
@@ -109,6 +112,7 @@ impl Chooser {
                 Rule::Zipf(Zipf::new(f64::from(keyspace.count), alpha).expect("exponent is not negative"))
             }
             Choice::One => Rule::One,
+            Choice::Hot(share) => Rule::Hot(share),
             Choice::Sequential => Rule::Next(0),
         };
         Chooser { keyspace, rule, rng: StdRng::seed_from_u64(seed) }
@@ -124,6 +128,8 @@ impl Chooser {
                 (rank * SCATTER % u64::from(count)) as u32
             }
             Rule::One => 0,
+            Rule::Hot(share) if count == 1 || self.rng.random::<f64>() < *share => 0,
+            Rule::Hot(_) => self.rng.random_range(1..count),
             Rule::Next(next) => {
                 let index = *next % count;
                 *next = index + 1;
@@ -170,6 +176,15 @@ mod tests {
             let top = *seen.iter().max().unwrap();
             assert_eq!(top > 2_000, alpha > 0.5, "α {alpha}: {top}");
         }
+    }
+
+    #[test]
+    fn a_hot_key_has_its_share_and_the_others_the_rest() {
+        let mut chooser = Chooser::new(Keyspace::new(11, 0), Choice::Hot(0.5), 1);
+        let mut seen = [0u32; 11];
+        (0..20_000).for_each(|_| seen[chooser.next_key() as usize] += 1);
+        assert!((9_500..10_500).contains(&seen[0]), "{seen:?}");
+        assert!(seen[1..].iter().all(|n| (800..1_200).contains(n)), "{seen:?}");
     }
 
     #[test]

@@ -21,14 +21,15 @@ use crate::books::Books;
 use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
-use crate::generator::{self, Arrivals, Load, Stop};
+use crate::fill;
+use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
 use crate::null::Null;
 use crate::numbers;
 use crate::peers::CLIENTS_MAX;
 use crate::results::Ceiling;
 use crate::stats::median;
-use crate::tally::{Latencies, Tally};
+use crate::tally::{Latencies, Tally, in_time};
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
@@ -64,10 +65,6 @@ pub struct Options {
 /// What the 99th percentile is held against.
 pub const P99_MAX_US: f64 = 1000.0;
 
-/// The generator is the limit when it works for more than this share of the time.
-const BUSY_MAX: f64 = 0.9;
-/// It is late when the 99th percentile of its lag is above this, and above a quarter of what it measures.
-const LAG_MAX_US: f64 = 30.0;
 /// A visit in which the generator was late or busy is repeated so often.
 const REPEATS_MAX: u32 = 2;
 /// Shares of the null server's closed-loop rate at which the generator is tried, most first.
@@ -105,12 +102,7 @@ impl Sample {
 
     /// Why it says nothing about the server, if so.
     pub fn fault(&self) -> Option<String> {
-        let (lag, latency) = (self.lag.quantile_us(0.99), self.latency.quantile_us(0.99));
-        if lag > LAG_MAX_US && lag > latency / 4.0 {
-            return Some(format!("the generator was late: {lag:.0} µs of the {latency:.0} µs at p99"));
-        }
-        (self.busy > BUSY_MAX)
-            .then(|| format!("the generator was busy {:.0} % of the time", 100.0 * self.busy))
+        in_time(&self.lag, &self.latency, self.busy).err()
     }
 }
 
@@ -163,7 +155,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for contender in &experiment.contenders {
         contender.control.flush()?;
         let workload = options.workload(contender.protocol(Protocol::Classic));
-        generator::prepare(contender.address(), &workload, &experiment.generator_cores)?;
+        fill::prepare(contender.address(), &workload, &experiment.generator_cores)?;
     }
     let peaks = peaks(&mut experiment, options, visit)?;
     let mut cells = Vec::new();
@@ -174,7 +166,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
         }
     }
     experiment.announce(cells.len(), visit.mul_f64(1.3));
-    let label = |cell: &Cell| format!("{} % of the peak", cell.percent);
+    let names = experiment.names();
+    let label = |cell: &Cell| format!("{}, {} % of the peak", names[cell.seat.contender], cell.percent);
     experiment.rounds(&mut cells, label, |experiment, cell, round| {
         let mut sample = visit_once(experiment, options, cell, visit, round)?;
         for _ in 0..REPEATS_MAX {
@@ -211,8 +204,7 @@ impl Options {
 fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<Peaks, Error> {
     let mut peaks: Vec<(usize, Vec<f64>)> =
         (0..experiment.contenders.len()).map(|index| (index, Vec::new())).collect();
-    let name = |experiment: &Experiment, index: usize| experiment.contenders[index].name.clone();
-    let names: Vec<String> = (0..peaks.len()).map(|index| name(experiment, index)).collect();
+    let names = experiment.names();
     let label = |peak: &(usize, Vec<f64>)| format!("peak of {}", names[peak.0]);
     experiment.rounds(&mut peaks, label, |experiment, (index, rates), _| {
         let contender = &experiment.contenders[*index];

@@ -5,6 +5,7 @@
 //! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
 //! | [`mix`], [`workload`] | what is asked, as a table of facts and as bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
+//! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
 //! | [`numbers`] | numbers with a fraction on the command line |
@@ -17,7 +18,7 @@
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
 //! | [`cas`], [`hitratio`], [`latency`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
-//! | [`cli`] | `larder lab …` |
+//! | [`cli`], [`load`] | `larder lab …`; one load by itself |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
 
@@ -33,10 +34,12 @@ pub mod control;
 pub mod dialog;
 pub mod error;
 pub mod experiment;
+pub mod fill;
 pub mod generator;
 pub mod hitratio;
 pub mod keys;
 pub mod latency;
+pub mod load;
 pub mod memory;
 pub mod mix;
 pub mod null;

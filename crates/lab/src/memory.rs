@@ -145,7 +145,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let bytes: f64 = found.iter().map(|found| found.question.bytes()).sum();
     let each = Duration::from_secs_f64(1.0 + bytes / found.len().max(1) as f64 / BYTES_PER_S);
     experiment.announce(found.len(), each);
-    let names: Vec<String> = experiment.contenders.iter().map(|contender| contender.name.clone()).collect();
+    let names = experiment.names();
     experiment.rounds(
         &mut found,
         |found| format!("{}, {}", names[found.seat.contender], found.question.name()),

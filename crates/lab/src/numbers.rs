@@ -23,6 +23,17 @@ pub fn positive(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number above 0".to_owned())
 }
 
+/// Reads a share in percent, for clap.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn percent(text: &str) -> Result<f64, String> {
+    not_negative(text)
+        .ok()
+        .filter(|&number| number <= 100.0)
+        .ok_or_else(|| "expected a number from 0 to 100".to_owned())
+}
+
 /// Reads a time in seconds, up to a day, for clap.
 ///
 /// # Errors

@@ -17,7 +17,8 @@ use crate::books::Books;
 use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
-use crate::generator::{self, Load, Stop};
+use crate::fill;
+use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
 use crate::peers::CLIENTS_MAX;
 use crate::tally::Latencies;
@@ -182,7 +183,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
         let visits = here.flat_map(|&setting| seats.iter().map(move |&seat| (seat, setting)));
         let mut group: Vec<Cell> =
             visits.map(|(seat, setting)| Cell { seat, setting, samples: Vec::new() }).collect();
-        let label = |cell: &Cell| cell.setting.words();
+        let names = experiment.names();
+        let label = |cell: &Cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words());
         experiment.rounds(&mut group, label, |experiment, cell, round| {
             let sample = visit_once(experiment, options, cell, visit, round)?;
             cell.samples.push(sample);
@@ -247,7 +249,7 @@ impl Options {
 fn fill(experiment: &Experiment, index: usize, keyspace: Keyspace, wanted: Protocol) -> Result<(), Error> {
     let contender = &experiment.contenders[index];
     contender.control.flush()?;
-    generator::fill(contender.address(), contender.protocol(wanted), keyspace, &experiment.generator_cores)?;
+    fill::fill(contender.address(), contender.protocol(wanted), keyspace, &experiment.generator_cores)?;
     Ok(())
 }
 

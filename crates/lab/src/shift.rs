@@ -189,8 +189,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
             report::check(experiment, &found.variant, &visit);
             drop(server);
             let server = found.variant.start(found.fit.limit_mb)?;
-            let (ratio, seen) = driver.fresh_ratio(&server, &plan, peak_time)?;
+            let (ratio, seen, counts) = driver.fresh_ratio(&server, &plan, peak_time)?;
             report::check_values(experiment, &found.variant, &seen);
+            report::check_counts(experiment, &found.variant, &[&seen], counts);
             found.visits.push(visit);
             found.fresh.push(ratio);
             Ok(())

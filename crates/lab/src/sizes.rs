@@ -12,9 +12,53 @@ pub enum Sizes {
     Spread(usize, usize),
     /// One of these, with a chance in proportion to its weight.
     Weighted(Vec<(usize, f64)>),
+    /// Evenly within one of these ranges, both ends included, with a chance in proportion to its weight.
+    Histogram(Vec<((usize, usize), f64)>),
 }
 
+/// The largest value that a command line may ask for.
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
 impl Sizes {
+    /// Reads what a command line says: `100`, evenly from `50-150`, by weight `100:3,1000:1`, or a histogram
+    /// `1-99:8,100-999:2`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Sizes, String> {
+        let number = |text: &str| {
+            let bytes = text.parse::<usize>().map_err(|error| format!("{text:?}: {error}"))?;
+            if bytes <= VALUE_BYTES_MAX {
+                Ok(bytes)
+            } else {
+                Err(format!("more than {VALUE_BYTES_MAX} bytes"))
+            }
+        };
+        let range = |text: &str| {
+            let (least, most) = text.split_once('-').unwrap_or((text, text));
+            let (least, most) = (number(least)?, number(most)?);
+            if least <= most { Ok((least, most)) } else { Err("from the larger to the less".to_owned()) }
+        };
+        if !text.contains([',', ':']) {
+            let (least, most) = range(text)?;
+            return Ok(if least == most { Sizes::Fixed(least) } else { Sizes::Spread(least, most) });
+        }
+        let part = |part: &str| {
+            let (sizes, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let weight = weight.parse::<f64>().map_err(|error| format!("{weight:?}: {error}"))?;
+            if weight.is_finite() && weight > 0.0 {
+                Ok((range(sizes)?, weight))
+            } else {
+                Err(format!("a weight of {weight}"))
+            }
+        };
+        let parts = text.split(',').map(part).collect::<Result<Vec<_>, String>>()?;
+        Ok(match parts.iter().all(|((least, most), _)| least == most) {
+            true => Sizes::Weighted(parts.into_iter().map(|((bytes, _), weight)| (bytes, weight)).collect()),
+            false => Sizes::Histogram(parts),
+        })
+    }
+
     /// The size of the value of `key` at `version`.
     pub fn of(&self, key: u32, version: u64) -> usize {
         match self {
@@ -34,6 +78,17 @@ impl Sizes {
                 }
                 list.last().map_or(0, |(bytes, _)| *bytes)
             }
+            Sizes::Histogram(list) => {
+                let total: f64 = list.iter().map(|(_, weight)| weight).sum();
+                let mut rest = chance(key, version) * total;
+                for ((least, most), weight) in list {
+                    if rest < *weight {
+                        return least + (rest / weight * (most - least + 1) as f64) as usize;
+                    }
+                    rest -= weight;
+                }
+                list.last().map_or(0, |((_, most), _)| *most)
+            }
         }
     }
 
@@ -46,6 +101,11 @@ impl Sizes {
                 let total: f64 = list.iter().map(|(_, weight)| weight).sum();
                 list.iter().map(|(bytes, weight)| *bytes as f64 * weight).sum::<f64>() / total
             }
+            Sizes::Histogram(list) => {
+                let total: f64 = list.iter().map(|(_, weight)| weight).sum();
+                let mean = |(least, most): (usize, usize)| (least + most) as f64 / 2.0;
+                list.iter().map(|(range, weight)| mean(*range) * weight).sum::<f64>() / total
+            }
         }
     }
 
@@ -54,6 +114,7 @@ impl Sizes {
         match self {
             Sizes::Fixed(bytes) | Sizes::Spread(_, bytes) => *bytes,
             Sizes::Weighted(list) => list.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0),
+            Sizes::Histogram(list) => list.iter().map(|((_, most), _)| *most).max().unwrap_or(0),
         }
     }
 }
@@ -64,6 +125,7 @@ impl fmt::Display for Sizes {
             Sizes::Fixed(bytes) => write!(f, "{bytes} B"),
             Sizes::Spread(least, most) => write!(f, "{least}–{most} B"),
             Sizes::Weighted(list) => write!(f, "{:.0} B on the mean of {} sizes", self.mean(), list.len()),
+            Sizes::Histogram(list) => write!(f, "{:.0} B on the mean of {} ranges", self.mean(), list.len()),
         }
     }
 }
@@ -86,6 +148,7 @@ mod tests {
             Sizes::Fixed(7),
             Sizes::Spread(50, 150),
             Sizes::Weighted(vec![(10, 3.0), (1000, 1.0), (20, 0.0)]),
+            Sizes::Histogram(vec![((1, 19), 3.0), ((1000, 2000), 1.0), ((30, 30), 0.5)]),
         ] {
             let drawn: Vec<usize> = (0..20_000).map(|key| sizes.of(key, 3)).collect();
             let mean = drawn.iter().sum::<usize>() as f64 / drawn.len() as f64;
@@ -93,7 +156,28 @@ mod tests {
             assert!(drawn.iter().all(|&bytes| bytes <= sizes.most() && bytes != 20), "{sizes}");
             assert_eq!(sizes.of(5, 3), drawn[5]);
         }
+        let histogram = Sizes::Histogram(vec![((1, 9), 3.0), ((100, 109), 1.0)]);
+        let mut seen = [0; 110];
+        (0..40_000).for_each(|key| seen[histogram.of(key, 1)] += 1);
+        let (small, large) = (&seen[1..10], &seen[100..110]);
+        assert!(small.iter().all(|&n| (2_900..3_800).contains(&n)), "{small:?}");
+        assert!(large.iter().all(|&n| (800..1_200).contains(&n)), "{large:?}");
         let spread = Sizes::Spread(1, 1000);
         assert!((0..10).any(|version| spread.of(1, version) != spread.of(1, 0)));
+    }
+
+    #[test]
+    fn sizes_are_read_from_words() {
+        for (text, sizes) in [
+            ("100", Sizes::Fixed(100)),
+            ("50-150", Sizes::Spread(50, 150)),
+            ("100:3,1000", Sizes::Weighted(vec![(100, 3.0), (1000, 1.0)])),
+            ("1-99:8,100:0.5", Sizes::Histogram(vec![((1, 99), 8.0), ((100, 100), 0.5)])),
+        ] {
+            assert_eq!(Sizes::parse(text), Ok(sizes), "{text}");
+        }
+        for bad in ["", "x", "9-1", "5:0", "5:inf", "1,", "99999999999"] {
+            assert!(Sizes::parse(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -4,12 +4,30 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The shortest latency told apart from shorter ones.
-const LATENCY_MIN_NS: u64 = 1_000;
 /// The longest latency that the histogram holds; longer ones are counted in [`Latencies::over_range`].
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// Latencies in nanoseconds: 3 digits, 1 µs to 60 s; what is longer is counted, never clamped.
+/// The generator is the limit when it works for more than this share of the time.
+pub const BUSY_MAX: f64 = 0.9;
+/// It is late when the 99th percentile of its lag is above this, and above a quarter of what it measures.
+const LAG_MAX_US: f64 = 30.0;
+
+/// Whether an open loop, whose threads worked the share `busy` of the time, says something of the server.
+///
+/// # Errors
+/// Why not: latencies of a generator that was late, or hardly waited, are its own.
+pub fn in_time(lag: &Latencies, latency: &Latencies, busy: f64) -> Result<(), String> {
+    let (lag, latency) = (lag.quantile_us(0.99), latency.quantile_us(0.99));
+    if lag > LAG_MAX_US && lag > latency / 4.0 {
+        return Err(format!("the generator was late: {lag:.0} µs of the {latency:.0} µs at p99"));
+    }
+    if busy > BUSY_MAX {
+        return Err(format!("the generator was busy {:.0} % of the time", 100.0 * busy));
+    }
+    Ok(())
+}
+
+/// Latencies in nanoseconds: 3 digits up to 60 s; what is longer is counted, never clamped.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     /// Those in range.
@@ -20,16 +38,16 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        let ns = Histogram::new_with_bounds(LATENCY_MIN_NS, LATENCY_MAX_NS, 3).expect("bounds are in order");
+        let ns = Histogram::new_with_max(LATENCY_MAX_NS, 3).expect("bounds are in order");
         Latencies { ns, over_range: 0 }
     }
 }
 
 impl Latencies {
-    /// Counts one. Below 1 µs is 1 µs.
+    /// Counts one.
     pub fn record(&mut self, latency: Duration) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        if ns > LATENCY_MAX_NS || self.ns.record(ns.max(LATENCY_MIN_NS)).is_err() {
+        if ns > LATENCY_MAX_NS || self.ns.record(ns).is_err() {
             self.over_range += 1;
         }
     }
@@ -199,6 +217,17 @@ mod tests {
         latencies.record(Duration::from_nanos(60_000_000_001));
         latencies.record(Duration::ZERO);
         assert_eq!((latencies.ns.len(), latencies.over_range), (2, 1));
+        assert_eq!(latencies.ns.min(), 0);
+    }
+
+    #[test]
+    fn latencies_keep_three_digits_from_a_microsecond_to_a_minute() {
+        for ns in [1_000, 1_234, 12_345, 987_654, 1_234_567, 59_876_543_210] {
+            let mut latencies = Latencies::default();
+            latencies.record(Duration::from_nanos(ns));
+            let error = latencies.ns.value_at_quantile(1.0).abs_diff(ns) as f64 / ns as f64;
+            assert!(error < 0.001, "{ns}: {error}");
+        }
     }
 
     #[test]

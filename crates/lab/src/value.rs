@@ -25,7 +25,7 @@ pub enum Flaw {
 }
 
 /// The finalizer of SplitMix64 over a combination of the three: every input bit reaches every output bit.
-fn seed(key: u64, version: u64, bytes: usize) -> u64 {
+pub(crate) fn seed(key: u64, version: u64, bytes: usize) -> u64 {
     let mut x = key.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ version.rotate_left(32) ^ (bytes as u64) << 17;
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use larder_lab::connection::Check;
-use larder_lab::generator::{Load, Stop, fill, prepare};
+use larder_lab::fill::{fill, prepare};
+use larder_lab::generator::{Load, Stop};
 use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::sizes::Sizes;

@@ -4,7 +4,8 @@
 use larder_lab::books::Books;
 use larder_lab::connection::Check;
 use larder_lab::experiment::Checks;
-use larder_lab::generator::{Arrivals, Load, Stop, prepare};
+use larder_lab::fill::prepare;
+use larder_lab::generator::{Arrivals, Load, Stop};
 use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::sizes::Sizes;

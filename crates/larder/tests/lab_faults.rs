@@ -1,22 +1,25 @@
 //! What the lab says when something between it and a server is broken: a proxy that delays, drops,
-//! duplicates or corrupts replies, a server that stands still for a while, one that dies, one whose
-//! threads idle.
+//! duplicates or corrupts replies, or has writes forget their tokens; a server that stands still for a
+//! while, one that dies, one whose threads idle.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_lab::Address;
+use larder_lab::books::Books;
 use larder_lab::cas::{Client, Method, Retry, Task};
 use larder_lab::connection::Check;
 use larder_lab::control::Family;
 use larder_lab::dialog::Dialog;
 use larder_lab::error::Error;
-use larder_lab::generator::{Arrivals, Load, STALL, Stop, prepare};
+use larder_lab::experiment::Checks;
+use larder_lab::fill::prepare;
+use larder_lab::generator::{Arrivals, Load, STALL, Stop};
 use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::tally::Tally;
@@ -37,10 +40,12 @@ enum Fault {
     Delay(Duration),
     Duplicate,
     Corrupt,
+    /// To requests, and always: `cas` is sent on as `set`, as a client library does that keeps no tokens.
+    Untoken,
 }
 
-/// Receives that pass before the fault.
-const PASS: usize = 50;
+/// Receives that pass before the fault: more than a question about the server takes.
+const PASS: usize = 20;
 
 /// A proxy in front of `server` whose fault comes after `pass` receives; returns where it listens.
 fn proxy(server: &Address, fault: Fault, pass: usize) -> Address {
@@ -51,7 +56,10 @@ fn proxy(server: &Address, fault: Fault, pass: usize) -> Address {
         for client in listener.incoming().map_while(Result::ok) {
             let Ok(upstream) = TcpStream::connect(server) else { return };
             let (mut requests, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
-            thread::spawn(move || std::io::copy(&mut requests, &mut to));
+            match fault {
+                Fault::Untoken => thread::spawn(move || pass_untokened(requests, to)),
+                _ => thread::spawn(move || drop(std::io::copy(&mut requests, &mut to))),
+            };
             thread::spawn(move || pass_replies(upstream, client, fault, pass));
         }
     });
@@ -66,6 +74,7 @@ fn pass_replies(mut from: TcpStream, mut to: TcpStream, fault: Fault, pass: usiz
         let reply = &mut buffer[..received];
         let times = match fault {
             _ if turn != pass => 1,
+            Fault::Untoken => 1,
             Fault::Drop => 0,
             Fault::Duplicate => 2,
             Fault::Delay(time) => {
@@ -74,15 +83,28 @@ fn pass_replies(mut from: TcpStream, mut to: TcpStream, fault: Fault, pass: usiz
             }
             // Near the end of a reply is its value.
             Fault::Corrupt => {
-                let at = received - 10;
-                reply[at] ^= 0x20;
+                reply[received.saturating_sub(10)] ^= 0x20;
                 1
             }
         };
-        for _ in 0..times {
-            if to.write_all(reply).is_err() {
-                return;
-            }
+        if to.write_all(&reply.repeat(times)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes requests, which come one at a time, without the tokens of their writes.
+fn pass_untokened(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 64 * 1024];
+    while let Ok(received @ 1..) = from.read(&mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..received]);
+        let untokened = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+            ["cas", key, flags, expiry, bytes, _] => format!("set {key} {flags} {expiry} {bytes}"),
+            _ => line.to_owned(),
+        };
+        let passed = text.split("\r\n").map(untokened).collect::<Vec<_>>().join("\r\n");
+        if to.write_all(passed.as_bytes()).is_err() {
+            return;
         }
     }
 }
@@ -106,9 +128,20 @@ fn through(fault: Fault, check: Check) -> Result<Tally, Error> {
     let workload = reads(2);
     prepare(&server.control.address, &workload, &[None]).unwrap();
     let address = proxy(&server.control.address, fault, PASS);
-    Load::connect(&address, &workload, workload.scripts(1), &[None])
+    let books = Books::open(&server.control).unwrap();
+    let tally = Load::connect(&address, &workload, workload.scripts(1), &[None])
         .unwrap()
-        .run(check, Stop::Windows(4 * PASS as u64))
+        .run(check, Stop::Windows(4 * PASS as u64))?;
+    same_counts(books, &tally);
+    Ok(tally)
+}
+
+/// Whatever became of replies on their way, both sides have counted the same.
+fn same_counts(books: Books, tally: &Tally) {
+    let mut checks = Checks::default();
+    books.settle(&mut checks, "larder", tally).unwrap();
+    let counted: Vec<_> = checks.list().into_iter().filter(|check| check.claim.contains("counted")).collect();
+    assert!(counted.len() >= 3 && counted.iter().all(|check| check.held), "{counted:?}");
 }
 
 #[test]
@@ -128,6 +161,12 @@ fn replies_that_are_dropped_end_the_run_when_nothing_comes_any_more() {
 }
 
 #[test]
+fn replies_that_are_delayed_for_longer_than_anybody_waits_end_the_run() {
+    let error = through(Fault::Delay(STALL + Duration::from_secs(5)), Check::Verify).unwrap_err();
+    assert!(matches!(error, Error::Stalled { missing_bytes: 1.. }), "{error}");
+}
+
+#[test]
 fn replies_that_are_corrupted_are_counted_as_wrong() {
     let tally = through(Fault::Corrupt, Check::Verify).unwrap();
     assert_eq!(tally.wrong, 2, "one on each connection: {:?}", tally.first_wrong);
@@ -142,22 +181,92 @@ fn replies_that_are_delayed_are_measured() {
     assert!(tally.latency.ns.max() >= 149_000_000, "{} ns", tally.latency.ns.max());
 }
 
-#[test]
-fn an_experiment_through_a_proxy_that_corrupts_is_no_result() {
-    let _alone = alone();
+/// Runs an experiment on a server behind a proxy; what it says of it, which is no result.
+fn refused(experiment: &[&str], fault: Fault, pass: usize) -> String {
     let server = start(Kind::Larder, 1);
-    // Soon: the part of a visit in which values are verified is short.
-    let address = proxy(&server.control.address, Fault::Corrupt, 5);
+    let address = proxy(&server.control.address, fault, pass);
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["lab", "servers", "--quick", "--no-larder", "--load", "hit", "--keys", "1000"])
-        .args(["--connections", "4", "--pipeline", "1"])
-        .args(["--target", &format!("broken=memcached://{address}")])
+        .arg("lab")
+        .args(experiment)
+        .args([
+            "--quick",
+            "--rounds",
+            "1",
+            "--no-larder",
+            "--target",
+            &format!("broken=memcached://{address}"),
+        ])
         .output()
         .unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success());
-    assert!(complaint.contains("result not valid"), "{complaint}");
-    assert!(complaint.contains("every reply was the right one"), "{complaint}");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{experiment:?} {fault:?}");
+    assert!(complaint.contains("broken"), "it says which server: {complaint}");
+    complaint
+}
+
+/// Requests are scripted in the first and depend on the last reply in the others.
+const SERVERS: [&str; 11] = [
+    "servers",
+    "--load",
+    "hit",
+    "--keys",
+    "1000",
+    "--connections",
+    "4",
+    "--pipeline",
+    "1",
+    "--visit-ms",
+    "1500",
+];
+const CAS: [&str; 7] = ["cas", "--clients", "4", "--method", "gets-cas", "--visit-ms", "1500"];
+const SHIFT: [&str; 9] = ["shift", "--memory-mb", "2", "--before", "0.5", "--after", "0.5", "--rate", "2000"];
+
+#[test]
+fn experiments_through_a_proxy_that_corrupts_are_no_result() {
+    let _alone = alone();
+    // Soon: values are verified in the first part of a visit.
+    let complaint = refused(&SERVERS, Fault::Corrupt, 5);
+    assert!(complaint.contains("result not valid: every reply was the right one"), "{complaint}");
+    // Values are every other reply.
+    let complaint = refused(&CAS, Fault::Corrupt, PASS);
+    assert!(complaint.contains("result not valid: every reply was the right one"), "{complaint}");
+    // The first replies are misses, and each receive holds many.
+    let complaint = refused(&SHIFT, Fault::Corrupt, 300);
+    assert!(complaint.contains("every hit carried the right value"), "{complaint}");
+}
+
+#[test]
+fn experiments_through_a_proxy_that_duplicates_end_in_an_error() {
+    for experiment in [&SERVERS[..], &CAS] {
+        let complaint = refused(experiment, Fault::Duplicate, PASS);
+        assert!(complaint.contains("more bytes than the replies have"), "{complaint}");
+    }
+}
+
+#[test]
+fn experiments_through_a_proxy_that_drops_or_delays_for_too_long_end_in_an_error() {
+    thread::scope(|scope| {
+        for experiment in [&SERVERS[..], &CAS] {
+            for fault in [Fault::Drop, Fault::Delay(STALL + Duration::from_secs(5))] {
+                scope.spawn(move || {
+                    let complaint = refused(experiment, fault, PASS);
+                    assert!(complaint.contains("no reply for 10 s"), "{fault:?}: {complaint}");
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_refuses_no_conflict_is_found_before_and_by_what_is_lost() {
+    let complaint = refused(&CAS, Fault::Untoken, 0);
+    for claim in [
+        "a deliberate conflict is refused (broken, gets-cas: STORED)",
+        "of each counter, what is missing was acknowledged",
+        "the server counted the same successes",
+    ] {
+        assert!(complaint.contains(claim), "{claim:?} is not in {complaint}");
+    }
 }
 
 fn signal(server: &Server, name: &str) {
@@ -192,7 +301,9 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
 
     let mut load = connect();
     let arrivals = Arrivals { per_s: 2000.0, poisson: true, seed: 1 };
+    let books = Books::open(&server.control).unwrap();
     let open = while_it_stands_still(&server, || load.run_open(Check::Verify, arrivals, time)).unwrap();
+    same_counts(books, &open);
     // A tenth of all were due in the pause; they waited 100 ms on the mean.
     let beyond = |ms: u64| open.latency.ns.len() - open.latency.ns.count_between(0, ms * 1_000_000);
     assert!(open.latency.quantile_us(0.999) >= 180_000.0, "p99.9 {} µs", open.latency.quantile_us(0.999));
@@ -202,7 +313,9 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
 
     // The same pause in a closed loop: one window on each connection waited, and nobody else asked.
     let mut load = connect();
+    let books = Books::open(&server.control).unwrap();
     let closed = while_it_stands_still(&server, || load.run(Check::Verify, Stop::After(time))).unwrap();
+    same_counts(books, &closed);
     assert!(closed.latency.ns.max() >= 180_000_000);
     let waited = closed.latency.ns.len() - closed.latency.ns.count_between(0, 100_000_000);
     assert!(waited <= 8, "{waited} windows");
@@ -245,6 +358,27 @@ fn a_server_that_dies_ends_every_kind_of_run_with_an_error() {
     let mut dialog = Dialog::connect(&server.control.address, clients, &[None]).unwrap();
     let error = killed(Some(server), || dialog.run(minute).map(|_| ()));
     assert!(matches!(error, Error::Closed), "{error}");
+}
+
+#[test]
+fn an_experiment_whose_server_dies_ends_soon_and_says_which_it_was() {
+    let _alone = alone();
+    for experiment in [&SERVERS[..], &CAS] {
+        let mut server = Some(start(Kind::Larder, 1));
+        let address = server.as_ref().unwrap().control.address.clone();
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_larder"));
+        lab.arg("lab").args(experiment).args(["--rounds", "1000", "--no-larder", "--target"]);
+        lab.arg(format!("mortal=memcached://{address}")).stderr(Stdio::piped()).stdout(Stdio::null());
+        let child = lab.spawn().unwrap();
+        thread::sleep(Duration::from_secs(1));
+        let began = Instant::now();
+        drop(server.take());
+        let output = child.wait_with_output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains("mortal"), "{complaint}");
+        assert!(!complaint.contains("panicked"), "{complaint}");
+        assert!(began.elapsed() < STALL, "after {:?}", began.elapsed());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::method::{Answer, Method, Stamp, key_name};
+use super::method::{Answer, INITIAL, Method, Stamp, key_name};
 use crate::control::Family;
 use crate::dialog::{Agent, Next, Taken};
 use crate::error::Error;
@@ -156,6 +156,8 @@ pub struct Client {
     began: Instant,
     /// The counter that its last success changed, and the token it used: which must not come again.
     spent: Option<(u32, u64)>,
+    /// What the server counted to last, by counter, where it does: the next is less.
+    last: Vec<u64>,
     /// How many of its operations happened, by counter.
     pub done: Vec<u32>,
 }
@@ -164,6 +166,7 @@ impl Client {
     /// Client number `id`, from 1 on.
     pub fn new(task: Task, id: u32, seed: u64) -> Client {
         Client {
+            last: vec![INITIAL; if task.method.is_server_side() { task.keys as usize } else { 0 }],
             done: vec![0; task.keys as usize],
             task,
             id,
@@ -304,7 +307,15 @@ impl Agent for Client {
                 self.spent = None;
                 self.stage = Stage::Look;
             }
-            (Stage::Writing, Answer::Stored | Answer::Counter(_)) => {
+            (Stage::Writing, Answer::Counter(counter)) => {
+                counts.attempts += 1;
+                let last = std::mem::replace(&mut self.last[self.key as usize], counter);
+                if counter >= last {
+                    counts.mistake(|| format!("{} is {counter} after it was {last}", self.name()));
+                }
+                self.succeeded(now, counts);
+            }
+            (Stage::Writing, Answer::Stored) => {
                 counts.attempts += 1;
                 self.succeeded(now, counts);
             }
@@ -340,7 +351,7 @@ mod tests {
 
     fn value(counter: u64, token: u64) -> String {
         let stamp = Stamp { counter, key: 0, client: 9, seq: 1 };
-        format!("VALUE {} 0 41 {token}\r\n{}\r\nEND\r\n", key_name(0), stamp.text())
+        format!("VALUE {} 0 50 {token}\r\n{}\r\nEND\r\n", key_name(0), stamp.text())
     }
 
     #[test]
@@ -403,6 +414,17 @@ mod tests {
         tell(&mut client, &mut counts, &reply);
         assert_eq!(counts.wrong, 3);
         assert!(counts.first_wrong.unwrap().contains("token 5 again"));
+    }
+
+    #[test]
+    fn a_counter_that_does_not_go_down_is_wrong() {
+        let (mut client, mut counts) = (client(Method::Decr, Retry::AtOnce), Counts::default());
+        for (counter, wrong) in [(INITIAL - 3, 0), (INITIAL - 4, 0), (INITIAL - 4, 1), (INITIAL, 2)] {
+            assert!(ask(&mut client, &mut counts).starts_with("decr "));
+            tell(&mut client, &mut counts, &format!("{counter}\r\n"));
+            assert_eq!(counts.wrong, wrong, "{:?}", counts.first_wrong);
+        }
+        assert_eq!(counts.stored, 4);
     }
 
     #[test]

@@ -13,12 +13,13 @@
 //! that nobody wrote is found out:
 //!
 //! ```text
-//! counter      key        client seq
-//! 000999999995 0000000000 000003 0000000017
+//! counter      key        client seq        checksum
+//! 000999999995 0000000000 000003 0000000017 5fb1a0c3
 //! ```
 
 use crate::control::Family;
 use crate::error::Error;
+use crate::value::seed;
 use crate::wire::{line, value};
 
 /// What the counters start from: nobody gets to 0.
@@ -95,6 +96,9 @@ pub fn key_name(key: u32) -> String {
     format!("counter:{key:010}")
 }
 
+/// Bytes of a [`Stamp`].
+const STAMP_BYTES: usize = 50;
+
 /// A counter's value as a client writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -111,12 +115,18 @@ pub struct Stamp {
 impl Stamp {
     /// As bytes, always as many.
     pub fn text(&self) -> String {
-        format!("{:012} {:010} {:06} {:010}", self.counter, self.key, self.client, self.seq)
+        let Stamp { counter, key, client, seq } = *self;
+        format!("{counter:012} {key:010} {client:06} {seq:010} {:08x}", self.checksum())
+    }
+
+    fn checksum(&self) -> u32 {
+        let Stamp { counter, key, client, seq } = *self;
+        seed(counter, u64::from(client) << 40 ^ seq, key as usize) as u32
     }
 
     /// Reads it; `None` if it is no value of the lab's.
     pub fn parse(bytes: &[u8]) -> Option<Stamp> {
-        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == 41)?;
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == STAMP_BYTES)?;
         let mut fields = text.split(' ').map(|field| field.parse::<u64>().ok());
         let mut field = || fields.next().flatten();
         let stamp = Stamp {
@@ -412,6 +422,12 @@ mod tests {
         assert_eq!(Stamp::parse(stamp.text().as_bytes()), Some(stamp));
         for bad in ["", "1000000000", &stamp.text()[1..], &stamp.text().replace("0007", "+007")] {
             assert_eq!(Stamp::parse(bad.as_bytes()), None, "{bad}");
+        }
+        // A digit for another is no other stamp.
+        for at in 0..STAMP_BYTES {
+            let mut bytes = stamp.text().into_bytes();
+            bytes[at] ^= 1;
+            assert_eq!(Stamp::parse(&bytes), None, "{}", bytes.escape_ascii());
         }
     }
 }

@@ -162,18 +162,26 @@ impl Driver<'_> {
         Ok(self.run(&mut dialog, time)?.0)
     }
 
-    /// The hit ratio of a server that only ever saw the last phase.
+    /// The hit ratio of a server that only ever saw the last phase; what was seen of it, and what it counted.
     ///
     /// # Errors
     /// When a server cannot be started or a connection fails.
-    pub fn fresh_ratio(&self, server: &Contender, plan: &Plan, time: Duration) -> Result<(f64, Seen), Error> {
+    pub fn fresh_ratio(
+        &self,
+        server: &Contender,
+        plan: &Plan,
+        time: Duration,
+    ) -> Result<(f64, Seen, Option<Counted>), Error> {
         let plan = Arc::new(plan.only_last());
         let shelf = Shelf::new(&plan);
+        let before = Counted::of(&server.control)?;
         let mut seen = self.warm(server, &plan, &shelf)?;
         let counted = self.count(server, &plan, &shelf, time)?;
+        let after = Counted::of(&server.control)?;
         let (gets, hits, _) = counted.totals();
         seen.merge(counted);
-        Ok((hits as f64 / gets.max(1) as f64, seen))
+        let server_counts = after.zip(before).map(|(after, before)| after.since(before));
+        Ok((hits as f64 / gets.max(1) as f64, seen, server_counts))
     }
 
     /// The whole plan at `rate` requests a second.
