@@ -260,6 +260,30 @@ fn an_open_loop_asks_at_its_rate_and_counts_from_when_a_window_was_due() {
 }
 
 #[test]
+fn an_open_loop_counts_from_when_a_window_was_due_also_while_it_cannot_be_sent() {
+    let workload =
+        Workload { choice: Choice::One, pipeline: 1, ..workload(Protocol::Classic, Verb::Set, 1 << 20) };
+    let request_bytes = workload.sample().0.len();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    // A server that looks away first: few of the requests have room in the system's buffers.
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let mut request = vec![0; request_bytes];
+        while stream.read_exact(&mut request).is_ok() && stream.write_all(b"STORED\r\n").is_ok() {}
+    });
+    let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
+    let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
+    let tally = load.run_open(Check::Parse, arrivals, Duration::from_millis(400)).unwrap();
+    // Due every 10 ms, and none answered in 300: those of the first 200 waited for more than 100.
+    let waited = tally.latency.ns.len() - tally.latency.ns.count_between(0, 100_000_000);
+    assert!(tally.requests >= 38 && waited >= 18, "{waited} of {}", tally.requests);
+    assert!(tally.lag.ns.max() >= 100_000_000, "lag {} ns", tally.lag.ns.max());
+    assert!(tally.latency.ns.max() >= tally.lag.ns.max());
+}
+
+#[test]
 fn connections_are_replaced_as_often_as_asked() {
     let workload = Workload {
         choice: Choice::One,
