@@ -26,9 +26,10 @@ use crate::error::Error;
 use crate::fill;
 use crate::generator::{Load, Stop};
 use crate::peers::{self, Kind, Server, Spec};
+use crate::script::Script;
 use crate::usage::{self, Usage};
 use crate::wire::Protocol;
-use crate::workload::{Script, Verb, Workload};
+use crate::workload::{Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MEMORY_BYTES_MAX, MILLION, Reference};
 use report::{Cell, Outcome, Role, Verdict};
 

@@ -20,9 +20,10 @@ use std::time::Instant;
 use larder_eventloop::socket::Socket;
 
 use crate::error::Error;
+use crate::script::{Script, Window};
 use crate::tally::Tally;
 use crate::wire::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp, long_number};
-use crate::workload::{Script, Verb, Window, Workload};
+use crate::workload::{Verb, Workload};
 use known::{Known, Token};
 
 /// How closely replies are looked at.

@@ -24,8 +24,9 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::connection::{Check, Connection, Pace};
 use crate::dialog::AWAKE;
 use crate::error::Error;
+use crate::script::Script;
 use crate::tally::Tally;
-use crate::workload::{Script, Verb, Workload};
+use crate::workload::{Verb, Workload};
 
 /// A run ends with an error when no connection hears anything for so long.
 pub const STALL: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
-//! | [`mix`], [`workload`] | what is asked, as a table of facts and as bytes ready to send |
+//! | [`mix`], [`workload`], [`script`] | what is asked: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
@@ -49,6 +49,7 @@ pub mod placement;
 pub mod progress;
 pub mod report;
 pub mod results;
+pub mod script;
 pub mod servers;
 pub mod shift;
 pub mod single;

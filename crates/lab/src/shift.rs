@@ -28,15 +28,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
-use crate::keys::Keyspace;
 use crate::numbers;
 use crate::peers::CLIENTS_MAX;
 use crate::sizes::Sizes;
-use crate::wire::Protocol;
-use crate::workload::{Verb, Workload};
 use plan::{Phase, Plan};
 use variant::Variant;
 use visit::{Driver, Fit, Visit};
@@ -199,14 +195,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     )?;
     let found: Vec<Found> = order.into_iter().map(|(_, found)| found).collect();
     let oracle = oracle::ratios(&plan, rate, common.seed);
-    // The clients' first question, which is not answered by a null server as a cache would: as a miss.
-    let asked = Workload {
-        connections: plan.connections,
-        pipeline: plan.pipeline,
-        ..Workload::new(Protocol::Classic, Verb::Miss, Keyspace::new(1000, 32))
-    };
-    let load = format!("get {}×{}, closed loop, parsed", plan.connections, plan.pipeline);
-    let ceiling = experiment.ceiling(&asked, Check::Parse, load)?;
+    let ceiling = Driver::ceiling(&experiment, plan.connections, plan.pipeline)?;
     experiment.run.ceilings.push(ceiling);
     report::fill(&mut experiment, &plan, &found, &oracle, options.equal_limit)?;
     experiment.finish()

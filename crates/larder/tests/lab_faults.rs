@@ -230,9 +230,10 @@ fn experiments_through_a_proxy_that_corrupts_are_no_result() {
     // Values are every other reply.
     let complaint = refused(&CAS, Fault::Corrupt, PASS);
     assert!(complaint.contains("result not valid: every reply was the right one"), "{complaint}");
-    // The first replies are misses, and each receive holds many.
+    // The first replies are misses. What is hit later may be a value, or what says that one was stored.
     let complaint = refused(&SHIFT, Fault::Corrupt, 300);
-    assert!(complaint.contains("every hit carried the right value"), "{complaint}");
+    let reasons = ["every hit carried the right value", "no reply to Set: \"sTORED"];
+    assert!(reasons.iter().any(|reason| complaint.contains(reason)), "{complaint}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What a connection knows of the keys that only it changes, and whether replies agree.
 
 use super::Connection;
+use crate::script::{KeyAt, Request, Script, Window};
 use crate::tally::Tally;
 use crate::value::{self, Flaw, NAMED_BYTES_MIN};
 use crate::wire::{Event, NO_TOKEN};
-use crate::workload::{KeyAt, Request, Script, Verb, Window, Workload};
+use crate::workload::{Verb, Workload};
 
 /// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
 pub(super) struct Known;

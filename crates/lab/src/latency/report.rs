@@ -147,20 +147,19 @@ fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
 }
 
 fn plots(experiment: &mut Experiment, cells: &[Cell]) {
+    let most = cells.iter().map(|cell| cell.per_s).fold(0.0, f64::max);
     for (id, title, at) in [
         ("p99", "99th percentile against load", 0.99),
         ("p50", "Median against load", 0.5),
         ("p999", "99.9th percentile against load", 0.999),
     ] {
         let mut plot = Plot::new(id, title, Kind::Lines);
-        plot.x = Axis::new("offered", "1/s", Scale::Linear);
+        plot.x = Axis::new("offered", "1/s", Scale::Linear).between(0.0, most);
         plot.y = Axis::new("latency", "µs", Scale::Log);
-        let mut most: f64 = 0.0;
         for seat in experiment.seats() {
             let of = || cells.iter().filter(|cell| cell.seat == seat);
             let points = of().filter_map(|cell| Some(Point::estimated(cell.per_s, &quantile(cell, at)?)));
             plot.curve(&experiment.seat_name(seat), points.collect::<Vec<_>>());
-            most = of().map(|cell| cell.per_s).fold(most, f64::max);
         }
         if id == "p99" {
             let bound = [Point::new(0.0, P99_MAX_US), Point::new(most, P99_MAX_US)];
@@ -183,6 +182,9 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
         for (clock, which) in clocks {
             let mut all = Latencies::default();
             valid(cell).for_each(|sample| all.merge(which(sample)));
+            if all.is_empty() {
+                continue;
+            }
             let what = format!("{} % of the peak", cell.percent);
             let name = experiment.seat_name(cell.seat);
             experiment.run.histograms.push(Latency::new(&name, &what, clock, &all.ns, all.over_range)?);

@@ -10,6 +10,8 @@ const VALUES_MAX: usize = 28;
 /// Width of a digit and height of a line of a value.
 const LETTER: f64 = 7.0;
 const LINE: f64 = 12.0;
+/// How far slanted names are turned, in degrees: as far as lines beside each other need in the room of a bar.
+const SLANT: f64 = 32.0;
 /// Letters that all group names may have together to stand upright.
 const LETTERS_MAX: usize = 100;
 
@@ -23,6 +25,8 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
     let base = y.at(0.0_f64.max(y.low)).unwrap_or(BOTTOM);
     let many = groups * bars > VALUES_MAX;
     let mut tops = vec![0.0; groups];
+    // Where each group's last value stands, and how wide it is.
+    let mut values: Vec<Option<(f64, f64)>> = vec![None; groups];
     for (at, (curve, &index)) in plot.curves.iter().zip(colours).enumerate() {
         for point in &curve.points {
             let group = (point.x.max(0.0) as usize).min(groups - 1);
@@ -47,10 +51,16 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
             if !many && !stacked {
                 let end = point.interval.and_then(|[_, high]| y.at(high)).unwrap_or(to).min(to);
                 let value = number::short(point.y);
+                let letters = LETTER * value.len() as f64;
+                let mut above = if point.y < 0.0 { to + 13.0 } else { end - 4.0 };
                 // Next to each other at one height they would run together.
-                let tight = LETTER * value.len() as f64 > width && at % 2 == 1;
-                let raise = if tight { LINE } else { 0.0 };
-                let above = if point.y < 0.0 { to + 13.0 + raise } else { end - 4.0 - raise };
+                if let Some((last, last_letters)) = values[group]
+                    && (letters + last_letters) / 2.0 > width
+                    && (above - last).abs() < LINE
+                {
+                    above = if point.y < 0.0 { last + LINE } else { last - LINE };
+                }
+                values[group] = Some((above, letters));
                 svg.text("value", (centre, above), Anchor::Middle, &value);
             }
         }
@@ -58,18 +68,20 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
     names(svg, plot, room);
 }
 
-/// Whether group names need all the room below the axis, so that there is none for its heading.
-pub fn are_slanted(plot: &Plot) -> bool {
-    plot.groups.iter().map(String::len).sum::<usize>() > LETTERS_MAX
+/// How far below the axis group names reach, where they are slanted and leave no room for its heading.
+pub fn slanted_depth(plot: &Plot) -> Option<f64> {
+    let letters = plot.groups.iter().map(|name| name.chars().count());
+    let slanted = letters.clone().sum::<usize>() > LETTERS_MAX;
+    slanted.then(|| 24.0 + LETTER * letters.max().unwrap_or(0) as f64 * SLANT.to_radians().sin())
 }
 
 /// Group names below the axis, slanted when they are long.
 fn names(svg: &mut Svg, plot: &Plot, room: f64) {
-    let slanted = are_slanted(plot);
+    let slanted = slanted_depth(plot).is_some();
     for (group, name) in plot.groups.iter().enumerate() {
         let middle = LEFT + room * (group as f64 + 0.5);
         if slanted {
-            svg.turned("tick", (middle + 4.0, BOTTOM + 14.0), -18.0, Anchor::End, name);
+            svg.turned("tick", (middle + 4.0, BOTTOM + 14.0), -SLANT, Anchor::End, name);
         } else {
             svg.text("tick", (middle, BOTTOM + 19.0), Anchor::Middle, name);
         }

@@ -47,13 +47,17 @@ pub fn figure(run: &Run, plot: &Plot) -> String {
             let _ = write!(data, r#" data-low="{}" data-high="{}" data-scale="{scale}""#, x.low, x.high);
         }
     }
-    if !bars::are_slanted(plot) {
-        svg.text("axis", ((LEFT + RIGHT) / 2.0, HEIGHT - 6.0), Anchor::Middle, &plot.x.heading());
-    }
+    let height = match bars::slanted_depth(plot) {
+        Some(depth) => HEIGHT.max(BOTTOM + depth),
+        None => {
+            svg.text("axis", ((LEFT + RIGHT) / 2.0, HEIGHT - 6.0), Anchor::Middle, &plot.x.heading());
+            HEIGHT
+        }
+    };
     svg.turned("axis", (14.0, (TOP + BOTTOM) / 2.0), -90.0, Anchor::Middle, &plot.y.heading());
     format!(
         "<figure id=\"plot-{id}\" data-plot=\"{id}\"{data}>\n<figcaption><h3>{title}</h3>{legend}</figcaption>\n\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">{body}</svg>\n<p>{caption}</p>\n</figure>\n",
+         <svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">{body}</svg>\n<p>{caption}</p>\n</figure>\n",
         id = escape(&plot.id),
         title = escape(&plot.title),
         legend = legend(plot, &colours),

@@ -8,16 +8,22 @@ use std::time::{Duration, Instant};
 use super::aside::{Aside, Pace, Seen, Shelf};
 use super::plan::Plan;
 use super::variant::Variant;
+use crate::connection::Check;
 use crate::contender::Contender;
 use crate::control::{Control, Family};
 use crate::dialog::Dialog;
 use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::keys::Keyspace;
+use crate::results::Ceiling;
 use crate::usage;
+use crate::wire::Protocol;
+use crate::workload::{Verb, Workload};
 
 /// Gets that a connection sends together while a cache is filled.
-const FILL_BATCH: usize = 32;
+pub const FILL_BATCH: usize = 32;
 /// Connections that fill.
-const FILL_CONNECTIONS: usize = 16;
+pub const FILL_CONNECTIONS: usize = 16;
 /// A fill ends when so many times the memory was written.
 const FILL_TIMES: u64 = 2;
 /// A fill that takes longer than this has reached what it can.
@@ -83,7 +89,7 @@ impl Driver<'_> {
         (pace, batch): (Pace, usize),
         started: Instant,
     ) -> Result<Dialog<Aside>, Error> {
-        let protocol = server.protocol(crate::wire::Protocol::Classic);
+        let protocol = server.protocol(Protocol::Classic);
         let client = |number| {
             Aside::new(plan, shelf, protocol, (pace, batch), started, (number, connections), self.seed)
         };
@@ -160,6 +166,19 @@ impl Driver<'_> {
         let connections = FILL_CONNECTIONS;
         let mut dialog = self.anew().dialog(server, &still, shelf, connections, pace, Instant::now())?;
         Ok(self.run(&mut dialog, time)?.0)
+    }
+
+    /// What the generator alone reaches with the clients' first question, which a null server can only answer as
+    /// a cache without items would.
+    ///
+    /// # Errors
+    /// When the null server or a connection fails.
+    pub fn ceiling(experiment: &Experiment, connections: usize, pipeline: usize) -> Result<Ceiling, Error> {
+        let keyspace = Keyspace::new(1000, 32);
+        let asked =
+            Workload { connections, pipeline, ..Workload::new(Protocol::Classic, Verb::Miss, keyspace) };
+        let load = format!("get {connections}×{pipeline}, closed loop, parsed");
+        experiment.ceiling(&asked, Check::Parse, load)
     }
 
     /// The hit ratio of a server that only ever saw the last phase; what was seen of it, and what it counted.
