@@ -33,9 +33,17 @@ pub trait Stream {
     /// As [`Stream::send`].
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// True if a send would take some bytes now, or fail for good: what [`Interest::Write`] waits for.
-    fn has_room(&self) -> bool;
+    /// Bytes that sends surely take now, each with [`SEND_ROOM_BYTES`] for itself; 0 while [`Interest::Write`]
+    /// would have to wait. Costs a call of the system.
+    fn room(&self) -> usize;
 }
+
+/// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less
+/// than 46 KB.
+const SOCKET_ROOM_BYTES: usize = 12 << 10;
+
+/// What a send takes of a stream's room beside its bytes, at most: the head of a packet that is not full.
+pub const SEND_ROOM_BYTES: usize = 2 << 10;
 
 impl Stream for Socket {
     #[inline]
@@ -54,8 +62,8 @@ impl Stream for Socket {
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Socket::send_vectored(self, slices)
     }
-    fn has_room(&self) -> bool {
-        Socket::has_room(self)
+    fn room(&self) -> usize {
+        if Socket::has_room(self) { SOCKET_ROOM_BYTES } else { 0 }
     }
 }
 

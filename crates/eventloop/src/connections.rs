@@ -48,6 +48,8 @@ pub(crate) struct Connection<S, C> {
     pub again: bool,
     /// It is looked at again when its stream has room: memory is short.
     pub blocked: bool,
+    /// While memory is short: bytes that its stream surely takes, of those it had room for when it was asked.
+    pub room: usize,
     /// The last long receive was the beginning of bytes for a place of the handler's.
     pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait, or will be when its time comes.

@@ -18,35 +18,21 @@
 //! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
 //! it.
 
+mod input;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::time::Duration;
 
 use crate::Millis;
-use crate::backend::{Backend, Stream, WAKER_TOKEN};
+use crate::backend::{Backend, SEND_ROOM_BYTES, Stream, WAKER_TOKEN};
 use crate::connections::{Connection, Connections, Id};
-use crate::handler::{Closed, Handler, Next, Sent};
+use crate::handler::{Closed, Handler, Sent};
 use crate::poll::{Event, Interest};
 
 /// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
 pub const RECEIVE_BYTES: usize = 64 << 10;
-
-/// Most bytes received into a handler's own place before other connections have their turn.
-const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
-
-/// Bytes received into the buffer from a connection that uploads: the head of a request, and little
-/// of the value that would have to be copied from the buffer to its place.
-const HEAD_BYTES: usize = 2 << 10;
-
-/// Bytes received at a time while memory is short: what is received and cannot be answered is kept.
-const RECEIVE_BYTES_SHORT: usize = 4 << 10;
-
-/// Rounds of kept input that a connection gets in a row while all its replies go out at once.
-const ROUNDS_PER_TURN: usize = 8;
-
-/// Replies held for a common send: as many as stay in a processor's second cache beside the rest.
-const HELD_BYTES_MAX: u64 = 128 << 10;
 
 /// Timeouts are looked at this often, when any can be due.
 const SWEEP_MS: Millis = 1000;
@@ -139,6 +125,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             receiving: false,
             again: false,
             blocked: false,
+            room: 0,
             uploads: false,
             queued: false,
         };
@@ -344,155 +331,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         }
     }
 
-    /// One receive, and what follows from it.
-    fn receive(&mut self, handler: &mut H, id: Id) {
-        let now = self.backend.now();
-        let Some(connection) = self.connections.find(id) else { return };
-        let kept = connection.kept.len();
-        if kept == 0 && handler.destination(&mut connection.state).is_some() {
-            return self.receive_directly(handler, id);
-        }
-        let mut room = RECEIVE_BYTES - kept;
-        if self.short {
-            if is_blocked(connection) {
-                connection.again = true;
-                return self.arrange(handler, id);
-            }
-            room = room.min(RECEIVE_BYTES_SHORT);
-        }
-        self.buffer[..kept].copy_from_slice(&connection.kept);
-        let room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
-        match connection.stream.recv(&mut self.buffer[kept..kept + room]) {
-            Ok(0) => self.finish(handler, id, Closed::Peer),
-            Ok(bytes) => {
-                connection.received_at = now;
-                self.process(handler, id, bytes);
-                if bytes == room {
-                    self.go_on(handler, id);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.close(handler, id, Closed::Error),
-        }
-    }
-
-    /// After a receive that filled its room: if it began an upload, the socket holds more of it.
-    fn go_on(&mut self, handler: &mut H, id: Id) {
-        let Some(connection) = self.connections.find(id) else { return };
-        connection.uploads = connection.closing.is_none()
-            && !connection.again
-            && connection.kept.is_empty()
-            && handler.destination(&mut connection.state).is_some();
-        if connection.uploads {
-            self.receive_directly(handler, id);
-        }
-    }
-
-    /// Receives into the handler's own places until the socket is empty, the bytes belong to the
-    /// buffer again, or others have waited long enough.
-    fn receive_directly(&mut self, handler: &mut H, id: Id) {
-        let now = self.backend.now();
-        let mut total = 0;
-        while total < DIRECT_BYTES_PER_TURN {
-            let Some(connection) = self.connections.find(id) else { return };
-            // The place is gone: the handler finishes what it was for, and the next bytes belong to
-            // the buffer.
-            let Some(place) = handler.destination(&mut connection.state) else {
-                return self.process(handler, id, 0);
-            };
-            let room = place.bytes();
-            let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {
-                Ok(0) => return self.finish(handler, id, Closed::Peer),
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.close(handler, id, Closed::Error),
-            };
-            connection.received_at = now;
-            total += bytes;
-            match handler.filled(&mut connection.state, bytes.min(room)) {
-                Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
-                Next::Receive if bytes < room => return self.settle(handler, id, None),
-                Next::Receive => {}
-                next @ (Next::Again | Next::Yield | Next::Sleep(_)) => {
-                    if let Next::Sleep(ms) = next {
-                        connection.queued = true;
-                        self.asleep.push(Reverse((now + ms, id)));
-                    }
-                    keep(
-                        &mut connection.kept,
-                        &self.buffer[..bytes.saturating_sub(room)],
-                        &mut self.kept_bytes,
-                    );
-                    connection.again = true;
-                    return self.settle(handler, id, None);
-                }
-                Next::Close => return self.settle(handler, id, Some(Closed::Handler)),
-            }
-        }
-    }
-
-    /// Has the handler take kept bytes and `fresh` new ones, which lie in the buffer behind the
-    /// place of the kept ones.
-    fn process(&mut self, handler: &mut H, id: Id, fresh: usize) {
-        let Some(connection) = self.connections.find(id) else { return };
-        connection.again = false;
-        let kept = connection.kept.len();
-        if fresh == 0 {
-            self.buffer[..kept].copy_from_slice(&connection.kept);
-        }
-        let len = kept + fresh;
-        let mut at = 0;
-        let mut rounds = 0;
-        let next = loop {
-            if self.short && is_blocked(connection) {
-                break Next::Again;
-            }
-            let taken = handler.received(&mut connection.state, &self.buffer[at..len]);
-            at += taken.bytes;
-            debug_assert!(at <= len, "a handler takes no more than there is");
-            rounds += 1;
-            if taken.next != Next::Again {
-                break taken.next;
-            }
-            // What is held goes out before it, when it comes next.
-            if !self.held.is_empty() {
-                break Next::Again;
-            }
-            // Others' replies must not wait for this one's, so its own go out first.
-            match send(handler, connection, &mut self.waiting, self.backend.now()) {
-                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN => {}
-                Ok(_) => break Next::Again,
-                Err(_) => return self.close(handler, id, Closed::Error),
-            }
-        };
-        if keep(&mut connection.kept, &self.buffer[at..len], &mut self.kept_bytes) {
-            handler.keeps(self.kept_bytes);
-        }
-        match next {
-            Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
-                self.settle(handler, id, Some(Closed::Input));
-            }
-            Next::Receive if connection.closing.is_none() && handler.hold(&mut connection.state) => {
-                self.held.push(id);
-                if handler.held_bytes() >= HELD_BYTES_MAX {
-                    self.send_held(handler);
-                }
-            }
-            Next::Receive => self.settle(handler, id, None),
-            Next::Again | Next::Yield => {
-                connection.again = true;
-                self.settle(handler, id, None);
-            }
-            Next::Sleep(ms) => {
-                connection.again = true;
-                connection.queued = true;
-                self.asleep.push(Reverse((self.backend.now() + ms, id)));
-                self.settle(handler, id, None);
-            }
-            Next::Close => self.settle(handler, id, Some(Closed::Handler)),
-        }
-    }
-
     /// No more is received; the connection ends when its replies are out.
     fn finish(&mut self, handler: &mut H, id: Id, why: Closed) {
         self.settle(handler, id, Some(why));
@@ -588,12 +426,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 }
 
-/// While memory is short: the connection's requests are not taken, since the replies might have to wait.
-fn is_blocked<S: Stream, C>(connection: &mut Connection<S, C>) -> bool {
-    connection.blocked = connection.unsent > 0 || !connection.stream.has_room();
-    connection.blocked
-}
-
 /// One send.
 #[inline]
 fn send<S: Stream, H: Handler>(
@@ -611,6 +443,9 @@ fn send<S: Stream, H: Handler>(
 #[inline]
 fn note_sent<S, C>(connection: &mut Connection<S, C>, sent: Sent, waiting: &mut usize, now: Millis) {
     let waited = connection.unsent > 0;
+    if connection.room > 0 {
+        connection.room = connection.room.saturating_sub(sent.bytes as usize + SEND_ROOM_BYTES);
+    }
     if sent.bytes > 0 || !waited {
         connection.sent_at = now;
     }
@@ -620,27 +455,4 @@ fn note_sent<S, C>(connection: &mut Connection<S, C>, sent: Sent, waiting: &mut 
         (true, false) => *waiting -= 1,
         (false, false) | (true, true) => {}
     }
-}
-
-/// Memory that a connection may keep for the ends of its receives to come, so that a pipeline does
-/// not allocate for each; an idle connection costs that much at most.
-const KEPT_ROOM_BYTES: usize = 256;
-
-/// Keeps `rest`, and next to no memory when there is none; `total` is the memory that all keep. True if
-/// that has changed.
-#[inline]
-fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) -> bool {
-    kept.clear();
-    if rest.is_empty() && kept.capacity() <= KEPT_ROOM_BYTES {
-        return false;
-    }
-    *total -= kept.capacity();
-    if rest.is_empty() {
-        *kept = Vec::new();
-    } else {
-        kept.reserve_exact(rest.len());
-        kept.extend_from_slice(rest);
-    }
-    *total += kept.capacity();
-    true
 }

@@ -95,6 +95,7 @@ struct Net {
     made: u64,
     now: Millis,
     waits: u64,
+    asked: u64,
 }
 
 impl Net {
@@ -115,7 +116,15 @@ pub struct Sim {
 impl Sim {
     /// A network without connections. The same seed and the same calls give the same run.
     pub fn new(seed: u64, weather: Weather) -> Sim {
-        let net = Net { random: Random(seed), weather, wires: BTreeMap::new(), made: 0, now: 0, waits: 0 };
+        let net = Net {
+            random: Random(seed),
+            weather,
+            wires: BTreeMap::new(),
+            made: 0,
+            now: 0,
+            waits: 0,
+            asked: 0,
+        };
         Sim { net: Rc::new(RefCell::new(net)), events: Vec::new(), woken: false }
     }
 
@@ -131,6 +140,11 @@ impl Sim {
     /// Makes the next wait report the waker.
     pub fn wake(&mut self) {
         self.woken = true;
+    }
+
+    /// How often streams were asked for their room.
+    pub fn asked(&self) -> u64 {
+        self.net.borrow().asked
     }
 
     /// How often the loop has waited.
@@ -267,10 +281,12 @@ impl Stream for SimStream {
         self.send(&all)
     }
 
-    fn has_room(&self) -> bool {
-        let net = self.net.borrow();
+    fn room(&self) -> usize {
+        let net = &mut *self.net.borrow_mut();
+        net.asked += 1;
         let wire = &net.wires[&self.id];
-        wire.to_peer.len() < net.weather.window || wire.peer_reset
+        let room = net.weather.window.saturating_sub(wire.to_peer.len());
+        if wire.peer_reset { room.max(1) } else { room }
     }
 }
 

@@ -378,6 +378,22 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
 }
 
 #[test]
+fn while_memory_is_short_a_stream_is_asked_for_room_only_when_it_may_be_full() {
+    let mut world = World::new(9, Weather { window: 64 << 10, ..Weather::FAIR }, LIMITS);
+    let peer = world.connect();
+    peer.send(b"ea\n");
+    assert_eq!(world.read_all(&peer), b"ea\n");
+    assert_eq!(world.events.backend().asked(), 0, "there is enough");
+    world.events.set_short(true);
+    for _ in 0..100 {
+        peer.send(b"ea\n");
+        assert_eq!(world.read_all(&peer), b"ea\n");
+    }
+    // Each send takes 2 KiB and 3 bytes of 64.
+    assert_eq!(world.events.backend().asked(), 4);
+}
+
+#[test]
 fn who_waited_for_room_is_answered_when_memory_is_short_no_more() {
     let mut world = World::new(8, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
     let peer = world.connect();
