@@ -1,7 +1,8 @@
 //! The table of `-o` options, memcached's `name` or `name=value`, one row each.
 
 use crate::config::Config;
-use crate::options::{Effect, number};
+use crate::options::Effect;
+use crate::values::number;
 
 /// One `-o` option.
 #[derive(Clone, Copy)]

@@ -28,6 +28,7 @@ mod overflow;
 mod process;
 mod settings;
 mod table;
+mod values;
 mod worker;
 
 use std::ffi::OsString;

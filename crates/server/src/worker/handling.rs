@@ -1,0 +1,262 @@
+//! What a worker does with a connection's bytes: gives them to its session, sends what the session leaves,
+//! and keeps account of what a socket did not take.
+
+use std::io::{self, IoSlice};
+
+use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
+use larder_eventloop::socket::Address;
+use larder_eventloop::{Closed, Handler, Id, Millis, Next, Place, Sent, Stream, Taken};
+
+use super::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
+use crate::hub::Hub;
+use crate::table::Facts;
+
+/// Replies of a connection that may be held for a common send: what a socket surely takes at once.
+const HELD_REPLIES_MAX: u64 = 32 << 10;
+
+/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
+const SLICES: usize = 64;
+
+/// Changes of the memory that input takes are told from this many bytes on.
+const KEPT_TOLD_BYTES: usize = 16 << 10;
+
+/// A connection as its session sees it.
+pub(super) struct At<'h> {
+    pub(super) facts: &'h Facts,
+    pub(super) hub: &'h Hub,
+}
+
+impl Peer for At<'_> {
+    fn address(&self) -> String {
+        plain(&self.facts.peer)
+    }
+    fn listen_address(&self) -> String {
+        plain(&self.hub.listening[self.facts.listener])
+    }
+    fn place(&self) -> u64 {
+        self.facts.place()
+    }
+}
+
+/// `127.0.0.1:6379`, or `/path:0` of a Unix socket.
+fn plain(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("{}:0", path.display()),
+    }
+}
+
+impl Service {
+    /// Tells the store and the table what a connection's replies hold after a send; how many bytes
+    /// wait.
+    fn keep_account(&mut self, connection: &mut Connection, moved: bool) -> u64 {
+        let rest = connection.rest.as_deref();
+        let (held, unsent) = rest.map_or((0, 0), |rest| (rest.capacity_bytes().max(1), rest.len()));
+        if held != connection.held {
+            let store = &self.hub.store;
+            store.hold(held as i64 - connection.held as i64);
+            if held > connection.held {
+                // Many connections may have their replies in one turn.
+                let short = store.held_bytes() >= store.held_bytes_max();
+                self.set_short(short);
+                self.give_way();
+            }
+        }
+        if unsent == 0 {
+            connection.facts.moves();
+        } else {
+            let since = (moved || connection.held == 0).then_some(self.now);
+            connection.facts.stands(since, unsent);
+        }
+        connection.session.show_output(held as u64);
+        if let Some(limit) = connection.session.output_limit(&self.hub.shared) {
+            self.overflow.left_behind(&connection.facts, unsent, limit, self.now);
+        }
+        connection.held = held;
+        unsent
+    }
+}
+
+impl Handler for Service {
+    type Connection = Connection;
+
+    #[inline]
+    fn woke(&mut self, now: Millis) {
+        self.now = now;
+        if now >= self.wall_read_at + CLOCK_MS {
+            self.read_wall_clock(now);
+        }
+        self.wall = self.hub.shared.now(self.wall_base + now);
+    }
+
+    fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
+        let room = connection.rest.as_ref().map_or(0, |_| self.room(SEND_AT_BYTES));
+        let hub = &*self.hub;
+        let counters = &hub.desks[self.index].counters;
+        let out = match &mut connection.rest {
+            Some(rest) => {
+                rest.set_limit((rest.len() + room).min(hub.config.reply_bytes_max()));
+                rest
+            }
+            None => &mut self.out,
+        };
+        let guard = self.store.enter(self.wall);
+        let peer = At { facts: &connection.facts, hub };
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
+        let progress = connection.session.receive(&mut context, input, out);
+        counters.add(Counter::BytesRead, progress.consumed as u64);
+        let partial = progress.consumed < input.len() || !connection.session.is_idle();
+        connection.facts.received(self.now, partial);
+        let next = match progress.next {
+            Wish::Receive => Next::Receive,
+            Wish::Flush => Next::Again,
+            Wish::Yield => Next::Yield,
+            Wish::Sleep(ms) => Next::Sleep(ms),
+            Wish::Close => Next::Close,
+        };
+        Taken { bytes: progress.consumed, next }
+    }
+
+    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Place<'d>> {
+        if connection.session.is_idle() {
+            return None;
+        }
+        let hub = &*self.hub;
+        let counters = &hub.desks[self.index].counters;
+        let guard = self.store.enter(self.wall);
+        let peer = At { facts: &connection.facts, hub };
+        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
+        let missing = connection.session.upload_missing();
+        Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
+    }
+
+    fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {
+        connection.session.upload_filled(bytes);
+        connection.facts.received(self.now, true);
+        self.counters().add(Counter::BytesRead, bytes as u64);
+        Next::Receive
+    }
+
+    #[inline]
+    fn keeps(&mut self, bytes: usize) {
+        if bytes.abs_diff(self.kept) >= KEPT_TOLD_BYTES {
+            self.hub.store.set_aside(bytes as i64 - self.kept as i64);
+            self.kept = bytes;
+            self.give_way();
+        }
+    }
+
+    #[inline]
+    fn holds_room(&self, connection: &Connection) -> bool {
+        connection.session.holds_room()
+    }
+
+    fn send<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
+        let out = match &mut connection.rest {
+            Some(rest) => rest,
+            None => &mut self.out,
+        };
+        if out.is_empty() {
+            return Ok(Sent::default());
+        }
+        let bytes = send_all(out, stream).inspect_err(|_| self.out.clear())?;
+        self.hub.desks[self.index].counters.add(Counter::BytesWritten, bytes);
+        match &mut connection.rest {
+            Some(rest) if rest.is_empty() => connection.rest = None,
+            Some(_) => {}
+            None if self.out.is_empty() => return Ok(Sent { bytes, unsent: 0 }),
+            None => connection.rest = Some(Box::new(self.out.take_rest())),
+        }
+        Ok(Sent { bytes, unsent: self.keep_account(connection, bytes > 0) })
+    }
+
+    #[inline]
+    fn hold(&mut self, connection: &mut Connection) -> bool {
+        let bytes = self.out.len() - self.held_bytes;
+        // Large values go out on their own; what waits for room goes on waiting.
+        let holds = (1..=HELD_REPLIES_MAX).contains(&bytes)
+            && !self.short
+            && connection.rest.is_none()
+            && self.out.contiguous().is_some();
+        if holds {
+            self.held.push_back(bytes);
+            self.held_bytes += bytes;
+        }
+        holds
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn send_held<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
+        let bytes = self.held.pop_front().expect("the loop asks for what is held");
+        self.held_bytes -= bytes;
+        let replies = self.out.front(bytes as usize);
+        let sent = or_none(stream.send(replies));
+        if let Ok(sent) = sent
+            && sent < replies.len()
+        {
+            connection.rest = Some(Box::new(Output::of(&replies[sent..])));
+        }
+        self.out.pop_front(bytes as usize);
+        let sent = sent? as u64;
+        self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent);
+        let unsent = if sent < bytes { self.keep_account(connection, sent > 0) } else { 0 };
+        Ok(Sent { bytes: sent, unsent })
+    }
+
+    fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
+        // What its session had left and no send took belongs to nobody else.
+        self.out.truncate(self.held_bytes);
+        self.hub.table.strike(self.index, id.index());
+        connection.rest = None;
+        self.keep_account(&mut connection, true);
+        self.hub.store.set_aside(-CONNECTION_BYTES);
+        match why {
+            Closed::Idle => self.counters().add(Counter::IdleKicks, 1),
+            Closed::Shed => {
+                self.counters().add(Counter::Shed, 1);
+                tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
+            }
+            Closed::Stalled | Closed::Input => {
+                tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
+            }
+            Closed::Handler | Closed::Peer | Closed::Error | Closed::Drained => {}
+        }
+        tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
+        drop(connection);
+        self.hub.ended(self.index);
+    }
+}
+
+/// Sends what the stream takes now of all replies; how many bytes that was.
+#[inline]
+fn send_all<S: Stream>(out: &mut Output, stream: &mut S) -> io::Result<u64> {
+    if let Some(bytes) = out.contiguous() {
+        let sent = or_none(stream.send(bytes))?;
+        out.advance(sent as u64);
+        return Ok(sent as u64);
+    }
+    let mut total = 0;
+    while !out.is_empty() {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let used = out.slices(&mut slices);
+        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
+        let sent = or_none(stream.send_vectored(&slices[..used]))?;
+        out.advance(sent as u64);
+        total += sent as u64;
+        if sent < offered {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+#[inline]
+fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    }
+}
