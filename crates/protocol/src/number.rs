@@ -129,6 +129,28 @@ pub fn write_u64(into: &mut [u8], mut n: u64) -> usize {
     len
 }
 
+/// `text` with the digits of `n`, below 1000, and a line end from `at` on, and how long that is: for tables of
+/// lines that are made when the program is.
+pub(crate) const fn with_line_end(mut text: [u8; 8], at: usize, n: usize) -> ([u8; 8], usize) {
+    let digits = if n < 10 {
+        1
+    } else if n < 100 {
+        2
+    } else {
+        3
+    };
+    let mut left = n;
+    let mut place = at + digits;
+    while place > at {
+        place -= 1;
+        text[place] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    text[at + digits] = b'\r';
+    text[at + digits + 1] = b'\n';
+    (text, at + digits + 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

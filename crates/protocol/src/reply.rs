@@ -3,7 +3,7 @@
 //! Nearly every value has flags 0 and fewer than 1000 bytes: what follows the key is then one entry
 //! of a table, eight bytes copied whatever their number.
 
-use crate::number::{U64_BYTES_MAX, write_u64};
+use crate::number::{U64_BYTES_MAX, with_line_end, write_u64};
 
 /// Most bytes of a reply's line around its key: `VALUE `, flags, length, CAS, spaces, line end.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + 3 * (U64_BYTES_MAX + 1) + 2;
@@ -16,24 +16,8 @@ const TAILS: &[([u8; 8], u8); TABLE_VALUES] = &{
     let mut tails = [([0; 8], 0); TABLE_VALUES];
     let mut n = 0;
     while n < TABLE_VALUES {
-        let digits = if n < 10 {
-            1
-        } else if n < 100 {
-            2
-        } else {
-            3
-        };
-        let mut text = [b' ', b'0', b' ', 0, 0, 0, 0, 0];
-        let mut left = n;
-        let mut at = 3 + digits;
-        while at > 3 {
-            at -= 1;
-            text[at] = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        text[3 + digits] = b'\r';
-        text[4 + digits] = b'\n';
-        tails[n] = (text, 5 + digits as u8);
+        let (text, bytes) = with_line_end([b' ', b'0', b' ', 0, 0, 0, 0, 0], 3, n);
+        tails[n] = (text, bytes as u8);
         n += 1;
     }
     tails

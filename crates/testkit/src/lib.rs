@@ -25,3 +25,15 @@ pub mod runner;
 pub mod socket;
 pub mod talk;
 pub mod transcript;
+
+/// How a program of this crate ends: whether all was as it should be, or why that could not be told.
+pub fn exit(outcome: Result<bool, String>) -> std::process::ExitCode {
+    match outcome {
+        Ok(true) => std::process::ExitCode::SUCCESS,
+        Ok(false) => std::process::ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::from(2)
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Replies in bytes, and the numbers in them.
 
-use crate::number::write_u64;
+use crate::number::{with_line_end, write_u64};
 use crate::reply::{SMALL_BYTES_MAX, SMALL_ROOM, copy};
 
 /// Most bytes of a header line: a type, a 64-bit number, a line end.
@@ -14,23 +14,8 @@ const HEADS: &[[u8; 8]; TABLE_VALUES] = &{
     let mut heads = [[0; 8]; TABLE_VALUES];
     let mut n = 0;
     while n < TABLE_VALUES {
-        let digits = if n < 10 {
-            1
-        } else if n < 100 {
-            2
-        } else {
-            3
-        };
-        let mut text = [b'$', 0, 0, 0, 0, 0, 0, digits as u8 + 3];
-        let mut left = n;
-        let mut at = 1 + digits;
-        while at > 1 {
-            at -= 1;
-            text[at] = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        text[1 + digits] = b'\r';
-        text[2 + digits] = b'\n';
+        let (mut text, bytes) = with_line_end([b'$', 0, 0, 0, 0, 0, 0, 0], 1, n);
+        text[7] = bytes as u8;
         heads[n] = text;
         n += 1;
     }

@@ -21,14 +21,7 @@ const LENGTH: usize = 400;
 const DIFFERENCES_MAX: usize = 40;
 
 fn main() -> ExitCode {
-    match check() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
-        }
-    }
+    larder_testkit::exit(check())
 }
 
 fn check() -> Result<bool, String> {

@@ -24,14 +24,7 @@ enum Target {
 }
 
 fn main() -> ExitCode {
-    match check() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
-        }
-    }
+    larder_testkit::exit(check())
 }
 
 fn check() -> Result<bool, String> {
