@@ -20,7 +20,7 @@ use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, T
 use crate::shift::aside::Shelf;
 use crate::shift::oracle;
 use crate::shift::report::{check_counts, check_values};
-use crate::shift::variant::Variant;
+use crate::shift::variant::{Variant, Ways};
 use crate::shift::visit::{Counted, Driver, FILL_BATCH, FILL_CONNECTIONS, resident_mib};
 use streams::{STREAMS, Stream};
 
@@ -38,15 +38,8 @@ pub struct Options {
     /// Seconds in which misses are counted [default: 2; 0.5 with --quick, 5 with --full]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     seconds: Option<f64>,
-    /// Give every server the same memory limit, not the same resident memory
-    #[arg(long)]
-    equal_limit: bool,
-    /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
-    automove: Vec<u32>,
-    /// Redis's eviction policy, one run for each: allkeys-lru, allkeys-lfu … [default: allkeys-lru]
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    policy: Vec<String>,
+    #[command(flatten)]
+    ways: Ways,
 }
 
 /// Resident memory this near to the wanted one is the same.
@@ -86,13 +79,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let cores = experiment.generator_cores.clone();
     let driver = Driver { cores: &cores, seed: common.seed };
     let time = Duration::from_secs_f64(options.seconds.unwrap_or(common.by_effort(0.5, 2.0, 5.0)).max(0.1));
-    let mut variants = Variant::all(&experiment, &options.automove, &options.policy);
-    variants.insert(1, variants[0].again());
+    let variants = Variant::all(&experiment, &options.ways);
     let run = &mut experiment.run;
     run.set("working set over memory", options.working_set);
     run.set("warmed until", "twice the memory was written");
     run.set("seconds counted", time.as_secs_f64());
-    run.set("memory is equal by", if options.equal_limit { "limit" } else { "resident memory" });
+    options.ways.note(run);
     for stream in &streams {
         run.set(stream.name, stream.describe());
     }
@@ -111,7 +103,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         |experiment, &mut (stream, at), _| {
             let (variant, stream_at) = (&variants[at], stream);
             let plan = Arc::new(streams[stream].plan(memory_mb, options.working_set));
-            let search = !options.equal_limit && variant.can_be_limited();
+            let search = !options.ways.equal_limit && variant.can_be_limited();
             let cell = &mut found[stream_at][at];
             let mut limit_mb = cell.as_ref().map_or(guesses[at], |found| found.limit_mb);
             for attempt in 1.. {
@@ -223,7 +215,7 @@ fn report(
         .map(|(at, variant)| format!("{} {} %", variant.name, number::text(mean(at))))
         .collect();
     run.verdict = format!(
-        "On the mean of {} streams, in {memory_mb} MiB of resident memory, requests miss: {}.",
+        "On the mean of {} stream(s), in {memory_mb} MiB of resident memory, requests miss: {}.",
         streams.len(),
         said.join(", ")
     );

@@ -89,6 +89,10 @@ const SHAPES_FULL: [Shape; 7] = [
 const FULL_MB: u32 = 64;
 /// What is filled, overwritten and deleted.
 const STAGED: Shape = Shape::new(16, 400);
+/// Memory is resident in pages of up to this size, of which the last is partly in use.
+const STEP_BYTES: f64 = 2_097_152.0;
+/// It is said where one of them is so many bytes a key.
+const STEP_NOTED_BYTES: f64 = 4.0;
 /// A time to live that no run reaches, in seconds.
 const TTL_S: u32 = 86_400;
 
@@ -195,6 +199,13 @@ fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Ve
     let machine_bytes = experiment.run.environment.memory_bytes;
     let mut questions = Vec::new();
     for &count in items {
+        let step = STEP_BYTES / f64::from(count);
+        if step >= STEP_NOTED_BYTES {
+            experiment.run.notes.push(format!(
+                "resident memory comes in steps of up to 2 MiB: of {count} items that is {step:.0} bytes a key, \
+                 which is how sure figures of resident memory can be"
+            ));
+        }
         for &shape in shapes {
             if measure::limit_mb(shape.space(count)) > (machine_bytes / 2) >> 20 {
                 experiment.run.notes.push(format!(

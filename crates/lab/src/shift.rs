@@ -34,7 +34,7 @@ use crate::numbers;
 use crate::peers::CLIENTS_MAX;
 use crate::sizes::Sizes;
 use plan::{Phase, Plan};
-use variant::Variant;
+use variant::{Variant, Ways};
 use visit::{Driver, Fit, Visit};
 
 /// A shift that somebody asked about.
@@ -94,15 +94,8 @@ pub struct Options {
     /// Time to live of what is stored, in seconds; 0: for ever
     #[arg(long, default_value_t = 0, value_name = "S")]
     ttl: u32,
-    /// Give every server the same memory limit, not the same resident memory
-    #[arg(long)]
-    equal_limit: bool,
-    /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
-    automove: Vec<u32>,
-    /// Redis's eviction policy, one run for each: allkeys-lru, allkeys-lfu … [default: allkeys-lru]
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    policy: Vec<String>,
+    #[command(flatten)]
+    ways: Ways,
 }
 
 /// What one variant gave, round by round.
@@ -157,11 +150,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let cores = experiment.generator_cores.clone();
     let driver = Driver { cores: &cores, seed: common.seed };
     let peak_time = Duration::from_millis(common.by_effort(300, 1_000, 2_000));
-    let mut variants = Variant::all(&experiment, &options.automove, &options.policy);
-    variants.insert(1, variants[0].again());
+    let variants = Variant::all(&experiment, &options.ways);
     let mut found: Vec<Found> = Vec::new();
     for variant in variants {
-        let search = !options.equal_limit && variant.can_be_limited();
+        let search = !options.ways.equal_limit && variant.can_be_limited();
         let fit = match found.first() {
             Some(first) if variant.again => first.fit,
             _ => visit::fit(&variant, &plan, &driver, search, peak_time)?,
@@ -197,6 +189,6 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let oracle = oracle::ratios(&plan, rate, common.seed);
     let ceiling = Driver::ceiling(&experiment, plan.connections, plan.pipeline)?;
     experiment.run.ceilings.push(ceiling);
-    report::fill(&mut experiment, &plan, &found, &oracle, options.equal_limit)?;
+    report::fill(&mut experiment, &plan, &found, &oracle, options.ways.equal_limit)?;
     experiment.finish()
 }

@@ -41,7 +41,7 @@ pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     run.set("seconds before the first shift", plan.before.as_secs_f64());
     run.set("seconds of each later phase", plan.after.as_secs_f64());
     run.set("time to live, s", options.ttl);
-    run.set("memory is equal by", if options.equal_limit { "limit" } else { "resident memory" });
+    options.ways.note(run);
 }
 
 /// What must hold of a visit.

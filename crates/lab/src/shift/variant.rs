@@ -1,10 +1,35 @@
 //! A server with a way to move its memory: memcached's automove, Redis's eviction policy.
 
+use clap::Args;
+
 use crate::contender::{Contender, Setup, Target};
 use crate::control::Family;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::peers::Kind;
+use crate::results::Run;
+
+/// Which variants there are, and what is equal in them.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Ways {
+    /// Give every server the same memory limit, not the same resident memory
+    #[arg(long)]
+    pub equal_limit: bool,
+    /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
+    automove: Vec<u32>,
+    /// Redis's eviction policy, one run for each: allkeys-lru, allkeys-lfu … [default: allkeys-lru]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    policy: Vec<String>,
+}
+
+impl Ways {
+    /// Notes in the settings what is equal.
+    pub fn note(&self, run: &mut Run) {
+        run.set("memory is equal by", if self.equal_limit { "limit" } else { "resident memory" });
+    }
+}
 
 /// A server as it is measured, started anew for each visit.
 #[derive(Clone, Debug)]
@@ -27,9 +52,10 @@ enum Source {
 }
 
 impl Variant {
-    /// Every contender once for each of its ways: memcached's for every `automove`, Redis's for every
-    /// `policy`; once as it is where none is given.
-    pub fn all(experiment: &Experiment, automove: &[u32], policies: &[String]) -> Vec<Variant> {
+    /// Every contender once for each of its ways: memcached's for every automove, Redis's for every
+    /// policy; once as it is where none is given. The first of them stands there twice.
+    pub fn all(experiment: &Experiment, ways: &Ways) -> Vec<Variant> {
+        let Ways { automove, policy: policies, .. } = ways;
         let mut variants = Vec::new();
         for (at, contender) in experiment.contenders.iter().enumerate() {
             let source = match contender.kind {
@@ -68,11 +94,12 @@ impl Variant {
                 variants.push(way(format!("{} {suffix}", contender.name), Some((command, reply))));
             }
         }
+        variants.insert(1, variants[0].again());
         variants
     }
 
     /// The same, once more.
-    pub fn again(&self) -> Variant {
+    fn again(&self) -> Variant {
         Variant { name: format!("{} again", self.name), again: true, ..self.clone() }
     }
 
