@@ -53,10 +53,16 @@ impl Threads {
 }
 
 impl Placement {
-    /// How many threads worked, of `threads` that the server was told to have.
+    /// How many threads worked. Those that serve no connection, as they watch none, do not count: they see to
+    /// the server's clock or its items.
     pub fn busy(&self) -> usize {
         let most = self.threads.first().map_or(Duration::ZERO, |thread| thread.1).as_secs_f64();
-        self.threads.iter().filter(|thread| most > 0.0 && thread.1.as_secs_f64() >= most * IDLE_SHARE).count()
+        let worked = |thread: &&(String, Duration)| most > 0.0 && thread.1.as_secs_f64() >= most * IDLE_SHARE;
+        let busy = self.threads.iter().filter(worked).count();
+        match self.connections.iter().filter(|&&connections| connections > 0).count() {
+            0 => busy,
+            serving => busy.min(serving),
+        }
     }
 
     /// What is wrong with a run on a server of `workers` threads that serve connections: that some
@@ -161,7 +167,13 @@ mod tests {
         assert_eq!(placement.busy(), 1);
         let words = placement.complaint(4).unwrap();
         assert_eq!(words, "1 of 4 threads did all the work (connections per event loop: 16, 0)");
+        // One that sees to the clock works as well, on whatever.
+        placement.threads[1] = thread(ms(90));
+        assert_eq!(placement.busy(), 1);
         placement.threads = (0..4).map(|_| thread(ms(250))).collect();
+        placement.connections = vec![4; 4];
         assert_eq!(placement.complaint(4), None);
+        placement.connections = Vec::new();
+        assert_eq!(placement.complaint(4), None, "where it may not be looked into");
     }
 }
