@@ -142,6 +142,13 @@ fn serve_null(args: &NullArgs) -> Result<(), Error> {
 
 fn compare(args: &CompareArgs) -> Result<(), Error> {
     let (first, second) = (Run::read_json(&args.first)?, Run::read_json(&args.second)?);
+    if first.experiment != second.experiment {
+        let why = format!(
+            "a run of {} and one of {} have no figure in common",
+            first.experiment, second.experiment
+        );
+        return Err(Error::NotValid(why));
+    }
     print!("{}", results::compare::text(&first, &second));
     Ok(())
 }

@@ -56,7 +56,7 @@ pub struct Options {
     /// The whole grid of settings
     #[arg(long)]
     pub full: bool,
-    /// Rounds [default: 5, or 2 with --quick]
+    /// Rounds [default: 5; with --quick 2, or 1 where a round takes long]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
     /// Servers to start beside Larder: memcached, redis, valkey, keydb, or larder-redis, which is Larder

@@ -166,6 +166,22 @@ fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
     assert!(began.elapsed() < Duration::from_secs(10), "it was tried at the end");
 }
 
+#[test]
+fn runs_of_two_experiments_are_not_compared() {
+    let folder = folder("two");
+    let paths = ["memory", "cas"].map(|name| {
+        let path = folder.join(name);
+        Run::new(name, name).write_json(&path).unwrap();
+        path.to_string_lossy().into_owned()
+    });
+    let output = lab(&["compare", &paths[0], &paths[1]]).output().unwrap();
+    refused(&output, "a run of memory and one of cas have no figure in common");
+    assert!(lab(&["compare", &paths[0], &paths[0]]).output().unwrap().status.success());
+    let output = lab(&["compare", &paths[0], "/nowhere/run"]).output().unwrap();
+    refused(&output, "/nowhere/run");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Processes whose command line has `word` in it.
 fn processes(word: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
