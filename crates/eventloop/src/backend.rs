@@ -33,7 +33,7 @@ pub trait Stream {
     /// As [`Stream::send`].
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Bytes that sends surely take now, each with [`SEND_ROOM_BYTES`] for itself; 0 while [`Interest::Write`]
+    /// Bytes that sends surely take now, each with 2 KiB for itself; 0 while [`Interest::Write`]
     /// would have to wait. Costs a call of the system.
     fn room(&self) -> usize;
 }
