@@ -227,16 +227,20 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: 
 pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (ttl, payload) = (next(&mut args)?, next(&mut args)?);
     let (mut replace, mut absolute) = (false, false);
+    // One of the two is kept of a key, so that only one of them may be given.
+    let (mut idle, mut frequency) = (false, false);
     while let Some(word) = args.next() {
         if is(word, "REPLACE") {
             replace = true;
         } else if is(word, "ABSTTL") {
             absolute = true;
-        } else if is(word, "IDLETIME") {
+        } else if is(word, "IDLETIME") && !frequency {
+            idle = true;
             if integer(next(&mut args)?)? < 0 {
                 return Err(Fail::of("ERR Invalid IDLETIME value, must be >= 0"));
             }
-        } else if is(word, "FREQ") {
+        } else if is(word, "FREQ") && !idle {
+            frequency = true;
             if !(0..=255).contains(&integer(next(&mut args)?)?) {
                 return Err(Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"));
             }

@@ -213,15 +213,18 @@ impl Words<'_> {
     }
 
     pub(super) fn restore(&mut self) -> Told {
-        let (mut replace, mut absolute) = (false, false);
+        let (mut replace, mut absolute, mut given) = (false, false, None);
         let mut at = 3;
         while at < self.args.len() {
             let more = at + 1 < self.args.len();
             match self.option(at).as_str() {
                 "REPLACE" => replace = true,
                 "ABSTTL" => absolute = true,
-                word @ ("IDLETIME" | "FREQ") if more => {
+                word @ ("IDLETIME" | "FREQ")
+                    if more && given.as_deref().is_none_or(|other| other == word) =>
+                {
                     at += 1;
+                    given = Some(word.to_owned());
                     match (word, self.number(at)?) {
                         ("IDLETIME", ..0) => return Fail::of("ERR Invalid IDLETIME value, must be >= 0"),
                         ("FREQ", ..0 | 256..) => {
