@@ -52,7 +52,7 @@ impl Preset {
     /// Memory in MB, sizes, gets sent together.
     fn terms(self) -> (u32, Vec<usize>, usize) {
         match self {
-            Preset::Seed => (128, vec![1_100, 1_400], 1),
+            Preset::Seed => (128, vec![1_100, 1_400], 16),
             Preset::SmallToLarge => (512, vec![100, 1_000], 16),
             Preset::LargeToSmall => (128, vec![10_000, 100], 16),
         }
@@ -85,10 +85,10 @@ pub struct Options {
     /// Gets that a connection sends together, in place of the preset's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pipeline: Option<u32>,
-    /// Seconds that are measured before the first shift [default: 3; 1 with --quick, 10 with --full]
+    /// Seconds that are measured before the first shift [default: 2; 1 with --quick, 10 with --full]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     before: Option<f64>,
-    /// Seconds of each phase after it [default: 10; 4 with --quick, 120 with --full]
+    /// Seconds of each phase after it [default: 4; 3 with --quick, 120 with --full]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     after: Option<f64>,
     /// Time to live of what is stored, in seconds; 0: for ever
@@ -138,8 +138,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let plan = Arc::new(Plan {
         phases: Plan::phases(&model, &sizes, memory_mb, options.working_set),
         memory_mb,
-        before: seconds(options.before, 1.0, 3.0, 10.0),
-        after: seconds(options.after, 4.0, 10.0, 120.0),
+        before: seconds(options.before, 1.0, 2.0, 10.0),
+        after: seconds(options.after, 3.0, 4.0, 120.0),
         bin: Duration::from_millis(250),
         connections: options.connections as usize,
         pipeline: options.pipeline.map_or(pipeline, |pipeline| pipeline as usize),
