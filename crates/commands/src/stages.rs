@@ -53,10 +53,15 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0 }
     }
 
-    /// Moves every group on, and decodes the next one with `next` until that has no more. False: all have
-    /// been answered.
+    /// Moves every group on, and decodes the next one from `input` with `next` until that has no more. False:
+    /// all have been answered.
     #[inline(always)]
-    pub fn turn(&mut self, guard: &Guard<'w>, next: impl FnMut() -> Option<S>) -> bool {
+    pub fn turn<I: Clone>(
+        &mut self,
+        guard: &Guard<'w>,
+        input: &mut I,
+        next: impl FnMut(&mut I) -> Option<S>,
+    ) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -65,7 +70,7 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         let group = &mut self.groups[turn % GROUPS];
         group.slots.clear();
         if !self.ended {
-            group.decode(next);
+            group.decode(input, next);
             self.keys += group.slots.len();
             self.ended = !group.slots.is_full();
         }
@@ -98,12 +103,15 @@ impl<'w, S: Ahead<'w>> Stages<S> {
 impl<'w, S: Ahead<'w>> Group<S> {
     /// The first stage.
     #[inline(never)]
-    fn decode(&mut self, mut next: impl FnMut() -> Option<S>) {
+    fn decode<I: Clone>(&mut self, input: &mut I, mut next: impl FnMut(&mut I) -> Option<S>) {
+        // A copy that nobody else can see stays in registers.
+        let mut from = input.clone();
         while !self.slots.is_full()
-            && let Some(slot) = next()
+            && let Some(slot) = next(&mut from)
         {
             self.slots.push(slot);
         }
+        *input = from;
     }
 
     #[inline(always)]

@@ -2,10 +2,9 @@
 //! [`crate::stages`]. Whatever else comes goes through the batch; the answers are the same.
 
 use larder_protocol::reply::SMALL_ROOM;
-use larder_protocol::resp::{Ask, Plain, decode_plain, write_head, write_small_bulk};
+use larder_protocol::resp::{Ask, Plain, PlainRequests, write_head, write_small_bulk};
 use larder_store::{Guard, Hint, Key};
 
-use super::call::KEY_BYTES_MAX;
 use super::session::{Conversation, Turn};
 use super::string;
 use crate::session::Next;
@@ -42,18 +41,13 @@ impl Conversation {
     pub(super) fn run(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         turn.runs = false;
         let input = turn.input;
-        let (mut at, mut left) = (turn.at, turn.left);
+        let mut requests = PlainRequests::new(input, turn.at, turn.left);
         let mut stages = Stages::new();
-        while stages.turn(&turn.cx.guard, || {
-            let (Plain { key, ask }, bytes) = decode_plain(&input[at..])?;
-            if key.len() > KEY_BYTES_MAX || left == 0 {
-                return None;
-            }
+        while stages.turn(&turn.cx.guard, &mut requests, |requests| {
+            let at = requests.at();
+            let Plain { key, ask } = requests.next()?;
             let key = turn.cx.guard.key_in(self.client.db, key);
-            let slot = Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at };
-            at += bytes;
-            left -= 1;
-            Some(slot)
+            Some(Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at })
         }) {
             let mut rest = stages.slots();
             while let Some(slot) = rest.first() {
@@ -73,9 +67,9 @@ impl Conversation {
                 rest = &rest[count..];
             }
         }
-        turn.at = at;
+        turn.at = requests.at();
         turn.runs = stages.keys() >= KEYS_MIN;
-        (at == input.len()).then_some(Next::Receive)
+        (turn.at == input.len()).then_some(Next::Receive)
     }
 }
 

@@ -67,7 +67,7 @@ impl Session {
         let mut line = None;
         // Keys from here on belong to a line that turned out not to be plain.
         let mut end = usize::MAX;
-        while stages.turn(&call.cx.guard, || Slot::next(&call.cx.guard, &mut lines)) {
+        while stages.turn(&call.cx.guard, &mut lines, |lines| Slot::next(&call.cx.guard, lines)) {
             if end == usize::MAX && stages.has_ended() && lines.is_inside() {
                 // The general way says what is wrong with the line: as if it had not begun.
                 lines.give_back();
