@@ -58,7 +58,10 @@ fn bench(c: &mut Criterion) {
         ("get of one key", receives(&|_| format!("get key-{:010}\r\n", 7))),
         ("get of 100 keys", multi),
         ("set", receives(&|n| format!("set key-{n:010} 0 0 32\r\n{value}\r\n"))),
-        ("get of keys of many lengths", receives(&|n| format!("get key-{n:0w$}\r\n", w = 5 + n as usize * 7 % 13))),
+        (
+            "get of keys of many lengths",
+            receives(&|n| format!("get key-{n:0w$}\r\n", w = 5 + n as usize * 7 % 13)),
+        ),
         ("mg v", receives(&|n| format!("mg key-{n:010} v\r\n"))),
         ("ms", receives(&|n| format!("ms key-{n:010} 32\r\n{value}\r\n"))),
         ("touch", receives(&|n| format!("touch key-{n:010} 0\r\n"))),

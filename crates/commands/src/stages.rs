@@ -53,14 +53,14 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0 }
     }
 
-    /// Moves every group on, and decodes the next one from `input` with `next` until that has no more. False:
-    /// all have been answered.
+    /// Moves every group on, and decodes the next one from `input` with `next`, which adds a request until it
+    /// has no more. False: all have been answered.
     #[inline(always)]
     pub fn turn<I: Clone>(
         &mut self,
         guard: &Guard<'w>,
         input: &mut I,
-        next: impl FnMut(&mut I) -> Option<S>,
+        next: impl FnMut(&mut I, &mut ArrayVec<S, GROUP>) -> bool,
     ) -> bool {
         if self.left == 0 {
             return false;
@@ -103,14 +103,14 @@ impl<'w, S: Ahead<'w>> Stages<S> {
 impl<'w, S: Ahead<'w>> Group<S> {
     /// The first stage.
     #[inline(never)]
-    fn decode<I: Clone>(&mut self, input: &mut I, mut next: impl FnMut(&mut I) -> Option<S>) {
+    fn decode<I: Clone>(
+        &mut self,
+        input: &mut I,
+        mut next: impl FnMut(&mut I, &mut ArrayVec<S, GROUP>) -> bool,
+    ) {
         // A copy that nobody else can see stays in registers.
         let mut from = input.clone();
-        while !self.slots.is_full()
-            && let Some(slot) = next(&mut from)
-        {
-            self.slots.push(slot);
-        }
+        while !self.slots.is_full() && next(&mut from, &mut self.slots) {}
         *input = from;
     }
 

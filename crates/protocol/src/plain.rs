@@ -14,6 +14,8 @@ use std::hint::black_box;
 use crate::classic::{KEY_BYTES_MAX, spaced_number};
 use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
 
+/// A name, a short key, and what stands behind it up to a value.
+const SHORT: usize = 4 + WINDOW + 8;
 /// Most that a plain `incr` adds.
 const DELTA_MAX: u64 = 1 << 32;
 
@@ -115,6 +117,61 @@ impl<'a> PlainLines<'a> {
     /// Some keys of a line are read, not all. When there are no more keys, the line is not plain.
     pub fn is_inside(&self) -> bool {
         self.line.is_some()
+    }
+
+    /// The next key and where its line begins, if that is `get <key>` with a short key and not the end of the
+    /// input: the most usual request of all. None says nothing: ask [`PlainLines::next`].
+    #[inline(always)]
+    pub fn next_get(&mut self) -> Option<(&'a [u8], usize)> {
+        let (text, key_bytes) = self.short(b"get ")?;
+        let end = 4 + key_bytes;
+        if text[end..end + 2] != *b"\r\n" {
+            return None;
+        }
+        let start = self.at;
+        self.lines_left -= 1;
+        self.at += self.pace.step(end + 2);
+        Some((&text[4..end], start))
+    }
+
+    /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes: and the value.
+    #[inline(always)]
+    pub fn next_set(&mut self) -> Option<(&'a [u8], usize, &'a [u8])> {
+        let (text, key_bytes) = self.short(b"set ")?;
+        let end = 4 + key_bytes;
+        let numbers: &[u8; 9] = text[end..].first_chunk()?;
+        if numbers[..5] != *b" 0 0 " {
+            return None;
+        }
+        let (value_bytes, data) = match *numbers.last_chunk()? {
+            [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n'] => {
+                (usize::from(a - b'0') * 10 + usize::from(b - b'0'), 9)
+            }
+            [a @ b'0'..=b'9', b'\r', b'\n', _] => (usize::from(a - b'0'), 8),
+            _ => return None,
+        };
+        let start = self.at;
+        let (value, rest) = self.input[start + end + data..].split_at_checked(value_bytes)?;
+        if value_bytes > self.value_bytes_max || rest.first_chunk() != Some(b"\r\n") {
+            return None;
+        }
+        self.lines_left -= 1;
+        self.at += self.pace.step(end + data + value_bytes + 2);
+        Some((&text[4..end], start, value))
+    }
+
+    /// The start of a line with this name and a short key, and the bytes of that.
+    #[inline(always)]
+    fn short(&self, name: &[u8; 4]) -> Option<(&'a [u8; SHORT], usize)> {
+        if self.line.is_some() || self.lines_left == 0 {
+            return None;
+        }
+        let text = self.input.get(self.at..)?.first_chunk::<SHORT>()?;
+        if text[..4] != *name {
+            return None;
+        }
+        let key_bytes = token_end_within(text[4..4 + WINDOW].try_into().expect("a window"));
+        (key_bytes != 0 && key_bytes != WINDOW).then_some((text, key_bytes))
     }
 
     /// The next key; none at the end, and where something else begins.
@@ -331,9 +388,23 @@ mod tests {
     fn plain(input: &[u8]) -> Vec<Seen<'_>> {
         let mut lines = PlainLines::new(input, 0, u32::MAX, VALUE_BYTES_MAX);
         let mut all = Vec::new();
-        while let Some(plain) = lines.next() {
+        loop {
+            let mut other = lines.clone();
+            let Some(plain) = lines.next() else { break };
             all.push((plain.key, plain.first, plain.last, plain.ask));
+            // The short ways come to the same.
+            let short = if let Some((key, at)) = other.next_get() {
+                Plain { key, at, first: true, last: true, ask: Ask::Get }
+            } else if let Some((key, at, value)) = other.next_set() {
+                let ask = Ask::Set(PlainSet { value, flags: 0, exptime: 0 });
+                Plain { key, at, first: true, last: true, ask }
+            } else {
+                continue;
+            };
+            assert_eq!(plain, short);
+            assert_eq!((other.at, other.line, other.lines_left), (lines.at, lines.line, lines.lines_left));
         }
+        assert!(lines.next_get().is_none() && lines.next_set().is_none(), "no short way leads on");
         all
     }
 
@@ -353,6 +424,29 @@ mod tests {
         while lines.next().is_some() {}
         assert!(lines.is_inside());
         assert_eq!((lines.at(), lines.lines_left()), (7, 8));
+    }
+
+    #[test]
+    fn short_ways_take_what_is_usual() {
+        let behind = " ".repeat(SHORT);
+        let lines = |input: &'static str| {
+            let input = format!("{input}{behind}").leak().as_bytes();
+            PlainLines::new(input, 0, 9, VALUE_BYTES_MAX)
+        };
+        assert_eq!(lines("get key-1\r\n").next_get(), Some((&b"key-1"[..], 0)));
+        assert_eq!(lines("set key-1 0 0 2\r\nab\r\n").next_set(), Some((&b"key-1"[..], 0, &b"ab"[..])));
+        let set = format!("set k 0 0 33\r\n{}\r\n", "v".repeat(33)).leak();
+        assert_eq!(lines(set).next_set().map(|(_, _, value)| value.len()), Some(33));
+        for no in [
+            "set k 0 0 3\r\nab\r\n",
+            "set k 1 0 2\r\nab\r\n",
+            "set k 0 0 03\r\nabc\r\n",
+            "set  0 0 1\r\na\r\n",
+        ] {
+            assert_eq!(lines(no).next_set(), None, "{no}");
+        }
+        let long = format!("set k 0 0 41\r\n{}\r\n", "v".repeat(41)).leak();
+        assert_eq!(lines(long).next_set(), None);
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Guard<'_> {
         hint.home.unlock(locked.control.written());
         // 4. The old item waits until nobody sees it.
         let old_bytes = 8 + key_bytes + old_header.value_bytes();
-        let old_class = ClassId::of(old_bytes);
+        let old_class = if old_bytes == bytes { draft.class } else { ClassId::of(old_bytes) };
         self.local.retire_known(old, old_header, location, old_class, old_bytes);
         self.count_overwrite(old_class, draft.class);
         true

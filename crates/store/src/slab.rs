@@ -50,6 +50,11 @@ impl Magazine {
         self.count = self.count.checked_sub(1)?;
         Some(self.chunks[self.count as usize])
     }
+    /// What [`Magazine::pop`] gives next; whatever it gave last, if nothing.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.chunks[usize::from(self.count).saturating_sub(1) % MAGAZINE_CHUNKS_MAX]
+    }
     #[inline]
     pub(crate) fn push(&mut self, chunk: u64) -> bool {
         let room = self.count < self.count_max;
@@ -77,7 +82,7 @@ pub(crate) struct ClassView {
     /// Spans that are not being drained.
     spans: AtomicU32,
     /// Spans that are.
-    draining: AtomicU32,
+    pub(crate) draining: AtomicU32,
     /// Chunks in free lists and never carved, of spans that are not being drained.
     free_chunks: AtomicU64,
     /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].

@@ -18,6 +18,7 @@ use crate::index::Locked;
 use crate::item::{Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::{Limbo, Outgoing};
+use crate::read::prefetch;
 use crate::slab::{Magazine, poison_chunk, unpoison_chunk};
 use crate::transaction::Transaction;
 use crate::{Eviction, Millis, Store};
@@ -203,22 +204,39 @@ impl Local {
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.
     #[inline]
     pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
-        let chunk = match self.magazines[class.0 as usize].pop() {
-            Some(chunk) => {
-                self.magazine_bytes -= class.chunk_bytes();
-                chunk
-            }
-            None => self.allocate_slow(store, class)?,
+        let magazine = &mut self.magazines[class.0 as usize];
+        let Some(chunk) = magazine.pop() else {
+            return self.allocate_slow(store, class, requested);
         };
-        let count = self.counters(store).class(class);
-        count.used_chunks.add(1);
-        count.requested_bytes.add(requested as i64);
+        // A lock is a barrier: what is written before it had better be written by then.
+        let next = store.arena.at(magazine.next()).as_ptr().cast_const();
+        prefetch(next);
+        prefetch(next.wrapping_add(64));
+        self.magazine_bytes -= class.chunk_bytes();
+        self.count_used(store, class, requested);
         unpoison_chunk(&store.arena, class, chunk);
         Some(chunk)
     }
 
+    /// Counts a chunk of a class as used.
+    #[inline]
+    fn count_used(&self, store: &Store, class: ClassId, requested: usize) {
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(1);
+        count.requested_bytes.add(requested as i64);
+    }
+
     #[cold]
-    fn allocate_slow(&mut self, store: &Store, class: ClassId) -> Option<u64> {
+    #[inline(never)]
+    fn allocate_slow(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        let chunk = self.make_chunk(store, class)?;
+        self.count_used(store, class, requested);
+        unpoison_chunk(&store.arena, class, chunk);
+        Some(chunk)
+    }
+
+    /// A free chunk, at the price of what is worth less.
+    fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
         let (mut expiring, mut evicted) = (0, 0);
         let mut round = 0;
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
@@ -338,7 +356,7 @@ impl Local {
     }
 
     /// As [`Local::retire`], with what is known about the item.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn retire_known(
         &mut self,
         item: RawItem,
@@ -397,6 +415,8 @@ impl Local {
     fn reclaim(&mut self, store: &Store, count: usize) {
         // Out of `self` meanwhile: what is taken back goes to the magazines next to it.
         let mut limbo = std::mem::take(&mut self.limbo);
+        // Chunks of one class in a row, which most are, are counted once.
+        let (mut class, mut chunks, mut bytes) = (ClassId(1), 0, 0);
         limbo.take_safe(&store.epochs, count, |chunk| {
             if chunk.large() {
                 // SAFETY: no worker can see the item any more; its memory is still whole.
@@ -406,37 +426,62 @@ impl Local {
                 }
                 // Else somebody is sending it, and frees it when done.
             } else {
-                self.recycle_known(store, chunk.location(), chunk.class(), chunk.requested());
+                if chunk.class() != class {
+                    self.count_free(store, class, chunks, bytes);
+                    (class, chunks, bytes) = (chunk.class(), 0, 0);
+                }
+                chunks += 1;
+                bytes += chunk.requested();
+                self.put_away(store, chunk.location(), class);
             }
         });
+        self.count_free(store, class, chunks, bytes);
         self.limbo = limbo;
     }
 
     /// Puts one chunk into its magazine.
     fn recycle(&mut self, store: &Store, chunk: u64) {
         let (class, requested) = chunk_facts(&store.arena, chunk);
-        self.recycle_known(store, chunk, class, requested);
+        self.count_free(store, class, 1, requested);
+        self.put_away(store, chunk, class);
+    }
+
+    /// Counts chunks of a class as free.
+    #[inline]
+    fn count_free(&self, store: &Store, class: ClassId, chunks: i64, bytes: usize) {
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(-chunks);
+        count.requested_bytes.add(-(bytes as i64));
     }
 
     #[inline]
-    fn recycle_known(&mut self, store: &Store, chunk: u64, class: ClassId, requested: usize) {
-        let count = self.counters(store).class(class);
-        count.used_chunks.add(-1);
-        count.requested_bytes.add(-(requested as i64));
+    fn put_away(&mut self, store: &Store, chunk: u64, class: ClassId) {
         // SAFETY: the chunk is free.
         let header = unsafe { RawItem::new(store.arena.at(chunk)) };
         header.header_word().store(Header::free(0).0, Ordering::Relaxed);
         poison_chunk(&store.arena, class, chunk);
-        let draining = store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
+        let draining = store.slabs.view(class).draining.load(Ordering::Relaxed) != 0
+            && store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
+        if draining
+            || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max
+            || !self.magazines[class.0 as usize].push(chunk)
+        {
+            return self.put_back(store, chunk, class, draining);
+        }
+        self.magazine_bytes += class.chunk_bytes();
+    }
+
+    /// The magazine has no place for the chunk, or it must not get it.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&mut self, store: &Store, chunk: u64, class: ClassId, draining: bool) {
         if draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max {
             store.slabs.class(class).give(&store.arena, chunk);
             return;
         }
-        if !self.magazines[class.0 as usize].push(chunk) {
-            self.give_older_half(store, class);
-            let pushed = self.magazines[class.0 as usize].push(chunk);
-            debug_assert!(pushed);
-        }
+        self.give_older_half(store, class);
+        let pushed = self.magazines[class.0 as usize].push(chunk);
+        debug_assert!(pushed);
         self.magazine_bytes += class.chunk_bytes();
     }
 

@@ -43,11 +43,12 @@ impl Conversation {
         let input = turn.input;
         let mut requests = PlainRequests::new(input, turn.at, turn.left);
         let mut stages = Stages::new();
-        while stages.turn(&turn.cx.guard, &mut requests, |requests| {
+        while stages.turn(&turn.cx.guard, &mut requests, |requests, slots| {
             let at = requests.at();
-            let Plain { key, ask } = requests.next()?;
+            let Some(Plain { key, ask }) = requests.next() else { return false };
             let key = turn.cx.guard.key_in(self.client.db, key);
-            Some(Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at })
+            slots.push(Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
+            true
         }) {
             let mut rest = stages.slots();
             while let Some(slot) = rest.first() {

@@ -1,6 +1,7 @@
 //! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
 //! [`crate::stages`]. Whatever else comes goes through [`crate::batch`]; the answers are the same.
 
+use arrayvec::ArrayVec;
 use larder_protocol::classic::{Fetch, Store, StoreVerb};
 use larder_protocol::meta::decode_start;
 use larder_protocol::number::write_u64;
@@ -28,9 +29,10 @@ struct Slot<'a, 'w> {
     hint: Hint<'w>,
     /// Where in the input it begins: its line does, if it is the first.
     at: usize,
-    /// The first, the last of its line.
+    /// The first, the last of its line; the first of several.
     first: bool,
     last: bool,
+    opens: bool,
     ask: Ask<'a>,
 }
 
@@ -67,7 +69,8 @@ impl Session {
         let mut line = None;
         // Keys from here on belong to a line that turned out not to be plain.
         let mut end = usize::MAX;
-        while stages.turn(&call.cx.guard, &mut lines, |lines| Slot::next(&call.cx.guard, lines)) {
+        while stages.turn(&call.cx.guard, &mut lines, |lines, slots| Slot::next(&call.cx.guard, lines, slots))
+        {
             if end == usize::MAX && stages.has_ended() && lines.is_inside() {
                 // The general way says what is wrong with the line: as if it had not begun.
                 lines.give_back();
@@ -94,10 +97,11 @@ impl Session {
         end: usize,
     ) -> Option<Next> {
         let mut rest = slots;
-        while let Some(slot) = rest.first()
-            && slot.at < end
-        {
-            let Slot { first, last, at, .. } = *slot;
+        if end != usize::MAX {
+            rest = &slots[..slots.partition_point(|slot| slot.at < end)];
+        }
+        while let Some(slot) = rest.first() {
+            let Slot { opens, first, last, at, .. } = *slot;
             if call.skips {
                 call.skips = !last;
                 rest = &rest[1..];
@@ -112,10 +116,10 @@ impl Session {
                 call.reader.at = at;
                 return Some(Next::Flush);
             }
-            if first && !last {
+            if opens {
                 *line = Some(Line { at, mark: out.mark(), tally: *tally });
             }
-            let done = usual(&mut cx.guard, cx.counters, rest, out.room_for(), end);
+            let done = usual(&mut cx.guard, cx.counters, rest, out.room_for());
             out.filled(done.bytes);
             if done.slots > 0 {
                 done.count(tally);
@@ -170,89 +174,105 @@ fn usual(
     counters: &Counters,
     slots: &[Slot<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
-    end: usize,
 ) -> Done {
     let mut done = Done::default();
-    let mut alike = Alike { counters, counter: ClassCounter::GetHits, bytes: 0, count: 0 };
+    let mut alike = Alike { counters, what: 0, count: 0 };
+    let (mut count, mut at) = (0, 0);
     for slot in slots {
         let Slot { key, hint, .. } = slot;
-        if slot.at >= end || (slot.first && !slot.last && done.slots > 0) {
+        if slot.opens && count > 0 {
             break;
         }
-        let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
-        done.bytes += match slot.ask {
-            Ask::Get => {
-                let Some(value) = guard.hot_value(key, hint) else { break };
-                let Some(written) = write_small_value(room, key.bytes(), value) else { break };
-                alike.count(ClassCounter::GetHits, key, value.len());
-                written - if slot.last { 0 } else { END.len() }
-            }
-            Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) => {
-                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
-                    break;
-                }
-                alike.count(ClassCounter::CmdSet, key, value.len());
-                done.sets += 1;
-                *room.first_chunk_mut().expect("room for more") = *b"STORED\r\n";
-                8
-            }
-            Ask::Set(_) => break,
-            Ask::MetaGet => {
-                let Some(value) = guard.hot_value(key, hint) else { break };
-                let Some(written) = write_small_meta_value(room, value) else { break };
-                alike.count(ClassCounter::GetHits, key, value.len());
-                done.metas += 1;
-                written
-            }
-            Ask::MetaSet(value) => {
-                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
-                    break;
-                }
-                alike.count(ClassCounter::CmdSet, key, value.len());
-                done.sets += 1;
-                done.metas += 1;
-                *room.first_chunk_mut().expect("room for more") = *b"HD\r\n";
-                4
-            }
-            Ask::Add(delta) => {
-                let Some(Sum { value, in_place }) = add(guard, key, hint, delta as i64) else { break };
-                done.sums += 1;
-                done.in_place += u32::from(in_place);
-                let digits = write_u64(room, value);
-                alike.count(ClassCounter::IncrHits, key, digits - usize::from(!in_place));
-                room[digits..digits + 2].copy_from_slice(b"\r\n");
-                digits + 2
-            }
+        let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut::<SMALL_ROOM>()) else {
+            break;
         };
-        done.slots += 1;
+        at += if let Ask::Get = slot.ask {
+            // Most of what is asked of a cache.
+            let Some(value) = guard.hot_value(key, hint) else { break };
+            let Some(written) = write_small_value(room, key.bytes(), value) else { break };
+            alike.count(ClassCounter::GetHits, key, value.len());
+            written - if slot.last { 0 } else { END.len() }
+        } else {
+            let Some(written) = other(guard, slot, room, &mut alike, &mut done) else { break };
+            written
+        };
+        count += 1;
     }
     alike.settle();
+    done.slots = count;
+    done.bytes = at;
     done
+}
+
+/// What [`usual`] does of what is no `get`; none if it is not usual.
+#[inline(always)]
+fn other(
+    guard: &mut Guard<'_>,
+    slot: &Slot<'_, '_>,
+    room: &mut [u8; SMALL_ROOM],
+    alike: &mut Alike<'_>,
+    done: &mut Done,
+) -> Option<usize> {
+    let Slot { key, hint, .. } = slot;
+    match slot.ask {
+        Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) | Ask::MetaSet(value) => {
+            if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
+                return None;
+            }
+            alike.count(ClassCounter::CmdSet, key, value.len());
+            done.sets += 1;
+            if let Ask::Set(_) = slot.ask {
+                room[..8].copy_from_slice(b"STORED\r\n");
+                return Some(8);
+            }
+            done.metas += 1;
+            room[..4].copy_from_slice(b"HD\r\n");
+            Some(4)
+        }
+        Ask::MetaGet => {
+            let value = guard.hot_value(key, hint)?;
+            let written = write_small_meta_value(room, value)?;
+            alike.count(ClassCounter::GetHits, key, value.len());
+            done.metas += 1;
+            Some(written)
+        }
+        Ask::Add(delta) => {
+            let Sum { value, in_place } = add(guard, key, hint, delta as i64)?;
+            done.sums += 1;
+            done.in_place += u32::from(in_place);
+            let digits = write_u64(room, value);
+            alike.count(ClassCounter::IncrHits, key, digits - usize::from(!in_place));
+            room[digits..digits + 2].copy_from_slice(b"\r\n");
+            Some(digits + 2)
+        }
+        Ask::Get | Ask::Set(_) => None,
+    }
 }
 
 /// Requests in a row that count alike, which most of a pipeline do: counted once.
 struct Alike<'c> {
     counters: &'c Counters,
-    counter: ClassCounter,
-    /// Of key and value.
-    bytes: usize,
+    /// Bytes of key and value, and the counter.
+    what: usize,
     count: u64,
 }
 
 impl Alike<'_> {
     #[inline(always)]
     fn count(&mut self, counter: ClassCounter, key: &Key<'_>, value_bytes: usize) {
-        let bytes = key.bytes().len() + value_bytes;
-        if bytes != self.bytes || counter as usize != self.counter as usize {
+        let what = (key.bytes().len() + value_bytes) << 8 | counter as usize;
+        if what != self.what {
             self.settle();
-            (self.counter, self.bytes) = (counter, bytes);
+            self.what = what;
         }
         self.count += 1;
     }
 
+    #[inline(always)]
     fn settle(&mut self) {
         if self.count > 0 {
-            self.counters.add_in(plain_class(self.bytes), self.counter, self.count);
+            let (counter, _) = ClassCounter::ALL[self.what & 0xff];
+            self.counters.add_in(plain_class(self.what >> 8), counter, self.count);
             self.count = 0;
         }
     }
@@ -279,12 +299,38 @@ impl Call<'_, '_, '_, '_> {
 }
 
 impl<'a, 'w> Slot<'a, 'w> {
-    /// The next of the input.
+    /// Adds the next of the input; false if there is none.
     #[inline(always)]
-    fn next(guard: &Guard<'w>, lines: &mut PlainLines<'a>) -> Option<Slot<'a, 'w>> {
-        let Plain { key, at, first, last, ask } = lines.next()?;
+    fn next(
+        guard: &Guard<'w>,
+        lines: &mut PlainLines<'a>,
+        slots: &mut ArrayVec<Slot<'a, 'w>, GROUP>,
+    ) -> bool {
+        // The most usual two apart, for how little they are.
+        if let Some((key, at)) = lines.next_get() {
+            slots.push(Slot::new(guard, key, at, true, true, Ask::Get));
+        } else if let Some((key, at, value)) = lines.next_set() {
+            let ask = Ask::Set(PlainSet { value, flags: 0, exptime: 0 });
+            slots.push(Slot::new(guard, key, at, true, true, ask));
+        } else if let Some(Plain { key, at, first, last, ask }) = lines.next() {
+            slots.push(Slot::new(guard, key, at, first, last, ask));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn new(
+        guard: &Guard<'w>,
+        key: &'a [u8],
+        at: usize,
+        first: bool,
+        last: bool,
+        ask: Ask<'a>,
+    ) -> Slot<'a, 'w> {
         let key = guard.key(key);
-        Some(Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, ask })
+        Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, opens: first && !last, ask }
     }
 
     /// What is not usual. False: a line of keys has failed.
