@@ -126,34 +126,52 @@ impl Done {
 #[inline(never)]
 fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM]) -> Done {
     let mut done = Done::default();
-    for Slot { key, hint, ask, .. } in slots {
-        let Some(room) = room[done.bytes..].first_chunk_mut::<SMALL_ROOM>() else { break };
-        let by = match *ask {
-            Ask::Get => {
-                let Some(value) = guard.hot_value(key, hint) else { break };
-                let Some(written) = write_small_bulk(room, value) else { break };
-                done.bytes += written;
-                done.slots += 1;
-                continue;
-            }
-            Ask::Set(value) => {
-                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
-                    break;
-                }
-                *room.first_chunk_mut().expect("room for more") = *b"+OK\r\n";
-                done.bytes += 5;
-                done.sets += 1;
-                done.slots += 1;
-                continue;
-            }
-            Ask::Incr => 1,
-            Ask::Decr => -1,
+    let (mut count, mut at) = (0, 0);
+    for slot in slots {
+        let Slot { key, hint, .. } = slot;
+        let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut::<SMALL_ROOM>()) else {
+            break;
         };
-        let Some(Sum { value, .. }) = add(guard, key, hint, by) else { break };
-        done.bytes += write_head(room, b':', value);
-        done.sums += 1;
-        done.decrs += u32::from(by < 0);
-        done.slots += 1;
+        at += if let Ask::Get = slot.ask {
+            // Most of what is asked of a cache.
+            let Some(value) = guard.hot_value(key, hint) else { break };
+            let Some(written) = write_small_bulk(room, value) else { break };
+            written
+        } else {
+            let Some(written) = other(guard, slot, room, &mut done) else { break };
+            written
+        };
+        count += 1;
     }
+    done.slots = count;
+    done.bytes = at;
     done
+}
+
+/// What [`usual`] does of what is no GET; none if it is not usual.
+#[inline(always)]
+fn other(
+    guard: &mut Guard<'_>,
+    slot: &Slot<'_, '_>,
+    room: &mut [u8; SMALL_ROOM],
+    done: &mut Done,
+) -> Option<usize> {
+    let Slot { key, hint, .. } = slot;
+    let by = match slot.ask {
+        Ask::Get => return None,
+        Ask::Set(value) => {
+            if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
+                return None;
+            }
+            done.sets += 1;
+            room[..5].copy_from_slice(b"+OK\r\n");
+            return Some(5);
+        }
+        Ask::Incr => 1,
+        Ask::Decr => -1,
+    };
+    let Sum { value, .. } = add(guard, key, hint, by)?;
+    done.sums += 1;
+    done.decrs += u32::from(by < 0);
+    Some(write_head(room, b':', value))
 }
