@@ -53,9 +53,11 @@ impl Guard<'_> {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
+        let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
         let over = store.arena.over_limit();
-        if over > 0 && store.evicts() {
-            return self.local.shrink(store, over, SHRINK_CHUNKS);
+        // What a flush has left is cleaned beside it: that frees memory where a policy may evict nothing.
+        if over > 0 && store.evicts() && self.local.shrink(store, over, SHRINK_CHUNKS) && !flushing {
+            return true;
         }
         if !self.local.lingering.is_empty() {
             self.local.look_at_lingering(store, false);
@@ -77,7 +79,6 @@ impl Guard<'_> {
             upkeep.running = false;
         }
         upkeep.last_s = now_s;
-        let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
         if !upkeep.running {
             let due = now_s >= upkeep.started_s + access::SWEEP_PERIOD_S || now_s < upkeep.started_s;
             if !due && !flushing {

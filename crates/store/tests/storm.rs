@@ -383,3 +383,10 @@ fn books_are_right_after_everything_at_once() {
 fn books_are_right_when_nothing_may_be_evicted() {
     storm(11, given("LARDER_STORM_STEPS", 10_000), Eviction::Off);
 }
+
+#[test]
+fn books_are_right_when_only_what_expires_may_be_evicted() {
+    let steps = given("LARDER_STORM_STEPS", 10_000);
+    storm(11, steps, Eviction::Volatile);
+    storm(12, steps, Eviction::VolatileTtl);
+}
