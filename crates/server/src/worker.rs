@@ -74,6 +74,8 @@ const TICK_MORE_MS: Millis = 2;
 const TRIM_SHARE: u64 = 64;
 /// Steps of upkeep in one round, each bounded by the store.
 const STEPS_MAX: usize = 16;
+/// No step is begun in a round after this: requests wait meanwhile.
+const STEPS_US_MAX: u64 = 300;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 const CLOCK_MS: Millis = 1000;
 
@@ -167,7 +169,14 @@ impl Service {
         let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
-        let more = (0..STEPS_MAX).all(|_| guard.maintain());
+        let until_us = self.hub.clock_us() + STEPS_US_MAX;
+        let mut more = true;
+        for _ in 0..STEPS_MAX {
+            more = guard.maintain();
+            if !more || self.hub.clock_us() >= until_us {
+                break;
+            }
+        }
         if let Some(started_us) = started_us {
             self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(started_us));
         }

@@ -2,7 +2,9 @@
 //!
 //! 1. A class with free chunks for more than a span gives the emptiest it has: nothing is lost.
 //! 2. Else the class whose hand was away for longest gives the span that it passes next, if the class
-//!    in need is clearly younger: its hand came round in less than 0.8 of that time.
+//!    in need is clearly younger: its hand came round in less than 0.8 of that time. Time is counted in
+//!    bytes that all classes allocated: at one rate of requests large values pass faster than small ones,
+//!    and a class that was filled with large ones would look young for long.
 //! 3. Else the class in need evicts its own.
 //!
 //! The span is drained in steps as the class allocates, about four times as fast, and meanwhile the
@@ -13,7 +15,7 @@ use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
 use crate::slab::{ClassView, Magazine};
 use crate::worker::{Guard, Local};
-use crate::{Automove, Millis, Store};
+use crate::{Automove, Store};
 
 /// A class younger than this many tenths of the oldest takes from it.
 const AGE_TENTHS: u64 = 8;
@@ -45,7 +47,7 @@ struct Bias {
 /// Unit of ghost hits per span, so that few of them are not none.
 const BIAS_SPANS: u64 = 1024;
 /// Ages are changed by this factor at most.
-const BIAS_MAX: u64 = 2;
+const BIAS_MAX: u64 = 8;
 
 impl Bias {
     fn new(store: &Store) -> Bias {
@@ -57,7 +59,7 @@ impl Bias {
         Bias { mean }
     }
 
-    fn of(&self, view: &ClassView, age: Millis) -> Millis {
+    fn of(&self, view: &ClassView, age: u64) -> u64 {
         let Some(mean) = self.mean else { return age };
         let own = view.recent_ghosts() * BIAS_SPANS / u64::from(view.spans().max(1));
         // The unit keeps halves whole.
@@ -96,6 +98,24 @@ impl Local {
         from != class
     }
 
+    /// Empties a span of a class that has room for what is in it; true if there was one, and memory came
+    /// free.
+    pub(crate) fn gather_spare(&mut self, store: &Store, class: ClassId) -> bool {
+        let used = store.arena.used_bytes();
+        if self.drain.as_ref().is_some_and(|drain| !drain.keeps()) {
+            return false;
+        }
+        if self.drain.is_none() {
+            match self.donor(store, Some(class)) {
+                Some(donor @ Donor::Spare(_)) => self.drain_of(store, donor),
+                _ => return false,
+            };
+        }
+        while self.drain_step(store, SPAN_BYTES) {}
+        self.pass_epochs(store);
+        store.arena.used_bytes() < used
+    }
+
     fn drain_of(&mut self, store: &Store, donor: Donor) -> bool {
         match donor {
             Donor::Spare(id) => {
@@ -117,6 +137,7 @@ impl Local {
         }
         let least = if poor { 1 } else { 2 };
         let bias = Bias::new(store);
+        let clock = store.moment(self.now).clock;
         let mut oldest = None;
         let mut oldest_age = 0;
         for id in ClassId::all().filter(|&id| Some(id) != class) {
@@ -129,12 +150,12 @@ impl Local {
             if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
                 return Some(Donor::Spare(id));
             }
-            let Some(age) = view.age(self.now).map(|age| bias.of(view, age)) else { continue };
+            let Some(age) = view.age(clock).map(|age| bias.of(view, age)) else { continue };
             if oldest.is_none() || age > oldest_age {
                 (oldest, oldest_age) = (Some(id), age);
             }
         }
-        let age = mine.and_then(|view| Some(bias.of(view, view.age(self.now)?))).unwrap_or(0);
+        let age = mine.and_then(|view| Some(bias.of(view, view.age(clock)?))).unwrap_or(0);
         let younger = match automove {
             Automove::Always => age < oldest_age,
             Automove::Off | Automove::Ages => age * 10 < oldest_age * AGE_TENTHS,
@@ -184,9 +205,10 @@ impl Guard<'_> {
             let started = match from.map(class) {
                 Some(from) => self.local.start_drain(store, from, None, true),
                 None => {
+                    let clock = store.moment(self.now).clock;
                     let oldest = ClassId::all()
                         .filter(|&id| Some(id) != to && store.slabs.view(id).spans() > 1)
-                        .max_by_key(|&id| store.slabs.view(id).age(self.now));
+                        .max_by_key(|&id| store.slabs.view(id).age(clock));
                     oldest.is_some_and(|id| self.local.start_drain(store, id, None, true))
                 }
             };
@@ -200,7 +222,7 @@ impl Guard<'_> {
             }
             moved += 1;
             if let Some(to) = to {
-                store.slabs.class(to).grow(&store.arena, self.now);
+                store.slabs.class(to).grow(&store.arena, store.moment(self.now));
             }
         }
         self.local.stop_drains(store);
@@ -213,7 +235,8 @@ impl Guard<'_> {
     /// If there is no such class.
     pub fn grow(&mut self, to: u8, spans: usize) -> usize {
         let to = ClassId::all().find(|class| class.0 == to).expect("a class");
+        let now = self.store.moment(self.now);
         let mut slab = self.store.slabs.class(to);
-        (0..spans).take_while(|_| slab.grow(&self.store.arena, self.now)).count()
+        (0..spans).take_while(|_| slab.grow(&self.store.arena, now)).count()
     }
 }

@@ -15,7 +15,8 @@ use crate::barren::Barren;
 use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
 use crate::due::{Agenda, Due};
-use crate::numbers::Numbers;
+use crate::numbers::{GROUP, Numbers};
+use crate::slab::Moment;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -27,6 +28,10 @@ pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
 const RESERVE_SPANS_MIN: u32 = 2;
 /// What the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
+/// Free spans that keep their memory: one for this many in use, and so many more.
+const SPARE_SHARE: usize = 128;
+const SPARE_SPANS: usize = 0;
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
 /// No chunk, in a span's free list.
@@ -57,10 +62,20 @@ pub(crate) struct Span {
     /// Neighbours in the class's queue of spans, or among those it drains (0: none).
     pub(crate) queue_next: AtomicU32,
     pub(crate) queue_previous: AtomicU32,
-    /// When the hand last passed it, or the class got it.
+    /// When the hand last passed it, or the class got it: in time, and by the store's clock of bytes.
     pub(crate) passed_at: AtomicU64,
+    pub(crate) passed_clock: AtomicU64,
     /// When enough of its items will have expired to be worth a visit.
     pub(crate) due: Due,
+}
+const _: () = assert!(size_of::<Span>() == 64);
+
+impl Span {
+    /// The hand passes it now.
+    pub(crate) fn note_passed(&self, now: Moment) {
+        self.passed_at.store(now.at, Ordering::Relaxed);
+        self.passed_clock.store(now.clock, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +88,9 @@ struct Free {
     gone: Numbers,
     /// Spans handed out now.
     used: u32,
+    /// The least that `back` was in this period of compaction, and how many of it may go.
+    back_low: usize,
+    spare: usize,
 }
 
 /// The reservation and who owns what of it.
@@ -109,6 +127,11 @@ fn kept_for_index(allowed: u32) -> u32 {
     (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4)
 }
 
+/// Bytes mapped for so many: whole huge pages, wherever the mapping begins.
+fn mapped_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES
+}
+
 fn map(bytes: usize) -> std::io::Result<NonNull<u8>> {
     // SAFETY: a new anonymous mapping at an address the kernel chooses overlaps nothing.
     let address = unsafe {
@@ -127,7 +150,7 @@ impl Arena {
     pub(crate) fn new(limit_bytes: u64, bytes_max: u64) -> std::io::Result<Arena> {
         let spans_max = bytes_max.div_ceil(SPAN_BYTES as u64) as u32 + 1;
         let bytes = spans_max as usize * SPAN_BYTES;
-        let mapping = map(bytes + HUGE_PAGE_BYTES)?;
+        let mapping = map(mapped_bytes(bytes))?;
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: less than a huge page, by which the mapping is longer.
         let base = unsafe { mapping.add(skip) };
@@ -149,6 +172,8 @@ impl Arena {
                 back: Numbers::new(spans_max),
                 gone: Numbers::new(spans_max),
                 used: 0,
+                back_low: 0,
+                spare: 0,
             }),
             agenda: Agenda::new(spans_max),
             barren: Barren::default(),
@@ -228,7 +253,7 @@ impl Arena {
             None => return None,
         };
         free.used += 1;
-        self.publish(&free);
+        self.publish(&mut free);
         // Memory that others left behind counts, too.
         let over = self.resident.load(Ordering::Relaxed) > allowed;
         drop(free);
@@ -252,7 +277,7 @@ impl Arena {
         let mut free = self.free.lock().expect("no panic under the lock");
         free.back.insert(number);
         free.used -= 1;
-        self.publish(&free);
+        self.publish(&mut free);
         drop(free);
         if self.over_resident() {
             self.trim(1);
@@ -275,7 +300,8 @@ impl Arena {
         assert_eq!((used, given_back), (free.used, free.next - 1 - used), "spans are lost, or owned twice");
     }
 
-    fn publish(&self, free: &Free) {
+    fn publish(&self, free: &mut Free) {
+        free.back_low = free.back_low.min(free.back.len());
         self.used.store(free.used, Ordering::Relaxed);
         self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);
     }
@@ -295,24 +321,78 @@ impl Arena {
                     return false;
                 }
                 let Some(number) = free.back.pop_last() else { return false };
-                self.publish(&free);
+                self.publish(&mut free);
                 number
             };
-            let address = self.at(Self::location_of(number)).as_ptr();
-            unpoison(address, SPAN_BYTES);
-            let in_huge_page = address as usize % HUGE_PAGE_BYTES;
-            // SAFETY: both ranges are inside the mapping, and nobody refers to the span's bytes: it is
-            // in neither list. The huge page around it is one no more, or the kernel would fill the
-            // hole again.
-            let given = unsafe {
-                let huge_page = address.sub(in_huge_page).cast();
-                let _ = madvise(huge_page, HUGE_PAGE_BYTES.min(self.bytes), Advice::LinuxNoHugepage);
-                madvise(address.cast(), SPAN_BYTES, Advice::LinuxDontNeed)
-            };
-            debug_assert!(given.is_ok());
-            self.free.lock().expect("no panic under the lock").gone.insert(number);
+            self.give_memory(number, 1);
         }
         self.over_resident()
+    }
+
+    /// A period of compaction is over: free spans that had their memory all through it, but for a few,
+    /// may lose it. Returns the number of spans ever handed out.
+    pub(crate) fn note_spare(&self) -> u32 {
+        let mut free = self.free.lock().expect("no panic under the lock");
+        let kept = free.used as usize / SPARE_SHARE + SPARE_SPANS;
+        free.spare = free.back_low.saturating_sub(kept);
+        free.back_low = free.back.len();
+        free.next
+    }
+
+    /// Gives memory of a spare span to the system, or that of a whole huge page, the highest address
+    /// first; true if there was one. Some 10 µs for a span, 50 for a huge page.
+    pub(crate) fn give_spare(&self) -> bool {
+        let (number, count) = {
+            let mut free = self.free.lock().expect("no panic under the lock");
+            let spare = free.spare.min(free.back.len());
+            if spare == 0 {
+                return false;
+            }
+            let number = free.back.pop_last().expect("it is not empty");
+            free.back.insert(number);
+            let first = number / GROUP * GROUP;
+            let given = if spare >= GROUP as usize && free.back.has_group(first) {
+                free.back.remove_group(first);
+                (first, GROUP)
+            } else {
+                free.back.pop_last();
+                (number, 1)
+            };
+            free.spare = spare - given.1 as usize;
+            self.publish(&mut free);
+            given
+        };
+        self.give_memory(number, count);
+        true
+    }
+
+    /// Gives the memory of free spans that are in neither list to the system: one, or all of a huge page.
+    fn give_memory(&self, number: u32, count: u32) {
+        let address = self.at(Self::location_of(number)).as_ptr();
+        let bytes = count as usize * SPAN_BYTES;
+        unpoison(address, bytes);
+        let in_huge_page = address as usize % HUGE_PAGE_BYTES;
+        // SAFETY: less than what the span is behind the mapping's first huge page.
+        let huge_page = unsafe { address.sub(in_huge_page) }.cast();
+        let advise = |advice| {
+            // SAFETY: inside the mapping, which has whole huge pages. It changes no byte.
+            let _ = unsafe { madvise(huge_page, HUGE_PAGE_BYTES, advice) };
+        };
+        if count == 1 {
+            // It is no huge page any more, or the kernel would fill the hole again.
+            advise(Advice::LinuxNoHugepage);
+        }
+        // SAFETY: inside the mapping, and nobody refers to the spans' bytes: they are in neither list.
+        let given = unsafe { madvise(address.cast(), bytes, Advice::LinuxDontNeed) };
+        debug_assert!(given.is_ok());
+        let mut free = self.free.lock().expect("no panic under the lock");
+        (number..number + count).for_each(|number| free.gone.insert(number));
+        let whole = free.gone.has_group(number);
+        drop(free);
+        if whole {
+            // Nothing of it is left: it may be one again.
+            advise(Advice::LinuxHugepage);
+        }
     }
 
     fn spans_allowed(&self) -> u32 {
@@ -386,7 +466,7 @@ impl Drop for Arena {
         unpoison(self.base.as_ptr(), self.bytes);
         // SAFETY: both mappings were made by `map` with these lengths and nobody refers to them.
         unsafe {
-            let _ = munmap(self.mapping.as_ptr().cast(), self.bytes + HUGE_PAGE_BYTES);
+            let _ = munmap(self.mapping.as_ptr().cast(), mapped_bytes(self.bytes));
             let _ = munmap(self.spans.as_ptr().cast(), self.spans_max as usize * size_of::<Span>());
         }
     }

@@ -129,7 +129,7 @@ impl Local {
     fn stop_drain(&mut self, store: &Store, drain: &Drain) {
         let mut slab = store.slabs.class(drain.class);
         if drain.is_on(store) {
-            slab.stop_draining(&store.arena, drain.number, self.now);
+            slab.stop_draining(&store.arena, drain.number, store.moment(self.now));
         }
     }
 
@@ -286,7 +286,7 @@ impl Local {
     fn free_chunk(&mut self, store: &Store, class: ClassId, grow: bool) -> Option<u64> {
         let mut magazine = Magazine::new(class);
         let mut slab = store.slabs.class(class);
-        slab.fill(&store.arena, &mut magazine, 1, self.now, grow);
+        slab.fill(&store.arena, &mut magazine, 1, store.moment(self.now), grow);
         magazine.pop()
     }
 
@@ -403,6 +403,11 @@ impl Local {
 }
 
 impl Drain {
+    /// Everything in the span moves.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keep
+    }
+
     /// The span is still being drained.
     fn is_on(&self, store: &Store) -> bool {
         let span = store.arena.span(self.number);

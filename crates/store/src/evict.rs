@@ -373,7 +373,7 @@ impl Local {
             {
                 let mut slab = store.slabs.class(class);
                 probation_empty = slab.probation.len() == 0;
-                slab.pass(arena, now, HAND_CHUNKS_MAX, skips, |location| {
+                slab.pass(arena, store.moment(now), HAND_CHUNKS_MAX, skips, |location| {
                     // SAFETY: a carved chunk has a header word at all times, and under the class's lock
                     // an item stays one for this worker's epoch.
                     match unsafe { victim_at(arena, location) } {

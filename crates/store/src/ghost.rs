@@ -6,10 +6,10 @@
 //! ```
 //!
 //! One place by hash: a new ghost overwrites what is there, so that a table of n places remembers
-//! about the last n evictions. There are as many places as items, or up to a quarter fewer and four
-//! times as many: a cache whose values become smaller has more items. The table is made at the first
-//! eviction and grows by parts of a quarter to an eighth of it; what is in it is forgotten then,
-//! since all keys have other places.
+//! about the last n evictions. There are as many places as items, or up to a quarter fewer and half as
+//! many more: keys that were evicted long ago would join main, and a cache whose values change has more
+//! items or fewer. The table is made at the first eviction and grows by parts of a quarter to an eighth
+//! of it; what is in it is forgotten when there are more places or fewer, since all keys have others then.
 
 use crate::arena::Arena;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
@@ -57,7 +57,7 @@ impl Ghosts {
     #[cold]
     pub(crate) fn fit(&self, arena: &Arena, items: u64) {
         let places = self.places.load(Ordering::Relaxed);
-        if places != 0 && items <= places / 4 * 5 && items >= places / 4 {
+        if places != 0 && items <= places / 4 * 5 && items * 3 >= places * 2 {
             return;
         }
         let wanted = items.max(PLACES_MIN);

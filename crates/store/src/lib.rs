@@ -45,6 +45,7 @@ mod barren;
 mod bucket;
 mod check;
 mod class;
+mod compact;
 mod counters;
 mod database;
 mod drain;
@@ -351,8 +352,7 @@ pub struct ClassTotals {
     pub out_of_memory: u64,
     /// Keys stored again soon after they were evicted on probation.
     pub ghost_hits: u64,
-    /// Milliseconds since the eviction hand last passed where it is now: the age by which classes are
-    /// compared.
+    /// Milliseconds since the eviction hand last passed where it is now.
     pub age_ms: u64,
 }
 
@@ -425,6 +425,8 @@ pub struct Store {
     automove: AtomicU8,
     /// Bytes of all keys ever put on probation.
     probation_bytes: AtomicU64,
+    /// Bytes of chunks ever allocated, but for those that a worker had free in its hands.
+    clock_bytes: AtomicU64,
     /// How long keys stay on probation.
     window: window::Window,
     counters: Box<[WorkerCounters]>,
@@ -489,6 +491,7 @@ impl Store {
             eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),
             automove: AtomicU8::new(Automove::Ages as u8),
             probation_bytes: AtomicU64::new(0),
+            clock_bytes: AtomicU64::new(0),
             window: window::Window::default(),
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
@@ -621,6 +624,11 @@ impl Store {
         self.eviction() != Eviction::Off
     }
 
+    /// This moment, given its time.
+    fn moment(&self, at: Millis) -> slab::Moment {
+        slab::Moment { at, clock: self.clock_bytes.load(Ordering::Relaxed) }
+    }
+
     /// Whether memory moves between slab classes by itself.
     pub fn automove(&self) -> Automove {
         Automove::ALL[usize::from(self.automove.load(Ordering::Relaxed))]
@@ -704,7 +712,7 @@ impl Store {
                 expired_unfetched: sum(|c| &c.expired_unfetched),
                 ghost_hits: sum(|c| &c.ghost_hits),
                 out_of_memory,
-                age_ms: view.age(now).unwrap_or(0),
+                age_ms: view.age_ms(now).unwrap_or(0),
             });
         }
         all

@@ -5,8 +5,10 @@
 //! passed within [`access::SWEEP_PERIOD_S`], or as fast as the caller calls while a flush is being
 //! cleaned up.
 
+use crate::Millis;
 use crate::access;
 use crate::bucket::SLOTS;
+use crate::compact::Compaction;
 use crate::worker::Guard;
 use crate::write::Rebuild;
 use std::sync::atomic::Ordering;
@@ -22,6 +24,11 @@ const GIVE_WAY_SLEEP: std::time::Duration = std::time::Duration::from_micros(100
 /// A clock that moved this far between two steps was set, not passed.
 const CLOCK_JUMP_S: u64 = 64;
 
+/// Whether the index is sparse is looked at this often: some microseconds.
+const LOOK_MS: Millis = 100;
+/// And after a pass that made it no smaller.
+const LOOK_PAUSE_MS: Millis = 5_000;
+
 /// Free spans whose memory a step gives to the system.
 const TRIM_SPANS: usize = 4;
 
@@ -34,9 +41,16 @@ pub(crate) struct Upkeep {
     started_s: u64,
     /// The stamp at that time.
     stamp: u64,
+    compaction: Compaction,
     /// When the last step was made.
     last_s: u64,
     running: bool,
+    /// Slots of the index then.
+    slots: u64,
+    /// The index is sparse as a whole: the pass goes as fast as it is called.
+    hurried: bool,
+    /// When that is looked at again.
+    look_at: Millis,
 }
 
 impl Guard<'_> {
@@ -59,11 +73,17 @@ impl Guard<'_> {
         if over > 0 && store.evicts() && self.local.shrink(store, over, SHRINK_CHUNKS) && !flushing {
             return true;
         }
-        if !self.local.lingering.is_empty() {
+        let lingers = !self.local.lingering.is_empty();
+        if lingers || self.local.limbo_chunks() > 0 {
+            self.local.pass_epochs(store);
+        }
+        // What they wait for comes with the ends of other workers' batches.
+        if lingers && store.epochs.safe(self.local.looked_at) {
+            self.local.looked_at = store.epochs.now();
             self.local.look_at_lingering(store, false);
         }
-        if self.local.limbo_chunks() > 0 {
-            self.local.pass_epochs(store);
+        if store.arena.give_spare() || self.local.compact(store, &mut upkeep.compaction) {
+            return true;
         }
         let now_s = self.now_s;
         if upkeep.last_s != 0 && now_s.abs_diff(upkeep.last_s) >= CLOCK_JUMP_S {
@@ -79,9 +99,14 @@ impl Guard<'_> {
             upkeep.running = false;
         }
         upkeep.last_s = now_s;
+        if self.now >= upkeep.look_at || self.now + LOOK_PAUSE_MS < upkeep.look_at {
+            upkeep.look_at = self.now + LOOK_MS;
+            upkeep.hurried = store.index.is_sparse_in_all(store.items());
+        }
+        let hurried = upkeep.hurried;
         if !upkeep.running {
             let due = now_s >= upkeep.started_s + access::SWEEP_PERIOD_S || now_s < upkeep.started_s;
-            if !due && !flushing {
+            if !due && !flushing && !hurried {
                 return false;
             }
             *upkeep = crate::maintain::Upkeep {
@@ -89,13 +114,17 @@ impl Guard<'_> {
                 started_s: now_s,
                 stamp: store.stamp_count(),
                 last_s: now_s,
+                slots: store.index.slots(),
                 running: true,
+                look_at: upkeep.look_at,
+                hurried,
+                compaction: std::mem::take(&mut upkeep.compaction),
             };
         }
         // In hash order a share of the time is a share of the cursor.
         let passed = (now_s.saturating_sub(upkeep.started_s) + 1).min(access::SWEEP_PERIOD_S);
         let target = u64::MAX / access::SWEEP_PERIOD_S * passed;
-        if !flushing && upkeep.cursor > target {
+        if !flushing && !hurried && upkeep.cursor > target {
             return false;
         }
         if flushing {
@@ -104,11 +133,15 @@ impl Guard<'_> {
         upkeep.cursor = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
         if upkeep.cursor == 0 {
             upkeep.running = false;
+            // A pass that found nothing to do is not made again at once.
+            let shrunk = store.index.slots() < upkeep.slots;
+            upkeep.hurried &= shrunk;
+            upkeep.look_at = if shrunk { 0 } else { self.now + LOOK_PAUSE_MS };
             store.index.halve(&Rebuild { store, local: self.local });
             store.all_clean(upkeep.stamp);
-            return store.stamp_count() != upkeep.stamp;
+            return upkeep.hurried || store.stamp_count() != upkeep.stamp;
         }
-        flushing || upkeep.cursor <= target
+        flushing || hurried || upkeep.cursor <= target
     }
 
     /// Has items give way to memory that was taken beside them ([`crate::Store::hold`]): some 20 µs for

@@ -8,6 +8,9 @@
 
 /// Bits of a word.
 const BITS: u32 = u64::BITS;
+/// Numbers of a group.
+pub(crate) const GROUP: u32 = 32;
+const GROUP_BITS: u64 = (1 << GROUP) - 1;
 
 /// The set.
 #[derive(Debug)]
@@ -49,6 +52,29 @@ impl Numbers {
         self.count += 1;
     }
 
+    /// True if the number and the 31 others of its aligned group of 32 are all there.
+    pub(crate) fn has_group(&self, number: u32) -> bool {
+        let word = self.levels[0].get((number / BITS) as usize).copied().unwrap_or(0);
+        word >> (number % BITS / GROUP * GROUP) & GROUP_BITS == GROUP_BITS
+    }
+
+    /// Takes out all of a group that is there.
+    pub(crate) fn remove_group(&mut self, number: u32) {
+        debug_assert!(self.has_group(number));
+        let mut at = number;
+        let mut bits = GROUP_BITS << (number % BITS / GROUP * GROUP);
+        for words in &mut self.levels {
+            let word = &mut words[(at / BITS) as usize];
+            *word &= !bits;
+            if *word != 0 {
+                break;
+            }
+            at /= BITS;
+            bits = 1 << (at % BITS);
+        }
+        self.count -= GROUP as usize;
+    }
+
     /// Takes out the lowest.
     pub(crate) fn pop_first(&mut self) -> Option<u32> {
         self.pop(u64::trailing_zeros)
@@ -82,6 +108,7 @@ mod tests {
 
     #[test]
     fn both_ends_come_out_in_order_whatever_the_bound() {
+        let mut groups = 0;
         for bound in [1, 2, 63, 64, 65, 4096, 4097, 300_000] {
             let mut numbers = Numbers::new(bound);
             let mut model = BTreeSet::new();
@@ -92,6 +119,23 @@ mod tests {
                 match turn % 5 {
                     0 => assert_eq!(numbers.pop_first(), model.pop_first()),
                     1 => assert_eq!(numbers.pop_last(), model.pop_last()),
+                    2 if turn % 97 == 0 && bound >= 64 => {
+                        let group =
+                            number / 64 * 64 + number % 2 * 32..number / 64 * 64 + number % 2 * 32 + 32;
+                        for number in group.clone().filter(|&number| number < bound) {
+                            if model.insert(number) {
+                                numbers.insert(number);
+                            }
+                        }
+                        let whole = group.end <= bound;
+                        assert_eq!(numbers.has_group(group.start + 7), whole);
+                        if whole {
+                            numbers.remove_group(group.start + 9);
+                            group.clone().for_each(|number| assert!(model.remove(&number)));
+                            groups += 1;
+                        }
+                        assert!(!numbers.has_group(group.start));
+                    }
                     _ if model.insert(number) => numbers.insert(number),
                     _ => {}
                 }
@@ -99,5 +143,6 @@ mod tests {
             }
             assert!(bound < 4096 || model.len() > 1000, "it was filled");
         }
+        assert!(groups > 100);
     }
 }

@@ -45,6 +45,9 @@ impl Magazine {
     pub(crate) fn capacity(class: ClassId) -> usize {
         (MAGAZINE_BYTES_MAX / class.chunk_bytes()).clamp(1, MAGAZINE_CHUNKS_MAX)
     }
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
         self.count = self.count.checked_sub(1)?;
@@ -74,17 +77,29 @@ impl Magazine {
     }
 }
 
+/// Now, in time and by the store's clock of bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    pub(crate) at: Millis,
+    /// Bytes ever allocated: [`crate::Store::moment`].
+    pub(crate) clock: u64,
+}
+
 /// What others see of a class without its lock.
 #[derive(Debug)]
 pub(crate) struct ClassView {
     /// When the hand last passed the span that it passes next; the largest number: no span.
     coldest_at: AtomicU64,
+    /// The same by the clock of bytes.
+    coldest_clock: AtomicU64,
     /// Spans that are not being drained.
     spans: AtomicU32,
     /// Spans that are.
     pub(crate) draining: AtomicU32,
     /// Chunks in free lists and never carved, of spans that are not being drained.
     free_chunks: AtomicU64,
+    /// The least that those were in this period of compaction.
+    free_low: AtomicU64,
     /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].
     recent_ghosts: AtomicU64,
     /// Seconds since last access of the item evicted last.
@@ -95,9 +110,11 @@ impl Default for ClassView {
     fn default() -> ClassView {
         ClassView {
             coldest_at: AtomicU64::new(u64::MAX),
+            coldest_clock: AtomicU64::new(u64::MAX),
             spans: AtomicU32::new(0),
             draining: AtomicU32::new(0),
             free_chunks: AtomicU64::new(0),
+            free_low: AtomicU64::new(0),
             recent_ghosts: AtomicU64::new(0),
             evicted_age_s: AtomicU64::new(0),
         }
@@ -106,9 +123,14 @@ impl Default for ClassView {
 
 impl ClassView {
     /// How long ago the hand passed what it passes next; none without spans.
-    pub(crate) fn age(&self, now: Millis) -> Option<Millis> {
+    pub(crate) fn age_ms(&self, now: Millis) -> Option<Millis> {
         let at = self.coldest_at.load(Ordering::Relaxed);
         (at != u64::MAX).then(|| now.saturating_sub(at))
+    }
+    /// Bytes that all classes allocated since then.
+    pub(crate) fn age(&self, clock: u64) -> Option<u64> {
+        let at = self.coldest_clock.load(Ordering::Relaxed);
+        (at != u64::MAX).then(|| clock.saturating_sub(at))
     }
     pub(crate) fn spans(&self) -> u32 {
         self.spans.load(Ordering::Relaxed)
@@ -277,18 +299,37 @@ impl Class {
     /// Shows what has changed to those without the lock.
     fn show(&self, arena: &Arena) {
         let view = &self.views[self.id.0 as usize];
-        let coldest =
-            self.queue.front().map_or(u64::MAX, |front| arena.span(front).passed_at.load(Ordering::Relaxed));
-        view.coldest_at.store(coldest, Ordering::Relaxed);
+        let coldest = self.queue.front().map(|front| arena.span(front));
+        let at = coldest.map_or(u64::MAX, |span| span.passed_at.load(Ordering::Relaxed));
+        let clock = coldest.map_or(u64::MAX, |span| span.passed_clock.load(Ordering::Relaxed));
+        view.coldest_at.store(at, Ordering::Relaxed);
+        view.coldest_clock.store(clock, Ordering::Relaxed);
         view.spans.store(self.queue.count as u32, Ordering::Relaxed);
         view.draining.store(self.draining.count as u32, Ordering::Relaxed);
         self.show_free();
     }
 
     fn show_free(&self) {
-        self.views[self.id.0 as usize]
-            .free_chunks
-            .store(self.free_chunks - self.draining_free, Ordering::Relaxed);
+        let view = &self.views[self.id.0 as usize];
+        let free = self.free_chunks - self.draining_free;
+        view.free_chunks.store(free, Ordering::Relaxed);
+        if free < view.free_low.load(Ordering::Relaxed) {
+            view.free_low.store(free, Ordering::Relaxed);
+        }
+    }
+
+    /// The least of free chunks since this was last asked, and the spans, of those that are not drained.
+    pub(crate) fn take_low(&mut self) -> (u64, u64) {
+        let view = &self.views[self.id.0 as usize];
+        let low = view.free_low.swap(view.free_chunks(), Ordering::Relaxed);
+        (low, self.queue.count as u64)
+    }
+
+    /// Free chunks of a span, if it is the class's and not being drained.
+    pub(crate) fn free_of(&self, arena: &Arena, number: u32) -> u32 {
+        let span = arena.span(number);
+        let own = span.owner.load(Ordering::Relaxed) == self.id.0;
+        if own { self.room(span) as u32 } else { 0 }
     }
 
     /// The chunks the hand passes next: `each` gets the location of carved ones, and says whether it
@@ -296,7 +337,7 @@ impl Class {
     pub(crate) fn pass(
         &mut self,
         arena: &Arena,
-        now: Millis,
+        now: Moment,
         chunks_max: usize,
         skips: impl Fn(&Span) -> bool,
         mut each: impl FnMut(u64) -> bool,
@@ -308,7 +349,7 @@ impl Class {
             let span = arena.span(number);
             let ends = self.hand_chunk >= usize::from(span.carved.load(Ordering::Relaxed));
             if ends || self.hand_chunk == 0 && skips(span) {
-                span.passed_at.store(now, Ordering::Relaxed);
+                span.note_passed(now);
                 self.queue.remove(arena, number);
                 self.queue.push_back(arena, number);
                 self.hand_chunk = 0;
@@ -337,7 +378,7 @@ impl Class {
     }
 
     /// Takes a span from the arena for this class if there is one.
-    pub(crate) fn grow(&mut self, arena: &Arena, now: Millis) -> bool {
+    pub(crate) fn grow(&mut self, arena: &Arena, now: Moment) -> bool {
         let Some(number) = arena.take_span(self.id.0, false) else { return false };
         self.add_span(arena, number, now);
         true
@@ -351,7 +392,7 @@ impl Class {
         arena: &Arena,
         magazine: &mut Magazine,
         room: usize,
-        now: Millis,
+        now: Moment,
         grow: bool,
     ) -> usize {
         let wanted = Magazine::capacity(self.id).div_ceil(2).min(room.max(1));
@@ -437,8 +478,8 @@ impl Class {
         }
     }
 
-    fn add_span(&mut self, arena: &Arena, number: u32, now: Millis) {
-        arena.span(number).passed_at.store(now, Ordering::Relaxed);
+    fn add_span(&mut self, arena: &Arena, number: u32, now: Moment) {
+        arena.span(number).note_passed(now);
         self.queue.push_back(arena, number);
         unpoison(arena.at(Arena::location_of(number)).as_ptr(), SPAN_BYTES);
         self.free_chunks += self.id.chunks_per_span() as u64;
@@ -484,13 +525,13 @@ impl Class {
     }
 
     /// A span that could not be emptied is used again; the hand has passed it now.
-    pub(crate) fn stop_draining(&mut self, arena: &Arena, number: u32, now: Millis) {
+    pub(crate) fn stop_draining(&mut self, arena: &Arena, number: u32, now: Moment) {
         let span = arena.span(number);
         debug_assert_eq!(span.draining.load(Ordering::Relaxed), 1);
         self.draining.remove(arena, number);
         self.draining_free -= self.free_in(span) as u64;
         span.draining.store(0, Ordering::Relaxed);
-        span.passed_at.store(now, Ordering::Relaxed);
+        span.note_passed(now);
         self.queue.push_back(arena, number);
         if self.room(span) > 0 {
             self.link_partial(arena, number);
@@ -546,7 +587,7 @@ mod tests {
         let mut magazine = Magazine::new(id);
         let mut chunks = Vec::new();
         while chunks.len() < 3 * id.chunks_per_span() {
-            assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
+            assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
             chunks.extend(std::iter::from_fn(|| magazine.pop()));
         }
         assert_eq!((class.spans(), class.free_chunks), (3, 0));
@@ -569,11 +610,11 @@ mod tests {
         let id = ClassId::of(16384);
         let mut class = slabs.class(id);
         let mut magazine = Magazine::new(id);
-        assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
         let chunk = magazine.pop().unwrap();
         let span = Arena::span_of(chunk);
         class.start_draining(&arena, span);
-        assert!(class.fill(&arena, &mut magazine, 32, 0, true) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
         let other = magazine.pop().unwrap();
         assert_ne!(Arena::span_of(other), span);
         class.give(&arena, chunk);

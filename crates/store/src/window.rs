@@ -17,7 +17,7 @@ const SHARE: u64 = 10;
 /// It is longer by at most so many tenths of the limit.
 const MORE_TENTHS_MAX: u64 = 8;
 /// Bytes by which a ghost hit of probation makes it longer, for each of the item.
-const LONGER: u64 = 8;
+const LONGER: u64 = 16;
 /// And one of main shorter.
 const SHORTER: u64 = 128;
 /// What it is longer by shrinks by its share of the limit in bytes written, so many times.
@@ -77,7 +77,7 @@ mod tests {
     fn ghosts_of_probation_lengthen_it_to_nine_tenths_and_those_of_main_shorten_it_to_one() {
         let window = Window::default();
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
-        window.lengthen(1_250, LIMIT);
+        window.lengthen(625, LIMIT);
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (20_000, false));
         window.lengthen(1, LIMIT);
         assert!(window.has_turned(LIMIT));

@@ -42,8 +42,12 @@ const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
 const ALLOCATE_ROUNDS_GIVEN: usize = 2;
-/// Steps of expiring that an allocation takes before it evicts what lives.
+/// Steps of expiring that an allocation takes before it looks what they left in other classes, …
 const ALLOCATE_EXPIRE_STEPS: usize = 64;
+/// … and before it evicts what lives.
+const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
+/// Spans that it gathers from what has expired in other classes.
+const ALLOCATE_SPARES_MAX: usize = 8;
 /// All magazines together hold at most one part in this many of the memory limit.
 const MAGAZINE_SHARE: u64 = 64;
 /// Chunks drained in a round while the limit is passed.
@@ -230,6 +234,9 @@ impl Local {
     #[inline(never)]
     fn allocate_slow(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         let chunk = self.make_chunk(store, class)?;
+        // What came with it is allocated before this is called again.
+        let chunks = 1 + self.magazines[class.0 as usize].len();
+        store.clock_bytes.fetch_add((chunks * class.chunk_bytes()) as u64, Ordering::Relaxed);
         self.count_used(store, class, requested);
         unpoison_chunk(&store.arena, class, chunk);
         Some(chunk)
@@ -237,7 +244,7 @@ impl Local {
 
     /// A free chunk, at the price of what is worth less.
     fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
-        let (mut expiring, mut evicted) = (0, 0);
+        let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
         let mut round = 0;
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
         while round < ALLOCATE_ROUNDS_MAX {
@@ -256,8 +263,19 @@ impl Local {
                 self.answer_recall(store);
             }
             // What has expired goes before anything that lives.
-            if expiring < ALLOCATE_EXPIRE_STEPS && self.expire(store, self.now) {
+            let expires = expiring < ALLOCATE_EXPIRE_STEPS_MAX && self.expire(store, self.now);
+            if expires {
                 expiring += 1;
+                if !expiring.is_multiple_of(ALLOCATE_EXPIRE_STEPS) {
+                    continue;
+                }
+            }
+            // What expired in another class left room there: a span of it is gathered.
+            if expiring > 0 && spared < ALLOCATE_SPARES_MAX && self.gather_spare(store, class) {
+                spared += 1;
+                continue;
+            }
+            if expires {
                 continue;
             }
             if !store.evicts() {
@@ -325,7 +343,7 @@ impl Local {
             return Some(chunk);
         }
         let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes) / class.chunk_bytes();
-        let taken = store.slabs.class(class).fill(&store.arena, magazine, room, self.now, true);
+        let taken = store.slabs.class(class).fill(&store.arena, magazine, room, store.moment(self.now), true);
         self.magazine_bytes += taken * class.chunk_bytes();
         let chunk = self.magazines[class.0 as usize].pop()?;
         self.magazine_bytes -= class.chunk_bytes();

@@ -17,11 +17,13 @@ use super::*;
 /// Slots of a page.
 const PAGE_SLOTS: usize = PAGE_BUCKETS * SLOTS;
 /// A segment that is filled less than this many percent shrinks …
-const SPARSE_PERCENT: usize = 70;
-/// … to so many pages that they are filled about this much.
-const FILL_PERCENT: usize = 82;
+const SPARSE_PERCENT: usize = 76;
+/// … to so many pages that they are filled about this much at most.
+const FILL_PERCENT: usize = 87;
 /// Two halves are merged if they fit this many pages.
-const MERGE_PAGES_MAX: usize = 10;
+const MERGE_PAGES_MAX: usize = 12;
+/// An index of fewer pages may be sparse: a segment has one at least.
+const PAGES_LAST: u64 = 16;
 
 /// What a segment becomes.
 struct Plan {
@@ -41,6 +43,14 @@ impl Index {
     pub(crate) fn is_sparse(&self, items: usize, buckets: usize) -> bool {
         let sparse = items * 100 < buckets * SLOTS * SPARSE_PERCENT;
         sparse || self.scattered.load(Ordering::Relaxed)
+    }
+
+    /// True if all segments together are so sparse, with so many items in all, that a pass over them is
+    /// worth it now.
+    pub(crate) fn is_sparse_in_all(&self, items: u64) -> bool {
+        let pages = self.pages.load(Ordering::Relaxed);
+        let sparse = items * 100 < pages * (PAGE_SLOTS * SPARSE_PERCENT) as u64;
+        pages > PAGES_LAST && sparse || self.scattered.load(Ordering::Relaxed)
     }
 
     /// Gives back memory of pages that no batch can see any more.
@@ -144,7 +154,7 @@ impl Index {
         };
         let high_controls = lock_all(base, &high, &[]);
         let items_now = low.iter().chain(&high).map(|bucket| bucket.slots_used()).sum::<usize>();
-        let room = items_now * 100 <= new.len() * SLOTS * (FILL_PERCENT + 6);
+        let room = items_now * 100 <= new.len() * SLOTS * (FILL_PERCENT + 3);
         let Some(high_controls) = high_controls.filter(|_| room) else {
             low.iter().zip(low_controls).for_each(|(bucket, control)| bucket.unlock(control));
             growth.give_pages(&pages);
@@ -220,7 +230,7 @@ impl Place<'_> {
 impl Growth {
     /// Free pages are many, and so perhaps spread over spans that could be free.
     fn scattered(&self) -> bool {
-        self.pages_free.len() as u64 > self.pages_used / 16 + 2 * u64::from(SPAN_PAGES)
+        self.pages_free.len() as u64 > self.pages_used / 32 + 2 * u64::from(SPAN_PAGES)
     }
 
     /// These pages are out of use since epoch `tag`.
@@ -240,7 +250,7 @@ impl Growth {
             for span in pages.iter().map(|page| page / SPAN_PAGES) {
                 let of_span = span * SPAN_PAGES..(span + 1) * SPAN_PAGES;
                 if self.pages_free.range(of_span.clone()).count() == SPAN_PAGES as usize {
-                    self.pages_free.retain(|page| !of_span.contains(page));
+                    of_span.for_each(|page| _ = self.pages_free.remove(&page));
                     arena.give_span(span);
                 }
             }
