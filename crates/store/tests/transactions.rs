@@ -445,7 +445,8 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
                 }
             }
         });
-        assert!(store.totals().items > 5_000, "way {kind}: {} items", store.totals().items);
+        // How many others are left depends on how long a batch that was interrupted held memory back.
+        assert!(kind == 1 || store.totals().items >= KEYS, "way {kind}");
         store.check();
     }
 }
