@@ -144,11 +144,13 @@ impl Guard<'_> {
         assert!(bytes.len() as u64 <= upload.missing(), "more bytes than are missing");
         while !bytes.is_empty() {
             self.upload_reserve(upload, bytes.len())?;
-            let space = upload.spaces().next().expect("reserved");
-            let n = space.len().min(bytes.len());
-            space[..n].copy_from_slice(&bytes[..n]);
-            upload.advance(n);
-            bytes = &bytes[n..];
+            // All the room there is before more is asked for: where memory is out, asking takes long.
+            while let Some(space) = upload.spaces().next().filter(|_| !bytes.is_empty()) {
+                let n = space.len().min(bytes.len());
+                space[..n].copy_from_slice(&bytes[..n]);
+                upload.advance(n);
+                bytes = &bytes[n..];
+            }
         }
         Ok(())
     }

@@ -450,3 +450,27 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
         store.check();
     }
 }
+
+/// A copy for which there is no room beside the original is refused after one search for memory, not after
+/// one for each of its pieces.
+#[test]
+fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
+    const BYTES: u64 = (4 << 20) - 100_000;
+    let store = store(8);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let (from, to) = (guard.key(b"from"), guard.key(b"to"));
+    let value: Vec<u8> = (0..BYTES).map(|n| (n % 251) as u8).collect();
+    guard.store_value(&from, &value, &Attributes::default(), Expect::Any).unwrap();
+    guard.begin([from, to]);
+    let stored = guard.upload(&to, BYTES, &Attributes::default()).and_then(|mut upload| {
+        guard.upload_fill(&mut upload, &value)?;
+        guard.publish(upload, Expect::Any)
+    });
+    guard.finish();
+    let held = guard.get(&from).hit().map(|item| item.value_bytes());
+    assert_eq!(held, Some(BYTES), "{stored:?}");
+    drop(guard);
+    drop(worker);
+    store.check();
+}

@@ -159,7 +159,7 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
         "they speak of the server, not of keys: transcripts",
         &[
             "time", "info", "command", "config", "slowlog", "latency", "function", "role", "lastsave",
-            "client",
+            "client", "acl",
         ],
     ),
     ("nothing can be asked afterwards: transcripts", &["quit", "shutdown"]),
