@@ -517,6 +517,9 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
         let done = call.run(args);
+        // What it is told of its subscriptions is a push, which comes whatever the replies.
+        let told =
+            done.is_ok() && found.is_some_and(subscribes) && call.client.transaction.queued().is_none();
         let (row, admitted) = (call.row, call.admitted);
         if let Err(fail) = &done {
             let refused = (!admitted).then(|| call.refuse(args.at(0).unwrap_or_default(), fail.clone()));
@@ -536,13 +539,16 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         client.show_transaction();
         match (before, client.replies) {
             (_, Replies::On) => {}
+            (_, Replies::Off) if told => {}
             (_, Replies::Off) => self.out.rewind(mark),
             (_, Replies::SkipNext) => {
                 self.out.rewind(mark);
                 client.replies = Replies::Skip;
             }
             (_, Replies::Skip) => {
-                self.out.rewind(mark);
+                if !told {
+                    self.out.rewind(mark);
+                }
                 client.replies = Replies::On;
             }
         }
@@ -569,6 +575,11 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
 /// Behind it, messages may be for nobody any more.
 fn ends_listening(row: &Command) -> bool {
     matches!(row.name, "unsubscribe" | "punsubscribe" | "sunsubscribe" | "exec" | "reset" | "quit")
+}
+
+/// It tells of subscriptions.
+fn subscribes(row: &Command) -> bool {
+    row.name.ends_with("subscribe")
 }
 
 /// It may have sent something to the client itself.
