@@ -196,7 +196,12 @@ fn an_interrupted_lab_leaves_no_server_behind() {
         // A limit that nothing else is started with, to know the children by.
         let memory_mb = 301 + signal.len() as u32 + u32::from(signal == "TERM");
         let mark = format!("-m {memory_mb} ");
-        let mut child = lab(&["cas", "--memory-mb", &memory_mb.to_string()])
+        let lab = lab(&["cas", "--memory-mb", &memory_mb.to_string()]);
+        // Whoever is started in the background by a script has it ignored, and so would the lab.
+        let mut child = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(lab.get_program())
+            .args(lab.get_args())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
