@@ -88,7 +88,9 @@ fn heights(plot: &Plot) -> Vec<f64> {
 fn colours(run: &Run, plot: &Plot) -> Vec<usize> {
     let of = |name: &str| {
         let belongs = |target: &str| name == target || name.starts_with(&format!("{target} "));
-        run.targets.iter().position(|target| belongs(&target.name))
+        // "larder again" is itself, and no kind of "larder".
+        let mine = run.targets.iter().enumerate().filter(|(_, target)| belongs(&target.name));
+        mine.max_by_key(|(_, target)| target.name.len()).map(|(index, _)| index)
     };
     let by_target: Option<Vec<usize>> = plot.curves.iter().map(|curve| of(&curve.name)).collect();
     let mut colours = by_target.unwrap_or_else(|| (0..plot.curves.len()).collect());
@@ -157,7 +159,7 @@ pub fn title(plot: &Plot, name: &str, x: &str, y: f64, interval: Option<[f64; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Point;
+    use crate::results::{Point, Target};
 
     #[test]
     fn the_script_knows_where_the_picture_is() {
@@ -178,6 +180,19 @@ mod tests {
         assert_eq!(colours(&run, &plot), [0, 1, 2]);
         plot.curves[0].name = "class 1".to_owned();
         assert_eq!(colours(&run, &plot), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_server_keeps_its_colour_where_another_is_left_out() {
+        let mut run = crate::results::tests::sample();
+        let target = run.targets[0].clone();
+        let names = ["larder", "larder again", "memcached", "redis"];
+        run.targets = names.map(|name| Target { name: name.to_owned(), ..target.clone() }).into();
+        let mut plot = Plot::new("p", "p", Kind::Lines);
+        for name in ["larder", "larder again", "redis"] {
+            plot.curve(name, [Point::new(0.0, 1.0)]);
+        }
+        assert_eq!(colours(&run, &plot), [0, 1, 3]);
     }
 
     #[test]
