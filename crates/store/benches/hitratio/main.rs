@@ -11,6 +11,7 @@
 //!
 //! `cargo bench -p larder-store --bench hitratio [-- STREAM…]`
 
+mod classes;
 mod policies;
 mod streams;
 
@@ -102,18 +103,7 @@ fn run_store(stream: &Stream, memory_bytes: u64) -> (Count, u64, u64) {
     }
     if std::env::var_os("HITRATIO_CLASSES").is_some() {
         eprintln!("{:#?}", store.totals());
-        for class in store.classes(tick) {
-            eprintln!(
-                "{:6} B {:5} spans {:7} items {:7} free {:8} evicted {:6} ghosts {:7} ms",
-                class.chunk_bytes,
-                class.spans,
-                class.items,
-                class.free_chunks,
-                class.evictions,
-                class.ghost_hits,
-                class.age_ms
-            );
-        }
+        classes::show(&store.classes(tick));
     }
     drop(worker);
     store.check();

@@ -11,6 +11,8 @@
 //!
 //! `cargo bench -p larder-store --bench shift [-- NAME…]`
 
+#[path = "../hitratio/classes.rs"]
+mod classes;
 #[path = "../hitratio/policies.rs"]
 #[allow(dead_code, reason = "not every model is of use here")]
 mod policies;
@@ -114,18 +116,9 @@ impl Cache for Built {
             totals.index_bytes >> 10,
             totals.spans_free
         );
-        for class in self.store().classes(now).iter().filter(|class| class.spans > 2) {
-            eprintln!(
-                "    {:6} B {:5} spans {:7} items {:7} free {:8} evicted {:6} ghost hits {:7} ms",
-                class.chunk_bytes,
-                class.spans,
-                class.items,
-                class.free_chunks,
-                class.evictions,
-                class.ghost_hits,
-                class.age_ms
-            );
-        }
+        let mut all = self.store().classes(now);
+        all.retain(|class| class.spans > 2);
+        classes::show(&all);
     }
 }
 
