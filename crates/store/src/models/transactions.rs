@@ -11,6 +11,24 @@ use loom::thread;
 
 const GATE: u64 = 0;
 
+/// As `Store::enter_batch`, by the second worker.
+fn enter_batch(world: &World, epochs: &Epochs) {
+    loop {
+        world.enter(1, epochs.now());
+        epochs.enter(1);
+        if !world.taken() {
+            break;
+        }
+        leave_batch(world, epochs);
+        world.wait_until_free();
+    }
+}
+
+fn leave_batch(world: &World, epochs: &Epochs) {
+    epochs.leave(1);
+    world.leave(1);
+}
+
 struct Pair([Bucket; 2]);
 
 impl Pair {
@@ -128,20 +146,9 @@ fn transaction_of_keys_is_over_or_has_not_begun_when_another_has_the_world() {
             let all = all.clone();
             thread::spawn(move || {
                 let (world, epochs, pair) = &*all;
-                // As `enter_batch`.
-                loop {
-                    world.enter(1, epochs.now());
-                    epochs.enter(1);
-                    if !world.taken() {
-                        break;
-                    }
-                    epochs.leave(1);
-                    world.leave(1);
-                    world.wait_until_free();
-                }
+                enter_batch(world, epochs);
                 pair.add_to_both();
-                epochs.leave(1);
-                world.leave(1);
+                leave_batch(world, epochs);
             })
         };
         let (world, _, pair) = &*all;
@@ -216,19 +223,9 @@ fn who_has_the_world_is_alone() {
             let world = world.clone();
             thread::spawn(move || {
                 let (world, epochs, inside) = &*world;
-                loop {
-                    world.enter(1, epochs.now());
-                    epochs.enter(1);
-                    if !world.taken() {
-                        break;
-                    }
-                    epochs.leave(1);
-                    world.leave(1);
-                    world.wait_until_free();
-                }
+                enter_batch(world, epochs);
                 assert_ne!(inside.load(Ordering::Relaxed), 1, "in a batch while another has the world");
-                epochs.leave(1);
-                world.leave(1);
+                leave_batch(world, epochs);
             })
         };
         let (world, _, inside) = &*world;
