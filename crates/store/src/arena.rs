@@ -29,9 +29,8 @@ const RESERVE_SPANS_MIN: u32 = 2;
 /// What the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
-/// Free spans that keep their memory: one for this many in use, and so many more.
+/// Free spans that keep their memory: one for this many in use.
 const SPARE_SHARE: usize = 128;
-const SPARE_SPANS: usize = 0;
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
 /// No chunk, in a span's free list.
@@ -333,7 +332,7 @@ impl Arena {
     /// may lose it. Returns the number of spans ever handed out.
     pub(crate) fn note_spare(&self) -> u32 {
         let mut free = self.free.lock().expect("no panic under the lock");
-        let kept = free.used as usize / SPARE_SHARE + SPARE_SPANS;
+        let kept = free.used as usize / SPARE_SHARE;
         free.spare = free.back_low.saturating_sub(kept);
         free.back_low = free.back.len();
         free.next

@@ -29,10 +29,9 @@ struct Slot<'a, 'w> {
     hint: Hint<'w>,
     /// Where in the input it begins: its line does, if it is the first.
     at: usize,
-    /// The first, the last of its line; the first of several.
+    /// The first, the last of its line.
     first: bool,
     last: bool,
-    opens: bool,
     ask: Ask<'a>,
 }
 
@@ -101,7 +100,7 @@ impl Session {
             rest = &slots[..slots.partition_point(|slot| slot.at < end)];
         }
         while let Some(slot) = rest.first() {
-            let Slot { opens, first, last, at, .. } = *slot;
+            let Slot { first, last, at, .. } = *slot;
             if call.skips {
                 call.skips = !last;
                 rest = &rest[1..];
@@ -116,7 +115,7 @@ impl Session {
                 call.reader.at = at;
                 return Some(Next::Flush);
             }
-            if opens {
+            if slot.opens() {
                 *line = Some(Line { at, mark: out.mark(), tally: *tally });
             }
             let done = usual(&mut cx.guard, cx.counters, rest, out.room_for());
@@ -180,7 +179,7 @@ fn usual(
     let (mut count, mut at) = (0, 0);
     for slot in slots {
         let Slot { key, hint, .. } = slot;
-        if slot.opens && count > 0 {
+        if slot.opens() && count > 0 {
             break;
         }
         let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut::<SMALL_ROOM>()) else {
@@ -299,6 +298,12 @@ impl Call<'_, '_, '_, '_> {
 }
 
 impl<'a, 'w> Slot<'a, 'w> {
+    /// The first of several keys.
+    #[inline(always)]
+    fn opens(&self) -> bool {
+        !self.last && self.first
+    }
+
     /// Adds the next of the input; false if there is none.
     #[inline(always)]
     fn next(
@@ -330,7 +335,7 @@ impl<'a, 'w> Slot<'a, 'w> {
         ask: Ask<'a>,
     ) -> Slot<'a, 'w> {
         let key = guard.key(key);
-        Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, opens: first && !last, ask }
+        Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, ask }
     }
 
     /// What is not usual. False: a line of keys has failed.
