@@ -68,6 +68,7 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
+                server.read_to_the_end();
                 return Err(format!("the server exited with {status}: {}", server.output()));
             }
             let listens = match program {
@@ -204,15 +205,20 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < patience {
             if let Ok(Some(status)) = self.child.try_wait() {
-                for reader in self.readers.drain(..) {
-                    // A reader that panicked has nothing more to give.
-                    let _ = reader.join();
-                }
+                self.read_to_the_end();
                 return Some(status);
             }
             thread::sleep(Duration::from_millis(2));
         }
         None
+    }
+
+    /// Waits until all that an ended process printed has been read.
+    fn read_to_the_end(&mut self) {
+        for reader in self.readers.drain(..) {
+            // A reader that panicked has nothing more to give.
+            let _ = reader.join();
+        }
     }
 
     /// What it has printed until now.
