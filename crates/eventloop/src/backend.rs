@@ -36,6 +36,9 @@ pub trait Stream {
     /// Bytes that sends surely take now, each with 2 KiB for itself; 0 while [`Interest::Write`]
     /// would have to wait. Costs a call of the system.
     fn room(&self) -> usize;
+
+    /// Bytes that have come and are not received yet. Costs a call of the system.
+    fn pending(&self) -> usize;
 }
 
 /// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less
@@ -64,6 +67,9 @@ impl Stream for Socket {
     }
     fn room(&self) -> usize {
         if Socket::has_room(self) { SOCKET_ROOM_BYTES } else { 0 }
+    }
+    fn pending(&self) -> usize {
+        Socket::pending(self)
     }
 }
 

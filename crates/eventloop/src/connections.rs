@@ -54,6 +54,8 @@ pub(crate) struct Connection<S, C> {
     pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait, or will be when its time comes.
     pub queued: bool,
+    /// While the loop is drained: bytes that had come before and are still to be received.
+    pub owed: usize,
 }
 
 impl<S, C> Connection<S, C> {

@@ -18,6 +18,7 @@
 //! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
 //! it.
 
+mod ending;
 mod input;
 
 use std::cmp::Reverse;
@@ -33,9 +34,6 @@ use crate::poll::{Event, Interest};
 
 /// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
 pub const RECEIVE_BYTES: usize = 64 << 10;
-
-/// Timeouts are looked at this often, when any can be due.
-const SWEEP_MS: Millis = 1000;
 
 /// Bounds of a loop's connections.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +82,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     sweep_at: Millis,
     /// Bytes of memory for input that connections keep.
     kept_bytes: usize,
+    /// Each connection ends when it has its last reply ([`EventLoop::drain`]).
+    draining: bool,
 }
 
 impl<B: Backend, H: Handler> EventLoop<B, H> {
@@ -102,6 +102,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             receiving: 0,
             sweep_at: 0,
             kept_bytes: 0,
+            draining: false,
         }
     }
 
@@ -128,6 +129,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             room: 0,
             uploads: false,
             queued: false,
+            owed: 0,
         };
         Ok(self.connections.insert(connection))
     }
@@ -262,27 +264,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.held = held;
     }
 
-    /// Receives no more; connections end as soon as their replies are out. Returns at once; turn on
-    /// until [`EventLoop::is_empty`] or patience ends.
-    pub fn drain(&mut self, handler: &mut H) {
-        for index in 0..self.connections.slots() {
-            if let Some((id, _)) = self.connections.at(index) {
-                self.finish(handler, id, Closed::Drained);
-            }
-        }
-    }
-
-    /// Ends a connection at once, whatever it waits for.
-    pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
-        self.send_held(handler);
-        if let Some(connection) = self.connections.remove(id) {
-            self.waiting -= usize::from(connection.unsent > 0);
-            self.receiving -= usize::from(connection.receiving);
-            self.kept_bytes -= connection.kept.capacity();
-            handler.closed(id, connection.state, why);
-        }
-    }
-
     fn wait_for(&self, timeout: Option<Duration>) -> Option<Duration> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
@@ -331,11 +312,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         }
     }
 
-    /// No more is received; the connection ends when its replies are out.
-    fn finish(&mut self, handler: &mut H, id: Id, why: Closed) {
-        self.settle(handler, id, Some(why));
-    }
-
     /// Sends what can be sent, then brings the connection into the state that fits: closed,
     /// queued, waiting for room, for bytes, or both.
     fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
@@ -373,6 +349,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Waits for what the connection can make use of, and for nothing else.
     fn arrange(&mut self, handler: &mut H, id: Id) {
+        if self.draining && self.had_all(handler, id) {
+            return;
+        }
         let Some(connection) = self.connections.find(id) else { return };
         let receiving = handler.holds_room(&connection.state);
         if connection.receiving != receiving {
@@ -399,28 +378,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.interest = interest;
             if self.backend.modify(&connection.stream, id.token(), interest).is_err() {
                 self.close(handler, id, Closed::Error);
-            }
-        }
-    }
-
-    /// Closes those whose time has come.
-    #[cold]
-    fn sweep(&mut self, handler: &mut H, now: Millis) {
-        self.sweep_at = now + SWEEP_MS;
-        if !self.times() {
-            return;
-        }
-        let Limits { idle_ms, stall_ms, .. } = self.limits;
-        for index in 0..self.connections.slots() {
-            let Some((id, connection)) = self.connections.at(index) else { continue };
-            let stands = connection.stands_since().map(|since| now.saturating_sub(since));
-            if stall_ms > 0 && stands.is_some_and(|for_ms| for_ms >= stall_ms) {
-                self.close(handler, id, Closed::Stalled);
-            } else if connection.unsent == 0
-                && idle_ms > 0
-                && now.saturating_sub(connection.received_at) >= idle_ms
-            {
-                self.close(handler, id, Closed::Idle);
             }
         }
     }

@@ -288,6 +288,10 @@ impl Stream for SimStream {
         let room = net.weather.window.saturating_sub(wire.to_peer.len());
         if wire.peer_reset { room.max(1) } else { room }
     }
+
+    fn pending(&self) -> usize {
+        self.wire(|wire| wire.to_server.len())
+    }
 }
 
 /// The other end of a connection, in the hands of the test.

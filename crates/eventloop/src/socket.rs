@@ -300,6 +300,12 @@ impl Socket {
         poll(&mut fds, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
     }
 
+    /// Bytes that have come and are not received yet.
+    pub fn pending(&self) -> usize {
+        // A socket of which this cannot be asked has failed, and the next receive says so.
+        rustix::io::ioctl_fionread(&self.fd).map_or(0, |bytes| bytes as usize)
+    }
+
     /// Ends a direction without closing.
     ///
     /// # Errors

@@ -43,11 +43,15 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             room = room.min(RECEIVE_BYTES_SHORT);
         }
         self.buffer[..kept].copy_from_slice(&connection.kept);
-        let room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
+        let mut room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
+        if self.draining {
+            room = room.min(connection.owed);
+        }
         match connection.stream.recv(&mut self.buffer[kept..kept + room]) {
             Ok(0) => self.finish(handler, id, Closed::Peer),
             Ok(bytes) => {
                 connection.received_at = now;
+                connection.owed = connection.owed.saturating_sub(bytes);
                 self.process(handler, id, bytes);
                 if bytes == room {
                     self.go_on(handler, id);
@@ -82,6 +86,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let Some(place) = handler.destination(&mut connection.state) else {
                 return self.process(handler, id, 0);
             };
+            if self.draining && connection.owed == 0 {
+                return self.arrange(handler, id);
+            }
             let room = place.bytes();
             let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),
@@ -90,6 +97,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Err(_) => return self.close(handler, id, Closed::Error),
             };
             connection.received_at = now;
+            connection.owed = connection.owed.saturating_sub(bytes);
             total += bytes;
             match handler.filled(&mut connection.state, bytes.min(room)) {
                 Next::Receive if bytes > room => return self.process(handler, id, bytes - room),

@@ -1,0 +1,91 @@
+//! How connections end: at once, when their replies are out, because their time has come, or all
+//! together when the loop is drained.
+
+use super::{EventLoop, Limits};
+use crate::Millis;
+use crate::backend::{Backend, Stream};
+use crate::connections::Id;
+use crate::handler::{Closed, Handler};
+
+/// Timeouts are looked at this often, when any can be due.
+const SWEEP_MS: Millis = 1000;
+
+/// Receives that a drained connection's late bytes are taken by and thrown away.
+const LATE_RECEIVES_MAX: usize = 64;
+
+impl<B: Backend, H: Handler> EventLoop<B, H> {
+    /// From now on connections end as soon as they have the replies to all requests that have come: those
+    /// kept here for want of room for replies, and those that wait in the system. What comes later is
+    /// not received, and a connection that takes nothing of its replies for `stall_ms` is closed. Turn
+    /// on until [`EventLoop::is_empty`] or patience ends.
+    pub fn drain(&mut self, handler: &mut H, stall_ms: Millis) {
+        self.draining = true;
+        self.limits.stall_ms = stall_ms;
+        self.sweep_at = self.sweep_at.min(self.backend.now() + SWEEP_MS);
+        for index in 0..self.connections.slots() {
+            let Some((id, _)) = self.connections.at(index) else { continue };
+            if let Some(connection) = self.connections.find(id) {
+                connection.owed = connection.stream.pending();
+            }
+            self.settle(handler, id, None);
+        }
+    }
+
+    /// While the loop is drained: a connection that has been given all it can be given ends, at once or
+    /// when its replies are out. True if it is gone.
+    #[cold]
+    pub(super) fn had_all(&mut self, handler: &mut H, id: Id) -> bool {
+        let Some(connection) = self.connections.find(id) else { return true };
+        if connection.owed == 0 && !connection.again {
+            let why = *connection.closing.get_or_insert(Closed::Drained);
+            if connection.unsent == 0 {
+                self.close(handler, id, why);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ends a connection at once, whatever it waits for.
+    pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
+        self.send_held(handler);
+        if let Some(mut connection) = self.connections.remove(id) {
+            self.waiting -= usize::from(connection.unsent > 0);
+            self.receiving -= usize::from(connection.receiving);
+            self.kept_bytes -= connection.kept.capacity();
+            if why == Closed::Drained {
+                // Closed with bytes unread, a socket is reset, and replies under way are lost.
+                let late = |_: &usize| matches!(connection.stream.recv(&mut self.buffer), Ok(1..));
+                (0..LATE_RECEIVES_MAX).take_while(late).for_each(drop);
+            }
+            handler.closed(id, connection.state, why);
+        }
+    }
+
+    /// No more is received; the connection ends when its replies are out.
+    pub(super) fn finish(&mut self, handler: &mut H, id: Id, why: Closed) {
+        self.settle(handler, id, Some(why));
+    }
+
+    /// Closes those whose time has come.
+    #[cold]
+    pub(super) fn sweep(&mut self, handler: &mut H, now: Millis) {
+        self.sweep_at = now + SWEEP_MS;
+        if !self.times() {
+            return;
+        }
+        let Limits { idle_ms, stall_ms, .. } = self.limits;
+        for index in 0..self.connections.slots() {
+            let Some((id, connection)) = self.connections.at(index) else { continue };
+            let stands = connection.stands_since().map(|since| now.saturating_sub(since));
+            if stall_ms > 0 && stands.is_some_and(|for_ms| for_ms >= stall_ms) {
+                self.close(handler, id, Closed::Stalled);
+            } else if connection.unsent == 0
+                && idle_ms > 0
+                && now.saturating_sub(connection.received_at) >= idle_ms
+            {
+                self.close(handler, id, Closed::Idle);
+            }
+        }
+    }
+}

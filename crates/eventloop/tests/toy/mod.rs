@@ -1,0 +1,204 @@
+//! A handler that serves a toy protocol over the simulated network: a line `e<text>\n` is answered by
+//! itself, `x<n>\n` by n bytes, `u<n>\n` takes n bytes directly and is answered by their sum, `q\n`
+//! closes.
+
+use std::collections::VecDeque;
+use std::io;
+
+use larder_eventloop::sim::{Peer, Sim, Weather};
+use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken};
+
+/// Replies of a connection above which it is read no further.
+pub const REPLY_BYTES_MAX: u64 = 10_000;
+
+/// Bounds of the usual test.
+pub const LIMITS: Limits = Limits { reply_bytes_max: REPLY_BYTES_MAX, idle_ms: 0, stall_ms: 60_000 };
+
+#[derive(Default)]
+pub struct Toy {
+    pub closed: Vec<Closed>,
+    pub sends: u64,
+    pub fills: u64,
+    pub unsent_most: u64,
+    /// Numbers of the replies held, in order, and bytes of them.
+    held: VecDeque<u64>,
+    held_ever: u64,
+    held_bytes: u64,
+}
+
+#[derive(Default)]
+pub struct Conn {
+    out: Vec<u8>,
+    upload: Vec<u8>,
+    upload_at: usize,
+    /// Replies wait for room.
+    waits: bool,
+    /// Number under which its replies are held.
+    held: Option<u64>,
+}
+
+impl Conn {
+    fn uploaded(&mut self) {
+        let sum: u64 = self.upload.iter().map(|&b| u64::from(b)).sum();
+        self.out.extend_from_slice(format!("{sum}\n").as_bytes());
+        self.upload = Vec::new();
+        self.upload_at = 0;
+    }
+}
+
+impl Handler for Toy {
+    type Connection = Conn;
+
+    fn woke(&mut self, _now: Millis) {}
+
+    fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
+        let mut at = 0;
+        if !conn.upload.is_empty() && conn.upload_at == conn.upload.len() {
+            conn.uploaded();
+        }
+        while conn.upload.is_empty() {
+            if conn.out.len() as u64 >= REPLY_BYTES_MAX {
+                return Taken { bytes: at, next: Next::Again };
+            }
+            let Some(len) = input[at..].iter().position(|&b| b == b'\n') else { break };
+            let line = std::str::from_utf8(&input[at..at + len]).unwrap();
+            at += len + 1;
+            match line.as_bytes()[0] {
+                b'e' => conn.out.extend_from_slice(format!("{line}\n").as_bytes()),
+                b'x' => conn.out.resize(conn.out.len() + line[1..].parse::<usize>().unwrap(), b'x'),
+                b'u' => conn.upload = vec![0; line[1..].parse().unwrap()],
+                b'q' => return Taken { bytes: at, next: Next::Close },
+                other => panic!("not in the toy protocol: {other}"),
+            }
+            if !conn.upload.is_empty() {
+                let bytes = conn.upload.len().min(input.len() - at);
+                conn.upload[..bytes].copy_from_slice(&input[at..at + bytes]);
+                conn.upload_at = bytes;
+                at += bytes;
+                if conn.upload_at == conn.upload.len() {
+                    conn.uploaded();
+                }
+            }
+        }
+        Taken { bytes: at, next: Next::Receive }
+    }
+
+    fn destination<'d>(&'d mut self, conn: &'d mut Conn) -> Option<Place<'d>> {
+        let rest = &mut conn.upload[conn.upload_at..];
+        if rest.is_empty() {
+            return None;
+        }
+        // Pieces of 300 bytes, as a store would give.
+        let missing = rest.len() as u64;
+        Some(Place::new(rest.chunks_mut(300), missing))
+    }
+
+    fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Next {
+        self.fills += 1;
+        conn.upload_at += bytes;
+        Next::Receive
+    }
+
+    fn holds_room(&self, conn: &Conn) -> bool {
+        !conn.upload.is_empty()
+    }
+
+    fn send<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
+        if conn.out.is_empty() {
+            return Ok(Sent::default());
+        }
+        self.sends += 1;
+        let bytes = match stream.send(&conn.out) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        conn.out.drain(..bytes);
+        conn.waits = !conn.out.is_empty();
+        self.unsent_most = self.unsent_most.max(conn.out.len() as u64);
+        Ok(Sent { bytes: bytes as u64, unsent: conn.out.len() as u64 })
+    }
+
+    fn hold(&mut self, conn: &mut Conn) -> bool {
+        assert_eq!(conn.held, None, "held replies go out before more are made");
+        if conn.out.is_empty() || conn.waits {
+            return false;
+        }
+        self.held_ever += 1;
+        self.held_bytes += conn.out.len() as u64;
+        conn.held = Some(self.held_ever);
+        self.held.push_back(self.held_ever);
+        true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn send_held<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
+        assert!(conn.held.is_some() && self.held.pop_front() == conn.held.take(), "in the order of holding");
+        self.held_bytes -= conn.out.len() as u64;
+        self.send(conn, stream)
+    }
+
+    fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
+        assert_eq!(conn.held, None, "held replies go out before the end");
+        self.closed.push(why);
+    }
+}
+
+pub struct World {
+    pub events: EventLoop<Sim, Toy>,
+    pub toy: Toy,
+}
+
+impl World {
+    pub fn new(seed: u64, weather: Weather, limits: Limits) -> World {
+        World { events: EventLoop::new(Sim::new(seed, weather), limits), toy: Toy::default() }
+    }
+
+    pub fn connect(&mut self) -> Peer {
+        let (stream, peer) = self.events.backend().connect();
+        self.events.adopt(stream, Conn::default()).unwrap();
+        peer
+    }
+
+    /// Turns while something is due.
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.events.backend().busy() {
+                // One more, for connections that are queued without an event.
+                self.turn();
+                if !self.events.backend().busy() {
+                    return;
+                }
+            }
+            self.turn();
+        }
+        panic!("the loop does not come to rest");
+    }
+
+    pub fn turn(&mut self) {
+        self.events.turn(&mut self.toy, Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        let until = self.events.now() + ms;
+        while self.events.now() < until {
+            let left = std::time::Duration::from_millis(until - self.events.now());
+            self.events.turn(&mut self.toy, Some(left)).unwrap();
+        }
+    }
+
+    pub fn read_all(&mut self, peer: &Peer) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            let bytes = peer.read(usize::MAX);
+            if bytes.is_empty() {
+                return all;
+            }
+            all.extend(bytes);
+        }
+    }
+}
