@@ -60,8 +60,11 @@ pub(crate) const WORKER_BYTES: u64 = 256 << 10;
 /// Memory counted for a connection that does nothing.
 const CONNECTION_BYTES: i64 = 1 << 10;
 
-/// How long connections have to take their replies when the server stops.
-const DRAIN_MS: Millis = 5_000;
+/// When the server stops, a connection that takes nothing of its replies is closed after this.
+const DRAIN_STALL_MS: Millis = 5_000;
+
+/// How long connections have to take their replies when the server stops, whatever progress they make.
+const DRAIN_MS: Millis = 30_000;
 
 /// Upkeep is looked at this often while requests come.
 const TICK_BUSY_MS: Millis = 100;
@@ -385,13 +388,19 @@ fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> b
     go_on
 }
 
-/// Answers what has come, sends what waits, and ends all connections.
+/// Answers the requests that have come, as fast as their connections take the replies, and ends each
+/// connection behind its last one.
 fn drain(mut events: EventLoop<Epoll, Service>, mut service: Service) -> io::Result<()> {
-    events.turn(&mut service, Some(Duration::ZERO))?;
-    events.drain(&mut service);
     let until = events.now() + DRAIN_MS;
+    events.drain(&mut service, DRAIN_STALL_MS);
     while !events.is_empty() && events.now() < until {
-        events.turn(&mut service, Some(Duration::from_millis(until - events.now())))?;
+        let turn = events.turn(&mut service, Some(Duration::from_millis(until - events.now())))?;
+        if turn.woken {
+            // What is answered here and there may be for each other's subscribers.
+            take_mail(&mut events, &mut service);
+            service.deliver(&mut events);
+        }
+        service.balance(&mut events);
     }
     tracing::debug!(worker = service.index, left = events.len(), "worker stopped");
     Ok(())
