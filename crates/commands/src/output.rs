@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 
 use larder_store::{FREED_BLOCK_BYTES, Pinned};
 
@@ -24,8 +25,22 @@ struct Splice {
     at: usize,
     /// The value.
     pinned: Pinned,
-    /// Bytes of it that were sent.
-    sent: u64,
+    /// Where in it the bytes begin that are not sent.
+    from: u64,
+    /// Where those end that are wanted.
+    to: u64,
+}
+
+impl Splice {
+    /// What is to be sent of it.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut left = self.to - self.from;
+        self.pinned.pieces(self.from).map_while(move |piece| {
+            let bytes = left.min(piece.len() as u64);
+            left -= bytes;
+            (bytes > 0).then(|| &piece[..bytes as usize])
+        })
+    }
 }
 
 /// Replies on their way out.
@@ -169,8 +184,15 @@ impl Output {
 
     /// Appends a large value, sent from its place in the store.
     pub fn splice(&mut self, pinned: Pinned) {
-        self.pinned_bytes += pinned.value_bytes();
-        self.splices.push_back(Splice { at: self.end, pinned, sent: 0 });
+        let all = 0..pinned.value_bytes();
+        self.splice_part(pinned, all);
+    }
+
+    /// Appends a part of a large value, which is in it.
+    pub fn splice_part(&mut self, pinned: Pinned, part: Range<u64>) {
+        assert!(part.start < part.end && part.end <= pinned.value_bytes(), "a part of the value");
+        self.pinned_bytes += part.end - part.start;
+        self.splices.push_back(Splice { at: self.end, pinned, from: part.start, to: part.end });
     }
 
     /// Where the replies end now.
@@ -200,7 +222,7 @@ impl Output {
                 used += 1;
                 from = splice.at;
             }
-            for piece in splice.pinned.pieces(splice.sent) {
+            for piece in splice.pieces() {
                 if used == into.len() {
                     return used;
                 }
@@ -266,9 +288,9 @@ impl Output {
             }
             bytes -= ahead;
             self.start = splice.at;
-            let left = splice.pinned.value_bytes() - splice.sent;
+            let left = splice.to - splice.from;
             let sent = left.min(bytes);
-            splice.sent += sent;
+            splice.from += sent;
             self.pinned_bytes -= sent;
             bytes -= sent;
             if sent < left {
@@ -328,7 +350,7 @@ impl Output {
         for splice in &self.splices {
             all.extend_from_slice(&self.buf[from..splice.at]);
             from = splice.at;
-            for piece in splice.pinned.pieces(splice.sent) {
+            for piece in splice.pieces() {
                 all.extend_from_slice(piece);
             }
         }

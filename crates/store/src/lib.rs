@@ -50,6 +50,7 @@ mod counters;
 mod database;
 mod drain;
 mod due;
+mod edit;
 mod epoch;
 mod event;
 mod evict;

@@ -329,9 +329,13 @@ impl Local {
         if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None }
     }
 
-    /// This may be one of the keys that the transaction was begun with: the leading 40 bits are its hash's.
+    /// This may be one of the keys that the transaction was begun with, or the one that is spared: the leading 40
+    /// bits are its hash's.
     #[inline]
     pub(crate) fn may_be_own(&self, hash: u64) -> bool {
+        if self.spared.is_some_and(|spared| spared >> 24 == hash >> 24) {
+            return true;
+        }
         let Transaction { open, hashes, .. } = &self.transaction;
         *open && hashes.binary_search_by_key(&(hash >> 24), |own| own >> 24).is_ok()
     }

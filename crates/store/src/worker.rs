@@ -79,6 +79,8 @@ pub(crate) struct Local {
     pub(crate) asks: u32,
     /// The keys that are written at once.
     pub(crate) transaction: Transaction,
+    /// The hash of a key that is not evicted for what this worker allocates.
+    pub(crate) spared: Option<u64>,
     /// What happened without being asked for.
     pub(crate) events: EventBuffer,
     /// Room for the small value that an append reads while it writes the longer one.
@@ -122,6 +124,7 @@ impl Worker {
             looked_at: 0,
             asks: 0,
             transaction: Transaction::default(),
+            spared: None,
             events: EventBuffer::default(),
             copy: Vec::new(),
         };

@@ -20,9 +20,7 @@ use crate::item::{
 use crate::large::Large;
 use crate::read::{Find, prefetch, seen};
 use crate::worker::{Guard, Local, class_of};
-use crate::{
-    Attributes, End, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value,
-};
+use crate::{Attributes, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value};
 use std::sync::atomic::Ordering;
 
 /// Times that a transaction tries to have its segment grow while another holds a part of it.
@@ -174,79 +172,6 @@ impl Guard<'_> {
                 Ok(stored) => return Ok(stored),
                 Err(Unpublished::Refused(refusal)) => return Err(refusal),
                 Err(Unpublished::NeedsExtension) => extension = true,
-            }
-        }
-    }
-
-    /// Appends or prepends to the live item, keeping its flags and expiry. `cas`: the token to give
-    /// instead of the next.
-    ///
-    /// # Errors
-    /// As for [`Guard::store_value`].
-    pub fn concat(
-        &mut self,
-        key: &Key<'_>,
-        value: &[u8],
-        end: End,
-        cas: Option<u64>,
-        expect: Expect,
-    ) -> Result<Stored, Refusal> {
-        self.local.breathe(self.store);
-        // Taken and put back: in steady state an append allocates nothing.
-        let mut copy = std::mem::take(&mut self.local.copy);
-        let done = self.concat_through(key, value, end, cas, expect, &mut copy);
-        self.local.copy = copy;
-        done
-    }
-
-    /// [`Guard::concat`] with room for a copy of a small old value.
-    fn concat_through(
-        &mut self,
-        key: &Key<'_>,
-        value: &[u8],
-        end: End,
-        cas: Option<u64>,
-        expect: Expect,
-        copy: &mut Vec<u8>,
-    ) -> Result<Stored, Refusal> {
-        loop {
-            let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
-            check(expect, Some((item.raw, item.slot.location())), key.hash)?;
-            let was = item.seen();
-            let attributes = Attributes {
-                flags: item.flags(),
-                expires_at: item.expires_at(),
-                cas,
-                key_binary: item.key_binary(),
-                ..Attributes::default()
-            };
-            // The old value stays put while the new one is allocated: pinned, or copied if small.
-            let pinned;
-            let old: &mut dyn Iterator<Item = &[u8]> = match item.value() {
-                Value::Whole(old) => {
-                    copy.clear();
-                    copy.extend_from_slice(old);
-                    &mut std::iter::once(copy.as_slice())
-                }
-                Value::Pieces(_) => {
-                    pinned = item.pin();
-                    &mut pinned.pieces(0)
-                }
-            };
-            let total = item.value_bytes() + value.len() as u64;
-            let mut upload = self.upload(key, total, &attributes)?;
-            if end == End::Front {
-                self.upload_fill(&mut upload, value)?;
-            }
-            for piece in old {
-                self.upload_fill(&mut upload, piece)?;
-            }
-            if end == End::Back {
-                self.upload_fill(&mut upload, value)?;
-            }
-            match self.publish(upload, Expect::Unchanged(was)) {
-                Err(Refusal::Changed) => {}
-                done => return done,
             }
         }
     }

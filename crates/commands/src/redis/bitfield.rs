@@ -6,7 +6,7 @@ use larder_store::Key;
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{each_part, put_array, put_integer, put_null};
-use super::rewrite::{Rewrite, rewrite, rewrite_part};
+use super::rewrite::{Heap, Rewrite, SCRATCH_BYTES_KEPT, rewrite, rewrite_part};
 
 /// What happens to a number that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -166,7 +166,12 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     let part = start as usize..end;
     let shifted: Vec<Step> = steps.iter().map(|step| step.moved_down(start * 8)).collect();
     let run_all = |bytes: &mut [u8]| shifted.iter().map(|step| run(step, bytes)).collect::<Vec<_>>();
-    let results = if steps.iter().all(|step| matches!(step.verb, Verb::Get)) {
+    // What is only read does not make the value longer.
+    let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
+    let room = writes.map(|step| step.field.bytes()).max();
+    let results = if room.is_none() {
+        let there = call.peek(key)?.map_or(0, |item| item.value_bytes() as usize);
+        let _held = Heap::take(call, part.end.min(there).saturating_sub(part.start))?;
         let mut bytes = std::mem::take(call.scratch);
         bytes.clear();
         if let Some(item) = call.peek(key)? {
@@ -175,15 +180,14 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             each_part(item.value(), part, &mut |piece| bytes.extend_from_slice(piece));
         }
         let results = run_all(&mut bytes);
+        bytes.shrink_to(SCRATCH_BYTES_KEPT);
         *call.scratch = bytes;
         results
-    } else if let Some(results) = rewrite_part(call, key, part.clone(), run_all) {
+    } else if let Some(results) = rewrite_part(call, key, part.clone(), room.unwrap_or(0), run_all)? {
         results
     } else {
         rewrite(call, key, |bytes, there| {
-            // What is only read does not make the value longer.
-            let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
-            let room = writes.map(|step| step.field.bytes()).max().unwrap_or(0);
+            let room = room.unwrap_or(0);
             let grows = bytes.len() < room;
             if grows {
                 bytes.resize(room, 0);

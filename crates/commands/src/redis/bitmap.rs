@@ -1,11 +1,11 @@
 //! Bitmaps: a value as a string of bits, the first the highest of the first byte.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Hint, Key};
+use larder_store::{Attributes, Expect, Hint, Key, Refusal};
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{copy_value, each_part};
+use super::reply::each_part;
 use super::rewrite::{Rewrite, rewrite, rewrite_part};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{Command, Keys};
@@ -63,11 +63,11 @@ fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
         _ => return Err(BAD_BIT),
     };
     let (at, mask) = ((offset >> 3) as usize, 0x80u8 >> (offset & 7));
-    let in_place = rewrite_part(call, key, at..at + 1, |byte| {
+    let in_place = rewrite_part(call, key, at..at + 1, at + 1, |byte| {
         let was = byte[0] & mask != 0;
         byte[0] = if on { byte[0] | mask } else { byte[0] & !mask };
         was
-    });
+    })?;
     if let Some(was) = in_place {
         return call.integer(i64::from(was));
     }
@@ -104,6 +104,13 @@ struct Span {
     end: u64,
 }
 
+impl Span {
+    /// The bytes in which it lies.
+    fn bytes(&self) -> std::ops::Range<usize> {
+        (self.start / 8) as usize..self.end.div_ceil(8) as usize
+    }
+}
+
 /// Reads `start [end] [BYTE|BIT]` for a value of so many bytes.
 fn span(start: i64, end: i64, in_bits: bool, bytes: u64) -> Span {
     let unit = if in_bits { 1 } else { 8 };
@@ -124,26 +131,6 @@ fn unit(word: Option<&[u8]>) -> Result<bool, Fail> {
         Some(word) if is(word, "BIT") => Ok(true),
         Some(_) => Err(Fail::SYNTAX),
     }
-}
-
-/// Runs `read` on the value; none is no bytes.
-fn with_value<T>(
-    call: &mut Call<'_, '_, '_>,
-    key: &Key<'_>,
-    read: impl FnOnce(Option<&[u8]>) -> T,
-) -> Result<T, Fail> {
-    let mut bytes = std::mem::take(call.scratch);
-    bytes.clear();
-    let result = match call.peek(key)?.map(|item| item.value()) {
-        None => read(None),
-        Some(larder_store::Value::Whole(whole)) => read(Some(whole)),
-        Some(value) => {
-            copy_value(value, &mut bytes);
-            read(Some(&bytes))
-        }
-    };
-    *call.scratch = bytes;
-    Ok(result)
 }
 
 /// A byte with what is outside of the span cleared.
@@ -168,27 +155,31 @@ fn bit_count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Arg
         }
         _ => return Err(Fail::SYNTAX),
     };
-    let count = with_value(call, key, |bytes| {
-        let bytes = bytes.unwrap_or_default();
-        let mut span = span(start, end, in_bits, bytes.len() as u64);
+    let mut count = 0u64;
+    if let Some(item) = call.peek(key)? {
+        let mut span = span(start, end, in_bits, item.value_bytes());
         // BITPOS has no such rule.
         if start < 0 && end < 0 && start > end {
             span = Span { start: 0, end: 0 };
         }
-        let whole = &bytes[(span.start / 8) as usize..span.end.div_ceil(8) as usize];
-        let mut count: u64 = whole.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        // The ends may be cut.
-        if span.end > span.start {
-            let (first, last) = (span.start / 8, (span.end - 1) / 8);
-            for at in if first == last { first..=first } else { first..=last } {
-                if at == first || at == last {
-                    let byte = bytes[at as usize];
-                    count -= u64::from(byte.count_ones() - masked(byte, at, &span).count_ones());
+        let part = span.bytes();
+        let (first, last) = (part.start as u64, (part.end as u64).saturating_sub(1));
+        // Of a span in one byte both ends are that byte, which is cut once.
+        let ends = [Some(first), Some(last).filter(|last| *last != first)];
+        let mut at = first;
+        each_part(item.value(), part, &mut |bytes| {
+            count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+            // The ends may be cut.
+            let behind = at + bytes.len() as u64;
+            for end in ends.into_iter().flatten() {
+                if (at..behind).contains(&end) {
+                    let byte = bytes[(end - at) as usize];
+                    count -= u64::from(byte.count_ones() - masked(byte, end, &span).count_ones());
                 }
             }
-        }
-        count
-    })?;
+            at = behind;
+        });
+    }
     call.integer(count as i64)
 }
 
@@ -204,24 +195,30 @@ fn bit_position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut ar
     let start = args.next().map(integer).transpose()?;
     let in_bits = unit(args.at(1))?;
     let end = args.next().map(integer).transpose()?;
-    let found = with_value(call, key, |bytes| {
-        let Some(bytes) = bytes else { return if bit { -1 } else { 0 } };
-        let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes.len() as u64);
-        if span.start == span.end {
-            return -1;
+    let Some(item) = call.peek(key)? else { return call.integer(if bit { -1 } else { 0 }) };
+    let bytes = item.value_bytes();
+    let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes);
+    if span.start == span.end {
+        return call.integer(-1);
+    }
+    let skip = if bit { 0 } else { 0xff };
+    let (mut found, mut first) = (None, span.start / 8);
+    each_part(item.value(), span.bytes(), &mut |part| {
+        if found.is_some() {
+            return;
         }
-        let skip = if bit { 0 } else { 0xff };
-        for at in span.start / 8..span.end.div_ceil(8) {
-            let byte = bytes[at as usize] ^ skip;
-            let byte = masked(byte, at, &span);
+        for (at, byte) in (first..).zip(part) {
+            let byte = masked(byte ^ skip, at, &span);
             if byte != 0 {
-                return (at * 8) as i64 + i64::from(byte.leading_zeros());
+                found = Some((at * 8) as i64 + i64::from(byte.leading_zeros()));
+                return;
             }
         }
-        // A value goes on with zeros for ever, if its end was not given.
-        if bit || end.is_some() { -1 } else { bytes.len() as i64 * 8 }
-    })?;
-    call.integer(found)
+        first += part.len() as u64;
+    });
+    // A value goes on with zeros for ever, if its end was not given.
+    let nowhere = if bit || end.is_some() { -1 } else { bytes as i64 * 8 };
+    call.integer(found.unwrap_or(nowhere))
 }
 
 /// How BITOP combines.
@@ -257,24 +254,40 @@ impl Operation {
         all.into_iter().find(|(name, _)| is(word, name)).map(|(_, operation)| operation)
     }
 
-    /// Combines one byte of each source.
-    fn combine(self, mut bytes: impl Iterator<Item = u8>) -> u8 {
-        let first = bytes.next().unwrap_or(0);
+    /// Combines the first source, all of which `all` is, with another that begins with `bytes` and goes on with zeros;
+    /// `more` is what the operation needs to know beside that.
+    fn add(self, all: &mut [u8], more: &mut [u8], bytes: &[u8]) {
+        let zeros = bytes.len();
         match self {
-            Operation::And => bytes.fold(first, |all, byte| all & byte),
-            Operation::Or => bytes.fold(first, |all, byte| all | byte),
-            Operation::Xor => bytes.fold(first, |all, byte| all ^ byte),
-            Operation::Not => !first,
-            Operation::Diff => first & !bytes.fold(0, |all, byte| all | byte),
-            Operation::Diff1 => !first & bytes.fold(0, |all, byte| all | byte),
-            Operation::AndOr => first & bytes.fold(0, |all, byte| all | byte),
-            Operation::One => {
-                let (once, _) = bytes.fold((first, 0), |(once, twice), byte| {
-                    let twice = twice | once & byte;
-                    ((once | byte) & !twice, twice)
-                });
-                once
+            Operation::And => {
+                all.iter_mut().zip(bytes).for_each(|(all, byte)| *all &= byte);
+                all[zeros..].fill(0);
             }
+            Operation::Or => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all |= byte),
+            Operation::Xor => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all ^= byte),
+            // It has one source.
+            Operation::Not => {}
+            Operation::Diff | Operation::Diff1 | Operation::AndOr => {
+                more.iter_mut().zip(bytes).for_each(|(more, byte)| *more |= byte);
+            }
+            Operation::One => {
+                for ((once, twice), byte) in all.iter_mut().zip(more).zip(bytes) {
+                    *twice |= *once & byte;
+                    *once = (*once | byte) & !*twice;
+                }
+            }
+        }
+    }
+
+    /// When all sources were added.
+    fn finish(self, all: &mut [u8], more: &[u8]) {
+        let pairs = all.iter_mut().zip(more);
+        match self {
+            Operation::And | Operation::Or | Operation::Xor | Operation::One => {}
+            Operation::Not => pairs.for_each(|(all, _)| *all = !*all),
+            Operation::Diff => pairs.for_each(|(all, others)| *all &= !others),
+            Operation::Diff1 => pairs.for_each(|(all, others)| *all = !*all & others),
+            Operation::AndOr => pairs.for_each(|(all, others)| *all &= others),
         }
     }
 }
@@ -295,26 +308,61 @@ fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let sources: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
     let keys = sources.iter().copied().chain([target]).collect::<Vec<_>>();
     let bytes = call.as_one(keys, |call| {
-        let mut values = Vec::with_capacity(sources.len());
+        let mut len = 0;
         for key in &sources {
-            let mut value = Vec::new();
-            if let Some(item) = call.peek(key)? {
-                copy_value(item.value(), &mut value);
-            }
-            values.push(value);
+            len = len.max(call.peek(key)?.map_or(0, |item| item.value_bytes()));
         }
-        let len = values.iter().map(Vec::len).max().unwrap_or(0);
         if len == 0 {
             let _ = call.cx.guard.delete(&target, Expect::Present);
             return Ok(0);
         }
-        let byte_at = |value: &Vec<u8>, at: usize| value.get(at).copied().unwrap_or(0);
-        let result: Vec<u8> =
-            (0..len).map(|at| operation.combine(values.iter().map(|value| byte_at(value, at)))).collect();
-        let _ = call.store(&target, &result, &Attributes::default(), Expect::Any)?;
+        combine(call, operation, &sources, &target, len).map_err(|_| Fail::OUT_OF_MEMORY)?;
         Ok(len)
     })?;
-    call.length(bytes)
+    call.integer(bytes as i64)
+}
+
+/// Bytes of each source that are combined at a time.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Stores what the operation makes of the sources, which do not change meanwhile, block by block, so
+/// that it takes no room but that of the result.
+fn combine(
+    call: &mut Call<'_, '_, '_>,
+    operation: Operation,
+    sources: &[Key<'_>],
+    target: &Key<'_>,
+    len: u64,
+) -> Result<(), Refusal> {
+    let guard = &mut call.cx.guard;
+    let mut upload = guard.upload(target, len, &Attributes::default())?;
+    let mut room = vec![0; 3 * BLOCK_BYTES.min(len as usize)];
+    let (all, rest) = room.split_at_mut(BLOCK_BYTES.min(len as usize));
+    let (more, block) = rest.split_at_mut(all.len());
+    for at in (0..len as usize).step_by(BLOCK_BYTES) {
+        let bytes = BLOCK_BYTES.min(len as usize - at);
+        let (all, more) = (&mut all[..bytes], &mut more[..bytes]);
+        more.fill(0);
+        for (n, key) in sources.iter().enumerate() {
+            let mut filled = 0;
+            if let Some(item) = guard.peek(key).hit() {
+                let there = item.value_bytes() as usize;
+                each_part(item.value(), at.min(there)..(at + bytes).min(there), &mut |part| {
+                    block[filled..filled + part.len()].copy_from_slice(part);
+                    filled += part.len();
+                });
+            }
+            if n == 0 {
+                all[..filled].copy_from_slice(&block[..filled]);
+                all[filled..].fill(0);
+            } else {
+                operation.add(all, more, &block[..filled]);
+            }
+        }
+        operation.finish(all, more);
+        guard.upload_fill(&mut upload, all)?;
+    }
+    guard.publish(upload, Expect::Any).map(drop)
 }
 
 #[cfg(test)]
@@ -333,9 +381,14 @@ mod tests {
             (Operation::AndOr, 0b1000),
             (Operation::One, 0b0111),
         ] {
-            assert_eq!(operation.combine(bytes.into_iter()), expected);
+            let (mut all, mut more) = ([bytes[0]], [0]);
+            bytes[1..].iter().for_each(|byte| operation.add(&mut all, &mut more, &[*byte]));
+            operation.finish(&mut all, &more);
+            assert_eq!(all, [expected]);
         }
-        assert_eq!(Operation::Not.combine([0xf0].into_iter()), 0x0f);
+        let mut all = [0xf0];
+        Operation::Not.finish(&mut all, &[0]);
+        assert_eq!(all, [0x0f]);
     }
 
     #[test]

@@ -1,29 +1,59 @@
 //! RENAME, COPY, MOVE, SWAPDB: values that go elsewhere.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Key};
+use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value};
 
 use super::call::{Call, is, kept, next};
 use super::connection::{database, database_or};
 use super::fail::{Done, Fail};
-use super::reply::copy_value;
 
 /// Copies a value with what goes with it: from one key to another, which has no value or may lose it.
 /// False if there is nothing to copy, or something in the way.
 fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: bool) -> Result<bool, Fail> {
-    let mut bytes = std::mem::take(call.scratch);
-    bytes.clear();
-    let attributes: Option<Attributes> = call.cx.guard.peek(from).hit().map(|item| {
-        copy_value(item.value(), &mut bytes);
-        kept(&item)
-    });
     let expect = if replace { Expect::Any } else { Expect::Absent };
-    let done = match attributes {
-        Some(attributes) => call.store(to, &bytes, &attributes, expect).map(|stored| stored.is_ok()),
-        None => Ok(false),
+    let guard = &mut call.cx.guard;
+    let Some(item) = guard.peek(from).hit() else { return Ok(false) };
+    let attributes = kept(&item);
+    let done = match item.value() {
+        Value::Whole(value) => {
+            let mut bytes = std::mem::take(call.scratch);
+            bytes.clear();
+            bytes.extend_from_slice(value);
+            let done = guard.store_value(to, &bytes, &attributes, expect);
+            *call.scratch = bytes;
+            done
+        }
+        Value::Pieces(value) => {
+            let pinned = value.pin();
+            copy_pinned(guard, &pinned, to, &attributes, expect)
+        }
     };
-    *call.scratch = bytes;
-    done
+    match done {
+        Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
+        done => Ok(done.is_ok()),
+    }
+}
+
+/// Copies a large value, piece by piece.
+fn copy_pinned(
+    guard: &mut Guard<'_>,
+    value: &Pinned,
+    to: &Key<'_>,
+    attributes: &Attributes,
+    expect: Expect,
+) -> Result<Stored, Refusal> {
+    if 2 * value.value_bytes() > guard.store().memory_bytes() {
+        // Both will never be there at once: that is not found out by trying.
+        return Err(Refusal::NoMemory);
+    }
+    if expect == Expect::Absent && guard.peek(to).hit().is_some() {
+        return Err(Refusal::Present);
+    }
+    let mut upload = guard.upload(to, value.value_bytes(), attributes)?;
+    for piece in value.pieces(0) {
+        guard.upload_fill(&mut upload, piece)?;
+    }
+    guard.publish(upload, expect)
 }
 
 /// RENAME and, with `only_new`, RENAMENX.

@@ -17,6 +17,7 @@ impl Fail {
     pub const OVERFLOW: Fail = Fail::of("ERR increment or decrement would overflow");
     pub const NO_SUCH_KEY: Fail = Fail::of("ERR no such key");
     pub const OUT_OF_MEMORY: Fail = Fail::of("OOM command not allowed when used memory > 'maxmemory'.");
+    pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");
     pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");
     pub const BAD_DATABASE: Fail = Fail::of("ERR DB index is out of range");

@@ -6,6 +6,7 @@ use larder_store::Key;
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::copy_value;
+use super::rewrite::Heap;
 
 /// A run of bytes that both have: where it begins in the first and in the second, and its length.
 type Run = (usize, usize, usize);
@@ -31,12 +32,21 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::of("ERR If you want both the length and indexes, please just use IDX."));
     }
     let (one, two) = (call.key(one), call.key(two));
-    let (one, two) = call.as_one([one, two], |call| Ok((value(call, &one)?, value(call, &two)?)))?;
-    // A table of four bytes for each pair of bytes is what it takes.
-    let cells = (one.len() as u64 + 1).saturating_mul(two.len() as u64 + 1);
-    if cells.saturating_mul(4) > call.cx.guard.store().memory_bytes() / 4 {
-        return Err(Fail::of("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
-    }
+    // What all that it looks at takes of the heap lives as long as that.
+    let (_held, one, two) = call.as_one([one, two], |call| {
+        // A table of four bytes for each pair of bytes is what it takes.
+        let bytes =
+            [&one, &two].map(|key| call.cx.guard.peek(key).hit().map_or(0, |item| item.value_bytes()));
+        let cells = (bytes[0] + 1).saturating_mul(bytes[1] + 1);
+        let needs = cells.saturating_mul(4).saturating_add(2 * (bytes[0] + bytes[1]));
+        if needs > call.cx.guard.store().held_bytes_max() {
+            return Err(Fail::of(
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
+            ));
+        }
+        let held = Heap::take(call, needs as usize)?;
+        Ok((held, value(call, &one)?, value(call, &two)?))
+    })?;
     let table = Table::fill(&one, &two);
     if len {
         return call.length(table.at(one.len(), two.len()) as usize);

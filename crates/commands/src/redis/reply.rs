@@ -44,14 +44,32 @@ pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
     }
 }
 
+/// In an array, too, an error may stand in place of a value.
+pub(crate) const UNPINNED: &[u8] = b"-OOM connections hold as much memory as they may\r\n";
+
 #[inline(never)]
 fn put_pinned(out: &mut Output, item: &Item<'_>) {
     let Some(pinned) = item.pin_for_reply() else {
-        // In an array, too, an error may stand in place of a value.
-        return out.put(b"-OOM connections hold as much memory as they may\r\n");
+        return out.put(UNPINNED);
     };
     put_head(out, b'$', item.value_bytes());
     out.splice(pinned);
+    out.put(b"\r\n");
+}
+
+/// Parts of large values up to this are copied: to pin the value would hold all of it.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// A part of an item's value, which is in it: copied, or sent from its place.
+pub(crate) fn put_part(out: &mut Output, item: &Item<'_>, part: std::ops::Range<usize>) {
+    if part.len() <= COPIED_BYTES_MAX {
+        put_head(out, b'$', part.len() as u64);
+        each_part(item.value(), part, &mut |bytes| out.put(bytes));
+    } else {
+        let Some(pinned) = item.pin_for_reply() else { return out.put(UNPINNED) };
+        put_head(out, b'$', part.len() as u64);
+        out.splice_part(pinned, part.start as u64..part.end as u64);
+    }
     out.put(b"\r\n");
 }
 

@@ -2,15 +2,20 @@
 //! that changes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use larder_store::{Attributes, Expect, Key, Value};
+use larder_store::{Attributes, Expect, Key, Refusal, Store};
 
 use super::call::{Call, kept};
 use super::fail::Fail;
 use super::reply::{copy_value, each_part};
 
-/// Parts of large values above this are not changed in place: the store would copy them anyway.
-const PART_BYTES_MAX: usize = 64 << 10;
+/// Values up to this are read and written whole.
+const SMALL_BYTES_MAX: usize = 16 << 10;
+/// What commands take of the heap is not counted up to this, and not given back.
+pub(crate) const SCRATCH_BYTES_KEPT: usize = 64 << 10;
+/// Steps of upkeep for what a command takes of the heap.
+const UPKEEP_STEPS_MAX: usize = 1 << 12;
 
 /// What a rewrite comes to.
 pub(crate) enum Rewrite<T> {
@@ -54,44 +59,99 @@ pub(crate) fn rewrite<T>(
     done
 }
 
-/// Lets `change` change a part of a large value, and writes the part back where it lies, as one step.
-/// None, and nothing done, if it is no large value, or the part is not in it, or is long, or somebody
-/// reads the value just now: for [`rewrite`].
+/// The bytes of a value that is large or becomes so with `room` bytes, and what it is known by; none
+/// of a small one.
+pub(crate) fn large_with(call: &mut Call<'_, '_, '_>, key: &Key<'_>, room: usize) -> Option<(usize, Expect)> {
+    // First what was seen: the bytes may be newer than that, never older.
+    let (there, expect) = match call.cx.guard.peek(key).hit() {
+        Some(item) => (item.value_bytes() as usize, Expect::Unchanged(item.seen())),
+        None => (0, Expect::Absent),
+    };
+    (there.max(room) > SMALL_BYTES_MAX).then_some((there, expect))
+}
+
+/// As [`rewrite`] for values that are large, or become so: only the part that changes is looked at, and written
+/// back where it lies, or, where that cannot be, into a copy beside it in the store. The part may reach
+/// beyond the end, zeros there; the value is given at least `room` bytes. None, and nothing
+/// done, of small values: for [`rewrite`].
 pub(crate) fn rewrite_part<T>(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
     part: Range<usize>,
+    room: usize,
     mut change: impl FnMut(&mut [u8]) -> T,
-) -> Option<T> {
-    if part.len() > PART_BYTES_MAX {
-        return None;
-    }
+) -> Result<Option<T>, Fail> {
     let mut bytes = std::mem::take(call.scratch);
     let done = loop {
-        let Some(item) = call.cx.guard.peek(key).hit() else { break None };
-        let Value::Pieces(value) = item.value() else { break None };
-        if part.end as u64 > value.value_bytes() {
-            break None;
-        }
-        // First what was seen: the bytes may be newer than that, never older.
-        let unchanged = Expect::Unchanged(item.seen());
+        let Some((there, expect)) = large_with(call, key, room) else { break Ok(None) };
+        let is_long = there.max(room);
+        // What was and what is to be.
+        let _held = match Heap::take(call, 2 * part.len()) {
+            Ok(held) => held,
+            Err(fail) => break Err(fail),
+        };
         bytes.clear();
-        each_part(item.value(), part.clone(), &mut |piece| bytes.extend_from_slice(piece));
-        let before = bytes.len();
-        bytes.extend_from_within(..);
-        let (was, is) = bytes.split_at_mut(before);
-        let result = change(is);
-        if was == is {
-            break Some(result);
+        if let Some(item) = call.cx.guard.peek(key).hit() {
+            let inside = part.start.min(there)..part.end.min(there);
+            each_part(item.value(), inside, &mut |piece| bytes.extend_from_slice(piece));
         }
-        match call.cx.guard.patch(key, part.start as u64, is, unchanged) {
-            Ok(Some(_)) => {
-                break Some(result);
-            }
-            Ok(None) => break None,
-            Err(_) => {}
+        bytes.resize(part.len(), 0);
+        bytes.extend_from_within(..);
+        let (was, is) = bytes.split_at_mut(part.len());
+        let result = change(is);
+        if was == is && there >= room && expect != Expect::Absent {
+            break Ok(Some(result));
+        }
+        let is = &is[..part.end.min(is_long) - part.start];
+        let in_place = expect != Expect::Absent && part.end <= there;
+        if in_place && let Ok(Some(_)) = call.cx.guard.patch(key, part.start as u64, is, expect) {
+            break Ok(Some(result));
+        }
+        match call.cx.guard.overlay(key, part.start as u64, is, expect) {
+            Ok(_) => break Ok(Some(result)),
+            Err(Refusal::NoMemory) => break Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }
     };
+    bytes.shrink_to(SCRATCH_BYTES_KEPT);
     *call.scratch = bytes;
     done
+}
+
+/// Memory of the heap that a command takes while it runs: counted as what connections hold, and refused
+/// where they hold their share. What is short is not counted.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    store: Arc<Store>,
+    bytes: i64,
+}
+
+impl Heap {
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
+        let store = Arc::clone(call.cx.guard.store());
+        if bytes <= SCRATCH_BYTES_KEPT {
+            return Ok(Heap { store, bytes: 0 });
+        }
+        if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() {
+            return Err(Fail::HELD);
+        }
+        store.hold(bytes as i64);
+        for _ in 0..UPKEEP_STEPS_MAX {
+            // Items give way to it, as far as they can: in a transaction only to what is allocated.
+            if call.cx.guard.in_transaction() || !store.is_over_limit() || !call.cx.guard.maintain() {
+                break;
+            }
+        }
+        Ok(Heap { store, bytes: bytes as i64 })
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.store.hold(-self.bytes);
+        }
+    }
 }

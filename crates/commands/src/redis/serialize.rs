@@ -7,18 +7,23 @@
 //! packed: 0xC0 8 bits | 0xC1 16 bits LE | 0xC2 32 bits LE | 0xC3 packed bytes, bytes, LZF data
 //! ```
 
+use std::borrow::Cow;
+
 use larder_protocol::resp::{Args, parse_integer, write_integer};
-use larder_store::{Attributes, Expect, Hint, Key, Millis};
+use larder_store::{Attributes, Expect, Hint, Item, Key, Millis, Value};
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{copy_value, put_bulk};
+use super::reply::{UNPINNED, put_bulk, put_head};
+use super::rewrite::Heap;
+use crate::output::Output;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
 /// The last version that is read.
 const VERSION_MAX: u16 = 12;
 const TYPE_STRING: u8 = 0;
+const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
 /// Bytes behind the value.
 const FOOTER_BYTES: usize = 10;
 
@@ -41,7 +46,12 @@ const CRC: [u64; 256] = {
 };
 
 fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+    crc64_on(0, bytes)
+}
+
+/// The checksum of what has `crc` and more bytes behind it.
+fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(crc, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
 fn push_length(payload: &mut Vec<u8>, n: u64) {
@@ -114,8 +124,15 @@ impl<'a> Reader<'a> {
         usize::try_from(n).ok()
     }
 
-    /// A string, however it is packed.
-    fn string(&mut self, bytes_max: u64) -> Option<Vec<u8>> {
+    /// A string, however it is packed; `room` says whether there is room to unpack so many bytes.
+    fn string(&mut self, room: &mut dyn FnMut(usize) -> Result<(), Fail>) -> Result<Cow<'a, [u8]>, Fail> {
+        self.string_or(room).unwrap_or(Err(BAD_FORMAT))
+    }
+
+    fn string_or(
+        &mut self,
+        room: &mut dyn FnMut(usize) -> Result<(), Fail>,
+    ) -> Option<Result<Cow<'a, [u8]>, Fail>> {
         let packed = match *self.0.first()? {
             0xc0 => i32::from(i8::from_le_bytes({
                 self.take(1)?;
@@ -133,16 +150,19 @@ impl<'a> Reader<'a> {
                 self.take(1)?;
                 let (packed, bytes) = (self.length()?, self.length()?);
                 let data = self.take(packed)?;
-                return (bytes as u64 <= bytes_max).then(|| unpack(data, bytes))?;
+                return match room(bytes) {
+                    Ok(()) => Some(Ok(Cow::Owned(unpack(data, bytes)?))),
+                    Err(fail) => Some(Err(fail)),
+                };
             }
             _ => {
                 let bytes = self.length()?;
-                return Some(self.take(bytes)?.to_vec());
+                return Some(Ok(Cow::Borrowed(self.take(bytes)?)));
             }
         };
-        let mut room = [0; 20];
-        let digits = write_integer(&mut room, i64::from(packed));
-        Some(room[..digits].to_vec())
+        let mut digit_room = [0; 20];
+        let digits = write_integer(&mut digit_room, i64::from(packed));
+        Some(Ok(Cow::Owned(digit_room[..digits].to_vec())))
     }
 }
 
@@ -183,8 +203,11 @@ fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
     (out.len() == bytes).then_some(out)
 }
 
-/// The value in a payload.
-fn restore_string(payload: &[u8], bytes_max: u64) -> Result<Vec<u8>, Fail> {
+/// The value in a payload; `room` as for [`Reader::string`].
+fn restore_string<'a>(
+    payload: &'a [u8],
+    room: &mut dyn FnMut(usize) -> Result<(), Fail>,
+) -> Result<Cow<'a, [u8]>, Fail> {
     let wrong = Fail::of("ERR DUMP payload version or checksum are wrong");
     let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(wrong) };
     let (body, footer) = payload.split_at(at);
@@ -196,31 +219,38 @@ fn restore_string(payload: &[u8], bytes_max: u64) -> Result<Vec<u8>, Fail> {
     if version > VERSION_MAX || crc != 0 && crc != crc64(&payload[..at + 2]) {
         return Err(wrong);
     }
-    let bad = Fail::of("ERR Bad data format");
     let mut reader = Reader(body);
     if reader.array() != Some([TYPE_STRING]) {
-        return Err(bad);
+        return Err(BAD_FORMAT);
     }
-    let value = reader.string(bytes_max).ok_or(bad.clone())?;
-    if reader.0.is_empty() { Ok(value) } else { Err(bad) }
+    let value = reader.string(room)?;
+    if reader.0.is_empty() { Ok(value) } else { Err(BAD_FORMAT) }
 }
 
-/// DUMP
+/// DUMP: a large value is sent from where it lies.
 pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
-    let mut bytes = std::mem::take(call.scratch);
-    bytes.clear();
-    let there = match call.peek(key)? {
-        Some(item) => {
-            copy_value(item.value(), &mut bytes);
-            true
-        }
-        None => false,
-    };
-    if there {
-        put_bulk(call.out, &dump_string(&bytes));
+    match call.cx.guard.peek(key).hit() {
+        Some(item) => match item.value() {
+            Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
+            Value::Pieces(_) => put_large(call.out, &item),
+        },
+        None => return call.null(),
     }
-    *call.scratch = bytes;
-    if there { Ok(()) } else { call.null() }
+    Ok(())
+}
+
+fn put_large(out: &mut Output, item: &Item<'_>) {
+    let Some(pinned) = item.pin_for_reply() else { return out.put(UNPINNED) };
+    let mut head = vec![TYPE_STRING];
+    push_length(&mut head, pinned.value_bytes());
+    let crc = pinned.pieces(0).fold(crc64(&head), crc64_on);
+    let version = VERSION.to_le_bytes();
+    put_head(out, b'$', head.len() as u64 + pinned.value_bytes() + FOOTER_BYTES as u64);
+    out.put(&head);
+    out.splice(pinned);
+    out.put(&version);
+    out.put(&crc64_on(crc, &version).to_le_bytes());
+    out.put(b"\r\n");
 }
 
 /// RESTORE
@@ -253,7 +283,14 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     }
     let ttl = integer(ttl)?;
     let ttl = Millis::try_from(ttl).map_err(|_| Fail::of("ERR Invalid TTL value, must be >= 0"))?;
-    let value = restore_string(payload, call.value_bytes_max())?;
+    let (max, mut held) = (call.value_bytes_max(), None);
+    let value = restore_string(payload, &mut |bytes| {
+        if bytes as u64 > max {
+            return Err(BAD_FORMAT);
+        }
+        held = Some(Heap::take(call, bytes)?);
+        Ok(())
+    })?;
     let now = call.cx.now();
     let expires_at = match (ttl, absolute) {
         (0, _) => 0,
@@ -275,6 +312,11 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn restore(payload: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail> {
+        let room = &mut |bytes| if bytes <= bytes_max { Ok(()) } else { Err(BAD_FORMAT) };
+        restore_string(payload, room).map(Cow::into_owned)
+    }
 
     #[test]
     fn the_checksum_is_the_one_that_redis_computes() {
@@ -298,11 +340,11 @@ mod tests {
             vec![b'x'; 16384],
         ] {
             let payload = dump_string(&value);
-            assert_eq!(restore_string(&payload, 1 << 20), Ok(value));
+            assert_eq!(restore(&payload, 1 << 20), Ok(value));
             for at in 0..payload.len().min(40) {
                 let mut broken = payload.clone();
                 broken[at] ^= 1;
-                assert!(restore_string(&broken, 1 << 20).is_err());
+                assert!(restore(&broken, 1 << 20).is_err());
             }
         }
     }
@@ -313,12 +355,12 @@ mod tests {
         let hello = b"\x00\x05hello\x0a\x00";
         let mut payload = hello.to_vec();
         payload.extend_from_slice(&crc64(hello).to_le_bytes());
-        assert_eq!(restore_string(&payload, 100), Ok(b"hello".to_vec()));
+        assert_eq!(restore(&payload, 100), Ok(b"hello".to_vec()));
         let packed = b"\x00\xc3\x09\x40\x64\x01aa\xe0\x57\x00\x01aa\x0a\x00";
         let mut payload = packed.to_vec();
         payload.extend_from_slice(&crc64(packed).to_le_bytes());
-        assert_eq!(restore_string(&payload, 100), Ok(vec![b'a'; 100]));
-        assert!(restore_string(&payload, 99).is_err(), "no more than a value may have");
+        assert_eq!(restore(&payload, 100), Ok(vec![b'a'; 100]));
+        assert!(restore(&payload, 99).is_err(), "no more than a value may have");
     }
 
     #[test]

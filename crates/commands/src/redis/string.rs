@@ -6,8 +6,8 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value, Version};
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
 use super::fail::{Done, Fail};
-use super::reply::{each_part, put_array, put_bulk, put_null, put_value};
-use super::rewrite::{Rewrite, rewrite};
+use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
+use super::rewrite::{Rewrite, large_with, rewrite};
 use super::set::{Condition, Set, set};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{ALL_KEYS, Command, Keys};
@@ -310,10 +310,7 @@ fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut arg
     let start = integer(args.next().unwrap_or_default())?;
     let end = integer(args.next().unwrap_or_default())?;
     let Some(item) = read(call.cx, call.tally, key, hint) else { return call.bulk(b"") };
-    let range = range(start, end, item.value_bytes());
-    super::reply::put_head(call.out, b'$', range.len() as u64);
-    each_part(item.value(), range, &mut |part| call.out.put(part));
-    call.out.put(b"\r\n");
+    put_part(call.out, &item, range(start, end, item.value_bytes()));
     Ok(())
 }
 
@@ -327,14 +324,22 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
     {
         return call.length(bytes as usize);
     }
+    if value.is_empty() {
+        let bytes = call.peek(key)?.map_or(0, |item| item.value_bytes());
+        return call.integer(bytes as i64);
+    }
+    let end = offset.saturating_add(value.len());
+    if end as u64 > max {
+        return Err(Fail::TOO_LONG);
+    }
+    while let Some((there, expect)) = large_with(call, key, end) {
+        match call.cx.guard.overlay(key, offset as u64, value, expect) {
+            Ok(_) => return call.length(there.max(end)),
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
     let bytes = rewrite(call, key, |bytes, _| {
-        if value.is_empty() {
-            return Ok(Rewrite::Keep(bytes.len()));
-        }
-        let end = offset.saturating_add(value.len());
-        if end as u64 > max {
-            return Err(Fail::TOO_LONG);
-        }
         if bytes.len() < end {
             bytes.resize(end, 0);
         }

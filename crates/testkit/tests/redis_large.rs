@@ -1,0 +1,142 @@
+//! Commands on large values take no room beyond the limit, and none that is refused costs a value.
+
+use larder_testkit::process::{Program, Server};
+use larder_testkit::talk::encode;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+const MEBIBYTE: usize = 1 << 20;
+
+/// A client that reads its replies, and compares large ones with what they should be.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        Client(BufReader::new(server.connect().expect("a connection")))
+    }
+
+    fn send(&mut self, words: &[&[u8]]) {
+        self.0.get_mut().write_all(&encode(words)).expect("sent");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, words: &[&[u8]]) -> String {
+        self.send(words);
+        self.line()
+    }
+
+    /// The reply to a command that answers with a long text.
+    fn text(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let head = self.ask(words);
+        let bytes = head.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
+        let mut text = vec![0; bytes.unwrap_or_else(|| panic!("{head}")) + 2];
+        self.0.read_exact(&mut text).expect("a value");
+        text.truncate(text.len() - 2);
+        text
+    }
+}
+
+fn server() -> Server {
+    Server::start_program(&Program::LarderResp, &["-m", "64", "-t", "2"]).expect("larder starts")
+}
+
+fn holds(server: &Server, what: &str) {
+    let rss = server.rss_bytes().expect("a figure") as usize;
+    let program = server.program_bytes().expect("a figure") as usize;
+    let bound = 64 * MEBIBYTE * 21 / 20 + 8 * MEBIBYTE + program;
+    assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
+}
+
+#[test]
+fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
+    let server = server();
+    let mut client = Client::new(&server);
+    let mut model = vec![b'x'; 28 * MEBIBYTE];
+    assert_eq!(client.ask(&[b"SET", b"big", &model]), "+OK");
+    holds(&server, "SET");
+    assert_eq!(client.ask(&[b"APPEND", b"big", b"end"]), format!(":{}", model.len() + 3));
+    model.extend_from_slice(b"end");
+    holds(&server, "APPEND");
+    let beyond = 29 * MEBIBYTE;
+    assert_eq!(
+        client.ask(&[b"SETRANGE", b"big", beyond.to_string().as_bytes(), b"far"]),
+        format!(":{}", beyond + 3)
+    );
+    model.resize(beyond, 0);
+    model.extend_from_slice(b"far");
+    holds(&server, "SETRANGE");
+    let bit = (beyond + 100) * 8;
+    assert_eq!(client.ask(&[b"SETBIT", b"big", bit.to_string().as_bytes(), b"1"]), ":0");
+    model.resize(beyond + 101, 0);
+    model[beyond + 100] = 0x80;
+    holds(&server, "SETBIT");
+    let ones: u32 = model.iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!(client.ask(&[b"BITCOUNT", b"big"]), format!(":{ones}"));
+    assert_eq!(client.ask(&[b"BITOP", b"NOT", b"big", b"big"]), format!(":{}", model.len()));
+    model.iter_mut().for_each(|byte| *byte = !*byte);
+    holds(&server, "BITOP");
+    assert_eq!(client.ask(&[b"RENAME", b"big", b"other"]), "+OK");
+    holds(&server, "RENAME");
+    assert!(client.text(&[b"GET", b"other"]) == model);
+    assert!(client.text(&[b"GETRANGE", b"other", b"1000001", b"-2"]) == model[1_000_001..model.len() - 1]);
+    holds(&server, "GETRANGE");
+    // What is too long, and what there is no room for, changes nothing.
+    assert!(client.ask(&[b"APPEND", b"other", &vec![b'y'; 4 * MEBIBYTE]]).starts_with("-ERR string exceeds"));
+    let far = (20 * MEBIBYTE * 8).to_string();
+    let fields = [b"BITFIELD", &b"other"[..], b"SET", b"u8", b"0", b"1", b"SET", b"u8", far.as_bytes(), b"1"];
+    assert_eq!(client.ask(&fields), "-OOM connections hold as much memory as they may");
+    assert!(client.text(&[b"GET", b"other"]) == model);
+    holds(&server, "after all");
+}
+
+#[test]
+fn an_append_for_which_there_is_no_room_leaves_the_value() {
+    let server = server();
+    let mut client = Client::new(&server);
+    // The largest that there may be: with a copy beside it, it is nearly all of the memory.
+    let mut model = vec![b'x'; 32 * MEBIBYTE - 8];
+    assert_eq!(client.ask(&[b"SET", b"big", &model]), "+OK");
+    let reply = client.ask(&[b"APPEND", b"big", b"1234"]);
+    if reply.starts_with(':') {
+        model.extend_from_slice(b"1234");
+    } else {
+        assert_eq!(reply, "-OOM command not allowed when used memory > 'maxmemory'.");
+    }
+    assert!(client.text(&[b"GET", b"big"]) == model);
+    assert!(client.ask(&[b"APPEND", b"big", b"123456789"]).starts_with("-ERR string exceeds"));
+    assert!(client.text(&[b"GET", b"big"]) == model);
+    holds(&server, "APPEND");
+}
+
+#[test]
+fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
+    let server = server();
+    let mut client = Client::new(&server);
+    let value = vec![b'v'; 20 * MEBIBYTE];
+    assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
+    assert_eq!(client.ask(&[b"SET", b"small", &value[..100_000]]), "+OK");
+    let payload = client.text(&[b"DUMP", b"small"]);
+    assert_eq!(client.ask(&[b"RESTORE", b"again", b"0", &payload]), "+OK");
+    assert!(client.text(&[b"GET", b"again"]) == value[..100_000]);
+    let mut others = Vec::new();
+    for number in 0..24 {
+        let mut other = Client::new(&server);
+        match number % 2 {
+            0 => other.send(&[b"DUMP", b"big"]),
+            _ => other.send(&[b"GETRANGE", b"big", b"1", b"-1"]),
+        }
+        others.push(other);
+        assert_eq!(client.ask(&[b"STRLEN", b"big"]), format!(":{}", value.len()));
+        holds(&server, "unread replies");
+    }
+    // What was sent in pieces is whole.
+    let payload = client.text(&[b"DUMP", b"big"]);
+    assert_eq!(payload.len(), 1 + 5 + value.len() + 10);
+    assert!(payload[6..6 + value.len()] == value);
+    holds(&server, "after all");
+}
