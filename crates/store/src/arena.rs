@@ -413,10 +413,12 @@ impl Arena {
         self.used.load(Ordering::Relaxed).saturating_sub(self.spans_allowed())
     }
 
-    /// Spans that are used beyond what items may have: one given back makes no room for items yet.
+    /// Spans that items are to give back. Half of what is kept for the index may be lent: what rings and
+    /// buffers take and give back by turns would move a span each time.
     pub(crate) fn over_items_limit(&self) -> u32 {
         let allowed = self.spans_allowed();
-        (self.used.load(Ordering::Relaxed) + kept_for_index(allowed)).saturating_sub(allowed)
+        let kept = kept_for_index(allowed);
+        (self.used.load(Ordering::Relaxed) + kept - kept / 2).saturating_sub(allowed)
     }
 
     /// Counts bytes outside the spans as used (or, negative, as free again).

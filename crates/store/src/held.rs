@@ -5,8 +5,12 @@
 //! part in [`HELD_SHARE`] of it: beyond that no further value is pinned for a reply, and the server
 //! takes its measures. Items that are pinned cannot be evicted, and what peers do not read would
 //! otherwise take all the memory.
+//!
+//! Buffers come and go with every turn of a busy server. What is charged rises with them at once and
+//! falls to the most of the last [`PEAK_MS`], by upkeep: spans would be drained and taken again all the
+//! time.
 
-use crate::Store;
+use crate::{Millis, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Connections may hold one part in this many of the memory limit.
@@ -37,10 +41,17 @@ pub fn trim_heap() {
     }
 }
 
+/// What buffers are charged falls this often.
+pub(crate) const PEAK_MS: Millis = 250;
+
 /// Bytes that connections hold.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     buffers: AtomicU64,
+    /// The most that buffers were since [`Store::settle_held`] looked.
+    peak: AtomicU64,
+    /// What buffers are charged: never less than they are.
+    charged: AtomicU64,
     /// Bytes of the limit that were set aside for others.
     aside: AtomicU64,
     /// Of values with a pin, however many pins they have.
@@ -60,8 +71,32 @@ impl Store {
     /// Says that connections' buffers take `bytes` more, or (negative) fewer. They count against the
     /// memory limit and the share of it that connections may hold.
     pub fn hold(&self, bytes: i64) {
-        self.held.buffers.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.arena.charge(bytes);
+        let buffers = self.held.buffers.fetch_add(bytes as u64, Ordering::Relaxed).wrapping_add(bytes as u64);
+        if bytes > 0 {
+            self.held.peak.fetch_max(buffers, Ordering::Relaxed);
+            self.charge_held(buffers);
+        }
+    }
+
+    fn charge_held(&self, buffers: u64) {
+        // Release: who lowers it after this sees these buffers.
+        let before = self.held.charged.fetch_max(buffers, Ordering::AcqRel);
+        if before < buffers {
+            self.arena.charge((buffers - before) as i64);
+        }
+    }
+
+    /// Lowers what buffers are charged to the most that they were since this was last called.
+    pub(crate) fn settle_held(&self) {
+        let peak = self.held.peak.swap(self.held.buffers.load(Ordering::Relaxed), Ordering::Relaxed);
+        let before = self.held.charged.load(Ordering::Relaxed);
+        if peak < before
+            && self.held.charged.compare_exchange(before, peak, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.arena.charge(-((before - peak) as i64));
+            // What came meanwhile found enough charged.
+            self.charge_held(self.held.buffers.load(Ordering::Relaxed));
+        }
     }
 
     /// Says that something else takes `bytes` more of the memory limit, or (negative) fewer.
@@ -85,9 +120,9 @@ impl Store {
         self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the limit that somebody outside the store takes.
+    /// Bytes of the limit that are charged to somebody outside the store.
     pub(crate) fn outside_bytes(&self) -> u64 {
-        self.held.buffers.load(Ordering::Relaxed).wrapping_add(self.held.aside.load(Ordering::Relaxed))
+        self.held.charged.load(Ordering::Relaxed).wrapping_add(self.held.aside.load(Ordering::Relaxed))
     }
 
     /// Bytes that connections may hold.
@@ -122,6 +157,7 @@ impl Store {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::PEAK_MS;
     use crate::{Attributes, Config, Expect, Guard, Lookup, Pinned, Store};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -187,10 +223,16 @@ mod tests {
         assert!(used() <= 16 << 20);
         store.hold(-(4 << 20));
         let before = used();
+        drop(guard);
+        for round in 1..=3 {
+            worker.enter(NOW + round * PEAK_MS).maintain();
+        }
+        assert_eq!(used(), before - (4 << 20), "it is no longer charged");
+        let mut guard = worker.enter(NOW + 4 * PEAK_MS);
         for i in 0..40_000u32 {
             set(&mut guard, &i.to_le_bytes(), 500);
         }
-        assert!(used() > before + (3 << 20));
+        assert!(used() > before - (1 << 20));
         drop(guard);
         drop(worker);
         store.check();

@@ -9,6 +9,7 @@ use crate::Millis;
 use crate::access;
 use crate::bucket::SLOTS;
 use crate::compact::Compaction;
+use crate::held::PEAK_MS;
 use crate::worker::Guard;
 use crate::write::Rebuild;
 use std::sync::atomic::Ordering;
@@ -51,6 +52,8 @@ pub(crate) struct Upkeep {
     hurried: bool,
     /// When that is looked at again.
     look_at: Millis,
+    /// When what buffers are charged may fall again.
+    settle_at: Millis,
 }
 
 impl Guard<'_> {
@@ -67,6 +70,10 @@ impl Guard<'_> {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
+        if self.now >= upkeep.settle_at || self.now + PEAK_MS < upkeep.settle_at {
+            upkeep.settle_at = self.now + PEAK_MS;
+            store.settle_held();
+        }
         let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
         let over = store.arena.over_limit();
         // What a flush has left is cleaned beside it: that frees memory where a policy may evict nothing.
@@ -117,6 +124,7 @@ impl Guard<'_> {
                 slots: store.index.slots(),
                 running: true,
                 look_at: upkeep.look_at,
+                settle_at: upkeep.settle_at,
                 hurried,
                 compaction: std::mem::take(&mut upkeep.compaction),
             };
