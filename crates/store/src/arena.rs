@@ -387,11 +387,32 @@ impl Arena {
         let mut free = self.free.lock().expect("no panic under the lock");
         (number..number + count).for_each(|number| free.gone.insert(number));
         let whole = free.gone.has_group(number);
+        if whole {
+            self.give_records(&free, number);
+        }
         drop(free);
         if whole {
             // Nothing of it is left: it may be one again.
             advise(Advice::LinuxHugepage);
         }
+    }
+
+    /// Gives the page of [`Span`]s to the system that says of `number`, if all of them are gone: after ten
+    /// million items, a megabyte.
+    fn give_records(&self, free: &Free, number: u32) {
+        let page_bytes = rustix::param::page_size();
+        let records = (page_bytes / size_of::<Span>()) as u32;
+        let first = number / records * records;
+        let groups = (first..first + records).step_by(GROUP as usize);
+        if first + records > self.spans_max || !groups.into_iter().all(|group| free.gone.has_group(group)) {
+            return;
+        }
+        // SAFETY: 1. Inside the mapping, and whole pages of it. 2. It reads as zero afterwards, which is a
+        // valid span that nobody owns. 3. None of these spans is handed out before the lock on `free`
+        // goes, and whoever gets one writes all that it reads.
+        let _ = unsafe {
+            madvise(self.spans.add(first as usize).as_ptr().cast(), page_bytes, Advice::LinuxDontNeed)
+        };
     }
 
     fn spans_allowed(&self) -> u32 {

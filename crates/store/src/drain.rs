@@ -377,21 +377,23 @@ impl Local {
         }
     }
 
-    /// Evicts the item at a location, if it is still reachable there.
-    fn evict_at(&mut self, store: &Store, location: u64) {
+    /// Evicts the item at a location, if it is still reachable there; true if it went.
+    pub(crate) fn evict_at(&mut self, store: &Store, location: u64) -> bool {
         let hash = store.hash_at(location);
-        let Some(mut locked) = self.lock_open(store, hash) else { return };
-        if let Some(found) =
-            store.index.scan(&locked.place, locked.control, |slot| slot.location() == location)
-        {
+        let Some(mut locked) = self.lock_open(store, hash) else { return false };
+        let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
+        let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(location)) };
-            if !store.is_protected(item, item.header()) && !self.may_be_own(hash) {
+            let goes = !store.is_protected(item, item.header()) && !self.may_be_own(hash);
+            if goes {
                 self.count_reason(store, item, found.slot, self.now / 1000, Reason::Evicted);
                 self.unlink(store, &mut locked, &found);
             }
-        }
+            goes
+        });
         locked.home.unlock(locked.control);
+        gone
     }
 }
 

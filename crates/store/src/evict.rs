@@ -20,11 +20,11 @@
 //! ```
 
 use crate::arena::{Arena, Span};
-use crate::bucket::{FREQUENCY_MAX, Slot};
+use crate::bucket::{Bucket, FREQUENCY_MAX, SLOTS, Slot};
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::event::Event;
 use crate::ghost::Queue;
-use crate::index::{Found, Index, Locked};
+use crate::index::{Found, Locked};
 use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
 use crate::ring::BLOCK_BYTES;
@@ -43,6 +43,8 @@ const HAND_TURNS_PATIENT: usize = 4;
 pub(crate) const PROMOTE_FREQUENCY: u64 = 2;
 /// Ghost hits count half after one part in this many of the limit was written by new keys.
 const GHOST_PERIODS: u64 = 8;
+/// There are no more ghosts than the limit has room for items of so many bytes.
+const GHOST_ITEM_BYTES: u64 = 32;
 /// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
 const STAMP_BYTES: u64 = 4096;
 const STAMP_MASK: u64 = (1 << 24) - 1;
@@ -76,9 +78,17 @@ impl Store {
     pub(crate) fn remember(&self, hash: u64, slot: Slot) {
         let queue = if slot.probation() { Queue::Probation } else { Queue::Main };
         if !self.ghosts.is_made() {
-            self.ghosts.fit(&self.arena, self.items());
+            self.fit_ghosts();
         }
         self.ghosts.remember(hash, queue);
+    }
+
+    /// Has as many places for ghosts as there are items, and no more than the limit has room for.
+    #[cold]
+    pub(crate) fn fit_ghosts(&self) {
+        let items_max = self.arena.limit_bytes() / GHOST_ITEM_BYTES;
+        self.ghosts.fit(&self.arena, self.items().min(items_max), || self.epochs.tag());
+        self.ghosts.free_retired(&self.arena, |tag| self.world.batches_over(tag));
     }
 
     /// What the hand leaves of an item's frequency when it passes.
@@ -223,7 +233,7 @@ impl Local {
         if sum / period != (sum + bytes) / period {
             store.slabs.forget();
             if store.ghosts.is_made() {
-                store.ghosts.fit(&store.arena, store.items());
+                store.fit_ghosts();
             }
         }
         let mut slab = None;
@@ -333,9 +343,10 @@ impl Local {
             let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
             let header = item.header();
             let expired = item.expired_by(header, now);
+            // What is there may be another key with the same tag.
             let stays = found.slot.frequency() >= PROMOTE_FREQUENCY
                 || store.is_protected(item, header)
-                || self.may_be_own(hash);
+                || self.has_own() && self.may_be_own(store.hash_at(found.slot.location()));
             if !expired && stays {
                 found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
                 return false;
@@ -457,21 +468,18 @@ impl Local {
         gone
     }
 
-    /// Makes room for a home bucket's new key by evicting another key that lives there: only when
-    /// the index cannot grow for want of memory. True if a slot came free.
-    pub(crate) fn evict_neighbour(&mut self, store: &Store, now_s: u64, hash: u64) -> bool {
-        let mut locked = self.lock(store, hash);
-        let home = locked.home;
-        let victim = store.index.own_slot(&locked);
-        let gone = victim.is_some_and(|(i, slot)| {
-            // SAFETY: reachable in this epoch.
-            let item = unsafe { RawItem::new(store.arena.at(slot.location())) };
-            self.count_reason(store, item, slot, now_s, Reason::Evicted);
-            self.unlink(store, &mut locked, &Found { bucket: home, i, slot, away: false });
-            true
-        });
-        home.unlock(locked.control);
-        gone
+    /// Makes room for a key by evicting another one from its home or its other bucket, of those read least:
+    /// only when the index cannot grow for want of memory. True if a slot came free; false if all of
+    /// them are protected, the own transaction's, or another's. The caller holds no reference into the arena.
+    pub(crate) fn evict_neighbour(&mut self, store: &Store, hash: u64) -> bool {
+        // Who has the home in a transaction is waited for.
+        let Locked { place, home, control } = self.lock(store, hash);
+        home.unlock(control);
+        let slots = |bucket: &Bucket| (0..SLOTS).map(|i| bucket.slot(i)).collect::<Vec<_>>();
+        let mut slots = [slots(place.home()), slots(place.other())].concat();
+        slots.retain(|slot| !slot.is_empty());
+        slots.sort_by_key(|slot| slot.frequency());
+        slots.iter().any(|slot| self.evict_at(store, slot.location()))
     }
 }
 
@@ -560,14 +568,5 @@ impl Victims {
             }
         }
         self.count = kept;
-    }
-}
-
-impl Index {
-    /// A slot of the locked home bucket whose item is at home there.
-    fn own_slot(&self, locked: &Locked<'_>) -> Option<(usize, Slot)> {
-        (0..crate::bucket::SLOTS)
-            .map(|i| (i, locked.home.slot(i)))
-            .find(|(_, slot)| !slot.is_empty() && locked.place.at_home(*slot, locked.home))
     }
 }

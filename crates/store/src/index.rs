@@ -139,11 +139,6 @@ impl<'a> Place<'a> {
         self.bucket(home_of(self.tag, self.buckets()))
     }
 
-    /// True if an item with this slot is at home in `bucket`.
-    pub(crate) fn at_home(&self, slot: Slot, bucket: &Bucket) -> bool {
-        std::ptr::eq(self.bucket(home_of(slot.tag(), self.buckets())), bucket)
-    }
-
     /// What this place was found by; changes when the segment does.
     #[inline]
     pub(crate) fn meta(&self) -> u64 {

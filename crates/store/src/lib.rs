@@ -732,7 +732,12 @@ impl Store {
     /// Sets the memory limit; false when above the reservation or below the least. A lower limit
     /// takes effect as upkeep gives memory back.
     pub fn set_memory_bytes(&self, bytes: u64) -> bool {
-        bytes >= MEMORY_BYTES_MIN && self.arena.set_limit_bytes(bytes)
+        let set = bytes >= MEMORY_BYTES_MIN && self.arena.set_limit_bytes(bytes);
+        // What remembers evicted keys must not take what is left for items.
+        if set && self.ghosts.is_made() {
+            self.fit_ghosts();
+        }
+        set
     }
 
     /// Zeroes what `stats reset` zeroes: counts of events, not of what is there.

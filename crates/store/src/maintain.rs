@@ -109,6 +109,9 @@ impl Guard<'_> {
         if self.now >= upkeep.look_at || self.now + LOOK_PAUSE_MS < upkeep.look_at {
             upkeep.look_at = self.now + LOOK_MS;
             upkeep.hurried = store.index.is_sparse_in_all(store.items());
+            if store.ghosts.is_made() {
+                store.fit_ghosts();
+            }
         }
         let hurried = upkeep.hurried;
         if !upkeep.running {

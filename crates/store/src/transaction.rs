@@ -329,6 +329,12 @@ impl Local {
         if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None }
     }
 
+/// There are keys that this worker takes nothing from.
+    #[inline]
+    pub(crate) fn has_own(&self) -> bool {
+        self.transaction.open || self.spared.is_some()
+    }
+
     /// This may be one of the keys that the transaction was begun with, or the one that is spared: the leading 40
     /// bits are its hash's.
     #[inline]

@@ -248,7 +248,8 @@ impl Local {
     /// A free chunk, at the price of what is worth less.
     fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
         let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
-        let mut round = 0;
+        // Rounds, and those of them in which it looked for more than what was on its way.
+        let (mut round, mut tries) = (0, 0);
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
         while round < ALLOCATE_ROUNDS_MAX {
             // What the epochs have set free since comes first: it is in this core's cache.
@@ -311,23 +312,29 @@ impl Local {
                 }
                 store.epochs.enter(self.id);
             }
+            round += 1;
+            // Another's batch holds back what went already: more would wait for it, too. A batch that was
+            // interrupted would cost the whole cache.
+            if tries > 0 && self.limbo.len() > 0 {
+                continue;
+            }
             // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
-            let given = !shrinking && self.arbitrate(store, class, round);
-            let own = if round >= ALLOCATE_ROUNDS_OWN {
+            let given = !shrinking && self.arbitrate(store, class, tries);
+            let own = if tries >= ALLOCATE_ROUNDS_OWN {
                 0
-            } else if given && round < ALLOCATE_ROUNDS_GIVEN {
+            } else if given && tries < ALLOCATE_ROUNDS_GIVEN {
                 self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))
             } else {
                 self.evict(store, self.now, class)
             };
             evicted += own;
-            // Then at any price, and ever more rarely: what the others' batches hold back comes by
-            // waiting, and draining on meanwhile would empty the cache.
-            let patient = round >= ALLOCATE_ROUNDS_OWN && !shrinking && round < 2 * ALLOCATE_ROUNDS_BUSY;
-            if own == 0 && (patient || round.is_power_of_two() && round > 1) {
+            // Then at any price, and ever more rarely: what uploads and pins keep comes by waiting, and
+            // draining on meanwhile would empty the cache.
+            let patient = tries >= ALLOCATE_ROUNDS_OWN && !shrinking && tries < 2 * ALLOCATE_ROUNDS_BUSY;
+            if own == 0 && (patient || tries.is_power_of_two() && tries > 1) {
                 self.drain_for(store, class);
             }
-            round += 1;
+            tries += 1;
         }
         if spares {
             // What comes free in the spans that were tried is to be had.

@@ -588,8 +588,7 @@ impl Guard<'_> {
             && store.index.lock_held(&store.arena, hash).control.stamp() != store.stamp()
         {
             // A flush comes after this transaction: its segment is not cleaned while it is open.
-            self.local.evict_neighbour(store, self.now_s, hash);
-            return true;
+            return self.evict_neighbour(hash);
         }
         let mut held = std::mem::take(&mut self.local.transaction.held);
         let open = self.local.transaction.open;
@@ -603,12 +602,17 @@ impl Guard<'_> {
         let grown = grown.unwrap_or(Err(Full));
         match grown {
             Ok(()) => true,
-            Err(Full) if store.evicts() => {
-                self.local.evict_neighbour(store, self.now_s, hash);
-                true
-            }
-            Err(Full) => false,
+            Err(Full) => store.evicts() && self.evict_neighbour(hash),
         }
+    }
+
+    /// Evicts one of the keys beside that of `hash`, when others' transactions let it.
+    fn evict_neighbour(&mut self, hash: u64) -> bool {
+        let store = self.store;
+        let evicted = self.local.between_transactions(store, HELD_ROUNDS_MAX, |local| {
+            local.evict_neighbour(store, hash).then_some(())
+        });
+        evicted.is_some()
     }
 
     /// Removes everything stored until now, at once: what it held comes free bit by bit.

@@ -445,10 +445,88 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
                 }
             }
         });
-        // How many others are left depends on how long a batch that was interrupted held memory back.
-        assert!(kind == 1 || store.totals().items >= KEYS, "way {kind}");
+        // A third of them, and a batch that was interrupted costs no more.
+        let left = store.totals().items;
+        assert!(left > 4_000, "way {kind}: {left} are left");
         store.check();
     }
+}
+
+/// Where the index cannot grow, a new key takes the place of another that lives beside it: not of one that
+/// the same transaction has written.
+#[test]
+fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
+    const KEYS: u64 = 3_000;
+    let store = store(2);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    (0..100_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), b""));
+    for round in 1..40u64 {
+        let names: Vec<_> = (0..KEYS).map(|n| (round << 32 | n).to_be_bytes()).collect();
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+        guard.begin(keys.iter().copied());
+        for key in &keys {
+            guard.store_value(key, b"", &Attributes::default(), Expect::Any).unwrap();
+        }
+        let lost = keys.iter().filter(|key| guard.get(key).hit().is_none()).count();
+        assert_eq!(lost, 0, "round {round}");
+        guard.finish();
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// A transaction that needs a seventh of a full store takes about that from the other keys, and so does
+/// its repetition, which needs nothing more.
+#[test]
+fn transaction_in_a_full_store_evicts_about_what_it_needs() {
+    const KEYS: u64 = 60;
+    let store = store(4);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    let (full, before) = (store.totals().items, store.totals().evictions);
+    let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    for round in 0..20 {
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
+        guard.begin(keys.iter().copied());
+        for key in &keys {
+            guard.store_value(key, &[2; 10_000], &Attributes::default(), Expect::Any).unwrap();
+        }
+        assert!(keys.iter().all(|key| guard.get(key).hit().is_some()), "it evicts none of its own");
+        guard.finish();
+        let evicted = store.totals().evictions - before;
+        // What it takes, and two spans' worth of the small values for each that the arena is short of.
+        let needed = KEYS * 10_000 / 400;
+        assert!(evicted <= needed * 3 / 2 + 500, "round {round}: {evicted} of {full} were evicted");
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// What was evicted waits for the batch of another worker, which does not end: more would wait, too.
+#[test]
+fn batch_that_does_not_end_costs_no_more_than_what_is_needed() {
+    let store = store(4);
+    let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+    let mut guard = worker.enter(NOW);
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    drop(guard);
+    let full = store.totals().items;
+    let stuck = other.enter(NOW);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let stored = guard.store_value(&key, &[2; 10_000], &Attributes::default(), Expect::Any);
+    assert!(stored.is_err(), "there was room without the others' memory");
+    let left = store.totals().items;
+    assert!(left + 500 >= full, "{left} of {full} are left");
+    drop(stuck);
+    guard.store_value(&key, &[2; 10_000], &Attributes::default(), Expect::Any).unwrap();
+    drop(guard);
+    drop((worker, other));
+    store.check();
 }
 
 /// A copy for which there is no room beside the original is refused after one search for memory, not after

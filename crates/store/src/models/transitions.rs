@@ -167,7 +167,7 @@ fn key_that_comes_back_after_its_eviction_finds_its_ghost() {
     loom::model(|| {
         let arena = Arena::new(1 << 20, 1 << 20).unwrap();
         let ghosts = Arc::new(Ghosts::default());
-        ghosts.fit(&arena, 1);
+        ghosts.fit(&arena, 1, || 0);
         let world = World::new();
         world.publish(1);
         let evictor = {
