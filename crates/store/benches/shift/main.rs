@@ -38,9 +38,10 @@ const STRETCH: f64 = 0.1;
 /// Seconds in which a cold cache is written once with the new values: what a server at half load does.
 const FILL_S: f64 = 5.0;
 
-/// Of the fresh store's ratio, within [`BACK_STRETCHES_MAX`] (one memory, and two seconds), and at the end.
+/// Of the final ratio, within [`BACK_STRETCHES_MAX`] (one memory, and two seconds).
 const BACK_SHARE: f64 = 0.95;
 const BACK_STRETCHES_MAX: usize = 14;
+/// The final ratio, of a fresh store's.
 const FINAL_SHARE: f64 = 0.98;
 
 struct Shift {
@@ -213,7 +214,8 @@ fn main() -> ExitCode {
         println!("{}: {} MiB, {} B, then {} B", shift.name, shift.memory_bytes >> 20, shift.from, shift.to);
         let mut row = |name: &str, ratios: &[f64], fresh: f64, judged: bool| {
             let end = ratios[ratios.len() - 10..].iter().sum::<f64>() / 10.0;
-            let back = back(ratios, BACK_SHARE * fresh);
+            // Of its own final ratio, which in turn has to be that of a fresh store.
+            let back = back(ratios, BACK_SHARE * end);
             let at = |fills: f64| ratios[(fills / STRETCH).round() as usize];
             println!(
                 "  {name:10} fresh {fresh:.4}  after 0 {:.3}  0.5 {:.3}  1 {:.3}  1.4 {:.3}  2 {:.3}  3 {:.3}  end \
