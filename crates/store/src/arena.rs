@@ -81,6 +81,8 @@ impl Span {
 struct Free {
     /// First span that was never handed out.
     next: u32,
+    /// That one, when what the system had mapped behind it was given back.
+    tail: u32,
     /// Spans given back that have their memory; the lowest address goes out first.
     back: Numbers,
     /// Spans given back whose memory went to the system.
@@ -90,6 +92,20 @@ struct Free {
     /// The least that `back` was in this period of compaction, and how many of it may go.
     back_low: usize,
     spare: usize,
+}
+
+impl Free {
+    /// The lowest free span if it is below `below`.
+    fn pop_below(&mut self, below: u32) -> Option<u32> {
+        [&mut self.back, &mut self.gone].into_iter().find_map(|spans| {
+            let number = spans.pop_first()?;
+            if number < below {
+                return Some(number);
+            }
+            spans.insert(number);
+            None
+        })
+    }
 }
 
 /// The reservation and who owns what of it.
@@ -105,6 +121,9 @@ pub(crate) struct Arena {
     limit_bytes: AtomicU64,
     /// Bytes in use that are not spans: rings, ghosts, directory.
     charged_bytes: AtomicU64,
+    /// While compaction moves what is in higher spans: free ones below this go out first, though they
+    /// have no memory; 0: no compaction does.
+    gather_below: AtomicU32,
     /// Copy of `Free::used` for readers without the lock.
     used: AtomicU32,
     /// Spans that have memory, used or not, for readers without the lock.
@@ -164,10 +183,12 @@ impl Arena {
             spans_max,
             limit_bytes: AtomicU64::new(limit_bytes),
             charged_bytes: AtomicU64::new(0),
+            gather_below: AtomicU32::new(0),
             used: AtomicU32::new(0),
             resident: AtomicU32::new(0),
             free: Mutex::new(Free {
                 next: 1,
+                tail: 0,
                 back: Numbers::new(spans_max),
                 gone: Numbers::new(spans_max),
                 used: 0,
@@ -243,7 +264,9 @@ impl Arena {
         if free.used + kept >= allowed {
             return None;
         }
-        let number = match free.back.pop_first().or_else(|| free.gone.pop_first()) {
+        let below = self.gather_below.load(Ordering::Relaxed);
+        let low = if below > 0 { free.pop_below(below) } else { None };
+        let number = match low.or_else(|| free.back.pop_first()).or_else(|| free.gone.pop_first()) {
             Some(number) => number,
             None if free.next < self.spans_max => {
                 free.next += 1;
@@ -338,6 +361,17 @@ impl Arena {
         free.next
     }
 
+    /// The spans in use, moved together, are all below this.
+    pub(crate) fn gathered_below(&self) -> u32 {
+        let used = self.used.load(Ordering::Relaxed);
+        used + used / 8 + GROUP
+    }
+
+    /// Has spans below this go out first; 0: those that have memory.
+    pub(crate) fn gather_below(&self, number: u32) {
+        self.gather_below.store(number, Ordering::Relaxed);
+    }
+
     /// Gives memory of a spare span to the system, or that of a whole huge page, the highest address
     /// first; true if there was one. Some 10 µs for a span, 50 for a huge page.
     pub(crate) fn give_spare(&self) -> bool {
@@ -386,6 +420,7 @@ impl Arena {
         debug_assert!(given.is_ok());
         let mut free = self.free.lock().expect("no panic under the lock");
         (number..number + count).for_each(|number| free.gone.insert(number));
+        self.give_tail(&mut free, number);
         let whole = free.gone.has_group(number);
         if whole {
             self.give_records(&free, number);
@@ -395,6 +430,20 @@ impl Arena {
             // Nothing of it is left: it may be one again.
             advise(Advice::LinuxHugepage);
         }
+    }
+
+    /// The last huge page was mapped as a whole for its first span: if `number` is of it, which is no huge
+    /// page any more, what was never handed out goes too.
+    fn give_tail(&self, free: &mut Free, number: u32) {
+        let (next, end) = (free.next, (number / GROUP + 1) * GROUP);
+        if next >= end.min(self.spans_max) || next == free.tail {
+            return;
+        }
+        free.tail = next;
+        let address = self.at(Self::location_of(next)).as_ptr();
+        // SAFETY: inside the mapping, which has whole huge pages, and handed out to nobody before the lock on
+        // `free` goes.
+        let _ = unsafe { madvise(address.cast(), (end - next) as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
     }
 
     /// Gives the page of [`Span`]s to the system that says of `number`, if all of them are gone: after ten

@@ -4,6 +4,8 @@
 //! period ──▶ chunks of a class that were free throughout make whole spans ──▶ sparse spans are
 //!                            drained, the highest address first; what is in them moves, none is evicted
 //! period ──▶ spans that were free throughout ──▶ their memory is the system's, by 2 MiB where it can be
+//! far fewer spans than before ──▶ what is in high ones moves to low free ones: spans that are used lie
+//!                            together, and what describes the others goes back, too
 //! ```
 //!
 //! What was free throughout a period is more than the workload's ups and downs take: a class that is
@@ -28,6 +30,11 @@ const STEP_CHUNKS_MAX: u64 = 1024;
 /// Spans looked at in a step.
 const STEP_SPANS: u32 = 512;
 
+/// Spans are gathered when they were fewer than this share of those that there were before, …
+const GATHER_EIGHTHS: (u32, u32) = (7, 8);
+/// … and one for this many of them is free to be had.
+const GATHER_ROOM_SHARE: u64 = 16;
+
 /// What compaction is at; one worker at a time has it.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
@@ -39,6 +46,10 @@ pub(crate) struct Compaction {
     spans: u32,
     /// Spans below this number were not looked at yet.
     cursor: u32,
+    /// Without surplus: what is in spans from this one on moves down; 0: nothing does.
+    gather: u32,
+    /// Below this everything was when that was last done, or has grown to since.
+    gathered: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,15 +74,16 @@ impl Local {
             self.drain_step(store, usize::from(chunks).max(STEP_ITEMS as usize));
             return true;
         }
-        if compaction.spans == 0 || self.drain.is_some() {
+        if compaction.spans == 0 && compaction.gather == 0 || self.drain.is_some() {
             return false;
         }
         if self.lingering.len() >= LINGERING_MAX {
             return true;
         }
         for _ in 0..STEP_SPANS {
-            let Some(number) = compaction.cursor.checked_sub(1).filter(|&number| number > 0) else {
-                compaction.spans = 0;
+            let last = compaction.gather.max(1);
+            let Some(number) = compaction.cursor.checked_sub(1).filter(|&number| number >= last) else {
+                compaction.end(store);
                 return false;
             };
             compaction.cursor = number;
@@ -81,6 +93,10 @@ impl Local {
             }
             let surplus = &mut compaction.surplus[usize::from(owner)];
             let class = ClassId(owner);
+            if compaction.gather > 0 {
+                self.start_drain(store, class, Some(number), true);
+                return true;
+            }
             if surplus.spans == 0 || store.slabs.class(class).free_of(&store.arena, number) < surplus.free_min
             {
                 continue;
@@ -115,5 +131,75 @@ impl Compaction {
             self.surplus[usize::from(id.0)] = Surplus { spans, free_min, step_chunks };
             self.spans += self.surplus[usize::from(id.0)].spans;
         }
+        let below = store.arena.gathered_below();
+        self.gathered = self.gathered.max(below);
+        let fewer = below < self.gathered / GATHER_EIGHTHS.1 * GATHER_EIGHTHS.0;
+        // Without room, what moves would have others evicted.
+        let room = store.arena.spans_free() >= u64::from(below) / GATHER_ROOM_SHARE;
+        self.gather = if self.spans == 0 && fewer && room && !off { below } else { 0 };
+        store.arena.gather_below(self.gather);
+    }
+
+    /// Everything was looked at.
+    fn end(&mut self, store: &Store) {
+        if self.gather > 0 {
+            (self.gathered, self.gather) = (self.gather, 0);
+            store.arena.gather_below(0);
+        }
+        self.spans = 0;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::arena::{OWNER_FREE, OWNER_INDEX};
+    use crate::{Attributes, Config, Expect, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+    const ITEMS: u64 = 400_000;
+    const LEFT: u64 = 16;
+
+    /// Of items that are spread over all memory one in sixteen stays: what holds them comes to lie together.
+    #[test]
+    fn what_is_left_of_a_cache_moves_together() {
+        let config = Config { memory_bytes: 128 << 20, workers_max: 1, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let mut worker = store.worker().unwrap();
+        for n in 0..ITEMS {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[n as u8; 100], &Attributes::default(), Expect::Any).unwrap();
+        }
+        for n in (0..ITEMS).filter(|n| n % LEFT != 0) {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        let spans = |store: &Store| {
+            let mut owned = Vec::new();
+            store.arena.check(|number, owner| {
+                if owner != OWNER_FREE && owner != OWNER_INDEX {
+                    owned.push(number);
+                }
+            });
+            (owned.len(), owned.last().copied().unwrap_or(0))
+        };
+        let before = spans(&store);
+        for now in (NOW..NOW + 60_000).step_by(20) {
+            let _ = (0..6).all(|_| worker.enter(now).maintain());
+        }
+        let (count, last) = spans(&store);
+        assert!(count < before.0 / 8, "{count} of {} spans", before.0);
+        assert!(last < before.1 / 4, "the last of {count} is {last}, it was {}", before.1);
+        for n in (0..ITEMS).step_by(LEFT as usize) {
+            let mut guard = worker.enter(NOW + 60_000);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            assert!(guard.peek(&key).hit().is_some_and(|item| item.value_bytes() == 100), "{n}");
+        }
+        drop(worker);
+        store.check();
     }
 }

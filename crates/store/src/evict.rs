@@ -43,6 +43,8 @@ const HAND_TURNS_PATIENT: usize = 4;
 pub(crate) const PROMOTE_FREQUENCY: u64 = 2;
 /// Ghost hits count half after one part in this many of the limit was written by new keys.
 const GHOST_PERIODS: u64 = 8;
+/// Entries that upkeep takes from a crowded queue in a step: some 50 µs.
+const THIN_ENTRIES: usize = 512;
 /// There are no more ghosts than the limit has room for items of so many bytes.
 const GHOST_ITEM_BYTES: u64 = 32;
 /// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
@@ -88,6 +90,10 @@ impl Store {
     pub(crate) fn fit_ghosts(&self) {
         let items_max = self.arena.limit_bytes() / GHOST_ITEM_BYTES;
         self.ghosts.fit(&self.arena, self.items().min(items_max), || self.epochs.tag());
+        self.free_retired_ghosts();
+    }
+
+    pub(crate) fn free_retired_ghosts(&self) {
         self.ghosts.free_retired(&self.arena, |tag| self.world.batches_over(tag));
     }
 
@@ -250,21 +256,30 @@ impl Local {
             if taken != 0 {
                 store.arena.charge(taken);
             }
-            if slab.probation.len() > slab.spans() * class.chunks_per_span() + BATCH {
+            if slab.is_crowded() {
                 crowded = Some(class);
             }
         }
         drop(slab);
         if let Some(class) = crowded {
-            self.thin_out(store, class);
+            self.thin_out(store, class, 2 * FRESH_MAX);
         }
+    }
+
+    /// Thins out the probation queues of classes that have lost memory; true if there may be more to do.
+    pub(crate) fn thin_out_crowded(&mut self, store: &Store) -> bool {
+        let crowded = ClassId::all().find(|&class| store.slabs.class(class).is_crowded());
+        if let Some(class) = crowded {
+            self.thin_out(store, class, THIN_ENTRIES);
+        }
+        crowded.is_some()
     }
 
     /// More entries than chunks: most are of keys that are gone. The oldest leave; who is still there
     /// joins main.
     #[cold]
-    fn thin_out(&mut self, store: &Store, class: ClassId) {
-        for _ in 0..2 * FRESH_MAX {
+    fn thin_out(&mut self, store: &Store, class: ClassId, entries: usize) {
+        for _ in 0..entries {
             let Some(hash) = pop(store, &mut store.slabs.class(class)) else { return };
             let Some(locked) = store.index.try_lock(&store.arena, hash) else { continue };
             if let Some(found) = store.index.scan(&locked.place, locked.control, Slot::probation) {
@@ -480,6 +495,13 @@ impl Local {
         slots.retain(|slot| !slot.is_empty());
         slots.sort_by_key(|slot| slot.frequency());
         slots.iter().any(|slot| self.evict_at(store, slot.location()))
+    }
+}
+
+impl Class {
+    /// There are more entries on probation than chunks.
+    fn is_crowded(&self) -> bool {
+        self.probation.len() > self.spans() * self.id().chunks_per_span() + BATCH
     }
 }
 

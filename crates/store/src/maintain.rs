@@ -76,6 +76,13 @@ impl Guard<'_> {
         }
         let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
         let over = store.arena.over_limit();
+        // What is kept of keys that are gone must not have the last item give way to it.
+        if over > 0 {
+            store.free_retired_ghosts();
+            if self.local.thin_out_crowded(store) {
+                return true;
+            }
+        }
         // What a flush has left is cleaned beside it: that frees memory where a policy may evict nothing.
         if over > 0 && store.evicts() && self.local.shrink(store, over, SHRINK_CHUNKS) && !flushing {
             return true;

@@ -286,6 +286,10 @@ impl Slabs {
 }
 
 impl Class {
+    pub(crate) fn id(&self) -> ClassId {
+        self.id
+    }
+
     /// Spans, drained or not.
     pub(crate) fn spans(&self) -> usize {
         self.queue.count + self.draining.count

@@ -1,6 +1,6 @@
 //! A limit of few spans, less than one for each class that is in use.
 
-use larder_store::{Attributes, Config, Expect, Store};
+use larder_store::{Attributes, Config, Expect, Store, Worker};
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -55,4 +55,30 @@ fn an_upload_that_stands_still_does_not_keep_other_classes_from_spans() {
     let mut guard = one.enter(NOW);
     guard.upload_fill(&mut upload, &[b'u'; 200_000]).unwrap();
     guard.publish(upload, Expect::Any).unwrap();
+}
+
+/// What remembers the keys of a million evicted items goes when the limit falls below what it takes.
+#[test]
+fn limit_that_falls_leaves_room_for_items() {
+    let store = Store::new(Config { memory_bytes: 64 << 20, workers_max: 1, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    let set = |worker: &mut Worker, now: u64, n: u64| {
+        let mut guard = worker.enter(now);
+        let name = n.to_be_bytes();
+        let key = guard.key(&name);
+        guard.store_value(&key, b"", &Attributes::default(), Expect::Any).unwrap();
+    };
+    (0..2_500_000).for_each(|n| set(&mut worker, NOW, n));
+    let full = store.totals().items;
+    assert!(store.set_memory_bytes(2 << 20));
+    // The index gives its memory as upkeep passes it.
+    for now in (NOW..NOW + 20_000).step_by(2) {
+        let _ = (0..6).all(|_| worker.enter(now).maintain());
+    }
+    (0..200_000).for_each(|n| set(&mut worker, NOW + 20_000, 1 << 40 | n));
+    drop(worker);
+    let totals = store.totals();
+    assert!(totals.items > full / 64, "{} of {full}", totals.items);
+    assert!(totals.used_bytes <= 2 << 20, "{totals:?}");
+    store.check();
 }
