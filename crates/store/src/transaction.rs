@@ -329,7 +329,7 @@ impl Local {
         if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None }
     }
 
-/// There are keys that this worker takes nothing from.
+    /// There are keys that this worker takes nothing from.
     #[inline]
     pub(crate) fn has_own(&self) -> bool {
         self.transaction.open || self.spared.is_some()
