@@ -9,11 +9,14 @@
 //! small value. The old one is pinned, and not evicted to make room for the new one: a write for
 //! which there is no room leaves what was there.
 
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::read::Pinned;
 use crate::worker::Guard;
 use crate::write::check;
-use crate::{Attributes, End, Expect, Key, Lookup, Refusal, Stored, Upload, Value};
+use crate::{Attributes, End, Eviction, Expect, Key, Lookup, Refusal, Stored, Upload, Value};
 
+/// No item takes less.
+const ITEM_BYTES_MIN: usize = 16;
 /// Zeros are written so many at a time.
 const ZEROS: [u8; 4096] = [0; 4096];
 
@@ -198,6 +201,21 @@ impl Guard<'_> {
             Err(Refusal::Changed) => Ok(None),
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// There is room for an item of so many bytes, or what is there gives way to it: found out by taking it and
+    /// giving it back. Of a large one, for the first of its pieces. Costs as much as an allocation where the
+    /// policy keeps items, and nothing where all may go.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        let store = self.store;
+        if store.eviction() == Eviction::All {
+            return true;
+        }
+        let bytes = bytes.clamp(ITEM_BYTES_MIN, CHUNK_BYTES_MAX);
+        let Some(chunk) = self.local.allocate(store, ClassId::of(bytes), bytes) else { return false };
+        self.write_piece_header(chunk, chunk, bytes - 8);
+        self.local.free_unseen(store, chunk);
+        true
     }
 
     /// Has what this worker allocates not take the memory of this key, until it is called again.

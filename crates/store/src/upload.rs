@@ -193,7 +193,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    fn write_piece_header(&self, piece: u64, owner: u64, bytes: usize) {
+    pub(crate) fn write_piece_header(&self, piece: u64, owner: u64, bytes: usize) {
         // SAFETY: the chunk is this worker's.
         let raw = unsafe { RawItem::new(self.store.arena.at(piece)) };
         raw.header_word().store(Header::piece(owner, bytes).0, Ordering::Release);

@@ -58,6 +58,36 @@ fn noeviction_refuses_what_there_is_no_room_for_and_loses_nothing() {
 }
 
 #[test]
+fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
+    const ABORTED: &str = "-EXECABORT Transaction discarded because of";
+    for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
+        let mut talk = server(policy);
+        let value = "x".repeat(VALUE_BYTES);
+        assert_eq!(talk.say(2, "MULTI"), "+OK");
+        assert_eq!(talk.say(2, &format!("SET before {value}")), "+QUEUED");
+        assert_eq!(talk.say(1, "MULTI"), "+OK");
+        assert_eq!(talk.say(1, "GET a0"), "+QUEUED");
+        let stored = fill(&mut talk, "a", 12_000, 0);
+        assert!((4_000..12_000).contains(&stored), "{stored}");
+        // What was queued while there was room.
+        assert_eq!(talk.say(2, "EXEC"), format!("{ABORTED}: {}", &REFUSED[1..]), "{policy}");
+        // What is queued now: reads and removals may.
+        assert_eq!(talk.say(1, &format!("APPEND a1 {value}")), REFUSED);
+        assert_eq!(talk.say(1, "EXEC"), format!("{ABORTED} previous errors."));
+        assert_eq!(talk.say(0, "MULTI"), "+OK");
+        assert_eq!(talk.say(0, "DEL a0 a1 a2"), "+QUEUED");
+        assert_eq!(talk.say(0, "STRLEN a3"), "+QUEUED");
+        assert_eq!(talk.say(0, "EXEC"), format!("*2 :3 :{VALUE_BYTES}"));
+        // Which makes room, at once.
+        assert_eq!(talk.say(0, "MULTI"), "+OK");
+        assert_eq!(talk.say(0, &format!("SET after {value}")), "+QUEUED");
+        assert_eq!(talk.say(0, "EXEC"), "*1 +OK", "{policy}");
+        assert_eq!(fill(&mut talk, "b", 2, 0), 2, "{policy}: what was deleted makes room");
+        assert_eq!(there(&mut talk, "a", 12_000), stored - 3, "{policy}: and nothing was lost");
+    }
+}
+
+#[test]
 fn volatile_policies_never_evict_a_key_without_expiry() {
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
         let mut talk = server(policy);
@@ -71,6 +101,11 @@ fn volatile_policies_never_evict_a_key_without_expiry() {
         assert!((1_000..12_000).contains(&more), "{policy}: {more}");
         assert_eq!(there(&mut talk, "more", 12_000), more, "{policy}");
         assert_eq!(there(&mut talk, "stays", 3_000), 3_000, "{policy}");
+        // That nothing was found to evict does not hold against what comes free.
+        assert_eq!(talk.say(0, &format!("SET refused {}", "x".repeat(VALUE_BYTES))), REFUSED, "{policy}");
+        assert_eq!(talk.say(0, "DEL stays0 stays1 stays2"), ":3");
+        assert_eq!(fill(&mut talk, "again", 3, 0), 3, "{policy}: what was deleted makes room at once");
+        assert_eq!(talk.say(0, &format!("SET refused {}", "x".repeat(VALUE_BYTES))), REFUSED, "{policy}");
     }
 }
 

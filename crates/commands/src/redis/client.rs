@@ -21,6 +21,22 @@ pub(crate) enum Replies {
     Off,
 }
 
+impl Replies {
+    /// The reply of the command at work is not sent.
+    pub fn is_silent(self) -> bool {
+        matches!(self, Replies::Skip | Replies::Off)
+    }
+
+    /// A command has ended, on its own or with its transaction.
+    pub fn end_command(&mut self) {
+        *self = match *self {
+            Replies::On | Replies::Skip => Replies::On,
+            Replies::SkipNext => Replies::Skip,
+            Replies::Off => Replies::Off,
+        };
+    }
+}
+
 /// What a connection keeps between two commands.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -37,6 +53,8 @@ pub(crate) struct Client {
     pub transaction: Transaction,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
+    pub late: Vec<u8>,
     /// What others may see.
     pub facts: Arc<Facts>,
     clients: Arc<Clients>,
@@ -82,6 +100,7 @@ impl Client {
             no_touch: false,
             transaction: Transaction::default(),
             subscriptions: None,
+            late: Vec::new(),
             facts,
             clients: Arc::clone(&cx.shared.redis.clients),
         }

@@ -248,6 +248,11 @@ impl<'a> Filter<'a> {
 fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let one = args.len() == 1;
     let filter = if one { Filter { address: args.at(0), ..Filter::default() } } else { Filter::parse(args)? };
+    if let Some(user) = filter.user
+        && !call.cx.shared.redis.access.all().iter().any(|known| known.name.as_bytes() == user)
+    {
+        return Err(Fail::with(format!("ERR No such user '{}'", super::fail::shown(user, usize::MAX))));
+    }
     let now = call.cx.now();
     let mut killed = 0;
     for facts in call.cx.shared.redis.clients.list() {
@@ -352,7 +357,8 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         (Some(word), None) if is(word, "WRITE") => true,
         _ => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    call.cx.shared.redis.pause.begin(call.cx.now().saturating_add(timeout), writes_only);
+    let now = call.cx.now();
+    call.cx.shared.redis.pause.begin(now, now.saturating_add(timeout), writes_only);
     call.ok()
 }
 

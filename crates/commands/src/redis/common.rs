@@ -133,9 +133,10 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Commands wait until then. A pause that lasts longer stays.
-    pub fn begin(&self, until: Millis, writes_only: bool) {
-        self.writes_only.store(writes_only, Relaxed);
+    /// Commands wait until then. A pause that lasts longer stays, and one of all commands is of all.
+    pub fn begin(&self, now: Millis, until: Millis, writes_only: bool) {
+        let all = self.left_ms(now) > 0 && !self.writes_only();
+        self.writes_only.store(writes_only && !all, Relaxed);
         self.until.fetch_max(until, Relaxed);
     }
 

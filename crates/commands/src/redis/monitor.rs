@@ -8,21 +8,21 @@ use std::io::Write;
 
 use larder_protocol::resp::Args;
 
-use super::call::Call;
+use super::call::{Call, is};
 use super::table::Command;
-use super::table::flag::SKIP_MONITOR;
+use super::table::flag::{ADMIN, SKIP_MONITOR};
 
 impl Call<'_, '_, '_> {
-    /// Shows a command to those who want to see all. `args` begin behind its name.
+    /// Shows a command to those who want to see all, in the words of the client.
     #[cold]
-    pub fn show(&mut self, row: &Command, args: Args<'_>) {
-        if row.has(SKIP_MONITOR) || matches!(row.name, "exec" | "monitor") {
+    pub fn show(&mut self, row: &Command, words: Args<'_>) {
+        if row.has(SKIP_MONITOR) || row.has(ADMIN) {
             return;
         }
         let now = self.cx.now();
         // Within the millisecond of the batch by the clock that goes on.
         let micros = now * 1000 + self.cx.host.clock_us() % 1000;
-        let mut line = Vec::with_capacity(64 + args.encoded().len());
+        let mut line = Vec::with_capacity(64 + words.encoded().len());
         let _ = write!(
             line,
             "+{}.{:06} [{} {}]",
@@ -31,14 +31,18 @@ impl Call<'_, '_, '_> {
             self.client.db,
             self.client.facts.address
         );
-        // Names in upper case, as nearly all clients send them.
-        for word in row.name.to_ascii_uppercase().split('|') {
-            let _ = write!(line, " \"{word}\"");
-        }
-        let secret = matches!(row.name, "auth" | "hello");
-        for arg in args {
+        // A name and a password follow AUTH, HELLO's too.
+        let mut secret = 0;
+        for (n, word) in words.enumerate() {
             line.extend_from_slice(b" ");
-            if secret { line.extend_from_slice(b"\"(redacted)\"") } else { quote(arg, &mut line) }
+            if secret > 0 {
+                secret -= 1;
+                line.extend_from_slice(b"\"(redacted)\"");
+            } else {
+                quote(word, &mut line);
+                let tells = row.name == "auth" || row.name == "hello" && n > 1;
+                secret = if tells && is(word, "AUTH") { 2 } else { 0 };
+            }
         }
         line.extend_from_slice(b"\r\n");
         self.cx.shared.redis.topics.show(self.cx.host, line);

@@ -58,7 +58,7 @@ pub(crate) const ROWS: &[Command] =
             "pubsub",
             &[
                 Command::args("pubsub|channels", -2, ASKS, NO_KEYS, |call, args| {
-                    channels(call, args, |topics| &topics.channels)
+                    channels(call, "CHANNELS", args, |topics| &topics.channels)
                 })
                 .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
                 Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
@@ -71,7 +71,7 @@ pub(crate) const ROWS: &[Command] =
                 })
                 .doc("2.8.0", "", "How many patterns somebody listens to."),
                 Command::args("pubsub|shardchannels", -2, ASKS, NO_KEYS, |call, args| {
-                    channels(call, args, |topics| &topics.shards)
+                    channels(call, "SHARDCHANNELS", args, |topics| &topics.shards)
                 })
                 .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
                 Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
@@ -324,10 +324,17 @@ fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.length(told)
 }
 
-fn channels(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, space: fn(&Topics) -> &Space) -> Done {
+fn channels(
+    call: &mut Call<'_, '_, '_>,
+    name: &str,
+    mut args: Args<'_>,
+    space: fn(&Topics) -> &Space,
+) -> Done {
     let pattern = args.next();
     if !args.is_empty() {
-        return Err(Fail::SYNTAX);
+        return Err(Fail::with(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP."
+        )));
     }
     let names = space(&call.cx.shared.redis.topics).matching(pattern);
     put_array(call.out, names.len());

@@ -69,6 +69,14 @@ fn push_length(payload: &mut Vec<u8>, n: u64) {
     }
 }
 
+/// The payload of no functions: what FUNCTION DUMP answers.
+pub(crate) fn dump_nothing() -> Vec<u8> {
+    let mut payload = VERSION.to_le_bytes().to_vec();
+    let crc = crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
 /// The payload of a string.
 fn dump_string(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 32);
@@ -208,6 +216,16 @@ fn restore_string<'a>(
     payload: &'a [u8],
     room: &mut dyn FnMut(usize) -> Result<(), Fail>,
 ) -> Result<Cow<'a, [u8]>, Fail> {
+    let mut reader = Reader(verified(payload)?);
+    if reader.array() != Some([TYPE_STRING]) {
+        return Err(BAD_FORMAT);
+    }
+    let value = reader.string(room)?;
+    if reader.0.is_empty() { Ok(value) } else { Err(BAD_FORMAT) }
+}
+
+/// What is in a payload of a version that is read and with the right checksum.
+pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
     let wrong = Fail::of("ERR DUMP payload version or checksum are wrong");
     let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(wrong) };
     let (body, footer) = payload.split_at(at);
@@ -219,12 +237,7 @@ fn restore_string<'a>(
     if version > VERSION_MAX || crc != 0 && crc != crc64(&payload[..at + 2]) {
         return Err(wrong);
     }
-    let mut reader = Reader(body);
-    if reader.array() != Some([TYPE_STRING]) {
-        return Err(BAD_FORMAT);
-    }
-    let value = reader.string(room)?;
-    if reader.0.is_empty() { Ok(value) } else { Err(BAD_FORMAT) }
+    Ok(body)
 }
 
 /// DUMP: a large value is sent from where it lies.

@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::Args;
 
-use super::call::{Call, Flow, is};
+use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
 use super::reply::put_bulk;
 use super::table::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE};
@@ -113,10 +113,21 @@ const FUNCTION: &[Command] = &[
         "[REPLACE] function-code",
         "Fails: functions are not run.",
     ),
-    Command::args("function|restore", -3, WRITE | NOSCRIPT, NO_KEYS, no_scripts).doc(
+    Command::args("function|dump", 2, NOSCRIPT, NO_KEYS, |call, _| {
+        call.bulk(&super::serialize::dump_nothing())
+    })
+    .doc("7.0.0", "", "All functions in a form that FUNCTION RESTORE reads: none."),
+    Command::args("function|restore", -3, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
+        // That there are none can be restored.
+        match super::serialize::verified(next(&mut args)?)? {
+            [] => call.ok(),
+            _ => no_scripts(call, args),
+        }
+    })
+    .doc(
         "7.0.0",
         "serialized-value [FLUSH|APPEND|REPLACE]",
-        "Fails: functions are not run.",
+        "Fails, unless there are none: functions are not run.",
     ),
     Command::args("function|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
         super::introspect::help(call, "function")

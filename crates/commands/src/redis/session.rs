@@ -18,7 +18,7 @@ use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode, split
 use larder_store::{Hint, Key, Millis};
 
 use super::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
-use super::client::{Client, Replies};
+use super::client::Client;
 use super::fail::{Done, Fail};
 use super::gather::{Discard, Gathering};
 use super::introspect;
@@ -44,9 +44,9 @@ pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
 /// A paused client looks this often whether the pause was ended early.
 const PAUSE_LOOK_MS: Millis = 100;
 
-/// The command may write.
-fn writes(mut args: Args<'_>) -> bool {
-    args.next().and_then(table::find).is_some_and(|(row, _)| row.has(flag::WRITE))
+/// The command may write, or be told to others: it waits while writes are paused.
+pub(super) fn changes(row: &Command) -> bool {
+    row.has(flag::WRITE) || matches!(row.name, "publish" | "spublish")
 }
 
 /// One connection's conversation.
@@ -275,8 +275,8 @@ impl Conversation {
         if paused_ms > 0 {
             let all = !turn.cx.shared.redis.pause.writes_only();
             let waits = match &stop {
-                Stop::Single(args) => all || writes(*args),
-                Stop::Inline(_) => all,
+                Stop::Single(args) => all || self.changes(*args),
+                Stop::Inline(line) => all || split(line).is_some_and(|words| self.changes(words.args())),
                 Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
             };
             if waits {
@@ -286,6 +286,12 @@ impl Conversation {
             }
         }
         self.stopped(turn, stop)
+    }
+
+    /// The command, or one of those that EXEC runs, changes something.
+    fn changes(&self, args: Args<'_>) -> bool {
+        let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
+        found.is_some_and(|row| changes(row) || row.name == "exec" && self.client.transaction.changes())
     }
 
     /// Does what reading ahead stopped at.
@@ -509,7 +515,6 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             self.fetch_letters(client);
         }
         let mark = self.out.mark();
-        let before = client.replies;
         self.settle_any();
         let slow = found.is_some_and(|row| !row.has(flag::FAST))
             || self.cx.shared.redis.slowlog.measures_all()
@@ -537,26 +542,19 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             self.count_single(row, admitted, done.is_err(), took_us);
         }
         client.show_transaction();
-        match (before, client.replies) {
-            (_, Replies::On) => {}
-            (_, Replies::Off) if told => {}
-            (_, Replies::Off) => self.out.rewind(mark),
-            (_, Replies::SkipNext) => {
-                self.out.rewind(mark);
-                client.replies = Replies::Skip;
-            }
-            (_, Replies::Skip) => {
-                if !told {
-                    self.out.rewind(mark);
-                }
-                client.replies = Replies::On;
-            }
+        // EXEC keeps or drops the reply of each of its commands itself.
+        let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
+        if client.replies.is_silent() && !told && !execs {
+            self.out.rewind(mark);
         }
+        client.replies.end_command();
         if client.subscriptions.is_some()
             && (found.is_some_and(publishes) || self.cx.shared.redis.events.any())
         {
             self.fetch_letters(client);
         }
+        let late = std::mem::take(&mut client.late);
+        self.out.put(&late);
         flow
     }
 
@@ -573,12 +571,12 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
 }
 
 /// Behind it, messages may be for nobody any more.
-fn ends_listening(row: &Command) -> bool {
+pub(super) fn ends_listening(row: &Command) -> bool {
     matches!(row.name, "unsubscribe" | "punsubscribe" | "sunsubscribe" | "exec" | "reset" | "quit")
 }
 
 /// It tells of subscriptions.
-fn subscribes(row: &Command) -> bool {
+pub(super) fn subscribes(row: &Command) -> bool {
     row.name.ends_with("subscribe")
 }
 
@@ -651,18 +649,27 @@ impl Call<'_, '_, '_> {
                 row.name
             )));
         }
-        if self.queue(row, rest)? {
+        if self.queue(row, rest, args)? {
             return Ok(());
         }
+        if row.name == "exec" {
+            self.admit_exec()?;
+        }
         self.admitted = true;
-        self.execute(row, rest)
+        self.execute(row, rest, args)
     }
 
-    /// Runs a command that may run; `args` begin behind its name.
-    pub fn execute(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+    /// Runs a command that may run; `args` begin behind its name, `words` with it.
+    pub fn execute(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
+        let done = self.execute_unseen(row, args);
+        // Afterwards, as Redis shows it: in the database that SELECT has selected.
         if self.cx.shared.redis.topics.monitored() {
-            self.show(row, args);
+            self.show(row, words);
         }
+        done
+    }
+
+    fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if args.longest() > KEY_BYTES_MAX as u64 {
             let mut longest = 0;
             row.each_key(args, &mut |key| longest = longest.max(key.len()));

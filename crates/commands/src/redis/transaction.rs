@@ -17,14 +17,18 @@ use larder_store::{DATABASES, Key, Lookup, Store, Touched, Version};
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
-use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
+use super::session::{ends_listening, subscribes};
+use super::table::flag::{ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
+use crate::output::Output;
 use crate::upload::Held;
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
+/// What an item takes beside its key and value, at least.
+const ITEM_HEADER_BYTES: usize = 8;
 /// Looks at several keys that a write disturbed, before they are taken.
 const LOOKS_MAX: usize = 3;
 
@@ -67,8 +71,22 @@ struct Queue {
 struct Queued {
     row: &'static Command,
     id: Option<RowId>,
+    /// Where its words begin, how many they are, and how many of them are its name.
     at: usize,
-    args: usize,
+    words: usize,
+    name: usize,
+    /// [`item_bytes`] of its arguments.
+    item_bytes: usize,
+}
+
+impl Queued {
+    /// All words, and those behind the name.
+    fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
+        let words = Args::decode(&bytes[self.at..], self.words);
+        let mut args = words;
+        args.nth(self.name - 1);
+        (words, args)
+    }
 }
 
 #[derive(Debug)]
@@ -128,6 +146,12 @@ impl Transaction {
         *self = Transaction::default();
     }
 
+    /// What is queued changes something.
+    pub fn changes(&self) -> bool {
+        let queued = self.queue.iter().flat_map(|queue| &queue.commands);
+        queued.into_iter().any(|queued| super::session::changes(queued.row))
+    }
+
     fn touched(&self) -> bool {
         self.watches.as_ref().is_some_and(|watches| watches.touched.load(Relaxed))
     }
@@ -149,10 +173,15 @@ fn takes_whole(row: &Command, args: Args<'_>) -> bool {
     }
 }
 
+/// Bytes of an item that is made of these arguments, about.
+fn item_bytes(args: Args<'_>) -> usize {
+    ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
+}
+
 impl Queue {
     /// The commands with their arguments.
     fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
-        self.commands.iter().map(|queued| (queued.row, Args::decode(&self.bytes[queued.at..], queued.args)))
+        self.commands.iter().map(|queued| (queued.row, queued.words(&self.bytes).1))
     }
 
     /// Calls `visit` with each key and its database, which is `db` at first.
@@ -171,17 +200,20 @@ impl Queue {
 
 impl Call<'_, '_, '_> {
     /// Queues a command that may run, if it has to wait for EXEC; false if it is to be run now.
-    pub fn queue(&mut self, row: &'static Command, args: Args<'_>) -> Result<bool, Fail> {
+    pub fn queue(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Result<bool, Fail> {
         if at_once(row) {
             return Ok(false);
         }
         let (touched, id) = (self.client.transaction.touched(), self.row);
+        if self.client.transaction.is_open() && !self.has_room_for(row, item_bytes(args)) {
+            return Err(Fail::OUT_OF_MEMORY);
+        }
         let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
         if row.has(NO_MULTI) {
             return Err(Fail::of("ERR Command not allowed inside a transaction"));
         }
         if !queue.spoilt && !touched {
-            let (at, bytes) = (queue.bytes.len(), args.encoded());
+            let (at, bytes) = (queue.bytes.len(), words.encoded());
             let room = queue.bytes.len() + bytes.len() + (queue.commands.len() + 1) * size_of::<Queued>();
             let max = self.cx.guard.store().memory_bytes() / QUEUE_SHARE;
             if !queue.held.raise(room.next_power_of_two() as u64, max) {
@@ -189,10 +221,41 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::OUT_OF_MEMORY);
             }
             queue.bytes.extend_from_slice(bytes);
-            queue.commands.push(Queued { row, id, at, args: args.len() });
+            let name = words.len() - args.len();
+            queue.commands.push(Queued {
+                row,
+                id,
+                at,
+                words: words.len(),
+                name,
+                item_bytes: item_bytes(args),
+            });
         }
         put_simple(self.out, "QUEUED");
         Ok(true)
+    }
+
+    /// A command finds the room that it may need, where a full store refuses writes.
+    fn has_room_for(&mut self, row: &Command, item_bytes: usize) -> bool {
+        !row.has(DENYOOM) || self.cx.guard.has_room(item_bytes)
+    }
+
+    /// EXEC may begin: there is room for the longest of its writes. Whether there is for all of them is found
+    /// out by what runs.
+    ///
+    /// # Errors
+    /// There is none, and nothing will be run.
+    pub fn admit_exec(&mut self) -> Done {
+        let queued = self.client.transaction.queue.iter().filter(|queue| !queue.spoilt);
+        let longest = queued
+            .flat_map(|queue| &queue.commands)
+            .filter(|queued| queued.row.has(DENYOOM))
+            .max_by_key(|queued| queued.item_bytes)
+            .copied();
+        match longest {
+            Some(queued) if !self.has_room_for(queued.row, queued.item_bytes) => Err(Fail::OUT_OF_MEMORY),
+            _ => Ok(()),
+        }
     }
 
     /// A command was refused before it could run or be queued: what EXEC and its client are told.
@@ -318,26 +381,56 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         call.cx.guard.begin(keys);
     }
     if watches.as_ref().is_some_and(|watches| is_touched(call, watches)) {
-        put_null_array(call.out, call.client.resp3);
+        if !call.client.replies.is_silent() {
+            put_null_array(call.out, call.client.resp3);
+        }
     } else {
+        let mark = call.out.mark();
         call.array(queue.commands.len());
-        for ((row, args), queued) in queue.commands().zip(&queue.commands) {
-            let done = call.execute(row, args);
-            if let Some(id) = queued.id {
-                call.cx.counters.rows.called(id, 1);
-                if done.is_err() {
-                    call.cx.counters.rows.failed(id);
-                }
-            }
-            if let Err(fail) = done {
-                call.fail(&fail);
-            }
+        if call.client.replies.is_silent() {
+            call.out.rewind(mark);
+        }
+        for queued in &queue.commands {
+            run_queued(call, queued, &queue.bytes);
         }
     }
     call.cx.guard.finish();
     drop(watches);
     call.cx.guard.settle_watches();
     Ok(())
+}
+
+/// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
+fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
+    let (words, args) = queued.words(bytes);
+    if ends_listening(queued.row) {
+        keep_letters(call);
+    }
+    let mark = call.out.mark();
+    let done = call.execute(queued.row, args, words);
+    if let Some(id) = queued.id {
+        call.cx.counters.rows.called(id, 1);
+        if done.is_err() {
+            call.cx.counters.rows.failed(id);
+        }
+    }
+    let told = done.is_ok() && subscribes(queued.row);
+    if let Err(fail) = done {
+        call.fail(&fail);
+    }
+    if call.client.replies.is_silent() && !told {
+        call.out.rewind(mark);
+    }
+}
+
+/// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
+fn keep_letters(call: &mut Call<'_, '_, '_>) {
+    let Some(subscriptions) = &call.client.subscriptions else { return };
+    let mut late = Output::default();
+    for letter in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
+        subscriptions.deliver(call.client.resp3, &letter.message, &mut late);
+    }
+    call.client.late.extend(late.to_vec());
 }
 
 /// A watched key was written, or was there and has gone by itself.

@@ -9,7 +9,7 @@ pub fn split(line: &[u8]) -> Option<Encoder> {
     let mut word = Vec::new();
     let mut rest = line;
     loop {
-        rest = rest.trim_ascii_start();
+        rest = &rest[rest.iter().take_while(|&&byte| is_blank(byte)).count()..];
         // Redis's words are C strings: they and the line end at a NUL.
         if rest.is_empty() || rest[0] == 0 {
             return Some(words);
@@ -18,6 +18,11 @@ pub fn split(line: &[u8]) -> Option<Encoder> {
         rest = take_word(rest, &mut word)?;
         words.push(&word);
     }
+}
+
+/// What is skipped between words: the blanks of C, which count the vertical tab.
+pub(super) fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 fn is_end(byte: u8) -> bool {
@@ -42,7 +47,7 @@ fn take_word<'a>(mut text: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
 
 /// A closing quote ends the word.
 fn behind_quote(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|&byte| byte.is_ascii_whitespace() || byte == 0).then_some(rest)
+    rest.first().is_none_or(|&byte| is_blank(byte) || byte == 0).then_some(rest)
 }
 
 fn quoted<'a>(mut text: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {

@@ -268,7 +268,7 @@ fn decode_inline(input: &[u8]) -> Decoded<'_> {
         return Decoded::Fault(Fault::LongInline);
     }
     let line = crate::scan::line(input, feed);
-    if line.iter().all(u8::is_ascii_whitespace) {
+    if line.iter().all(|&byte| inline::is_blank(byte)) {
         return Decoded::Nothing(feed + 1);
     }
     Decoded::Inline(line, feed + 1)
