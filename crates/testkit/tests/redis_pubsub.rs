@@ -192,6 +192,7 @@ fn monitor_shows_commands_of_all_clients() {
             "\"AUTH\" \"(redacted)\"",
             "\"MULTI\"",
             "\"GET\" \"k\"",
+            "\"EXEC\"",
         ]
     );
     let (time, rest) = heard[1..].split_once(' ').unwrap();
