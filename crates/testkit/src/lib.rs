@@ -3,6 +3,7 @@
 //! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
 //! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
+//! - [`store_model`]: a store and a plain map side by side;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections;
 //! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
@@ -23,6 +24,7 @@ pub mod proof;
 pub mod redis;
 pub mod runner;
 pub mod socket;
+pub mod store_model;
 pub mod talk;
 pub mod transcript;
 

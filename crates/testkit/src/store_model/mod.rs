@@ -1,0 +1,279 @@
+//! A store and a plain map, side by side: whatever is done to both, every answer of the store is one that
+//! the map allows.
+//!
+//! A store may forget: it evicts. So a miss where the map has a value is no fault by itself, but is
+//! counted, and in the end no more is missing than the store says it has evicted. Everything else is
+//! exact: values, flags, expiries, marks, tokens that only grow, who was expected and who was there. Writes
+//! are refused for want of memory only while the limit was lowered and is not reached yet: what is to go may be
+//! in the hands of a worker that is not there to give it back.
+
+mod act;
+mod judge;
+mod op;
+
+pub use op::{OP_BYTES, Op};
+
+use larder_store::{
+    Automove, Config, End, Expect, Guard, Item, Key, Lookup, Millis, Pinned, Store, Upload, Value,
+};
+use op::{KEYS, Verb};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const START: Millis = 1_700_000_000_000;
+
+/// Names of the databases.
+const NAMES: [u8; 2] = [0, 3];
+
+/// No value gets longer than this.
+const VALUE_BYTES_MAX: usize = 330_000;
+
+/// Values kept for sending at once.
+const PINS_MAX: usize = 3;
+
+/// What the map knows of an item.
+#[derive(Clone, Debug)]
+struct Known {
+    value: Vec<u8>,
+    flags: u32,
+    expires_at: Millis,
+    cas: u64,
+    stale: bool,
+    token_sent: bool,
+}
+
+/// Database (by its first name) and number of a key.
+type Place = (usize, u32);
+
+/// An upload under way.
+#[derive(Debug)]
+struct Begun {
+    upload: Upload,
+    place: Place,
+    known: Known,
+}
+
+#[derive(Debug)]
+struct Model {
+    known: BTreeMap<Place, Known>,
+    /// Most recent token of each key, whatever became of the item.
+    tokens: BTreeMap<Place, u64>,
+    /// Databases by the place of their names now.
+    swapped: bool,
+    /// Items that were missing.
+    lost: u64,
+    now: Millis,
+    /// More memory is used than may be, since the limit was lowered.
+    over: bool,
+    /// Makes each value another.
+    writes: u64,
+}
+
+/// Applies `ops` to a fresh store and a map.
+///
+/// # Panics
+/// When the store answers what it may not, or its books are wrong in the end.
+pub fn run(ops: &[Op]) {
+    let config = Config {
+        memory_bytes: 4 << 20,
+        memory_bytes_max: 8 << 20,
+        workers_max: 2,
+        evict: true,
+        seed: ops.len() as u64,
+    };
+    let store = Store::new(config).expect("a store");
+    let mut workers = [store.worker().expect("a worker"), store.worker().expect("a worker")];
+    let mut model = Model {
+        known: BTreeMap::new(),
+        tokens: BTreeMap::new(),
+        swapped: false,
+        lost: 0,
+        now: START,
+        over: false,
+        writes: 0,
+    };
+    let (mut pins, mut begun) = (Vec::new(), None);
+    let mut last = 0;
+    for op in ops {
+        model.now += 1;
+        // One thread does the work of both, so the other has nothing to do, and rests as idle ones do:
+        // nobody would get what it keeps.
+        if op.worker != last {
+            workers[last].rest();
+            last = op.worker;
+        }
+        if matches!(op.verb, Verb::Rest) {
+            workers[op.worker].rest();
+            continue;
+        }
+        for part in op.parts() {
+            let mut guard = workers[op.worker].enter(model.now);
+            model.over = store.is_over_limit();
+            model.apply(&part, &mut guard, &mut pins, &mut begun);
+        }
+    }
+    drop((pins, begun));
+    // 1. Everything that is there is known, and what is missing was evicted.
+    let mut guard = workers[0].enter(model.now);
+    model.walk(&mut guard);
+    let places: Vec<Place> = model.known.keys().copied().collect();
+    places.into_iter().for_each(|place| model.read(&mut guard, place, false));
+    let evictions = store.totals().evictions;
+    assert!(model.lost <= evictions, "{} items are missing, {evictions} were evicted", model.lost);
+    drop(guard);
+    drop(workers);
+    // 2. Chunks, spans, bytes and slots add up.
+    store.check();
+}
+
+fn name(number: u32) -> String {
+    if number < KEYS { format!("key-{number}") } else { format!("crowd-{number:08}") }
+}
+
+fn same(item: &Item<'_>, known: &Known, place: Place) {
+    let value: Vec<u8> = match item.value() {
+        Value::Whole(bytes) => bytes.to_vec(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+    };
+    assert!(value == known.value, "{place:?} has another value");
+    let is = (item.flags(), item.expires_at(), item.cas(), item.stale(), item.token_sent());
+    let was = (known.flags, known.expires_at, known.cas, known.stale, known.token_sent);
+    assert_eq!(is, was, "flags, expiry, token and marks of {place:?}");
+}
+
+impl Model {
+    fn place(&self, op: &Op, number: u32) -> Place {
+        (op.database ^ usize::from(self.swapped), number)
+    }
+
+    fn key<'k>(&self, guard: &Guard<'_>, place: Place, name: &'k str) -> Key<'k> {
+        guard.key_in(NAMES[place.0 ^ usize::from(self.swapped)], name.as_bytes())
+    }
+
+    fn read(&mut self, guard: &mut Guard<'_>, place: Place, counts: bool) {
+        let name = name(place.1);
+        let key = self.key(guard, place, &name);
+        let found = if counts { guard.get(&key) } else { guard.peek(&key) };
+        match (found, self.live(place)) {
+            (Lookup::Hit(item), Some(known)) => {
+                assert_eq!(item.key(), name.as_bytes());
+                same(&item, known, place);
+            }
+            (Lookup::Hit(_), None) => panic!("{place:?} came back"),
+            (Lookup::Miss | Lookup::Expired | Lookup::Flushed, _) => self.lose(place),
+        }
+    }
+
+    fn walk(&mut self, guard: &mut Guard<'_>) {
+        let mut seen: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut cursor = 0;
+        loop {
+            cursor = guard.walk(cursor, 100, &mut |item| {
+                let database = NAMES.iter().position(|name| *name == item.database()).expect("one of two");
+                let name = std::str::from_utf8(item.key()).expect("a name");
+                let (crowd, number) = name.split_once('-').expect("a name and a number");
+                let place =
+                    (database ^ usize::from(self.swapped), number.parse().expect("a number behind the name"));
+                assert_eq!(crowd == "crowd", place.1 >= KEYS);
+                let known = self.live(place).unwrap_or_else(|| panic!("{place:?} came back"));
+                same(&item, known, place);
+                *seen.entry(place).or_default() += 1;
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        // Nobody else moves items meanwhile, so none is met twice or passed over.
+        assert!(seen.values().all(|times| *times == 1), "an item is met twice");
+        let missing: Vec<Place> =
+            self.known.keys().filter(|place| !seen.contains_key(place)).copied().collect();
+        missing.into_iter().for_each(|place| self.lose(place));
+    }
+
+    fn apply(
+        &mut self,
+        op: &Op,
+        guard: &mut Guard<'_>,
+        pins: &mut Vec<(Pinned, Vec<u8>)>,
+        begun: &mut Option<Begun>,
+    ) {
+        let place = self.place(op, op.key);
+        let store = Arc::clone(guard.store());
+        match op.verb {
+            Verb::Get => self.read(guard, place, true),
+            Verb::Peek => self.read(guard, place, false),
+            Verb::Store => {
+                let expect = self.expect(guard, op, place, true);
+                self.store(guard, op, place, op.bytes, expect);
+            }
+            Verb::Append => self.concat(guard, op, place, End::Back),
+            Verb::Prepend => self.concat(guard, op, place, End::Front),
+            Verb::Delete | Verb::Touch | Verb::Invalidate | Verb::ClaimToken | Verb::Patch => {
+                self.change(guard, op, place);
+            }
+            Verb::Begin | Verb::Continue | Verb::Publish => self.uploads(guard, op, place, begun),
+            Verb::Pin => {
+                let name = name(place.1);
+                let key = self.key(guard, place, &name);
+                if let Some(item) = guard.get(&key).hit()
+                    && matches!(item.value(), Value::Pieces(_))
+                    && pins.len() < PINS_MAX
+                {
+                    let known = self.live(place).expect("it is there");
+                    pins.push((item.pin(), known.value.clone()));
+                }
+            }
+            Verb::Unpin => {
+                for (pinned, value) in pins.drain(..) {
+                    assert!(pinned.pieces(0).flatten().eq(&value), "a value changed while it was sent");
+                }
+            }
+            Verb::Fill(_) | Verb::Read(_) | Verb::Drop(_) => self.crowd(guard, op),
+            Verb::Transaction => {
+                let places = [0, 1, 2].map(|n| self.place(op, op.next_key(n)));
+                let names = places.map(|place| name(place.1));
+                guard.begin([0, 1, 2].map(|n| self.key(guard, places[n], &names[n])));
+                for place in places {
+                    self.read(guard, place, true);
+                    self.store(guard, op, place, op.bytes % 20_000, Expect::Any);
+                }
+                guard.finish();
+            }
+            Verb::Walk => self.walk(guard),
+            Verb::Wait(ms) => self.now += ms,
+            Verb::Maintain(steps) => {
+                for _ in 0..steps {
+                    guard.maintain();
+                }
+            }
+            Verb::Rest => unreachable!("a worker rests outside of a batch"),
+            Verb::GiveWay => guard.give_way(),
+            Verb::Limit(bytes) => {
+                assert!(store.set_memory_bytes(bytes));
+                // As a server does.
+                guard.give_way();
+            }
+            Verb::Automove(0) => store.set_automove(Automove::Off),
+            Verb::Automove(1) => store.set_automove(Automove::Ages),
+            Verb::Automove(_) => store.set_automove(Automove::Always),
+            Verb::Reassign(spans) => {
+                let classes = store.classes(self.now);
+                let class = |n: usize| classes.get(n % (classes.len() + 1)).map(|class| class.id);
+                guard.reassign(class(op.bytes), class(op.flags as usize), spans);
+            }
+            Verb::Flush => {
+                guard.flush_database(NAMES[op.database]);
+                self.known.retain(|at, _| at.0 != place.0);
+            }
+            Verb::FlushAll => {
+                guard.flush();
+                self.known.clear();
+            }
+            Verb::Swap => {
+                guard.swap_databases(NAMES[0], NAMES[1]);
+                guard.finish();
+                self.swapped = !self.swapped;
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What is done to a store, decoded from bytes: random ones for a property test, mutated ones for a fuzzer.
+//!
+//! ```text
+//! byte 0     verb
+//! byte 1     which worker, which database, which expectation
+//! byte 2     key, or first key of many
+//! byte 3     how many, or what else there is to say
+//! bytes 4 5  size of the value
+//! byte 6     expiry
+//! byte 7     flags, or another key
+//! ```
+
+/// Bytes of one operation.
+pub const OP_BYTES: usize = 8;
+
+/// Keys that are written one by one, and may be large.
+pub(super) const KEYS: u32 = 24;
+
+/// Keys that are written many at a time, and are small.
+pub(super) const CROWD: u32 = 6_000;
+
+/// Of these, as many are reached in one batch.
+const BATCH: u32 = 64;
+
+/// The limit moves between these. In the least, two values of the largest are less than uploads may hold.
+const MEBIBYTES: [u64; 4] = [3, 4, 5, 8];
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    pub(super) verb: Verb,
+    /// Who does it.
+    pub(super) worker: usize,
+    /// Place of the database's name.
+    pub(super) database: usize,
+    pub(super) key: u32,
+    pub(super) expect: Wanted,
+    pub(super) bytes: usize,
+    /// Milliseconds from now; none is never.
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) flags: u32,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Get,
+    Peek,
+    Store,
+    Append,
+    Prepend,
+    Delete,
+    Touch,
+    Invalidate,
+    ClaimToken,
+    /// Over the middle of a value.
+    Patch,
+    /// Begins a value that arrives in pieces; one that was begun before is dropped.
+    Begin,
+    /// More of it has come.
+    Continue,
+    /// All of it has come.
+    Publish,
+    /// Keeps a large value for sending.
+    Pin,
+    /// Sends what is kept.
+    Unpin,
+    /// Stores a crowd of small values, of sizes around the given one.
+    Fill(u32),
+    /// Reads a crowd.
+    Read(u32),
+    Drop(u32),
+    /// Several keys as one.
+    Transaction,
+    Walk,
+    Wait(u64),
+    Maintain(usize),
+    Rest,
+    GiveWay,
+    Limit(u64),
+    Automove(u8),
+    Reassign(usize),
+    Flush,
+    FlushAll,
+    Swap,
+}
+
+/// The condition of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Any,
+    Absent,
+    Present,
+    /// The token that the model knows.
+    Token,
+    /// Another one.
+    OldToken,
+    /// What was seen a moment ago.
+    Unchanged,
+}
+
+impl Op {
+    /// Reads one operation: all bytes mean one.
+    pub fn decode(bytes: &[u8; OP_BYTES]) -> Op {
+        let [verb, how, key, count, low, high, expiry, last] = *bytes;
+        let many = 1 + u32::from(count) * 4;
+        let size = usize::from(u16::from_le_bytes([low, high]));
+        let verb = match verb % 64 {
+            0..8 => Verb::Get,
+            8 => Verb::Peek,
+            9..18 => Verb::Store,
+            18 => Verb::Append,
+            19 => Verb::Prepend,
+            20..22 => Verb::Delete,
+            22..24 => Verb::Touch,
+            24 => Verb::Invalidate,
+            25 => Verb::ClaimToken,
+            26 => Verb::Patch,
+            27..29 => Verb::Begin,
+            29 => Verb::Continue,
+            30..32 => Verb::Publish,
+            32 => Verb::Pin,
+            33 => Verb::Unpin,
+            34..40 => Verb::Fill(many),
+            40..43 => Verb::Read(many),
+            43 => Verb::Drop(many),
+            44..46 => Verb::Transaction,
+            46 => Verb::Walk,
+            47..49 => Verb::Wait(u64::from(count) * 16),
+            49 => Verb::Wait(u64::from(count) * 1000),
+            50..55 => Verb::Maintain(1 + usize::from(count % 16)),
+            55 => Verb::Rest,
+            56 => Verb::GiveWay,
+            57 => Verb::Limit(MEBIBYTES[usize::from(count) % MEBIBYTES.len()] << 20),
+            58 => Verb::Automove(count % 3),
+            59 => Verb::Reassign(1 + usize::from(count % 16)),
+            60 => Verb::Flush,
+            61 => Verb::FlushAll,
+            62 => Verb::Swap,
+            _ => Verb::Maintain(64),
+        };
+        let crowd = matches!(verb, Verb::Fill(_) | Verb::Read(_) | Verb::Drop(_));
+        let expect = match how >> 3 & 7 {
+            0..3 => Wanted::Any,
+            3 => Wanted::Absent,
+            4 => Wanted::Present,
+            5 => Wanted::Token,
+            6 => Wanted::OldToken,
+            _ => Wanted::Unchanged,
+        };
+        Op {
+            verb,
+            worker: usize::from(how & 1),
+            database: usize::from(how >> 1 & 1),
+            key: if crowd { u32::from(key) * 24 % CROWD } else { u32::from(key) % KEYS },
+            expect,
+            bytes: match size % 16 {
+                _ if crowd => size % 1_500,
+                0..11 => size % 2_000,
+                11..14 => size % 20_000,
+                // Of the least limit, two are less than uploads may hold.
+                _ => size * 5,
+            },
+            ttl_ms: (expiry % 4 == 0).then(|| u64::from(expiry) * 50),
+            flags: u32::from(last % 4) * 7,
+        }
+    }
+
+    /// What is done in one batch each.
+    pub(super) fn parts(self) -> impl Iterator<Item = Op> {
+        let (whole, of): (u32, fn(u32) -> Verb) = match self.verb {
+            Verb::Fill(count) => (count, Verb::Fill),
+            Verb::Read(count) => (count, Verb::Read),
+            Verb::Drop(count) => (count, Verb::Drop),
+            _ => (0, |_| unreachable!("it is done at once")),
+        };
+        let batches = (0..whole.div_ceil(BATCH)).map(move |n| Op {
+            verb: of(BATCH.min(whole - n * BATCH)),
+            key: self.key + n * BATCH,
+            ..self
+        });
+        (whole == 0).then_some(self).into_iter().chain(batches)
+    }
+
+    /// Another key than its own, for what needs several.
+    pub(super) fn next_key(&self, n: u32) -> u32 {
+        (self.key + n * (1 + self.flags)) % KEYS
+    }
+}
