@@ -21,6 +21,11 @@ impl Data {
     pub fn keyspace(self) -> Keyspace {
         Keyspace::new(self.keys, self.value_bytes)
     }
+
+    /// It is more than the memory holds, whoever holds it.
+    pub fn overfills(self) -> bool {
+        self == OVERFULL
+    }
 }
 
 /// What a figure is held against.
@@ -116,7 +121,7 @@ const SMALL: Data = Data { keys: 100_000, value_bytes: 32, memory_mb: 1024 };
 /// 32 B values, a million of them: also the data of the memory figure.
 pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 1024 };
 /// Far more keys than fit: one stored after the other, each is new again when its turn comes.
-const OVERFULL: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 16 };
+const OVERFULL: Data = Data { keys: 2_000_000, value_bytes: 32, memory_mb: 64 };
 /// The same twice over: Redis's requests, on the data of memcached's.
 const RESP: Figure = Figure { protocol: Protocol::Resp, peers: &[Kind::Redis], ..BASE };
 const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10, memory_mb: 1024 };

@@ -46,6 +46,17 @@ impl Cell {
         self.samples.iter().map(field).collect()
     }
 
+    /// Which server, under which load.
+    pub fn name(&self) -> String {
+        format!("{} under {}", self.kind.name(), self.figure.id)
+    }
+
+    /// More is written than fits, and not by Larder: memcached refuses some writes while its own upkeep
+    /// makes room. They are counted, and measured as what they are.
+    pub fn may_refuse(&self) -> bool {
+        self.figure.data.overfills() && !self.kind.is_larder()
+    }
+
     /// CPU time per unit, round by round.
     pub fn cpu_us(&self) -> Vec<f64> {
         self.of(|sample| sample.cpu_us)
