@@ -325,8 +325,8 @@ impl<'a> Bench<'a> {
                     scripts
                 }
             };
-            let counts = figure.verb == Verb::Incr;
-            if counts {
+            let counts = matches!(figure.verb, Verb::Incr | Verb::SetBit | Verb::GetBit | Verb::SetRange);
+            if figure.verb == Verb::Incr {
                 for server in [Some(server), older].into_iter().flatten() {
                     fill::prepare(&server.control.address, &workload, &[Some(self.core)])?;
                 }
@@ -386,7 +386,7 @@ fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
             Verb::Miss => tally.misses,
             Verb::Set => tally.stored,
             Verb::Delete => tally.deleted,
-            Verb::Incr => tally.counted,
+            Verb::Incr | Verb::SetBit | Verb::GetBit | Verb::SetRange => tally.counted,
             Verb::Cas | Verb::Gets => tally.swaps,
         };
         if answered != tally.keys {

@@ -263,7 +263,14 @@ impl Connection {
             Verb::Hit => tally.hits += keys as u64,
             Verb::Miss => tally.misses += keys as u64,
             Verb::Set => tally.stored += keys as u64,
-            Verb::Get | Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets => {
+            Verb::Get
+            | Verb::Delete
+            | Verb::Incr
+            | Verb::Cas
+            | Verb::SetBit
+            | Verb::GetBit
+            | Verb::SetRange
+            | Verb::Gets => {
                 unreachable!("their replies have no known length")
             }
         };
@@ -366,6 +373,18 @@ impl Connection {
                     }
                     (Event::Absent | Event::Number(0), Verb::Delete) => {
                         self.deleted::<VERIFY>(script, false, workload, tally);
+                        true
+                    }
+                    (Event::Number(number), Verb::SetBit | Verb::GetBit | Verb::SetRange) => {
+                        let most = match request.verb {
+                            Verb::SetRange => workload.value_bytes(script.keys[self.key].id) as u64,
+                            _ => 1,
+                        };
+                        let holds = number == most || number == 0 && most == 1;
+                        if VERIFY && !holds {
+                            tally.mistake(|| format!("{number} in place of {most}"));
+                        }
+                        tally.counted += 1;
                         true
                     }
                     (Event::Number(number), Verb::Incr) => {

@@ -20,12 +20,33 @@ pub enum Verb {
     /// Writes with the token that a read of the key brought: see [`Verb::Gets`]. In RESP all of it is one
     /// request: WATCH, GET, MULTI, SET, EXEC.
     Cas,
+    /// Changes a bit of a value in place: each connection has its own, which it sets and clears by turns (RESP
+    /// only).
+    SetBit,
+    /// Reads that bit (RESP only).
+    GetBit,
+    /// Writes over some bytes of a value (RESP only).
+    SetRange,
     /// Reads a key with its token, for a [`Verb::Cas`] in the next window, which is the only reason why a
     /// load has it.
     Gets,
 }
 
-/// All that can be asked for.
+/// All that a load consists of, but for [`Verb::Gets`].
+const PARTS: [Verb; 10] = [
+    Verb::Hit,
+    Verb::Miss,
+    Verb::Get,
+    Verb::Set,
+    Verb::Delete,
+    Verb::Incr,
+    Verb::Cas,
+    Verb::SetBit,
+    Verb::GetBit,
+    Verb::SetRange,
+];
+
+/// All that can be asked for in every protocol.
 pub const VERBS: [Verb; 7] =
     [Verb::Hit, Verb::Miss, Verb::Get, Verb::Set, Verb::Delete, Verb::Incr, Verb::Cas];
 
@@ -40,20 +61,23 @@ impl Verb {
             Verb::Delete => "delete",
             Verb::Incr => "incr",
             Verb::Cas => "cas",
+            Verb::SetBit => "setbit",
+            Verb::GetBit => "getbit",
+            Verb::SetRange => "setrange",
             Verb::Gets => "gets",
         }
     }
 
     /// It changes nothing.
     pub fn is_read(self) -> bool {
-        matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::Gets)
+        matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::GetBit | Verb::Gets)
     }
 }
 
 /// Verbs by weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
-    weights: [u32; VERBS.len()],
+    weights: [u32; PARTS.len()],
 }
 
 impl From<Verb> for Mix {
@@ -69,7 +93,7 @@ impl Mix {
     /// # Panics
     /// If all weights are 0, or one is for [`Verb::Gets`], which comes by itself.
     pub fn of(parts: &[(Verb, u32)]) -> Mix {
-        let mut weights = [0; VERBS.len()];
+        let mut weights = [0; PARTS.len()];
         for &(verb, weight) in parts {
             weights[verb as usize] += weight;
         }
@@ -100,7 +124,7 @@ impl Mix {
     pub fn parts(&self) -> impl Iterator<Item = (Verb, f64)> + '_ {
         let total: u32 = self.weights.iter().sum();
         let share = move |verb: Verb| f64::from(self.weights[verb as usize]) / f64::from(total);
-        VERBS.into_iter().filter(|&verb| self.weights[verb as usize] > 0).map(move |verb| (verb, share(verb)))
+        PARTS.into_iter().filter(|&verb| self.weights[verb as usize] > 0).map(move |verb| (verb, share(verb)))
     }
 
     /// Its verb, if it has one only.

@@ -8,9 +8,28 @@ mod classic;
 mod meta;
 mod resp;
 
+use crate::mix::Verb;
+
 pub use classic::Classic;
 pub use meta::Meta;
 pub use resp::Resp;
+
+/// A place inside a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    bit: u64,
+    /// What it is to be: each request of a connection differs from the one before.
+    on: bool,
+}
+
+impl Place {
+    /// The place of a connection, by the version that its request carries, in a value of so many bytes: far
+    /// behind the value's own head.
+    pub fn of(version: u64, value_bytes: usize) -> Place {
+        let (connection, request) = (version >> 40, version & 1);
+        Place { bit: (value_bytes as u64 / 2 + connection * 64) * 8 + 3, on: request == 0 }
+    }
+}
 
 /// A protocol that the generator speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -229,6 +248,33 @@ impl Protocol {
             Protocol::Meta => around(out, "ma ", key, " v\r\n"),
             Protocol::Resp => around(out, &format!("*2\r\n$4\r\nINCR\r\n${key_bytes}\r\n"), key, "\r\n"),
         }
+    }
+
+    /// Appends a read or a write of a place inside a value; returns where in `out` the key starts.
+    ///
+    /// # Panics
+    /// For memcached's protocols, which know whole values only, and for a verb that means no place.
+    pub fn inside(
+        self,
+        out: &mut Vec<u8>,
+        verb: Verb,
+        key_bytes: usize,
+        key: impl FnOnce(&mut Vec<u8>),
+        place: &Place,
+    ) -> usize {
+        assert_eq!(self, Protocol::Resp, "only RESP knows places inside a value");
+        let word = |text: String| format!("${}\r\n{text}\r\n", text.len());
+        let bit = word(place.bit.to_string());
+        let (head, tail) = match verb {
+            Verb::GetBit => ("*3\r\n$6\r\nGETBIT\r\n", bit),
+            Verb::SetBit => ("*4\r\n$6\r\nSETBIT\r\n", bit + &word(u8::from(place.on).to_string())),
+            Verb::SetRange => {
+                let bytes = if place.on { "some" } else { "else" };
+                ("*4\r\n$8\r\nSETRANGE\r\n", word((place.bit / 8).to_string()) + &word(bytes.to_owned()))
+            }
+            _ => unreachable!("a verb of whole values"),
+        };
+        around(out, &format!("{head}${key_bytes}\r\n"), key, &format!("\r\n{tail}"))
     }
 
     /// Appends the reply to a read of one or more keys that all hit: what a server of this protocol

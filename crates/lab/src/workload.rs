@@ -9,7 +9,7 @@ pub use crate::mix::{Mix, Verb};
 use crate::script::{KeyAt, NOBODYS};
 use crate::sizes::Sizes;
 use crate::value;
-use crate::wire::Protocol;
+use crate::wire::{Place, Protocol};
 
 /// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,15 @@ impl Workload {
             Verb::Miss => Prefix::Absent,
             Verb::Incr => Prefix::Number,
             Verb::Set if self.zeros => Prefix::Number,
-            Verb::Hit | Verb::Get | Verb::Set | Verb::Delete | Verb::Cas | Verb::Gets => Prefix::Present,
+            Verb::Hit
+            | Verb::Get
+            | Verb::Set
+            | Verb::Delete
+            | Verb::Cas
+            | Verb::SetBit
+            | Verb::GetBit
+            | Verb::SetRange
+            | Verb::Gets => Prefix::Present,
         }
     }
 
@@ -126,6 +134,13 @@ impl Workload {
                 key.at = self.protocol.cas(out, sizes, self.ttl_s, &name, write_value) as u32;
                 value_at
             }
+            Verb::SetBit | Verb::GetBit | Verb::SetRange => {
+                let [key] = keys else { unreachable!("a place in a value has one key") };
+                let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
+                let place = Place::of(version, self.value_bytes(key.id));
+                key.at = self.protocol.inside(out, verb, key_bytes, write, &place) as u32;
+                0
+            }
             Verb::Delete | Verb::Incr | Verb::Gets => {
                 let [key] = keys else { unreachable!("a change has one key") };
                 let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
@@ -159,7 +174,13 @@ impl Workload {
             }
             Verb::Miss => self.protocol.reply_misses(&mut reply, self.keys_per_request),
             Verb::Set => self.protocol.reply_stored(&mut reply),
-            Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets => {
+            Verb::Delete
+            | Verb::Incr
+            | Verb::Cas
+            | Verb::SetBit
+            | Verb::GetBit
+            | Verb::SetRange
+            | Verb::Gets => {
                 unreachable!("replies to changes of unknown keys")
             }
         }
@@ -176,7 +197,17 @@ impl Workload {
             (Verb::Set, Protocol::Classic) => b"STORED\r\n",
             (Verb::Set, Protocol::Meta) => b"HD\r\n",
             (Verb::Set, Protocol::Resp) => b"+OK\r\n",
-            (Verb::Get | Verb::Delete | Verb::Incr | Verb::Cas | Verb::Gets, _) => b"",
+            (
+                Verb::Get
+                | Verb::Delete
+                | Verb::Incr
+                | Verb::Cas
+                | Verb::SetBit
+                | Verb::GetBit
+                | Verb::SetRange
+                | Verb::Gets,
+                _,
+            ) => b"",
         }
     }
 

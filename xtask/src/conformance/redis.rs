@@ -10,22 +10,6 @@ use std::collections::BTreeSet;
 
 const REDIS_PY: &str = "5.2.1";
 
-/// Files of redis-py's tests that ask for nothing but a server. The others are about clusters,
-/// sentinels, modules, scripts, TLS or the client alone.
-const REDIS_PY_FILES: &[&str] = &[
-    "tests/test_commands.py",
-    "tests/test_connection.py",
-    "tests/test_connection_pool.py",
-    "tests/test_encoding.py",
-    "tests/test_lock.py",
-    "tests/test_monitor.py",
-    "tests/test_multiprocessing.py",
-    "tests/test_pipeline.py",
-    "tests/test_pubsub.py",
-    "tests/test_retry.py",
-    "tests/test_utils.py",
-];
-
 /// What redis-cli does beside sending commands.
 pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("redis-cli", "redis-tools")])?;
@@ -103,7 +87,8 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// redis-py's own tests, less those that `spec/redis-py-skipped.list` names.
+/// redis-py's own tests, those of its asyncio client too, less the files and tests that
+/// `spec/redis-py-skipped.list` names.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let packages = [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging", "mock"];
     let python = python(&[&packages[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
@@ -111,16 +96,18 @@ pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let path = root().join("spec/redis-py-skipped.list");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut command = pytest(namespace, &python);
-    command.args(["--timeout", "30", "--redis-url", "redis://localhost:6379/9"]);
+    command.args(["--timeout", "30", "--redis-url", "redis://localhost:6379/9", "--asyncio-mode", "auto"]);
     command.args(["-m", "not onlycluster and not redismod and not ssl"]);
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (test, reason) = line.split_once(": ").ok_or_else(|| format!("no reason: {line}"))?;
         if reason.is_empty() {
             return Err(format!("no reason: {line}"));
         }
-        command.arg(format!("--deselect={test}"));
+        // A file, or a test in one.
+        let leave = if test.contains("::") { "deselect" } else { "ignore" };
+        command.arg(format!("--{leave}={test}"));
     }
-    command.args(REDIS_PY_FILES).current_dir(&source);
+    command.arg("tests").current_dir(&source);
     let _server = namespace.serve(program, &[])?;
     pytest_counts(command)
 }

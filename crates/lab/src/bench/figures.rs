@@ -98,6 +98,9 @@ impl Figure {
             (Protocol::Resp, Verb::Hit) => "GET",
             (Protocol::Resp, Verb::Set) => "SET",
             (Protocol::Resp, Verb::Incr) => "INCR",
+            (Protocol::Resp, Verb::SetBit) => "SETBIT",
+            (Protocol::Resp, Verb::GetBit) => "GETBIT",
+            (Protocol::Resp, Verb::SetRange) => "SETRANGE",
             (_, Verb::Hit) => "get",
             (_, Verb::Miss) => "get, miss",
             (_, verb) => verb.name(),
@@ -127,6 +130,10 @@ const RESP: Figure = Figure { protocol: Protocol::Resp, peers: &[Kind::Redis], .
 const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10, memory_mb: 1024 };
 const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10, memory_mb: 1024 };
 
+/// One large value, of which only a part is looked at or changed: a mebibyte, less what memcached's limit for an
+/// item has to hold beside it.
+const MIB: Data = Data { keys: 1, value_bytes: (1 << 20) - 256, memory_mb: 1024 };
+
 const ALL: &[Kind] = &[Kind::Null, Kind::Memcached, Kind::Redis];
 const RIVALS: &[Kind] = &[Kind::Memcached, Kind::Redis];
 
@@ -141,6 +148,11 @@ const fn beside(id: &'static str, factor: f64) -> Bound {
 const fn large(id: &'static str, data: Data, verb: Verb, pipeline: usize) -> Figure {
     const BOUNDS: &[Bound] = &[against(Kind::Memcached, 1.03)];
     Figure { id, data, verb, pipeline, peers: RIVALS, bounds: BOUNDS, ..BASE }
+}
+
+const fn inside(id: &'static str, verb: Verb) -> Figure {
+    const BOUNDS: &[Bound] = &[against(Kind::Redis, 2.0)];
+    Figure { id, data: MIB, verb, choice: Choice::One, bounds: BOUNDS, ..RESP }
 }
 
 const BASE: Figure = Figure {
@@ -243,6 +255,9 @@ pub const FIGURES: &[Figure] = &[
     large("100k-get-16", KIB100, Verb::Hit, 16),
     large("100k-set-1", KIB100, Verb::Set, 1),
     large("100k-set-16", KIB100, Verb::Set, 16),
+    inside("resp-setbit", Verb::SetBit),
+    inside("resp-getbit", Verb::GetBit),
+    inside("resp-setrange", Verb::SetRange),
 ];
 
 /// The name of the memory figure for `--only`.
@@ -285,7 +300,7 @@ mod tests {
         let meant = |word: &str| FIGURES.iter().filter(|figure| figure.is_meant_by(word)).count();
         assert_eq!(
             [meant("get"), meant("4k"), meant("100k-set"), meant("100k-set-1"), meant("g"), meant("resp")],
-            [1, 4, 2, 1, 0, 6]
+            [1, 4, 2, 1, 0, 9]
         );
     }
 }
