@@ -3,7 +3,7 @@
 
 use larder_protocol::resp::Args;
 
-use super::call::{Call, next};
+use super::call::{Call, integer, is, next};
 use super::common::User;
 use super::fail::{Done, Fail};
 use super::introspect::{CATEGORIES, categories};
@@ -47,7 +47,15 @@ pub(crate) const ROWS: &[Command] = &[
         "[category]",
         "Categories of commands, or the commands of one.",
     ),
-    Command::args("acl|log", -2, RULES, NO_KEYS, |call, _| {
+    Command::args("acl|log", -2, RULES, NO_KEYS, |call, args| {
+        match args.at(0) {
+            _ if args.len() > 1 => return Err(Fail::subcommand_arity("ACL", "LOG")),
+            Some(word) if is(word, "RESET") => return call.ok(),
+            Some(count) => {
+                let _ = integer(count)?;
+            }
+            None => {}
+        }
         call.array(0);
         Ok(())
     })

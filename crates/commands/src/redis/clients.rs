@@ -364,6 +364,9 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 fn unblock(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let id = args.next().unwrap_or_default();
+    if args.len() > 1 {
+        return Err(Fail::subcommand_arity("CLIENT", "UNBLOCK"));
+    }
     match args.next() {
         None => {}
         Some(word) if is(word, "TIMEOUT") || is(word, "ERROR") => {}

@@ -57,6 +57,14 @@ impl Fail {
         Fail::with(format!("ERR unknown subcommand '{}'. Try {container} HELP.", shown(name, 128)))
     }
 
+    /// A container's command with a number of arguments that it finds out itself to be wrong.
+    #[cold]
+    pub fn subcommand_arity(container: &str, name: &str) -> Fail {
+        Fail::with(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+        ))
+    }
+
     /// Too few arguments or too many.
     #[cold]
     pub fn arity(name: &str) -> Fail {

@@ -332,9 +332,7 @@ fn channels(
 ) -> Done {
     let pattern = args.next();
     if !args.is_empty() {
-        return Err(Fail::with(format!(
-            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP."
-        )));
+        return Err(Fail::subcommand_arity("PUBSUB", name));
     }
     let names = space(&call.cx.shared.redis.topics).matching(pattern);
     put_array(call.out, names.len());

@@ -80,13 +80,22 @@ fn no_scripts(_: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 const FUNCTION: &[Command] = &[
     Command::args("function|flush", -2, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
         match (args.next(), args.next()) {
-            (None, _) => call.ok(),
+            (_, Some(_)) => Err(Fail::subcommand_arity("FUNCTION", "FLUSH")),
+            (None, None) => call.ok(),
             (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => call.ok(),
             _ => Err(Fail::of("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
         }
     })
     .doc("7.0.0", "[ASYNC|SYNC]", "Accepted: there are no functions."),
-    Command::args("function|list", -2, NOSCRIPT, NO_KEYS, |call, _| {
+    Command::args("function|list", -2, NOSCRIPT, NO_KEYS, |call, mut args| {
+        while let Some(word) = args.next() {
+            if is(word, "LIBRARYNAME") {
+                args.next().ok_or(Fail::of("ERR library name argument was not given"))?;
+            } else if !is(word, "WITHCODE") {
+                let word = super::fail::shown(word, usize::MAX);
+                return Err(Fail::with(format!("ERR Unknown argument {word}")));
+            }
+        }
         call.array(0);
         Ok(())
     })
@@ -118,8 +127,18 @@ const FUNCTION: &[Command] = &[
     })
     .doc("7.0.0", "", "All functions in a form that FUNCTION RESTORE reads: none."),
     Command::args("function|restore", -3, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
+        let payload = next(&mut args)?;
+        match args.at(0) {
+            _ if args.len() > 1 => return Err(Fail::subcommand_arity("FUNCTION", "RESTORE")),
+            Some(word) if !["FLUSH", "APPEND", "REPLACE"].iter().any(|policy| is(word, policy)) => {
+                return Err(Fail::of(
+                    "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+                ));
+            }
+            _ => {}
+        }
         // That there are none can be restored.
-        match super::serialize::verified(next(&mut args)?)? {
+        match super::serialize::verified(payload)? {
             [] => call.ok(),
             _ => no_scripts(call, args),
         }
