@@ -205,6 +205,7 @@ impl Local {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::{Attributes, Config, Expect};
 
     #[test]
     fn a_share_of_the_items_says_when_a_span_is_due() {
@@ -220,5 +221,23 @@ mod tests {
         }
         let last = later.until(5000).unwrap();
         assert!(last > 1 << 50 && last <= (1 << 50) + (1 << 47));
+    }
+
+    /// Between the look at a chunk and the lock of its bucket the item may be given more time.
+    #[test]
+    fn what_was_given_more_time_meanwhile_stays() {
+        const NOW: Millis = 1_700_000_000_000;
+        let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let attributes = Attributes { expires_at: NOW + 10, ..Attributes::default() };
+        guard.store_value(&key, b"value", &attributes, Expect::Absent).unwrap();
+        let location = guard.peek(&key).hit().unwrap().slot.location();
+        guard.touch(&key, NOW + 1000).unwrap();
+        guard.local.expire_at(&store, NOW + 11, key.hash, location);
+        assert!(guard.peek(&key).hit().is_some());
+        guard.local.expire_at(&store, NOW + 1001, key.hash, location);
+        assert!(guard.peek(&key).hit().is_none());
     }
 }
