@@ -22,8 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All watches together hold at most one part in this many of the memory limit.
 const WATCH_SHARE: u64 = 16;
-/// What a watch takes beside its key, about.
-const WATCH_BYTES: u64 = 160;
+/// What a watch takes beside two copies of its key, about: its place in the table, the table's and the
+/// client's entry, a flag, and what the allocator adds to each.
+const WATCH_BYTES: u64 = 288;
 /// Parts of the table, by the first bits of the hash, each under its lock.
 const SHARDS: usize = 64;
 
@@ -72,7 +73,8 @@ impl Watches {
 
     fn add(&self, key: &Key<'_>, name: u8, flag: &Touched) {
         let mut shard = self.shard(key.hash);
-        let list = shard.entry(key.hash).or_default();
+        // Hardly ever there is another of the same hash.
+        let list = shard.entry(key.hash).or_insert_with(|| Vec::with_capacity(1));
         match list.iter_mut().find(|watch| watch.is(key)) {
             Some(watch) => watch.flags.push(Arc::clone(flag)),
             None => list.push(Watch {
@@ -122,7 +124,7 @@ impl Watch {
     }
 
     fn bytes(key: &[u8]) -> u64 {
-        WATCH_BYTES + key.len() as u64
+        WATCH_BYTES + 2 * key.len() as u64
     }
 }
 

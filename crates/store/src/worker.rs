@@ -43,7 +43,7 @@ const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
 const ALLOCATE_ROUNDS_GIVEN: usize = 2;
 /// Steps of expiring that an allocation takes before it looks what they left in other classes, …
-const ALLOCATE_EXPIRE_STEPS: usize = 64;
+const ALLOCATE_EXPIRE_STEPS: usize = 16;
 /// … and before it evicts what lives.
 const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
 /// Spans that it gathers from what has expired in other classes.

@@ -4,7 +4,8 @@
 //! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`store_model`]: a store and a plain map side by side;
-//! - [`socket`], [`process`] and [`client`]: a real server and real connections;
+//! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: one that is held to
+//!   its memory limit;
 //! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of such a server, in words;
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod client;
 pub mod history;
 pub mod host;

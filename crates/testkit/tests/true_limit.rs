@@ -1,100 +1,17 @@
 //! `-m` bounds the process: items, index, buffers, threads, whatever clients do.
 
-use larder_testkit::client::Client;
-use larder_testkit::process::Server;
+use larder_testkit::bounded::{Bounded, LARGE, MEBIBYTE, number, random};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-const MEBIBYTE: u64 = 1 << 20;
-
-/// A value that just fits the default item limit.
-const LARGE: usize = 1_048_000;
-
 /// How long something may take that happens by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Pages of an optimised program in memory, about.
-const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
-
-/// A server with a limit that it is held to.
-struct Bounded {
-    server: Server,
-    memory_bytes: u64,
-    most: u64,
-}
-
-impl Bounded {
-    fn start(megabytes: u64, options: &[&str]) -> Bounded {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)
-            .expect("files to the hard limit");
-        let megabytes_text = megabytes.to_string();
-        let server = Server::start(&[&["-m", &megabytes_text, "-c", "4096"], options].concat());
-        Bounded { server: server.expect("larder starts"), memory_bytes: megabytes * MEBIBYTE, most: 0 }
-    }
-
-    fn client(&self) -> Client {
-        self.server.connect().and_then(Client::new).expect("a connection")
-    }
-
-    /// RSS is at most the limit, 5 % and 8 MiB. A program built for debugging has more pages of its own
-    /// than the one that is served with; these do not count.
-    fn holds(&mut self, what: &str) {
-        let program = self.server.program_bytes().expect("a figure");
-        let rss = self.server.rss_bytes().expect("a figure") - program.saturating_sub(PROGRAM_BYTES);
-        self.most = self.most.max(rss);
-        let bound = self.memory_bytes + self.memory_bytes / 20 + 8 * MEBIBYTE;
-        assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
-    }
-
-    /// Stores values of the sizes given under numbered keys; all are taken.
-    fn fill(&mut self, client: &mut Client, prefix: &str, sizes: impl Iterator<Item = usize>, what: &str) {
-        let value = vec![b'v'; LARGE];
-        let mut sent = 0;
-        let mut waiting = 0;
-        for (number, bytes) in sizes.enumerate() {
-            client.store("set", &format!("{prefix}{number}"), &value[..bytes], None);
-            sent += bytes + 50;
-            waiting += 1;
-            if client.pending.len() > 200_000 {
-                take_stored(client, &mut waiting);
-            }
-            if sent > 4_000_000 {
-                sent = 0;
-                self.holds(what);
-            }
-        }
-        take_stored(client, &mut waiting);
-        self.holds(what);
-    }
-}
-
-fn take_stored(client: &mut Client, waiting: &mut usize) {
-    client.flush().expect("sent");
-    for _ in 0..std::mem::take(waiting) {
-        assert_eq!(client.reply().expect("a reply"), "STORED");
-    }
-}
-
-fn number(client: &mut Client, name: &str) -> u64 {
-    client.stat(name).expect("a statistic").parse().expect("a number")
-}
-
-/// A fixed sequence of numbers below `below`.
-fn random(below: usize) -> impl Iterator<Item = usize> {
-    let mut state = 7_u64;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    })
-}
 
 /// A thousand clients ask for several large values each and read nothing.
 fn slow_readers(megabytes: u64, options: &[&str]) {
     const READERS: usize = 1000;
-    let mut bounded = Bounded::start(megabytes, options);
+    let bounded = Bounded::start(megabytes, options);
     let mut client = bounded.client();
     bounded.fill(&mut client, "k", (0..READERS).map(|_| LARGE), "values for slow readers");
     let mut readers: Vec<TcpStream> = Vec::new();
@@ -161,7 +78,7 @@ fn slow_readers_of_large_values_hold_a_quarter_of_a_gigabyte() {
 
 #[test]
 fn slow_readers_of_small_values_are_bounded_too() {
-    let mut bounded = Bounded::start(64, &["-t", "2"]);
+    let bounded = Bounded::start(64, &["-t", "2"]);
     let mut client = bounded.client();
     bounded.fill(&mut client, "k", random(16_000).take(10_000), "values");
     let items = number(&mut client, "curr_items");
@@ -194,7 +111,7 @@ fn slow_readers_of_small_values_are_bounded_too() {
 }
 
 fn changing_sizes(megabytes: u64, options: &[&str]) {
-    let mut bounded = Bounded::start(megabytes, options);
+    let bounded = Bounded::start(megabytes, options);
     let mut client = bounded.client();
     let large = LARGE.min(megabytes as usize * MEBIBYTE as usize / 8);
     let items = megabytes as usize * 20_000;

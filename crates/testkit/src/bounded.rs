@@ -1,0 +1,104 @@
+//! A real server that is held to its memory limit: `-m` bounds the process, whatever clients do.
+
+use crate::client::Client;
+use crate::process::Server;
+
+/// A megabyte, as `-m` counts.
+pub const MEBIBYTE: u64 = 1 << 20;
+/// A value that just fits the default item limit.
+pub const LARGE: usize = 1_048_000;
+/// Pages of an optimised program in memory, about.
+const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
+
+/// A server with a limit that it is held to.
+#[derive(Debug)]
+pub struct Bounded {
+    /// It.
+    pub server: Server,
+    /// Its limit.
+    pub memory_bytes: u64,
+}
+
+impl Bounded {
+    /// Starts one with `-m megabytes` and more options.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start(megabytes: u64, options: &[&str]) -> Bounded {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)
+            .expect("files to the hard limit");
+        let megabytes_text = megabytes.to_string();
+        let server = Server::start(&[&["-m", &megabytes_text, "-c", "4096"], options].concat());
+        Bounded { server: server.expect("larder starts"), memory_bytes: megabytes * MEBIBYTE }
+    }
+
+    /// A connection.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn client(&self) -> Client {
+        self.server.connect().and_then(Client::new).expect("a connection")
+    }
+
+    /// RSS is at most the limit, 5 % and 8 MiB. A program built for debugging has more pages of its own
+    /// than the one that is served with; these do not count.
+    ///
+    /// # Panics
+    /// If it is more; `what` says what was done.
+    pub fn holds(&self, what: &str) {
+        let program = self.server.program_bytes().expect("a figure");
+        let rss = self.server.rss_bytes().expect("a figure") - program.saturating_sub(PROGRAM_BYTES);
+        let bound = self.memory_bytes + self.memory_bytes / 20 + 8 * MEBIBYTE;
+        assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
+    }
+
+    /// Stores values of the sizes given under numbered keys; all are taken.
+    ///
+    /// # Panics
+    /// If one is refused, or the process becomes too large.
+    pub fn fill(&self, client: &mut Client, prefix: &str, sizes: impl Iterator<Item = usize>, what: &str) {
+        let value = vec![b'v'; LARGE];
+        let mut sent = 0;
+        let mut waiting = 0;
+        for (number, bytes) in sizes.enumerate() {
+            client.store("set", &format!("{prefix}{number}"), &value[..bytes], None);
+            sent += bytes + 50;
+            waiting += 1;
+            if client.pending.len() > 200_000 {
+                take_stored(client, &mut waiting);
+            }
+            if sent > 4_000_000 {
+                sent = 0;
+                self.holds(what);
+            }
+        }
+        take_stored(client, &mut waiting);
+        self.holds(what);
+    }
+}
+
+fn take_stored(client: &mut Client, waiting: &mut usize) {
+    client.flush().expect("sent");
+    for _ in 0..std::mem::take(waiting) {
+        assert_eq!(client.reply().expect("a reply"), "STORED");
+    }
+}
+
+/// A figure of `stats`.
+///
+/// # Panics
+/// If it is none.
+pub fn number(client: &mut Client, name: &str) -> u64 {
+    client.stat(name).expect("a statistic").parse().expect("a number")
+}
+
+/// A fixed sequence of numbers below `below`.
+pub fn random(below: usize) -> impl Iterator<Item = usize> {
+    let mut state = 7_u64;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    })
+}

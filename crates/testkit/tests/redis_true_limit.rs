@@ -1,0 +1,146 @@
+//! `-m` bounds the process beside RESP clients that hold all they may: queues of MULTI, watched keys,
+//! subscribers that read nothing. The cache is full meanwhile, and goes on.
+
+use larder_testkit::bounded::{Bounded, number, random};
+use larder_testkit::client::Client;
+use larder_testkit::talk::encode;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const MEGABYTES: u64 = 64;
+const CLIENTS: usize = 200;
+/// How long something may take that happens by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn full() -> (Bounded, Client) {
+    let bounded = Bounded::start(MEGABYTES, &["-t", "2"]);
+    let mut client = bounded.client();
+    bounded.fill(&mut client, "k", random(2000).take(90_000), "a full cache");
+    assert!(number(&mut client, "evictions") > 0);
+    (bounded, client)
+}
+
+/// The cache takes what it is given, and the process is as large as it may be.
+fn goes_on(bounded: &Bounded, client: &mut Client, what: &str) {
+    bounded.fill(client, "s", random(2000).take(2_000), what);
+}
+
+/// Sends a request; its one line of reply, without the line's end.
+fn ask(stream: &mut TcpStream, words: &[&[u8]]) -> String {
+    stream.write_all(&encode(words)).expect("sent");
+    line(stream)
+}
+
+fn line(stream: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\r\n") {
+        stream.read_exact(&mut byte).expect("a reply");
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+/// Reads what the server has sent until it closes the connection.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let mut bytes = vec![0; 1 << 20];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            // It was reset.
+            Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+    }
+}
+
+#[test]
+fn queues_of_transactions() {
+    let (bounded, mut client) = full();
+    let value = vec![b'q'; 100_000];
+    let mut clients = Vec::new();
+    let (mut queued, mut refused) = (0, 0);
+    for n in 0..CLIENTS {
+        let mut stream = bounded.server.connect().expect("a connection");
+        assert_eq!(ask(&mut stream, &[b"MULTI"]), "+OK");
+        for _ in 0..4 {
+            match ask(&mut stream, &[b"SET", format!("q{n}").as_bytes(), &value]) {
+                reply if reply == "+QUEUED" => queued += value.len() as u64,
+                // What such a client sends after that is not kept, whatever it is told.
+                reply if reply.starts_with("-OOM") => {
+                    refused += 1;
+                    break;
+                }
+                reply => panic!("{reply}"),
+            }
+        }
+        clients.push(stream);
+        bounded.holds("queues");
+        if n % 20 == 0 {
+            goes_on(&bounded, &mut client, "sets beside queues");
+        }
+    }
+    let share = bounded.memory_bytes / 16;
+    assert!(refused > 0 && queued <= share && queued > share / 4, "{queued} queued, {refused} refused");
+    // Who has a whole transaction in the queue gets it.
+    assert_eq!(ask(&mut clients[0], &[b"EXEC"]), "*4");
+    (0..4).for_each(|_| assert_eq!(line(&mut clients[0]), "+OK"));
+    assert!(ask(&mut clients[CLIENTS - 1], &[b"EXEC"]).starts_with("-EXECABORT"));
+    goes_on(&bounded, &mut client, "after queues");
+}
+
+#[test]
+fn watched_keys() {
+    let (bounded, mut client) = full();
+    let mut clients = Vec::new();
+    let (mut watched, mut refused) = (0, 0);
+    for n in 0..CLIENTS {
+        let mut stream = bounded.server.connect().expect("a connection");
+        for piece in 0..4 {
+            let names: Vec<String> = (0..500).map(|key| format!("watched-{n}-{piece}-{key}")).collect();
+            let words: Vec<&[u8]> =
+                [&b"WATCH"[..]].into_iter().chain(names.iter().map(String::as_bytes)).collect();
+            match ask(&mut stream, &words) {
+                reply if reply == "+OK" => watched += 500,
+                reply if reply.starts_with("-ERR too many") => refused += 1,
+                reply => panic!("{reply}"),
+            }
+        }
+        clients.push(stream);
+        bounded.holds("watched keys");
+        if n % 20 == 0 {
+            goes_on(&bounded, &mut client, "sets beside watched keys");
+        }
+    }
+    assert!(refused > 0 && watched >= 8_000, "{watched} watched, {refused} refused");
+    drop(clients);
+    goes_on(&bounded, &mut client, "after watched keys");
+}
+
+#[test]
+fn subscribers_that_read_nothing() {
+    let (bounded, mut client) = full();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| {
+            let mut stream = bounded.server.connect().expect("a connection");
+            stream.write_all(&encode(&[b"SUBSCRIBE", b"news"])).expect("sent");
+            stream
+        })
+        .collect();
+    let mut publisher = bounded.server.connect().expect("a connection");
+    let message = vec![b'm'; 100_000];
+    let started = Instant::now();
+    let mut round = 0;
+    while ask(&mut publisher, &[b"PUBLISH", b"news", &message]) != ":0" {
+        assert!(started.elapsed() < PATIENCE, "nobody is closed");
+        bounded.holds("subscribers");
+        round += 1;
+        if round % 20 == 0 {
+            goes_on(&bounded, &mut client, "sets beside subscribers");
+        }
+    }
+    assert!(clients.iter_mut().all(is_closed), "all have missed something");
+    goes_on(&bounded, &mut client, "after subscribers");
+}

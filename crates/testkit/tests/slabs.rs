@@ -1,0 +1,184 @@
+//! memcached's slab commands over sessions: what automove 0, 1 and 2 mean, what a page is, what a move keeps.
+
+use larder_testkit::local::{Local, LocalConnection};
+use std::fmt::Write;
+
+/// A session with a server of 16 MB.
+struct Bench {
+    local: Local,
+    connection: LocalConnection,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let local = Local::new(&["-m".to_owned(), "16".to_owned()]).expect("a server");
+        let connection = local.connection();
+        Bench { local, connection }
+    }
+
+    fn say(&mut self, text: &str) -> String {
+        self.local.exchange(&mut self.connection, text.as_bytes());
+        let reply = String::from_utf8_lossy(self.connection.sent()).into_owned();
+        self.connection.forget();
+        reply
+    }
+
+    /// Sets `prefix0` and so on to values of so many bytes.
+    fn fill(&mut self, prefix: &str, numbers: std::ops::Range<u32>, bytes: usize) {
+        let value = "v".repeat(bytes);
+        for number in numbers {
+            assert_eq!(self.say(&format!("set {prefix}{number} 0 0 {bytes}\r\n{value}\r\n")), "STORED\r\n");
+        }
+    }
+
+    fn get(&mut self, key: &str) -> bool {
+        self.say(&format!("get {key}\r\n")) != "END\r\n"
+    }
+
+    /// A figure of `stats <of>`; 0 if it is not there.
+    fn figure(&mut self, of: &str, name: &str) -> u64 {
+        let lines = self.say(&format!("stats {of}\r\n"));
+        let line = lines.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.map_or(0, |value| value.parse().expect("a number"))
+    }
+
+    /// Bytes that the items of a class of `stats items` requested.
+    fn requested(&mut self, class: u32) -> u64 {
+        self.figure("items", &format!("items:{class}:mem_requested"))
+    }
+
+    fn automove(&mut self, mode: u32) {
+        assert_eq!(self.say(&format!("slabs automove {mode}\r\n")), "OK\r\n");
+    }
+}
+
+/// Values of 500 bytes are shown in class 9 (600), of 900 in class 11 (944).
+const SMALL: u32 = 9;
+const LARGE: u32 = 11;
+
+/// Has them be read.
+fn read(bench: &mut Bench, numbers: &[u32]) {
+    for number in numbers {
+        bench.get(&format!("s{number}"));
+    }
+}
+
+/// A cache full of small values, of which some are read now and then; then twice its memory of large ones.
+fn shift(mode: u32) -> (Bench, u64, usize) {
+    let mut bench = Bench::new();
+    bench.automove(mode);
+    bench.fill("s", 0..28_000, 500);
+    let before = bench.requested(SMALL);
+    assert!(before > 12 << 20, "{before} bytes");
+    let hot: Vec<u32> = (0..28_000).step_by(56).filter(|n| bench.get(&format!("s{n}"))).collect();
+    (0..3).for_each(|_| read(&mut bench, &hot));
+    for piece in 0..200 {
+        read(&mut bench, &hot);
+        bench.fill("l", piece * 200..(piece + 1) * 200, 900);
+    }
+    let left = hot.iter().filter(|n| bench.get(&format!("s{n}"))).count();
+    assert!(hot.len() > 300, "{} were there", hot.len());
+    (bench, before, left * 100 / hot.len())
+}
+
+#[test]
+fn automove_0_has_each_class_evict_its_own() {
+    let (mut bench, before, _) = shift(0);
+    let (small, large) = (bench.requested(SMALL), bench.requested(LARGE));
+    assert!(small > before - before / 20, "{small} of {before} bytes are left");
+    assert!(large > 0 && large < 2 << 20, "{large} bytes: a class without memory gets some");
+    assert!(bench.figure("items", &format!("items:{LARGE}:evicted")) > 30_000);
+    assert_eq!(bench.figure("", "slab_reassign_running"), 0);
+}
+
+#[test]
+fn automove_1_has_memory_follow_what_is_written_and_what_is_hot_stays() {
+    let (mut bench, before, hot) = shift(1);
+    let (small, large) = (bench.requested(SMALL), bench.requested(LARGE));
+    assert!(small < before / 4 && large > 9 << 20, "{small} and {large} bytes");
+    assert!(hot >= 95, "{hot} % of what is hot are left");
+    assert!(bench.figure("", "slabs_moved") > 100);
+}
+
+/// Two classes whose items are equally old: with 1 each evicts its own, with 2 whoever is older at all gives.
+#[test]
+fn automove_2_takes_from_the_oldest_whatever_the_own_age() {
+    let moved = |mode: u32| {
+        let mut bench = Bench::new();
+        bench.automove(mode);
+        let fill = |bench: &mut Bench, from: u32, to: u32| {
+            for n in from..to {
+                bench.fill("s", n * 8..(n + 1) * 8, 500);
+                bench.fill("l", n * 5..(n + 1) * 5, 900);
+            }
+        };
+        fill(&mut bench, 0, 5_000);
+        let before = bench.figure("", "slabs_moved");
+        fill(&mut bench, 5_000, 10_000);
+        bench.figure("", "slabs_moved") - before
+    };
+    let (ages, always) = (moved(1), moved(2));
+    assert!(always > 4 * ages.max(10), "{ages} with 1, {always} with 2");
+}
+
+#[test]
+fn classes_are_shown_in_whole_pages_and_their_chunks_add_up() {
+    let mut bench = Bench::new();
+    for (n, bytes) in (0..4_000).zip([20, 500, 900, 5_000, 40_000].into_iter().cycle()) {
+        bench.fill("k", n..n + 1, bytes);
+    }
+    let lines = bench.say("stats slabs\r\n");
+    let classes: Vec<u32> = lines
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(":chunk_size ")?.0.parse().ok())
+        .collect();
+    // 40,000 bytes are in pieces: two chunks of the largest size, the rest in one that fits, and a head.
+    assert_eq!(classes.len(), 6, "{lines}");
+    for class in classes {
+        let [size, pages, total, used, free] =
+            ["chunk_size", "total_pages", "total_chunks", "used_chunks", "free_chunks"]
+                .map(|name| bench.figure("slabs", &format!("{class}:{name}")));
+        assert_eq!(total, used + free, "class {class}");
+        // Chunks of a shown class are of its size or somewhat less, in spans of 64 KiB: 16 make a page.
+        let spans = total.div_ceil((64 << 10) / (size * 3 / 4)).max(1);
+        assert!(
+            pages >= 1 && pages >= spans.div_ceil(16) && (pages - 1) << 20 <= total * size,
+            "class {class}"
+        );
+    }
+    // Header 8, key with its prefix, value.
+    let (mut sum, mut names) = (0, String::new());
+    for n in (1..4_000).step_by(5) {
+        names.clear();
+        write!(names, "k{n}").expect("a string");
+        if bench.get(&names) {
+            sum += 8 + names.len() as u64 + 500;
+        }
+    }
+    assert_eq!(bench.requested(SMALL), sum);
+}
+
+#[test]
+fn a_page_that_is_moved_in_a_full_cache_keeps_what_is_hot() {
+    let mut bench = Bench::new();
+    bench.fill("s", 0..40_000, 500);
+    let hot: Vec<u32> = (30_000..40_000).step_by(10).filter(|n| bench.get(&format!("s{n}"))).collect();
+    (0..3).for_each(|_| read(&mut bench, &hot));
+    let (pages, evictions) =
+        (bench.figure("slabs", &format!("{SMALL}:total_pages")), bench.figure("", "evictions"));
+    for _ in 0..4 {
+        assert_eq!(bench.say(&format!("slabs reassign {SMALL} {LARGE}\r\n")), "OK\r\n");
+    }
+    assert!(bench.figure("slabs", &format!("{SMALL}:total_pages")) <= pages - 3);
+    assert_eq!(bench.figure("slabs", &format!("{LARGE}:total_pages")), 4);
+    let evicted = bench.figure("", "evictions") - evictions;
+    assert!(evicted <= 4 * (1 << 20) / 500, "{evicted} were evicted for 4 pages");
+    let left = hot.iter().filter(|n| bench.get(&format!("s{n}"))).count();
+    assert_eq!(left, hot.len(), "of what is hot");
+    assert_eq!(
+        bench.say(&format!("slabs reassign {LARGE} {LARGE}\r\n")),
+        "SAME src and dst class are identical\r\n"
+    );
+    assert_eq!(bench.say("slabs reassign 5 9\r\n"), "NOSPARE source class has no spare pages\r\n");
+    assert_eq!(bench.say("slabs reassign 50 9\r\n"), "BADCLASS invalid src or dst class id\r\n");
+}
