@@ -1,6 +1,10 @@
-//! In steady state a request costs no heap allocation: session, store and reply.
+//! In steady state a request costs no heap allocation: session, store and reply. By RESP, those that take
+//! several keys as one, and values that arrive in pieces, cost one each.
 
 use larder_testkit::local::{Local, LocalConnection};
+
+/// Rounds that are counted.
+const ROUNDS: u64 = 100;
 
 /// Runs `requests` until everything has its memory, then counts.
 fn allocations(local: &mut Local, connection: &mut LocalConnection, requests: &[u8]) -> u64 {
@@ -13,7 +17,7 @@ fn allocations(local: &mut Local, connection: &mut LocalConnection, requests: &[
         round();
     }
     allocation_counter::measure(|| {
-        for _ in 0..100 {
+        for _ in 0..ROUNDS {
             round();
         }
     })
@@ -21,11 +25,35 @@ fn allocations(local: &mut Local, connection: &mut LocalConnection, requests: &[
 }
 
 fn check(name: &str, requests: &[u8]) {
+    let local = Local::new(&[]).expect("a server");
+    let connection = local.connection();
+    check_on(local, connection, name, requests, 0);
+}
+
+/// As [`check`], by a connection that speaks RESP; each request is given as its words.
+fn check_resp(name: &str, requests: &[&str]) {
+    check_resp_times(name, requests, 0);
+}
+
+/// As [`check_resp`], of requests that allocate so many times together.
+fn check_resp_times(name: &str, requests: &[&str], times: u64) {
     let mut local = Local::new(&[]).expect("a server");
-    let mut connection = local.connection();
-    local.exchange(&mut connection, b"set k 1 0 5\r\nvalue\r\nset n 0 0 3\r\n100\r\nms m 5\r\nvalue\r\n");
-    connection.forget();
-    assert_eq!(allocations(&mut local, &mut connection, requests), 0, "{name}");
+    let connection = local.resp_connection();
+    let requests: Vec<u8> = requests.iter().flat_map(|words| resp(words)).collect();
+    check_on(local, connection, name, &requests, ROUNDS * times);
+}
+
+/// `SET k v` as bytes on the wire.
+fn resp(words: &str) -> Vec<u8> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let bulk: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{bulk}", words.len()).into_bytes()
+}
+
+fn check_on(mut local: Local, mut connection: LocalConnection, name: &str, requests: &[u8], most: u64) {
+    let mut text = local.connection();
+    local.exchange(&mut text, b"set k 1 0 5\r\nvalue\r\nset n 0 0 3\r\n100\r\nms m 5\r\nvalue\r\n");
+    assert_eq!(allocations(&mut local, &mut connection, requests), most, "{name}");
 }
 
 #[test]
@@ -62,4 +90,47 @@ fn large_values_allocate_nothing() {
     let set = format!("set large 0 0 100000\r\n{}\r\n", "v".repeat(100_000));
     check("set of 100 kB", set.as_bytes());
     check("set and get of 100 kB", format!("{set}get large\r\n").as_bytes());
+}
+
+#[test]
+fn resp_reads_allocate_nothing() {
+    check_resp("GET", &["GET k"]);
+    check_resp("GET of a missing key", &["GET missing"]);
+    check_resp("TTL, PTTL", &["TTL k", "PTTL n"]);
+    check_resp("STRLEN", &["STRLEN k"]);
+    check_resp("TYPE", &["TYPE k"]);
+    check_resp("a pipeline of GETs", &["GET k"; 200]);
+    check_resp("PING, inline and not", &["PING", "ECHO hello"]);
+}
+
+#[test]
+fn resp_writes_allocate_nothing() {
+    check_resp("SET", &["SET k value"]);
+    check_resp("SET with options", &["SET k value EX 100", "SET k value PX 100 NX", "SET k v XX KEEPTTL"]);
+    check_resp("SETEX, SETNX, GETSET", &["SETEX k 100 value", "SETNX k v", "GETSET k value"]);
+    check_resp("INCR, DECRBY", &["INCR n", "DECRBY n 1"]);
+    check_resp("DEL", &["DEL k", "SET k value"]);
+    check_resp("EXPIRE, PERSIST", &["EXPIRE k 100", "PERSIST k"]);
+    check_resp("APPEND", &["SET k a", "APPEND k b"]);
+    check_resp("a pipeline of SETs", &["SET k value"; 200]);
+}
+
+#[test]
+fn mixed_pipelines_allocate_nothing() {
+    let text =
+        "get k\r\nset k 1 0 5\r\nvalue\r\nmg k v\r\nms m 1\r\nx\r\nincr n 1\r\ndelete m\r\ngets k n\r\n";
+    check("text", text.repeat(50).as_bytes());
+    let words = ["GET k", "SET k value", "INCR n", "DEL m", "SET m x", "EXPIRE k 9"];
+    check_resp("RESP", &words.repeat(50));
+}
+
+#[test]
+fn resp_commands_of_several_keys_and_large_values_allocate_once_each() {
+    check_resp_times("MGET", &["MGET k missing n m"], 1);
+    check_resp_times("EXISTS", &["EXISTS k missing"], 1);
+    check_resp_times("MGET of many keys", &[&format!("MGET {}", ["k missing n"; 100].join(" "))], 1);
+    check_resp_times("MSET", &["MSET k value n 100 m x"], 1);
+    let set = format!("SET large {}", "v".repeat(100_000));
+    check_resp_times("SET of 100 kB", &[&set], 1);
+    check_resp_times("SET and GET of 100 kB", &[&set, "GET large", "GET large"], 1);
 }
