@@ -107,7 +107,8 @@ pub static STREAMS: [Stream; 7] = [
     Stream {
         name: "kvcache",
         quick: false,
-        key_bytes: (16, 255),
+        // Published: up to 255; memcached has names of 250 at most.
+        key_bytes: (16, 250),
         values: Values::List(&[
             (100, 0.25),
             (159, 0.5),
