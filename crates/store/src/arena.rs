@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
 /// Spans that only the index may take when items have used up theirs.
 const RESERVE_SPANS_MIN: u32 = 2;
+/// Spans of these that items may hold on to. A class without a span drains as many more for its first.
+const LENT_SPANS_MAX: u32 = 2;
 /// What the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
@@ -483,12 +485,13 @@ impl Arena {
         self.used.load(Ordering::Relaxed).saturating_sub(self.spans_allowed())
     }
 
-    /// Spans that items are to give back. Half of what is kept for the index may be lent: what rings and
+    /// Spans that items are to give back. A few of what is kept for the index may be lent: what rings and
     /// buffers take and give back by turns would move a span each time.
     pub(crate) fn over_items_limit(&self) -> u32 {
         let allowed = self.spans_allowed();
         let kept = kept_for_index(allowed);
-        (self.used.load(Ordering::Relaxed) + kept - kept / 2).saturating_sub(allowed)
+        let lent = (kept / 2).min(LENT_SPANS_MAX);
+        (self.used.load(Ordering::Relaxed) + kept - lent).saturating_sub(allowed)
     }
 
     /// Counts bytes outside the spans as used (or, negative, as free again).
