@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz [seconds]`: each fuzzer replays its committed corpus, then looks for more.
+//! `cargo xtask fuzz [seconds [seed]]`: each fuzzer replays its committed corpus, then looks for more.
 
 use crate::install::{cargo_fuzz, has_nightly};
 use crate::run::{Outcome, capture, cargo_front, root, run, shown, target};
@@ -14,6 +14,8 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         Some(text) => text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?,
         None => SECONDS,
     };
+    // With a seed the inputs come in the same order each time.
+    let seed = arguments.get(1).map(|seed| format!("-seed={seed}"));
     let tools = cargo_fuzz()?;
     let (works, list) = capture(fuzzer(&tools, &["list"]))?;
     if !works {
@@ -36,6 +38,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         quietly(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
         let time = format!("-max_total_time={seconds}");
         let mut more = vec!["run", name, &found, &seeds, "--", &time, "-timeout=10", "-print_final_stats=1"];
+        more.extend(seed.as_deref());
         let words = root().join("fuzz/dictionaries").join(format!("{name}.dict"));
         let words = format!("-dict={}", words.to_string_lossy());
         if root().join(&words["-dict=".len()..]).is_file() {

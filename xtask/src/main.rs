@@ -7,7 +7,7 @@
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store` | the figures that the project promises |
-//! | `fuzz [seconds]` | replays each fuzzer's corpus, then runs it |
+//! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 
