@@ -1,6 +1,7 @@
 //! Each limit that a client can meet, at one less, at the limit, and at one more, over real sockets.
 
 use larder_testkit::process::{Program, Server};
+use larder_testkit::talk::encode;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -24,17 +25,6 @@ fn answer(server: &Server, bytes: &[u8]) -> String {
     let mut replies = Vec::new();
     let _ = stream.read_to_end(&mut replies);
     String::from_utf8(replies).expect("text")
-}
-
-/// Words as a RESP client sends them.
-fn resp(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 /// `limit - 1`, `limit` and `limit + 1`.
@@ -77,7 +67,7 @@ fn a_key_has_250_bytes() {
     }
     // By RESP it has more.
     for bytes in around(64 << 10) {
-        let reply = answer(&server, &resp(&[b"SET", &vec![b'k'; bytes], b"x"]));
+        let reply = answer(&server, &encode(&[b"SET", &vec![b'k'; bytes], b"x"]));
         let refused = "-ERR key exceeds maximum allowed size (65536 bytes)\r\n";
         assert_eq!(reply, if bytes <= 64 << 10 { "+OK\r\n" } else { refused });
     }
@@ -133,7 +123,7 @@ fn a_resp_request_is_bounded_in_all_directions() {
         let expected = if count <= i32::MAX as usize { "" } else { refused };
         assert_eq!(answer(&server, format!("*{count}\r\n").as_bytes()), expected, "{count}");
     }
-    let limit = resp(&[b"CONFIG", b"SET", b"proto-max-bulk-len", b"1048576"]);
+    let limit = encode(&[b"CONFIG", b"SET", b"proto-max-bulk-len", b"1048576"]);
     assert_eq!(answer(&server, &limit), "+OK\r\n");
     for bytes in around(1 << 20) {
         // The length is refused before the value comes.
