@@ -10,8 +10,12 @@ use crate::class::ClassId;
 use crate::epoch::Epochs;
 use std::collections::VecDeque;
 
-/// Chunks that make a group worth a fence.
+/// Chunks that make a group worth a fence, …
 const GROUP_CHUNKS: usize = 32;
+/// … or their bytes.
+const GROUP_BYTES: u64 = 64 << 10;
+/// What a large item weighs, whose pieces are not counted: more than may wait at all.
+const LARGE_BYTES: u64 = 1 << 40;
 /// Room for a steady stream of writes without allocating.
 const CHUNKS_SOFT: usize = 1024;
 
@@ -46,6 +50,11 @@ impl Outgoing {
     pub(crate) fn large(self) -> bool {
         self.0 >> 63 != 0
     }
+    /// Its share of [`Limbo::bytes`].
+    #[inline]
+    fn weight(self) -> u64 {
+        if self.large() { LARGE_BYTES } else { self.requested() as u64 }
+    }
 }
 
 /// The queue of one worker.
@@ -53,8 +62,10 @@ impl Outgoing {
 pub(crate) struct Limbo {
     chunks: VecDeque<Outgoing>,
     groups: VecDeque<(u64, usize)>,
-    /// Chunks without a tag, at the new end.
+    /// Chunks without a tag, at the new end, and their bytes.
     open: usize,
+    open_bytes: u64,
+    bytes: u64,
 }
 
 impl Limbo {
@@ -63,6 +74,8 @@ impl Limbo {
             chunks: VecDeque::with_capacity(CHUNKS_SOFT),
             groups: VecDeque::with_capacity(CHUNKS_SOFT / GROUP_CHUNKS),
             open: 0,
+            open_bytes: 0,
+            bytes: 0,
         }
     }
 
@@ -70,24 +83,32 @@ impl Limbo {
         self.chunks.len()
     }
 
+    /// Bytes that wait; a large item counts for more than may.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Adds an unlinked chunk.
     #[inline]
     pub(crate) fn push(&mut self, chunk: Outgoing) {
         self.chunks.push_back(chunk);
         self.open += 1;
+        self.open_bytes += chunk.weight();
+        self.bytes += chunk.weight();
     }
 
     /// True when enough chunks have come together to be tagged.
     #[inline]
     pub(crate) fn group_is_full(&self) -> bool {
-        self.open >= GROUP_CHUNKS
+        self.open >= GROUP_CHUNKS || self.open_bytes >= GROUP_BYTES
     }
 
     /// Tags what has no tag.
     pub(crate) fn seal(&mut self, epochs: &Epochs) {
         if self.open > 0 {
             self.groups.push_back((epochs.tag(), self.open));
-            self.open = 0;
+            (self.open, self.open_bytes) = (0, 0);
         }
     }
 
@@ -104,7 +125,10 @@ impl Limbo {
             if *waiting == 0 {
                 self.groups.pop_front();
             }
-            self.chunks.drain(..taken).for_each(&mut each);
+            for chunk in self.chunks.drain(..taken) {
+                self.bytes -= chunk.weight();
+                each(chunk);
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::{Eviction, Millis, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Chunks that may wait although their epoch has passed: they are the next to be used again.
+/// Chunks that may wait although their epoch has passed: they are the next to be used again. They have
+/// no more bytes than the magazines may.
 const LIMBO_CHUNKS_MAX: usize = 256;
 /// Chunks taken back at a time.
 const RECLAIM_CHUNKS: usize = 32;
@@ -419,7 +420,7 @@ impl Local {
             self.limbo.seal(&store.epochs);
             store.epochs.enter(self.id);
             store.epochs.advance();
-            if self.limbo.len() > LIMBO_CHUNKS_MAX {
+            if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > self.magazine_bytes_max as u64 {
                 self.reclaim(store, RECLAIM_CHUNKS * 2);
             }
         }

@@ -452,6 +452,36 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
     }
 }
 
+/// What one worker deletes is room for another, which need not evict for it: also while the first does
+/// nothing, neither allocate nor rest.
+#[test]
+fn what_a_worker_deletes_is_not_kept_by_it() {
+    const KEYS: u64 = 60;
+    let store = store(4);
+    let (mut worker, mut deleter) = (store.worker().unwrap(), store.worker().unwrap());
+    let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    let mut guard = worker.enter(NOW);
+    names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    drop(guard);
+    let full = store.totals().items;
+    for round in 0..20 {
+        for name in &names {
+            let mut guard = deleter.enter(NOW);
+            let key = guard.key(name.as_bytes());
+            let _ = guard.delete(&key, Expect::Present);
+        }
+        let mut guard = worker.enter(NOW);
+        names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
+        drop(guard);
+        let left = store.totals().items;
+        // Each takes the place of twenty-five small ones; a batch of the deleter's and its magazine wait.
+        assert!(left + KEYS * 25 + 500 >= full, "round {round}: {left} of {full} are left");
+    }
+    drop((worker, deleter));
+    store.check();
+}
+
 /// Where the index cannot grow, a new key takes the place of another that lives beside it: not of one that
 /// the same transaction has written.
 #[test]
