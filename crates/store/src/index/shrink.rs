@@ -12,7 +12,14 @@
 //! Old pages are used again only when every batch that could have seen them is over: the hints of a
 //! batch point to buckets for as long as it lasts.
 
-use super::*;
+use super::directory::{Directory, Entry, depth_of, pages_of};
+use super::grow::settle;
+use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page, lock_all};
+use super::place::{Place, home_of};
+use super::{Index, Items};
+use crate::arena::Arena;
+use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
+use std::sync::atomic::Ordering;
 
 /// Slots of a page.
 const PAGE_SLOTS: usize = PAGE_BUCKETS * SLOTS;

@@ -1,0 +1,198 @@
+//! Growing: a segment gets one more page, or splits in two.
+//!
+//! ```text
+//! depth d  │ … 13 pages │  →  │ … 14 pages │               depth d
+//! depth d  │ … 14 pages │  →  │ 0… 8 pages │ 1… 8 pages │  depth d + 1
+//! ```
+//!
+//! All buckets old and new are locked while slots are dealt out: some 30 to 300 µs.
+
+use super::directory::{Directory, PAGES_MAX, depth_of, doubled, pages_of};
+use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, lock_all, number_of};
+use super::place::{Place, home_of, other_of, tag_of};
+use super::{Full, Index, Items};
+use crate::arena::Arena;
+use crate::bucket::{Bucket, Control, SLOTS, Slot};
+use std::sync::atomic::Ordering;
+
+/// Pages of each half after a split.
+const PAGES_AFTER_SPLIT: usize = 8;
+/// Keys that a split loads ahead.
+const KEYS_AHEAD: usize = 24;
+/// Moves that a rebuild tries for one item before it gives the segment another page.
+const REBUILD_MOVES_MAX: usize = 200;
+
+impl Index {
+    /// Gives the segment of `seen` more room, unless somebody just did; none if a transaction holds a part of it.
+    pub(crate) fn grow(
+        &self,
+        arena: &Arena,
+        hash: u64,
+        seen_meta: u64,
+        stamp: u8,
+        held: Option<&mut Vec<u64>>,
+        items: &mut dyn Items,
+    ) -> Option<Result<(), Full>> {
+        self.with_growth(|growth| {
+            let place = self.place(arena, hash);
+            if place.meta != seen_meta {
+                return Some(Ok(()));
+            }
+            self.growing.store(1, Ordering::Relaxed);
+            let grown = self.rebuild(arena, growth, &place, hash, stamp, held, items);
+            self.pages.store(growth.pages_used, Ordering::Relaxed);
+            self.growing.store(0, Ordering::Relaxed);
+            grown
+        })
+    }
+
+    pub(super) fn change_directory(&self, growth: &mut Growth, new: Box<Directory>, items: &dyn Items) {
+        let old = self.directory.swap(Box::into_raw(new), Ordering::AcqRel);
+        // SAFETY: the pointer came from `Box::into_raw`, and only the growth lock's holder swaps.
+        growth.retired.push((items.tag(), unsafe { Box::from_raw(old) }));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of growing, with all that it is told")]
+    fn rebuild(
+        &self,
+        arena: &Arena,
+        growth: &mut Growth,
+        place: &Place<'_>,
+        hash: u64,
+        stamp: u8,
+        held: Option<&mut Vec<u64>>,
+        items: &mut dyn Items,
+    ) -> Option<Result<(), Full>> {
+        let base = arena.at(0).as_ptr().cast_const();
+        let depth = depth_of(place.meta);
+        let old: Vec<u32> =
+            place.entry.pages[..pages_of(place.meta)].iter().map(|p| p.load(Ordering::Relaxed)).collect();
+        let split = old.len() == PAGES_MAX;
+        // 1. Memory first: nothing is allocated while a bucket is locked.
+        let wanted = if split { 2 * PAGES_AFTER_SPLIT } else { old.len() + 1 };
+        let mut pages = old.clone();
+        while pages.len() < wanted {
+            match growth.take_page(arena) {
+                Some(page) => {
+                    clear_page(arena, page);
+                    pages.push(page);
+                }
+                None => {
+                    growth.give_pages(&pages[old.len()..]);
+                    return Some(Err(Full));
+                }
+            }
+        }
+        let new_directory = (split && depth == place.directory.depth).then(|| doubled(place.directory));
+        let mut slots = Vec::with_capacity(old.len() * PAGE_BUCKETS * SLOTS);
+
+        // 2. Every bucket that an old or a new view of the entry can name is locked.
+        let all: Vec<&Bucket> =
+            pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect();
+        let own = held.as_deref().map_or(&[][..], |held| held);
+        let Some(controls) = lock_all(base, &all, own) else {
+            growth.give_pages(&pages[old.len()..]);
+            return None;
+        };
+        let old_buckets = old.len() * PAGE_BUCKETS;
+
+        // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
+        let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
+        let watched = controls.iter().any(|control| control.watched());
+        for bucket in &all[..old_buckets] {
+            for i in 0..SLOTS {
+                let slot = bucket.slot(i);
+                bucket.replace(i, Slot::EMPTY);
+                if slot.is_empty() {
+                    continue;
+                }
+                let was = controls[home_of(slot.tag(), old_buckets)].stamp();
+                if was != stamp && items.flushed(slot.location(), was, stamp) {
+                    items.discard(slot.location());
+                } else {
+                    slots.push(slot);
+                }
+            }
+        }
+
+        // 4. Put them where they belong now.
+        let mut away = vec![0u32; all.len()];
+        if split {
+            let (low, high) = all.split_at(PAGES_AFTER_SPLIT * PAGE_BUCKETS);
+            let (away_low, away_high) = away.split_at_mut(low.len());
+            for (i, slot) in slots.iter().enumerate() {
+                if let Some(ahead) = slots.get(i + KEYS_AHEAD) {
+                    items.prefetch(ahead.location());
+                }
+                let item_hash = items.hash(slot.location());
+                let slot = slot.with_tag(tag_of(item_hash, depth + 1));
+                let upper = item_hash << depth >> 63 == 1;
+                let (buckets, away) = if upper { (high, &mut *away_high) } else { (low, &mut *away_low) };
+                if let Err(left) = settle(buckets, away, slot) {
+                    items.discard(left.location());
+                }
+            }
+        } else {
+            for slot in slots {
+                if let Err(left) = settle(&all, &mut away, slot) {
+                    items.discard(left.location());
+                }
+            }
+        }
+
+        // 5. Say so in the directory, then let go.
+        let version = (place.meta >> 16) + 1;
+        let directory = new_directory.as_deref().unwrap_or(place.directory);
+        if split {
+            let (low, high) = pages.split_at(PAGES_AFTER_SPLIT);
+            let bit = 1 << (63 - depth);
+            directory.announce(hash & !bit, depth + 1, low, version);
+            directory.announce(hash | bit, depth + 1, high, version);
+        } else {
+            directory.announce(hash, depth, &pages, version);
+        }
+        if let Some(new) = new_directory {
+            self.change_directory(growth, new, items);
+        }
+        for (bucket, away) in all.iter().zip(away) {
+            let mut control = Control::new(writes, stamp);
+            for _ in 0..away {
+                control = control.away_more();
+            }
+            let control = if watched { control.with_watched() } else { control };
+            bucket.unlock(if held.is_some() { control.with_held() } else { control });
+        }
+        // A transaction's keys may be at home in any of them now.
+        if let Some(held) = held {
+            held.retain(|&number| !old.contains(&((number / PAGE_BUCKETS as u64) as u32)));
+            held.extend(pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| number_of(page, i))));
+        }
+        Some(Ok(()))
+    }
+}
+
+/// Puts a slot into buckets that nobody else can touch, moving others as far as it takes.
+pub(super) fn settle(buckets: &[&Bucket], away: &mut [u32], slot: Slot) -> Result<(), Slot> {
+    let n = buckets.len();
+    let mut homeless = slot;
+    let mut bucket = home_of(slot.tag(), n);
+    for turn in 0..REBUILD_MOVES_MAX {
+        let (home, other) = (home_of(homeless.tag(), n), other_of(homeless.tag(), n));
+        for target in [home, other] {
+            if buckets[target].claim(homeless) {
+                away[home] += u32::from(target != home);
+                return Ok(());
+            }
+        }
+        // Both are full: it takes the place of one in the bucket it did not come from.
+        bucket = if bucket == home { other } else { home };
+        let victim = (homeless.0 as usize).wrapping_add(turn) % SLOTS;
+        let next = buckets[bucket].slot(victim);
+        buckets[bucket].replace(victim, homeless);
+        away[home] += u32::from(bucket != home);
+        let next_home = home_of(next.tag(), n);
+        away[next_home] -= u32::from(bucket != next_home);
+        homeless = next;
+    }
+    Err(homeless)
+}
