@@ -7,69 +7,31 @@
 //! flags       4   if not 0
 //! key         n   above 8 KiB: the address of a copy on the heap
 //! value       n   in place up to about 16 KiB; else, 8-byte aligned, the head of a large value
-//!
-//! header  | 63 … 32 version | 31 … 18 value bytes | 17 … 10 key bytes | 9 … 3 bits | 2 … 0 kind |
 //! ```
 //!
 //! Key, value and flags never change after the item was published. The header's marks and version
 //! and the expiry are atomic words, changed in place under the home bucket's lock (`FETCHED` by
-//! any reader). A piece of a large value and a free chunk have a header of the same shape, so that
-//! a sweep over a span can tell what it sees:
-//!
-//! ```text
-//! free    | 31 … 16 next free chunk of the span |                        | kind 0 |
-//! retired | as it was                                                    | kind 6, 7 |
-//! piece   | 63 … 29 location of the head | 28 … 3 bytes used             | kind 4 |
-//! moved   | as it was, of a piece that has a copy elsewhere              | kind 5 |
-//! ```
+//! any reader). `header.rs` draws the header, `fill.rs` writes what is behind it.
+
+mod fill;
+mod header;
+mod shape;
+
+pub(crate) use header::{
+    DRAFT_LARGE, EXPIRY, EXTENSION, FETCHED, FLAGS, Header, KEY_BINARY, Kind, STALE, TOKEN_SENT,
+};
+pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
-use crate::class::CHUNK_BYTES_MAX;
+use header::{KEY_LONG, KEY_SHIFT};
+use shape::key_room;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a chunk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// In a free list or magazine, or waiting for its epoch.
-    Free,
-    /// Allocated, not yet published.
-    Draft,
-    /// An item with its value in place.
-    Whole,
-    /// An item whose value is in pieces.
-    Large,
-    /// A piece, or a table of pieces, of a large value.
-    Piece,
-}
-
-const KIND_MASK: u64 = 7;
-/// Added to the kind of an item when it is unlinked: a sweep must not look at its key any more.
-const RETIRED: u64 = 4;
-/// The item has an expiry word.
-pub(crate) const EXPIRY: u64 = 1 << 3;
-/// The item has flags.
-pub(crate) const FLAGS: u64 = 1 << 4;
-/// The item has an extension.
-pub(crate) const EXTENSION: u64 = 1 << 5;
-/// Marked stale.
-pub(crate) const STALE: u64 = 1 << 6;
-/// A recache token is out.
-pub(crate) const TOKEN_SENT: u64 = 1 << 7;
-/// The key came base64-encoded.
-pub(crate) const KEY_BINARY: u64 = 1 << 8;
-/// Read at least once.
-pub(crate) const FETCHED: u64 = 1 << 9;
-/// In a draft, which nobody reads: the value is in pieces, and the head is there.
-pub(crate) const DRAFT_LARGE: u64 = FETCHED;
-const KEY_SHIFT: u32 = 10;
-/// This key length in the header means that the extension has it.
-const KEY_LONG: usize = 255;
+/// The longest key whose length the header can say.
+pub(crate) const KEY_BYTES_SHORT: usize = KEY_LONG - 1;
 /// Longer keys lie on the heap, so that the head of an item fits a chunk.
 const KEY_INLINE_MAX: usize = 8 << 10;
-const VALUE_SHIFT: u32 = 18;
-const VERSION_SHIFT: u32 = 32;
-const EXTENSION_BYTES: usize = 16;
 /// Bits of the key's hash in a CAS token, below the version.
 const TOKEN_HASH_BITS: u32 = 18;
 
@@ -78,230 +40,6 @@ const TOKEN_HASH_BITS: u32 = 18;
 pub(crate) fn token(writes: u64, hash: u64) -> u64 {
     writes << TOKEN_HASH_BITS | hash & ((1 << TOKEN_HASH_BITS) - 1)
 }
-
-/// A header's bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header(pub(crate) u64);
-
-impl Header {
-    #[inline]
-    pub(crate) fn kind(self) -> Kind {
-        match self.0 & KIND_MASK {
-            0 => Kind::Free,
-            1 => Kind::Draft,
-            2 | 6 => Kind::Whole,
-            3 | 7 => Kind::Large,
-            _ => Kind::Piece,
-        }
-    }
-    /// [`Kind::Whole`], retired or not.
-    #[inline(always)]
-    pub(crate) fn is_whole(self) -> bool {
-        self.0 & (KIND_MASK & !RETIRED) == Kind::Whole as u64
-    }
-    #[inline]
-    pub(crate) fn has(self, bit: u64) -> bool {
-        self.0 & bit != 0
-    }
-    #[inline]
-    pub(crate) fn with_kind(self, kind: Kind) -> Header {
-        Header(self.0 & !KIND_MASK | kind as u64)
-    }
-    #[inline]
-    pub(crate) fn version(self) -> u32 {
-        (self.0 >> VERSION_SHIFT) as u32
-    }
-    #[inline]
-    pub(crate) fn with_version(self, writes: u64) -> Header {
-        Header(self.0 & 0xffff_ffff | writes << VERSION_SHIFT)
-    }
-    /// A live item, as a sweep sees it: published, and not retired.
-    #[inline]
-    pub(crate) fn is_item(self) -> bool {
-        matches!(self.0 & KIND_MASK, 2 | 3)
-    }
-    /// The item has its value in place, nothing between header and key, was read before, and has a
-    /// key of `key_bytes`: one comparison for what nearly every hit on a hot item is.
-    #[inline(always)]
-    pub(crate) fn is_plain(self, key_bytes: usize) -> bool {
-        const BITS: u64 = KIND_MASK & !RETIRED | EXPIRY | FLAGS | EXTENSION | FETCHED | 0xff << KEY_SHIFT;
-        self.0 & BITS == (key_bytes as u64) << KEY_SHIFT | FETCHED | Kind::Whole as u64
-    }
-    /// As [`Header::is_plain`], read before or not.
-    #[inline(always)]
-    pub(crate) fn is_simple(self, key_bytes: usize) -> bool {
-        Header(self.0 | FETCHED).is_plain(key_bytes)
-    }
-    /// Bytes of a value in place.
-    #[inline(always)]
-    pub(crate) fn value_bytes(self) -> usize {
-        (self.0 >> VALUE_SHIFT & ((1 << 14) - 1)) as usize
-    }
-    /// The same item, unlinked and waiting for its epoch.
-    #[inline]
-    pub(crate) fn retired(self) -> Header {
-        Header(self.0 | RETIRED)
-    }
-    /// The header of a free chunk; `next` in units from the span's start.
-    #[inline]
-    pub(crate) fn free(next: u16) -> Header {
-        Header(u64::from(next) << 16)
-    }
-    #[inline]
-    pub(crate) fn free_next(self) -> u16 {
-        (self.0 >> 16) as u16
-    }
-    /// The header of a piece with `bytes` used, of the value whose head is at `owner`.
-    #[inline]
-    pub(crate) fn piece(owner: u64, bytes: usize) -> Header {
-        Header(owner << 29 | (bytes as u64) << 3 | Kind::Piece as u64)
-    }
-    /// The same piece of a value whose head has moved.
-    pub(crate) fn with_piece_owner(self, owner: u64) -> Header {
-        Header(self.0 & ((1 << 29) - 1) | owner << 29)
-    }
-    /// A piece, as a sweep sees it: not moved away.
-    #[inline]
-    pub(crate) fn is_piece(self) -> bool {
-        self.0 & KIND_MASK == Kind::Piece as u64
-    }
-    /// The same piece, left behind by a copy and waiting for its epoch.
-    pub(crate) fn moved_piece(self) -> Header {
-        Header(self.0 | 1)
-    }
-    #[inline]
-    pub(crate) fn piece_owner(self) -> u64 {
-        self.0 >> 29
-    }
-    #[inline]
-    pub(crate) fn piece_bytes(self) -> usize {
-        (self.0 >> 3 & ((1 << 26) - 1)) as usize
-    }
-    /// The header of an item with its value in place and no extension; no version yet. Lengths as the
-    /// header can say them.
-    #[inline(always)]
-    pub(crate) fn whole(
-        marks: u64,
-        flags: u32,
-        expires_at: Millis,
-        key_bytes: usize,
-        value_bytes: usize,
-    ) -> Header {
-        Header(
-            marks
-                | if flags != 0 { FLAGS } else { 0 }
-                | if expires_at != 0 { EXPIRY } else { 0 }
-                | (key_bytes as u64) << KEY_SHIFT
-                | (value_bytes as u64) << VALUE_SHIFT
-                | Kind::Whole as u64,
-        )
-    }
-    /// Bytes before the key.
-    #[inline]
-    pub(crate) fn body_offset(self) -> usize {
-        // Nearly every item has none of the three.
-        if self.0 & (EXPIRY | EXTENSION | FLAGS) == 0 {
-            return 8;
-        }
-        8 + if self.has(EXPIRY) { 8 } else { 0 }
-            + if self.has(EXTENSION) { EXTENSION_BYTES } else { 0 }
-            + if self.has(FLAGS) { 4 } else { 0 }
-    }
-}
-
-/// Bytes that a key takes inside its item.
-#[inline]
-fn key_room(key_bytes: usize) -> usize {
-    if key_bytes > KEY_INLINE_MAX { size_of::<*mut u8>() } else { key_bytes }
-}
-
-/// Bytes that a key takes on the heap.
-#[inline]
-pub(crate) fn key_heap_bytes(key_bytes: usize) -> usize {
-    if key_bytes > KEY_INLINE_MAX { key_bytes } else { 0 }
-}
-
-/// What an item will hold; says how many bytes it takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    bits: u64,
-    key_bytes: usize,
-    value_bytes: u64,
-    body_offset: usize,
-}
-
-impl Shape {
-    #[inline]
-    pub(crate) fn new(
-        key_bytes: usize,
-        value_bytes: u64,
-        flags: u32,
-        expiry: bool,
-        extension: bool,
-    ) -> Shape {
-        let bits = if flags != 0 { FLAGS } else { 0 }
-            | if expiry { EXPIRY } else { 0 }
-            | if extension || key_bytes >= KEY_LONG { EXTENSION } else { 0 };
-        let body_offset = Header(bits).body_offset();
-        Shape { bits, key_bytes, value_bytes, body_offset }
-    }
-    /// The value is in pieces.
-    #[inline]
-    pub(crate) fn large(&self) -> bool {
-        // An item with a long key is a large one whatever its value: those are freed with care.
-        self.whole_bytes() > CHUNK_BYTES_MAX as u64 || self.key_bytes > KEY_INLINE_MAX
-    }
-    /// Bytes of the item with its value in place.
-    #[inline]
-    pub(crate) fn whole_bytes(&self) -> u64 {
-        self.body_offset as u64 + key_room(self.key_bytes) as u64 + self.value_bytes
-    }
-    /// Bytes before the head of a large value.
-    pub(crate) fn head_offset(&self) -> usize {
-        (self.body_offset + key_room(self.key_bytes)).next_multiple_of(8)
-    }
-    pub(crate) fn value_bytes(&self) -> u64 {
-        self.value_bytes
-    }
-}
-
-/// Copies `bytes` to `to`: short ones as two overlapping blocks, without a call.
-///
-/// # Safety
-/// `to` has room for `bytes`, which lie elsewhere.
-#[inline(always)]
-unsafe fn copy(bytes: &[u8], to: *mut u8) {
-    let (from, n) = (bytes.as_ptr(), bytes.len());
-    // SAFETY: both blocks are inside both ranges, which the caller says do not overlap.
-    unsafe {
-        if !(8..=64).contains(&n) {
-            to.copy_from_nonoverlapping(from, n);
-        } else if n > 32 {
-            ends::<[u8; 32]>(from, to, n - 32);
-        } else if n > 16 {
-            ends::<u128>(from, to, n - 16);
-        } else {
-            ends::<u64>(from, to, n - 8);
-        }
-    }
-}
-
-/// Copies the first block and the one that starts at `last`.
-///
-/// # Safety
-/// Both blocks are inside both ranges.
-#[inline(always)]
-unsafe fn ends<B>(from: *const u8, to: *mut u8, last: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (head, tail) = (from.cast::<B>().read_unaligned(), from.add(last).cast::<B>().read_unaligned());
-        to.cast::<B>().write_unaligned(head);
-        to.add(last).cast::<B>().write_unaligned(tail);
-    }
-}
-
-/// The longest key whose length the header can say.
-pub(crate) const KEY_BYTES_SHORT: usize = KEY_LONG - 1;
 
 /// A chunk seen as an item. Copying it copies the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -479,12 +217,6 @@ impl RawItem {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(start), bytes) }
     }
 
-    /// The place of the value while the item is a draft that this thread owns.
-    pub(crate) fn draft_value(self, shape: &Shape) -> *mut u8 {
-        // SAFETY: inside the chunk, which holds the whole shape.
-        unsafe { self.0.as_ptr().add(shape.body_offset + key_room(shape.key_bytes)) }
-    }
-
     /// Where the head of a large value starts.
     pub(crate) fn large_head(self) -> NonNull<u8> {
         let header = self.header();
@@ -549,56 +281,6 @@ impl RawItem {
         });
     }
 
-    /// Writes everything but the header of an item with its value in place: the chunk stays a free
-    /// one to any sweep until [`RawItem::publish_header`].
-    ///
-    /// # Safety
-    /// This thread owns the chunk, which has [`Header::body_offset`] and the lengths of key and value,
-    /// both of which lie elsewhere.
-    #[inline(always)]
-    pub(crate) unsafe fn write_body(
-        self,
-        header: Header,
-        key: &[u8],
-        value: &[u8],
-        flags: u32,
-        expires_at: Millis,
-    ) {
-        debug_assert!(key.len() < KEY_LONG && !header.has(EXTENSION));
-        let body = header.body_offset();
-        if header.has(EXPIRY) {
-            self.word(8).store(expires_at, Ordering::Relaxed);
-        }
-        // SAFETY: the caller's promise; flags, key and value lie in this order inside the chunk.
-        unsafe {
-            if header.has(FLAGS) {
-                self.0.add(body - 4).cast::<u32>().write(flags);
-            }
-            let to = self.0.as_ptr().add(body);
-            copy(key, to);
-            copy(value, to.add(key.len()));
-        }
-    }
-
-    /// Makes what [`RawItem::write_body`] wrote an item of version `writes`.
-    #[inline(always)]
-    pub(crate) fn publish_header(self, header: Header, writes: u64) {
-        // Release: a sweep that sees an item sees its key.
-        self.header_word().store(header.with_version(writes).0, Ordering::Release);
-    }
-
-    /// Makes a draft an item: version `writes`, and `explicit` on the wire.
-    #[inline]
-    pub(crate) fn publish(self, writes: u64, explicit: Option<u64>, kind: Kind) {
-        let header = self.header();
-        if header.has(EXTENSION) {
-            self.word(Self::extension_offset(header)).store(explicit.unwrap_or(0), Ordering::Relaxed);
-        }
-        let bits = Header(header.0 & !DRAFT_LARGE).with_kind(kind).with_version(writes);
-        // Release: a sweep that sees an item sees its key.
-        self.header_word().store(bits.0, Ordering::Release);
-    }
-
     /// The explicit token; 0 if there is none.
     pub(crate) fn explicit(self) -> u64 {
         self.explicit_token(self.header()).unwrap_or(0)
@@ -612,54 +294,6 @@ impl RawItem {
     /// True if the item can carry an explicit token.
     pub(crate) fn has_extension(self) -> bool {
         self.header().has(EXTENSION)
-    }
-
-    /// Writes everything but the value: a draft, not reachable yet.
-    ///
-    /// # Safety
-    /// This thread owns the chunk, and it holds `shape` (for a large value: its head).
-    #[inline]
-    pub(crate) unsafe fn write_draft(
-        self,
-        shape: &Shape,
-        key: &[u8],
-        number: u8,
-        marks: u64,
-        flags: u32,
-        expires_at: Millis,
-    ) {
-        debug_assert_eq!(key.len(), shape.key_bytes);
-        debug_assert!(number == 0 || shape.bits & EXTENSION != 0);
-        let value = if shape.large() { 0 } else { shape.value_bytes };
-        let bits = shape.bits
-            | marks
-            | (key.len().min(KEY_LONG) as u64) << KEY_SHIFT
-            | value << VALUE_SHIFT
-            | Kind::Draft as u64;
-        if shape.bits & EXPIRY != 0 {
-            self.word(8).store(expires_at, Ordering::Relaxed);
-        }
-        if shape.bits & EXTENSION != 0 {
-            let at = Self::extension_offset(Header(bits));
-            self.word(at).store(0, Ordering::Relaxed);
-            self.word(at + 8).store(u64::from(number) << 32 | key.len() as u64, Ordering::Relaxed);
-        }
-        // SAFETY: 1. The caller says that the chunk is this thread's and holds the shape. 2. Flags
-        // and key lie between header and value. 3. `key` is not in this chunk.
-        unsafe {
-            if shape.bits & FLAGS != 0 {
-                self.0.add(shape.body_offset - 4).cast::<u32>().write(flags);
-            }
-            let at = self.0.as_ptr().add(shape.body_offset);
-            if key.len() > KEY_INLINE_MAX {
-                let copy = Box::into_raw(Box::<[u8]>::from(key)).cast::<u8>();
-                at.cast::<*mut u8>().write_unaligned(copy);
-            } else {
-                std::ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
-            }
-        }
-        // Release: a sweep that sees the draft's header sees no older word behind it.
-        self.header_word().store(bits, Ordering::Release);
     }
 }
 
