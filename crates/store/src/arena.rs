@@ -10,17 +10,25 @@
 //! A location is an offset from `base` in units of 8 bytes; span 0 is never used, so that 0 is
 //! "nothing". The arena knows nothing of chunks and items.
 
+mod free;
+mod memory;
+mod poison;
+mod span;
+
+pub(crate) use poison::{poison, unpoison};
+pub(crate) use span::{NONE, OWNER_FREE, OWNER_INDEX, Span};
+
 use crate::Millis;
 use crate::barren::Barren;
 use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
-use crate::due::{Agenda, Due};
+use crate::due::Agenda;
 use crate::numbers::{GROUP, Numbers};
-use crate::slab::Moment;
+use free::Free;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes an arena can span: what a slot's location reaches.
 pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
@@ -31,84 +39,8 @@ const LENT_SPANS_MAX: u32 = 2;
 /// What the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
-/// Free spans that keep their memory: one for this many in use.
-const SPARE_SHARE: usize = 128;
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
-/// No chunk, in a span's free list.
-pub(crate) const NONE: u16 = u16::MAX;
-
-/// Owner of a span that nobody owns.
-pub(crate) const OWNER_FREE: u8 = 0;
-/// Owner of a span that holds pages of the index.
-pub(crate) const OWNER_INDEX: u8 = 255;
-
-/// What is known about one span. Fields but `owner` belong to the owning class's lock.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub(crate) struct Span {
-    /// [`OWNER_FREE`], a class id, or [`OWNER_INDEX`].
-    pub(crate) owner: AtomicU8,
-    /// 1 while it is being emptied so that it can go to another class.
-    pub(crate) draining: AtomicU8,
-    /// First free chunk, in units from the span's start, or [`NONE`].
-    pub(crate) free: AtomicU16,
-    /// Chunks in the free list.
-    pub(crate) free_count: AtomicU16,
-    /// Chunks ever handed out; those above have never been touched.
-    pub(crate) carved: AtomicU16,
-    /// Neighbours in the class's list of spans with room (0: none).
-    pub(crate) next: AtomicU32,
-    pub(crate) previous: AtomicU32,
-    /// Neighbours in the class's queue of spans, or among those it drains (0: none).
-    pub(crate) queue_next: AtomicU32,
-    pub(crate) queue_previous: AtomicU32,
-    /// When the hand last passed it, or the class got it: in time, and by the store's clock of bytes.
-    pub(crate) passed_at: AtomicU64,
-    pub(crate) passed_clock: AtomicU64,
-    /// When enough of its items will have expired to be worth a visit.
-    pub(crate) due: Due,
-}
-const _: () = assert!(size_of::<Span>() == 64);
-
-impl Span {
-    /// The hand passes it now.
-    pub(crate) fn note_passed(&self, now: Moment) {
-        self.passed_at.store(now.at, Ordering::Relaxed);
-        self.passed_clock.store(now.clock, Ordering::Relaxed);
-    }
-}
-
-#[derive(Debug)]
-struct Free {
-    /// First span that was never handed out.
-    next: u32,
-    /// That one, when what the system had mapped behind it was given back.
-    tail: u32,
-    /// Spans given back that have their memory; the lowest address goes out first.
-    back: Numbers,
-    /// Spans given back whose memory went to the system.
-    gone: Numbers,
-    /// Spans handed out now.
-    used: u32,
-    /// The least that `back` was in this period of compaction, and how many of it may go.
-    back_low: usize,
-    spare: usize,
-}
-
-impl Free {
-    /// The lowest free span if it is below `below`.
-    fn pop_below(&mut self, below: u32) -> Option<u32> {
-        [&mut self.back, &mut self.gone].into_iter().find_map(|spans| {
-            let number = spans.pop_first()?;
-            if number < below {
-                return Some(number);
-            }
-            spans.insert(number);
-            None
-        })
-    }
-}
 
 /// The reservation and who owns what of it.
 #[derive(Debug)]
@@ -330,39 +262,6 @@ impl Arena {
         self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);
     }
 
-    /// More spans have memory than the limit allows.
-    fn over_resident(&self) -> bool {
-        self.resident.load(Ordering::Relaxed) > self.spans_allowed()
-    }
-
-    /// Gives memory of up to `spans_max` free spans to the system while more have some than the limit
-    /// allows, the highest address first; true if there may be more to give. Some 10 µs a span.
-    pub(crate) fn trim(&self, spans_max: usize) -> bool {
-        for _ in 0..spans_max {
-            let number = {
-                let mut free = self.free.lock().expect("no panic under the lock");
-                if !self.over_resident() {
-                    return false;
-                }
-                let Some(number) = free.back.pop_last() else { return false };
-                self.publish(&mut free);
-                number
-            };
-            self.give_memory(number, 1);
-        }
-        self.over_resident()
-    }
-
-    /// A period of compaction is over: free spans that had their memory all through it, but for a few,
-    /// may lose it. Returns the number of spans ever handed out.
-    pub(crate) fn note_spare(&self) -> u32 {
-        let mut free = self.free.lock().expect("no panic under the lock");
-        let kept = free.used as usize / SPARE_SHARE;
-        free.spare = free.back_low.saturating_sub(kept);
-        free.back_low = free.back.len();
-        free.next
-    }
-
     /// The spans in use, moved together, are all below this.
     pub(crate) fn gathered_below(&self) -> u32 {
         let used = self.used.load(Ordering::Relaxed);
@@ -372,98 +271,6 @@ impl Arena {
     /// Has spans below this go out first; 0: those that have memory.
     pub(crate) fn gather_below(&self, number: u32) {
         self.gather_below.store(number, Ordering::Relaxed);
-    }
-
-    /// Gives memory of a spare span to the system, or that of a whole huge page, the highest address
-    /// first; true if there was one. Some 10 µs for a span, 50 for a huge page.
-    pub(crate) fn give_spare(&self) -> bool {
-        let (number, count) = {
-            let mut free = self.free.lock().expect("no panic under the lock");
-            let spare = free.spare.min(free.back.len());
-            if spare == 0 {
-                return false;
-            }
-            let number = free.back.pop_last().expect("it is not empty");
-            free.back.insert(number);
-            let first = number / GROUP * GROUP;
-            let given = if spare >= GROUP as usize && free.back.has_group(first) {
-                free.back.remove_group(first);
-                (first, GROUP)
-            } else {
-                free.back.pop_last();
-                (number, 1)
-            };
-            free.spare = spare - given.1 as usize;
-            self.publish(&mut free);
-            given
-        };
-        self.give_memory(number, count);
-        true
-    }
-
-    /// Gives the memory of free spans that are in neither list to the system: one, or all of a huge page.
-    fn give_memory(&self, number: u32, count: u32) {
-        let address = self.at(Self::location_of(number)).as_ptr();
-        let bytes = count as usize * SPAN_BYTES;
-        unpoison(address, bytes);
-        let in_huge_page = address as usize % HUGE_PAGE_BYTES;
-        // SAFETY: less than what the span is behind the mapping's first huge page.
-        let huge_page = unsafe { address.sub(in_huge_page) }.cast();
-        let advise = |advice| {
-            // SAFETY: inside the mapping, which has whole huge pages. It changes no byte.
-            let _ = unsafe { madvise(huge_page, HUGE_PAGE_BYTES, advice) };
-        };
-        if count == 1 {
-            // It is no huge page any more, or the kernel would fill the hole again.
-            advise(Advice::LinuxNoHugepage);
-        }
-        // SAFETY: inside the mapping, and nobody refers to the spans' bytes: they are in neither list.
-        let given = unsafe { madvise(address.cast(), bytes, Advice::LinuxDontNeed) };
-        debug_assert!(given.is_ok());
-        let mut free = self.free.lock().expect("no panic under the lock");
-        (number..number + count).for_each(|number| free.gone.insert(number));
-        self.give_tail(&mut free, number);
-        let whole = free.gone.has_group(number);
-        if whole {
-            self.give_records(&free, number);
-        }
-        drop(free);
-        if whole {
-            // Nothing of it is left: it may be one again.
-            advise(Advice::LinuxHugepage);
-        }
-    }
-
-    /// The last huge page was mapped as a whole for its first span: if `number` is of it, which is no huge
-    /// page any more, what was never handed out goes too.
-    fn give_tail(&self, free: &mut Free, number: u32) {
-        let (next, end) = (free.next, (number / GROUP + 1) * GROUP);
-        if next >= end.min(self.spans_max) || next == free.tail {
-            return;
-        }
-        free.tail = next;
-        let address = self.at(Self::location_of(next)).as_ptr();
-        // SAFETY: inside the mapping, which has whole huge pages, and handed out to nobody before the lock on
-        // `free` goes.
-        let _ = unsafe { madvise(address.cast(), (end - next) as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
-    }
-
-    /// Gives the page of [`Span`]s to the system that says of `number`, if all of them are gone: after ten
-    /// million items, a megabyte.
-    fn give_records(&self, free: &Free, number: u32) {
-        let page_bytes = rustix::param::page_size();
-        let records = (page_bytes / size_of::<Span>()) as u32;
-        let first = number / records * records;
-        let groups = (first..first + records).step_by(GROUP as usize);
-        if first + records > self.spans_max || !groups.into_iter().all(|group| free.gone.has_group(group)) {
-            return;
-        }
-        // SAFETY: 1. Inside the mapping, and whole pages of it. 2. It reads as zero afterwards, which is a
-        // valid span that nobody owns. 3. None of these spans is handed out before the lock on `free`
-        // goes, and whoever gets one writes all that it reads.
-        let _ = unsafe {
-            madvise(self.spans.add(first as usize).as_ptr().cast(), page_bytes, Advice::LinuxDontNeed)
-        };
     }
 
     fn spans_allowed(&self) -> u32 {
@@ -543,35 +350,6 @@ impl Drop for Arena {
             let _ = munmap(self.mapping.as_ptr().cast(), mapped_bytes(self.bytes));
             let _ = munmap(self.spans.as_ptr().cast(), self.spans_max as usize * size_of::<Span>());
         }
-    }
-}
-
-#[cfg(larder_asan)]
-mod asan {
-    use std::ffi::c_void;
-    unsafe extern "C" {
-        pub(super) fn __asan_poison_memory_region(address: *const c_void, bytes: usize);
-        pub(super) fn __asan_unpoison_memory_region(address: *const c_void, bytes: usize);
-    }
-}
-
-/// Under AddressSanitizer: touching these bytes is an error from now on.
-#[inline]
-pub(crate) fn poison(_address: *mut u8, _bytes: usize) {
-    #[cfg(larder_asan)]
-    // SAFETY: the call only marks shadow memory.
-    unsafe {
-        asan::__asan_poison_memory_region(_address.cast(), _bytes);
-    }
-}
-
-/// Under AddressSanitizer: these bytes may be touched again.
-#[inline]
-pub(crate) fn unpoison(_address: *mut u8, _bytes: usize) {
-    #[cfg(larder_asan)]
-    // SAFETY: the call only marks shadow memory.
-    unsafe {
-        asan::__asan_unpoison_memory_region(_address.cast(), _bytes);
     }
 }
 

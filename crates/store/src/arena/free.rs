@@ -1,0 +1,35 @@
+//! Spans that nobody owns: never handed out, given back with their memory, or without.
+
+use crate::numbers::Numbers;
+
+/// Spans that nobody owns.
+#[derive(Debug)]
+pub(super) struct Free {
+    /// First span that was never handed out.
+    pub(super) next: u32,
+    /// That one, when what the system had mapped behind it was given back.
+    pub(super) tail: u32,
+    /// Spans given back that have their memory; the lowest address goes out first.
+    pub(super) back: Numbers,
+    /// Spans given back whose memory went to the system.
+    pub(super) gone: Numbers,
+    /// Spans handed out now.
+    pub(super) used: u32,
+    /// The least that `back` was in this period of compaction, and how many of it may go.
+    pub(super) back_low: usize,
+    pub(super) spare: usize,
+}
+
+impl Free {
+    /// The lowest free span if it is below `below`.
+    pub(super) fn pop_below(&mut self, below: u32) -> Option<u32> {
+        [&mut self.back, &mut self.gone].into_iter().find_map(|spans| {
+            let number = spans.pop_first()?;
+            if number < below {
+                return Some(number);
+            }
+            spans.insert(number);
+            None
+        })
+    }
+}
