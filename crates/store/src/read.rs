@@ -1,17 +1,24 @@
 //! Reads: find, judge, count as an access. No lock, and nothing written that threads share once an
 //! item is known to be hot.
 
+mod hint;
+mod value;
+mod view;
+
+pub use hint::Hint;
+pub(crate) use hint::prefetch;
+pub use value::{InPieces, Pieces, Pinned, Value};
+pub use view::Item;
+pub(crate) use view::seen;
+
 use crate::access;
-use crate::arena::Arena;
-use crate::bucket::{Bucket, Cell, FREQUENCY_MAX, Slot};
-use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::bucket::{Cell, FREQUENCY_MAX, Slot};
 use crate::evict::Reason;
 use crate::index::Found;
-use crate::item::{FETCHED, Header, Kind, RawItem, STALE, TOKEN_SENT};
-use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
+use crate::item::{FETCHED, Header, RawItem};
 use crate::sync::Backoff;
-use crate::worker::{Guard, chunk_facts, class_of, free_alone};
-use crate::{Key, Millis, Seen, Store};
+use crate::worker::Guard;
+use crate::{Key, Millis, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,31 +44,6 @@ impl<'g> Lookup<'g> {
             Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
         }
     }
-}
-
-/// A live item, borrowed from the arena until the guard is written through.
-#[derive(Clone, Copy, Debug)]
-pub struct Item<'g> {
-    pub(crate) raw: RawItem,
-    /// As it was before this access.
-    pub(crate) header: Header,
-    pub(crate) slot: Slot,
-    hash: u64,
-    now_s: u64,
-    arc: &'g Arc<Store>,
-}
-
-/// Where a key's item probably is: what the prefetch stages of a batch found out, so that the
-/// operation does not look again. A hint is only ever a guess; the item's key decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Hint<'g> {
-    pub(crate) home: &'g Bucket,
-    /// Where a slot with the key's tag was seen, in its home or its other bucket.
-    pub(crate) cell: &'g Cell,
-    /// What it said; [`Slot::EMPTY`] if none was seen.
-    pub(crate) slot: Slot,
-    hash: u64,
-    tag: u32,
 }
 
 /// What a search found.
@@ -136,35 +118,6 @@ impl Store {
             self.hash_of(raw.number(header), raw.key_by(header))
         }
     }
-
-    pub(crate) fn prefetch_home(&self, hash: u64) {
-        prefetch(std::ptr::from_ref(self.index.place(&self.arena, hash).home()).cast());
-    }
-}
-
-impl Store {
-    /// Starts loading the item on probation that the home bucket of a hash names.
-    pub(crate) fn prefetch_probation(&self, hash: u64) {
-        let place = self.index.place(&self.arena, hash);
-        let control = place.home().control();
-        if let Some(found) = self.index.scan(&place, control, Slot::probation) {
-            let item = self.arena.at(found.slot.location()).as_ptr().cast_const();
-            prefetch(item);
-            // What takes its place is longer than what is left of the first line.
-            prefetch(item.wrapping_add(64));
-        }
-    }
-}
-
-#[inline]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint and faults at no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 impl<'w> Guard<'w> {
@@ -191,73 +144,6 @@ impl<'w> Guard<'w> {
     pub fn key_in<'k>(&self, name: u8, bytes: &'k [u8]) -> Key<'k> {
         self.store.key_in(name, bytes)
     }
-
-    /// Starts loading the key's home bucket: stage 1 of a batch.
-    #[inline(always)]
-    pub fn prefetch_bucket(&self, key: &Key<'_>) -> Hint<'w> {
-        let store: &'w Store = self.store;
-        let place = store.index.place(&store.arena, key.hash);
-        let home = place.home();
-        prefetch(std::ptr::from_ref(home).cast());
-        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, hash: key.hash, tag: place.tag as u32 }
-    }
-
-    /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
-    /// to 32 keys. True if it names none and the key's other bucket was started instead: then
-    /// [`Guard::prefetch_away`] has something to do.
-    #[inline(always)]
-    pub fn prefetch_item(&self, hint: &mut Hint<'w>) -> bool {
-        if self.prefetch_match(hint.home, hint) {
-            return false;
-        }
-        let away = hint.home.control().away() > 0;
-        if away {
-            prefetch(std::ptr::from_ref(self.other(hint)).cast());
-        }
-        away
-    }
-
-    /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
-    #[inline]
-    pub fn prefetch_away(&self, hint: &mut Hint<'w>) {
-        self.prefetch_match(self.other(hint), hint);
-    }
-
-    /// Starts loading what a first store of the key looks at, if the stages before have found no item.
-    #[inline(always)]
-    pub fn prefetch_insert(&self, hint: &Hint<'_>) {
-        if hint.slot.is_empty() {
-            self.store.ghosts.prefetch(hint.hash);
-        }
-    }
-
-    #[inline]
-    fn other(&self, hint: &Hint<'_>) -> &'w Bucket {
-        let store: &'w Store = self.store;
-        store.index.place(&store.arena, hint.hash).other()
-    }
-
-    /// Starts loading the item of the first slot in `bucket` with the hint's tag, if there is one.
-    #[inline(always)]
-    fn prefetch_match(&self, bucket: &'w Bucket, hint: &mut Hint<'w>) -> bool {
-        let matches = bucket.matches(u64::from(hint.tag));
-        if matches == 0 {
-            return false;
-        }
-        hint.cell = bucket.cell(matches.trailing_zeros() as usize);
-        hint.slot = hint.cell.slot();
-        self.prefetch_slot(hint.slot);
-        true
-    }
-
-    #[inline]
-    fn prefetch_slot(&self, slot: Slot) {
-        let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
-        prefetch(item);
-        // Most items are longer than what is left of their first line.
-        prefetch(item.wrapping_add(64));
-    }
-
     /// Reads, and counts it as an access: frequency, last access, fetched.
     #[inline(never)]
     pub fn get(&mut self, key: &Key<'_>) -> Lookup<'_> {
@@ -272,53 +158,6 @@ impl<'w> Guard<'w> {
             }
             Find::Nothing => Lookup::Miss,
             Find::Unclean => self.lookup_slow(key),
-        }
-    }
-
-    /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
-    #[inline(always)]
-    pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
-        // The index keeps a page while a batch lasts, so the cell is one, if perhaps another key's by now;
-        // what it names in this epoch is an item.
-        let slot = hint.cell.slot();
-        if !hint.slot.is_empty()
-            && !slot.is_empty()
-            && hint.home.control().passes(self.store.gate())
-            && let Some((raw, header)) = self.store.item_at(slot, key)
-            && !raw.expired_by(header, self.now)
-        {
-            if !slot.is_hot(self.now_s) || !header.has(FETCHED) {
-                self.count_access(hint.cell, slot, raw, header);
-            }
-            return Lookup::Hit(self.item(key, slot, raw, header));
-        }
-        self.get(key)
-    }
-
-    /// The value of an item that the prefetch stages saw, if a reply to it takes nothing but the
-    /// value and its reading leaves no trace: live, in place, without flags and expiry, and already
-    /// known to be hot; in database 0. None says nothing: ask [`Guard::get_hinted`].
-    #[inline(always)]
-    pub fn hot_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
-        let store = self.store;
-        let slot = hint.slot;
-        // As in `get_hinted`; an empty slot is not hot.
-        if hint.cell.slot() != slot
-            || !hint.home.control().passes(store.gate())
-            || !slot.is_hot(self.now_s)
-            || key.number != 0
-        {
-            return None;
-        }
-        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
-        unsafe {
-            let raw = RawItem::new(store.arena.at(slot.location()));
-            let header = raw.header();
-            if !header.is_plain(key.bytes.len()) {
-                return None;
-            }
-            let (its_key, value) = raw.plain(header, key.bytes.len());
-            same_key(its_key, key.bytes).then_some(value)
         }
     }
 
@@ -427,234 +266,5 @@ impl<'w> Guard<'w> {
             })
         });
         next.expect("it is tried for ever")
-    }
-}
-
-impl<'g> Item<'g> {
-    /// The key's bytes.
-    #[inline]
-    pub fn key(&self) -> &'g [u8] {
-        // SAFETY: `'g` ends before the guard can leave its epoch.
-        unsafe { self.raw.key_by(self.header) }
-    }
-    /// The name of the item's database.
-    pub fn database(&self) -> u8 {
-        self.arc.names.name(self.raw.number(self.header))
-    }
-    /// memcached's client flags.
-    #[inline]
-    pub fn flags(&self) -> u32 {
-        self.raw.flags(self.header)
-    }
-    /// The wire CAS token.
-    #[inline]
-    pub fn cas(&self) -> u64 {
-        self.raw.token(self.hash)
-    }
-    /// Absolute expiry, 0 for never.
-    pub fn expires_at(&self) -> Millis {
-        self.raw.expires_at()
-    }
-    /// Bytes of the value.
-    pub fn value_bytes(&self) -> u64 {
-        match self.value() {
-            Value::Whole(value) => value.len() as u64,
-            Value::Pieces(value) => value.value_bytes(),
-        }
-    }
-    /// The value.
-    #[inline]
-    pub fn value(&self) -> Value<'g> {
-        if self.header.is_whole() {
-            // SAFETY: `'g` ends before the guard can leave its epoch.
-            return Value::Whole(unsafe { self.raw.whole_value(self.header) });
-        }
-        Value::Pieces(InPieces(*self))
-    }
-    /// Keeps a large value in place while it is being sent.
-    ///
-    /// # Panics
-    /// If the value is not in pieces.
-    pub fn pin(&self) -> Pinned {
-        assert_eq!(self.raw.header().kind(), Kind::Large, "only large values are pinned");
-        // SAFETY: reachable in this epoch, and a large item.
-        let mut large = unsafe { Large::of(self.raw) };
-        let mut location = self.slot.location();
-        let only = loop {
-            match large.head().pins.add() {
-                Ok(only) => break only,
-                Err(moved) => location = moved,
-            }
-            // SAFETY: a large item again, published in this epoch.
-            large = unsafe { Large::of(RawItem::new(self.arc.arena.at(location))) };
-        };
-        if only {
-            self.arc.held.pinned(self.value_bytes() as i64);
-        }
-        Pinned { store: Arc::clone(self.arc), location }
-    }
-    /// As [`Item::pin`], unless connections hold their share of the memory.
-    ///
-    /// # Panics
-    /// If the value is not in pieces.
-    pub fn pin_for_reply(&self) -> Option<Pinned> {
-        // SAFETY: reachable in this epoch, and a large item, as `pin` asserts first of all.
-        let pinned =
-            self.raw.header().kind() == Kind::Large && unsafe { Large::of(self.raw) }.head().pins.any();
-        // What is being sent to another already takes no more memory for this one.
-        (pinned || self.arc.may_pin(self.value_bytes())).then(|| self.pin())
-    }
-    /// Identity of this version.
-    #[inline]
-    pub fn seen(&self) -> Seen {
-        seen(self.raw, self.slot.location(), self.hash)
-    }
-    /// Marked stale by [`Guard::invalidate`] or [`crate::Attributes::stale`].
-    #[inline]
-    pub fn stale(&self) -> bool {
-        self.header.has(STALE)
-    }
-    /// A recache token is out.
-    #[inline]
-    pub fn token_sent(&self) -> bool {
-        self.header.has(TOKEN_SENT)
-    }
-    /// The key arrived base64-encoded.
-    #[inline]
-    pub fn key_binary(&self) -> bool {
-        self.header.has(crate::item::KEY_BINARY)
-    }
-    /// It was read before this access.
-    #[inline]
-    pub fn fetched(&self) -> bool {
-        self.header.has(FETCHED)
-    }
-    /// Seconds between the access before this one and now: exact for the first two minutes, then in
-    /// steps of about half an hour up to six days. Accesses within 8 s of a noted one may count as
-    /// that one.
-    pub fn idle_s(&self) -> u64 {
-        access::idle_s(self.slot.access(), self.now_s)
-    }
-    /// How often it was accessed lately, from 0 to 3.
-    pub fn frequency(&self) -> u8 {
-        self.slot.frequency() as u8
-    }
-    /// Slab class of the item's chunk; of a value in pieces, that of the pieces. Follows from the
-    /// header: the arena is not looked at.
-    #[inline]
-    pub fn class(&self) -> u8 {
-        let class = match self.header.kind() {
-            Kind::Large => ClassId::of(CHUNK_BYTES_MAX),
-            _ => ClassId::of(self.raw.whole_bytes_by(self.header)),
-        };
-        debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));
-        class.0
-    }
-    /// Bytes of header, key, value and what goes with them.
-    pub fn item_bytes(&self) -> u64 {
-        let head = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64
-            + crate::item::key_heap_bytes(self.key().len()) as u64;
-        match self.value() {
-            Value::Whole(_) => head,
-            Value::Pieces(value) => head + value.value_bytes(),
-        }
-    }
-}
-
-/// Identity of the version of an item that is reachable in this epoch.
-#[inline]
-pub(crate) fn seen(raw: RawItem, location: u64, hash: u64) -> Seen {
-    Seen { location, version: raw.header().version(), token: raw.token(hash) }
-}
-
-/// An item's value.
-#[derive(Debug)]
-pub enum Value<'g> {
-    /// One run of bytes (values up to about 16 KiB).
-    Whole(&'g [u8]),
-    /// A larger value, to be pinned before it is read.
-    Pieces(InPieces<'g>),
-}
-
-/// A large value that is not pinned: its bytes may be written over ([`Guard::patch`]), its length stays.
-/// A version noted before it is pinned ([`Item::seen`]) is at most as new as the bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct InPieces<'g>(Item<'g>);
-
-impl InPieces<'_> {
-    /// Bytes of the value.
-    pub fn value_bytes(&self) -> u64 {
-        // SAFETY: `'g` ends before the guard can leave its epoch, and it is a large item.
-        unsafe { Large::of(self.0.raw) }.head().value_bytes
-    }
-
-    /// Keeps the value as it is while it is read ([`Item::pin`]).
-    pub fn pin(&self) -> Pinned {
-        self.0.pin()
-    }
-}
-
-/// Iterator over the pieces of a large value, in order.
-#[derive(Debug)]
-pub struct Pieces<'g> {
-    arena: &'g Arena,
-    cursor: PieceCursor,
-    /// Bytes of the first piece to leave out.
-    skip: usize,
-}
-
-impl<'g> Pieces<'g> {
-    /// The pieces from byte `offset` on.
-    fn from(arena: &'g Arena, large: Large, offset: u64) -> Pieces<'g> {
-        let whole = offset / PIECE_BYTES as u64;
-        let cursor = PieceCursor::at(large, arena, usize::try_from(whole).unwrap_or(usize::MAX));
-        Pieces { arena, cursor, skip: (offset % PIECE_BYTES as u64) as usize }
-    }
-}
-
-impl<'g> Iterator for Pieces<'g> {
-    type Item = &'g [u8];
-    fn next(&mut self) -> Option<&'g [u8]> {
-        let piece = self.cursor.next(self.arena)?;
-        // SAFETY: whoever made this iterator keeps the value alive for `'g`.
-        let bytes = unsafe { piece_value(self.arena, piece) };
-        Some(&bytes[std::mem::take(&mut self.skip)..])
-    }
-}
-
-/// A large value kept in place for as long as this lives, whatever happens to its key.
-#[derive(Debug)]
-pub struct Pinned {
-    store: Arc<Store>,
-    location: u64,
-}
-
-impl Pinned {
-    fn large(&self) -> Large {
-        // SAFETY: the pin keeps the item where it is.
-        unsafe { Large::of(RawItem::new(self.store.arena.at(self.location))) }
-    }
-
-    /// Bytes of the value.
-    pub fn value_bytes(&self) -> u64 {
-        self.large().head().value_bytes
-    }
-
-    /// The pieces from byte `offset` on, in order.
-    pub fn pieces(&self, offset: u64) -> Pieces<'_> {
-        Pieces::from(&self.store.arena, self.large(), offset)
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let bytes = self.value_bytes();
-        let (last, dead) = self.large().head().pins.remove();
-        if last {
-            self.store.held.pinned(-(bytes as i64));
-        }
-        if dead {
-            free_alone(&self.store, self.location);
-        }
     }
 }

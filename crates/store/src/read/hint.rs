@@ -1,0 +1,169 @@
+//! Hints: what the stages of a batch find out, so that the operation does not look again.
+//!
+//! ```text
+//! 1 prefetch_bucket ─▶ Hint ─▶ 2 prefetch_item ─▶ 3 prefetch_away ─▶ get_hinted, hot_value
+//!    home bucket                 its slot's item      one key in ten
+//! ```
+
+use super::{Lookup, same_key};
+use crate::bucket::{Bucket, Cell, Slot};
+use crate::item::{FETCHED, RawItem};
+use crate::worker::Guard;
+use crate::{Key, Store};
+
+/// Where a key's item probably is: what the prefetch stages of a batch found out, so that the
+/// operation does not look again. A hint is only ever a guess; the item's key decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint<'g> {
+    pub(crate) home: &'g Bucket,
+    /// Where a slot with the key's tag was seen, in its home or its other bucket.
+    pub(crate) cell: &'g Cell,
+    /// What it said; [`Slot::EMPTY`] if none was seen.
+    pub(crate) slot: Slot,
+    hash: u64,
+    tag: u32,
+}
+
+impl Store {
+    pub(crate) fn prefetch_home(&self, hash: u64) {
+        prefetch(std::ptr::from_ref(self.index.place(&self.arena, hash).home()).cast());
+    }
+
+    /// Starts loading the item on probation that the home bucket of a hash names.
+    pub(crate) fn prefetch_probation(&self, hash: u64) {
+        let place = self.index.place(&self.arena, hash);
+        let control = place.home().control();
+        if let Some(found) = self.index.scan(&place, control, Slot::probation) {
+            let item = self.arena.at(found.slot.location()).as_ptr().cast_const();
+            prefetch(item);
+            // What takes its place is longer than what is left of the first line.
+            prefetch(item.wrapping_add(64));
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint and faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+impl<'w> Guard<'w> {
+    /// Starts loading the key's home bucket: stage 1 of a batch.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, key: &Key<'_>) -> Hint<'w> {
+        let store: &'w Store = self.store;
+        let place = store.index.place(&store.arena, key.hash);
+        let home = place.home();
+        prefetch(std::ptr::from_ref(home).cast());
+        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, hash: key.hash, tag: place.tag as u32 }
+    }
+
+    /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
+    /// to 32 keys. True if it names none and the key's other bucket was started instead: then
+    /// [`Guard::prefetch_away`] has something to do.
+    #[inline(always)]
+    pub fn prefetch_item(&self, hint: &mut Hint<'w>) -> bool {
+        if self.prefetch_match(hint.home, hint) {
+            return false;
+        }
+        let away = hint.home.control().away() > 0;
+        if away {
+            prefetch(std::ptr::from_ref(self.other(hint)).cast());
+        }
+        away
+    }
+
+    /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
+    #[inline]
+    pub fn prefetch_away(&self, hint: &mut Hint<'w>) {
+        self.prefetch_match(self.other(hint), hint);
+    }
+
+    /// Starts loading what a first store of the key looks at, if the stages before have found no item.
+    #[inline(always)]
+    pub fn prefetch_insert(&self, hint: &Hint<'_>) {
+        if hint.slot.is_empty() {
+            self.store.ghosts.prefetch(hint.hash);
+        }
+    }
+
+    #[inline]
+    fn other(&self, hint: &Hint<'_>) -> &'w Bucket {
+        let store: &'w Store = self.store;
+        store.index.place(&store.arena, hint.hash).other()
+    }
+
+    /// Starts loading the item of the first slot in `bucket` with the hint's tag, if there is one.
+    #[inline(always)]
+    fn prefetch_match(&self, bucket: &'w Bucket, hint: &mut Hint<'w>) -> bool {
+        let matches = bucket.matches(u64::from(hint.tag));
+        if matches == 0 {
+            return false;
+        }
+        hint.cell = bucket.cell(matches.trailing_zeros() as usize);
+        hint.slot = hint.cell.slot();
+        self.prefetch_slot(hint.slot);
+        true
+    }
+
+    #[inline]
+    fn prefetch_slot(&self, slot: Slot) {
+        let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
+        prefetch(item);
+        // Most items are longer than what is left of their first line.
+        prefetch(item.wrapping_add(64));
+    }
+
+    /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
+    #[inline(always)]
+    pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
+        // The index keeps a page while a batch lasts, so the cell is one, if perhaps another key's by now;
+        // what it names in this epoch is an item.
+        let slot = hint.cell.slot();
+        if !hint.slot.is_empty()
+            && !slot.is_empty()
+            && hint.home.control().passes(self.store.gate())
+            && let Some((raw, header)) = self.store.item_at(slot, key)
+            && !raw.expired_by(header, self.now)
+        {
+            if !slot.is_hot(self.now_s) || !header.has(FETCHED) {
+                self.count_access(hint.cell, slot, raw, header);
+            }
+            return Lookup::Hit(self.item(key, slot, raw, header));
+        }
+        self.get(key)
+    }
+
+    /// The value of an item that the prefetch stages saw, if a reply to it takes nothing but the
+    /// value and its reading leaves no trace: live, in place, without flags and expiry, and already
+    /// known to be hot; in database 0. None says nothing: ask [`Guard::get_hinted`].
+    #[inline(always)]
+    pub fn hot_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
+        let store = self.store;
+        let slot = hint.slot;
+        // As in `get_hinted`; an empty slot is not hot.
+        if hint.cell.slot() != slot
+            || !hint.home.control().passes(store.gate())
+            || !slot.is_hot(self.now_s)
+            || key.number != 0
+        {
+            return None;
+        }
+        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
+        unsafe {
+            let raw = RawItem::new(store.arena.at(slot.location()));
+            let header = raw.header();
+            if !header.is_plain(key.bytes.len()) {
+                return None;
+            }
+            let (its_key, value) = raw.plain(header, key.bytes.len());
+            same_key(its_key, key.bytes).then_some(value)
+        }
+    }
+}

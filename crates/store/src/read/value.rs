@@ -1,0 +1,101 @@
+//! A value: in one run of bytes, or in pieces, which are pinned where they lie while they are read.
+
+use super::view::Item;
+use crate::Store;
+use crate::arena::Arena;
+use crate::item::RawItem;
+use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
+use crate::worker::free_alone;
+use std::sync::Arc;
+
+/// An item's value.
+#[derive(Debug)]
+pub enum Value<'g> {
+    /// One run of bytes (values up to about 16 KiB).
+    Whole(&'g [u8]),
+    /// A larger value, to be pinned before it is read.
+    Pieces(InPieces<'g>),
+}
+
+/// A large value that is not pinned: its bytes may be written over ([`crate::Guard::patch`]), its length stays.
+/// A version noted before it is pinned ([`Item::seen`]) is at most as new as the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct InPieces<'g>(pub(super) Item<'g>);
+
+impl InPieces<'_> {
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> u64 {
+        // SAFETY: `'g` ends before the guard can leave its epoch, and it is a large item.
+        unsafe { Large::of(self.0.raw) }.head().value_bytes
+    }
+
+    /// Keeps the value as it is while it is read ([`Item::pin`]).
+    pub fn pin(&self) -> Pinned {
+        self.0.pin()
+    }
+}
+
+/// Iterator over the pieces of a large value, in order.
+#[derive(Debug)]
+pub struct Pieces<'g> {
+    arena: &'g Arena,
+    cursor: PieceCursor,
+    /// Bytes of the first piece to leave out.
+    skip: usize,
+}
+
+impl<'g> Pieces<'g> {
+    /// The pieces from byte `offset` on.
+    fn from(arena: &'g Arena, large: Large, offset: u64) -> Pieces<'g> {
+        let whole = offset / PIECE_BYTES as u64;
+        let cursor = PieceCursor::at(large, arena, usize::try_from(whole).unwrap_or(usize::MAX));
+        Pieces { arena, cursor, skip: (offset % PIECE_BYTES as u64) as usize }
+    }
+}
+
+impl<'g> Iterator for Pieces<'g> {
+    type Item = &'g [u8];
+    fn next(&mut self) -> Option<&'g [u8]> {
+        let piece = self.cursor.next(self.arena)?;
+        // SAFETY: whoever made this iterator keeps the value alive for `'g`.
+        let bytes = unsafe { piece_value(self.arena, piece) };
+        Some(&bytes[std::mem::take(&mut self.skip)..])
+    }
+}
+
+/// A large value kept in place for as long as this lives, whatever happens to its key.
+#[derive(Debug)]
+pub struct Pinned {
+    pub(super) store: Arc<Store>,
+    pub(super) location: u64,
+}
+
+impl Pinned {
+    fn large(&self) -> Large {
+        // SAFETY: the pin keeps the item where it is.
+        unsafe { Large::of(RawItem::new(self.store.arena.at(self.location))) }
+    }
+
+    /// Bytes of the value.
+    pub fn value_bytes(&self) -> u64 {
+        self.large().head().value_bytes
+    }
+
+    /// The pieces from byte `offset` on, in order.
+    pub fn pieces(&self, offset: u64) -> Pieces<'_> {
+        Pieces::from(&self.store.arena, self.large(), offset)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let bytes = self.value_bytes();
+        let (last, dead) = self.large().head().pins.remove();
+        if last {
+            self.store.held.pinned(-(bytes as i64));
+        }
+        if dead {
+            free_alone(&self.store, self.location);
+        }
+    }
+}
