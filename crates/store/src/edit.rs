@@ -10,15 +10,24 @@
 //! which there is no room leaves what was there.
 
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::expect::check;
 use crate::read::Pinned;
 use crate::worker::Guard;
-use crate::write::check;
-use crate::{Attributes, End, Eviction, Expect, Key, Lookup, Refusal, Stored, Upload, Value};
+use crate::{Attributes, Eviction, Expect, Key, Lookup, Refusal, Stored, Upload, Value};
 
 /// No item takes less.
 const ITEM_BYTES_MIN: usize = 16;
 /// Zeros are written so many at a time.
 const ZEROS: [u8; 4096] = [0; 4096];
+
+/// Which end [`Guard::concat`] adds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// append
+    Back,
+    /// prepend
+    Front,
+}
 
 /// How a new value is made: some of the old one, zeros, new bytes, and the rest of the old one.
 #[derive(Clone, Copy)]

@@ -9,11 +9,12 @@
 //! copy of the whole value for one bit of it takes as long as the value is large.
 
 use crate::access;
+use crate::expect::check;
 use crate::item::{Kind, STALE, TOKEN_SENT};
 use crate::large::{Large, PIECE_BYTES, piece_space};
 use crate::read::Find;
 use crate::worker::Guard;
-use crate::write::{check, explicit_token};
+use crate::write::explicit_token;
 use crate::{Expect, Key, Refusal, Store};
 
 /// Bytes that are written in place at most: who wants to read the value waits meanwhile.

@@ -9,26 +9,24 @@
 //! Only marks, version and expiry change in place; where an item lacks the word for one of these,
 //! it is first copied into a shape that has it.
 
+mod draft;
+mod room;
+mod touch;
+
+pub(crate) use draft::Draft;
+pub(crate) use room::Rebuild;
+
 use crate::access;
 use crate::bucket::Slot;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::evict::Reason;
-use crate::index::{Found, Full, Index, Items, Locked};
-use crate::item::{
-    DRAFT_LARGE, EXPIRY, FETCHED, KEY_BINARY, Kind, RawItem, STALE, Shape, TOKEN_SENT, key_heap_bytes, token,
-};
+use crate::expect::check;
+use crate::index::{Found, Index, Locked};
+use crate::item::{FETCHED, Kind, RawItem, token};
 use crate::large::Large;
-use crate::read::{Find, prefetch, seen};
-use crate::worker::{Guard, Local, class_of};
-use crate::{Attributes, Expect, KEY_BYTES_MAX, Key, Lookup, Millis, Refusal, Seen, Store, Stored, Value};
-use std::sync::atomic::Ordering;
-
-/// Times that a transaction tries to have its segment grow while another holds a part of it.
-const HELD_ROUNDS_MAX: usize = 100;
-/// Keys longer than this are looked at before they are written.
-const KEY_LONG_BYTES: usize = 4 << 10;
-/// Keys on the heap may take one part in this many of the memory limit.
-const KEY_SHARE: u64 = 8;
+use crate::read::Find;
+use crate::worker::{Guard, class_of};
+use crate::{Attributes, Expect, Key, Millis, Refusal, Store, Stored};
 
 /// What a publication does to the token.
 #[derive(Clone, Copy)]
@@ -37,13 +35,6 @@ pub(crate) enum Token {
     Next(Option<u64>),
     /// The item is a copy of the one it replaces: same version, same explicit token.
     Keep { version: u32, explicit: u64 },
-}
-
-/// A draft about to be published.
-#[derive(Clone, Copy)]
-pub(crate) struct Draft {
-    pub(crate) chunk: u64,
-    pub(crate) large: bool,
 }
 
 /// Why a publication did not happen.
@@ -56,85 +47,6 @@ pub(crate) enum Unpublished {
 impl From<Refusal> for Unpublished {
     fn from(refusal: Refusal) -> Unpublished {
         Unpublished::Refused(refusal)
-    }
-}
-
-pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
-    match (expect, live) {
-        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
-        (Expect::Absent, Some(_)) => Err(Refusal::Present),
-        (Expect::Present | Expect::Cas(_) | Expect::Unchanged(_), None) => Err(Refusal::Absent),
-        (Expect::Cas(wire), Some((raw, _))) if raw.token(hash) == wire => Ok(()),
-        (Expect::Unchanged(was), Some((raw, at))) if seen(raw, at, hash) == was => Ok(()),
-        (Expect::Cas(_) | Expect::Unchanged(_), Some(_)) => Err(Refusal::Changed),
-    }
-}
-
-impl Attributes {
-    pub(crate) fn marks(&self) -> u64 {
-        let mark = |set, bit| if set { bit } else { 0 };
-        mark(self.key_binary, KEY_BINARY) | mark(self.stale, STALE) | mark(self.token_sent, TOKEN_SENT)
-    }
-
-    /// The shape of an item with these attributes. Large items always have expiry and extension:
-    /// copying one later to add them would cost more.
-    #[inline]
-    pub(crate) fn shape(&self, key: &Key<'_>, value_bytes: u64, extension: bool) -> Shape {
-        let shape = Shape::new(
-            key.bytes.len(),
-            value_bytes,
-            self.flags,
-            self.expires_at != 0,
-            self.cas.is_some() || extension || key.number != 0,
-        );
-        if shape.large() { Shape::new(key.bytes.len(), value_bytes, self.flags, true, true) } else { shape }
-    }
-}
-
-impl Store {
-    /// Takes back what `charge_key` counted.
-    #[cold]
-    fn uncharge_key(&self, key_bytes: usize) {
-        let bytes = key_heap_bytes(key_bytes);
-        self.key_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        self.arena.charge(-(bytes as i64));
-    }
-}
-
-/// What the index asks of a worker while it rebuilds or cleans a segment.
-pub(crate) struct Rebuild<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) local: &'a mut Local,
-}
-
-impl Items for Rebuild<'_> {
-    fn prefetch(&self, location: u64) {
-        let item = self.store.arena.at(location).as_ptr().cast_const();
-        prefetch(item);
-        // Some keys begin in one line and end in the next.
-        prefetch(item.wrapping_add(24));
-    }
-    fn hash(&self, location: u64) -> u64 {
-        self.store.hash_at(location)
-    }
-    fn flushed(&self, location: u64, was: u8, now: u8) -> bool {
-        self.store.flushes.took_all(was, now).unwrap_or_else(|| {
-            // SAFETY: reachable until its slot is cleared, in this epoch.
-            let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
-            self.store.flushes.took(was, now, raw.number(raw.header()))
-        })
-    }
-    fn discard(&mut self, location: u64) {
-        // SAFETY: reachable until a moment ago, in this epoch.
-        let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
-        self.store.flushes.collected(raw.number(raw.header()));
-        self.local.drop_item(self.store, location);
-    }
-    fn tag(&self) -> u64 {
-        self.store.epochs.tag()
-    }
-    fn batches_over(&self, tag: u64) -> bool {
-        self.store.world.batches_over(tag)
     }
 }
 
@@ -215,138 +127,6 @@ impl Guard<'_> {
         })
     }
 
-    /// Sets the expiry (0: never). The token does not change.
-    ///
-    /// # Errors
-    /// [`Refusal::Absent`], [`Refusal::NoMemory`].
-    pub fn touch(&mut self, key: &Key<'_>, expires_at: Millis) -> Result<(), Refusal> {
-        self.touch_if(key, expires_at, |_| true).map(|_| ())
-    }
-
-    /// As [`Guard::touch`], if `holds` says so of the expiry that the item has; whether it did.
-    ///
-    /// # Errors
-    /// As [`Guard::touch`].
-    pub fn touch_if(
-        &mut self,
-        key: &Key<'_>,
-        expires_at: Millis,
-        holds: impl Fn(Millis) -> bool,
-    ) -> Result<bool, Refusal> {
-        loop {
-            let store = self.store;
-            let set = self.with_live(key, |_, locked, found, raw| {
-                if !holds(raw.expires_at()) {
-                    return Ok(Ok(false));
-                }
-                if raw.header().has(EXPIRY) {
-                    set_expiry(store, raw, found, expires_at);
-                } else if expires_at != 0 {
-                    return Ok(Err(seen(raw, found.slot.location(), key.hash)));
-                }
-                store.touched(locked, key);
-                locked.control = locked.control.written();
-                Ok(Ok(true))
-            })?;
-            match set {
-                Ok(held) => return Ok(held),
-                Err(was) => self.reshape(key, was)?,
-            }
-        }
-    }
-
-    /// Marks the item stale, clears its token-sent mark, gives it the next version (or `cas`) and,
-    /// if told, a new expiry.
-    ///
-    /// # Errors
-    /// What was expected and was not so, or [`Refusal::NoMemory`].
-    pub fn invalidate(
-        &mut self,
-        key: &Key<'_>,
-        cas: Option<u64>,
-        expires_at: Option<Millis>,
-        expect: Expect,
-    ) -> Result<Stored, Refusal> {
-        loop {
-            let store = self.store;
-            let done = self.with_live(key, |_, locked, found, raw| {
-                let location = found.slot.location();
-                check(expect, Some((raw, location)), key.hash)?;
-                let writes = locked.control.writes() + 1;
-                let explicit = explicit_token(writes, cas, key.hash);
-                let lacks_expiry = expires_at.is_some_and(|at| at != 0) && !raw.header().has(EXPIRY);
-                if lacks_expiry || explicit.is_some() && !raw.has_extension() {
-                    return Ok(Err(seen(raw, location, key.hash)));
-                }
-                if let Some(at) = expires_at
-                    && raw.header().has(EXPIRY)
-                {
-                    set_expiry(store, raw, found, at);
-                }
-                raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
-                store.touched(locked, key);
-                locked.control = locked.control.written();
-                Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
-            })?;
-            match done {
-                Ok(stored) => return Ok(stored),
-                Err(was) => self.reshape(key, was)?,
-            }
-        }
-    }
-
-    /// Sets the token-sent mark; true for the one caller that set it.
-    pub fn claim_token(&mut self, key: &Key<'_>, was: Seen) -> bool {
-        self.with_live(key, |_, locked, found, raw| {
-            // A copy of the same version, moved meanwhile, is what was seen.
-            let is = seen(raw, found.slot.location(), key.hash);
-            if raw.header().has(TOKEN_SENT) || (is.version, is.token) != (was.version, was.token) {
-                return Err(Refusal::Changed);
-            }
-            raw.mark(TOKEN_SENT);
-            locked.control = locked.control.written();
-            Ok(())
-        })
-        .is_ok()
-    }
-
-    /// Copies the item into a shape with expiry and extension, token unchanged. Whoever changed it
-    /// meanwhile did what was wanted or has to be looked at anew: that is no error.
-    fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
-        let mut copy = std::mem::take(&mut self.local.copy);
-        let done = self.reshape_through(key, was, &mut copy);
-        self.local.copy = copy;
-        match done {
-            Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
-            _ => Ok(()),
-        }
-    }
-
-    /// [`Guard::reshape`] with room for a copy of the value.
-    fn reshape_through(&mut self, key: &Key<'_>, was: Seen, copy: &mut Vec<u8>) -> Result<Stored, Refusal> {
-        let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
-        if item.seen() != was {
-            return Err(Refusal::Changed);
-        }
-        let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
-        copy.clear();
-        copy.extend_from_slice(value);
-        let attributes = Attributes {
-            flags: item.flags(),
-            expires_at: item.expires_at(),
-            cas: None,
-            key_binary: item.key_binary(),
-            stale: item.stale(),
-            token_sent: item.token_sent(),
-        };
-        let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
-        // With its new words it may be too long for one chunk.
-        let shape = Shape::new(key.bytes.len(), copy.len() as u64, attributes.flags, true, true);
-        let mut upload = self.start(key, shape, &attributes)?;
-        self.upload_fill(&mut upload, copy)?;
-        self.publish_upload(upload, keep, Expect::Unchanged(was))
-    }
-
     /// Looks at a condition before anything is spent on the write.
     #[inline]
     fn check_first(&mut self, key: &Key<'_>, expect: Expect) -> Result<(), Refusal> {
@@ -404,80 +184,6 @@ impl Guard<'_> {
             locked.home.unlock(locked.control);
             self.clean(hash);
         }
-    }
-
-    /// Takes what was flushed out of the segment of a hash.
-    #[cold]
-    pub(crate) fn clean(&mut self, hash: u64) {
-        let store = self.store;
-        self.local.between_transactions(store, usize::MAX, |local| {
-            store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local })
-        });
-        self.local.breathe(store);
-    }
-
-    /// A chunk with everything but the value.
-    #[inline]
-    fn draft_whole(
-        &mut self,
-        key: &Key<'_>,
-        shape: &Shape,
-        attributes: &Attributes,
-    ) -> Result<Draft, Refusal> {
-        self.draft_marked(key, shape, attributes, attributes.marks())
-    }
-
-    #[inline]
-    pub(crate) fn draft_marked(
-        &mut self,
-        key: &Key<'_>,
-        shape: &Shape,
-        attributes: &Attributes,
-        marks: u64,
-    ) -> Result<Draft, Refusal> {
-        let large = shape.large();
-        if key.bytes.len() > KEY_LONG_BYTES {
-            self.charge_key(key.bytes.len())?;
-        }
-        let bytes = if large { crate::large::head_chunk_bytes(shape) } else { shape.whole_bytes() as usize };
-        let class = ClassId::of(bytes);
-        let Some(chunk) = self.local.allocate(self.store, class, bytes) else {
-            self.store.uncharge_key(key.bytes.len());
-            return Err(Refusal::NoMemory);
-        };
-        let marks = if large { marks | DRAFT_LARGE } else { marks };
-        // SAFETY: the chunk is this worker's and its class holds the shape.
-        unsafe {
-            let raw = RawItem::new(self.store.arena.at(chunk));
-            raw.write_draft(shape, key.bytes, key.number, marks, attributes.flags, attributes.expires_at);
-            if large {
-                crate::large::Large::init(raw, shape);
-            }
-        }
-        Ok(Draft { chunk, large })
-    }
-
-    /// Counts a key that will be on the heap.
-    #[cold]
-    fn charge_key(&mut self, key_bytes: usize) -> Result<(), Refusal> {
-        if key_bytes > KEY_BYTES_MAX {
-            return Err(Refusal::NoMemory);
-        }
-        let store = self.store;
-        let bytes = key_heap_bytes(key_bytes) as u64;
-        let max = store.arena.limit_bytes() / KEY_SHARE;
-        if store.key_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > max {
-            store.key_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(Refusal::NoMemory);
-        }
-        store.arena.charge(bytes as i64);
-        Ok(())
-    }
-
-    #[inline]
-    fn draft_value(&self, draft: Draft, shape: &Shape) -> *mut u8 {
-        // SAFETY: the draft's chunk is this worker's.
-        unsafe { RawItem::new(self.store.arena.at(draft.chunk)) }.draft_value(shape)
     }
 
     /// Publishes a draft if `expect` holds; its memory is given back if not.
@@ -579,74 +285,6 @@ impl Guard<'_> {
             });
         }
     }
-
-    /// The index has no room for a key: grows it, or evicts a neighbour.
-    #[cold]
-    fn make_room(&mut self, hash: u64, meta: u64) -> bool {
-        let store = self.store;
-        if self.local.transaction.open
-            && store.index.lock_held(&store.arena, hash).control.stamp() != store.stamp()
-        {
-            // A flush comes after this transaction: its segment is not cleaned while it is open.
-            return self.evict_neighbour(hash);
-        }
-        let mut held = std::mem::take(&mut self.local.transaction.held);
-        let open = self.local.transaction.open;
-        // Two transactions in one segment that both want it to grow are in each other's way.
-        let rounds = if open { HELD_ROUNDS_MAX } else { usize::MAX };
-        let grown = self.local.between_transactions(store, rounds, |local| {
-            let held = open.then_some(&mut held);
-            store.index.grow(&store.arena, hash, meta, store.stamp(), held, &mut Rebuild { store, local })
-        });
-        self.local.transaction.held = held;
-        let grown = grown.unwrap_or(Err(Full));
-        match grown {
-            Ok(()) => true,
-            Err(Full) => store.evicts() && self.evict_neighbour(hash),
-        }
-    }
-
-    /// Evicts one of the keys beside that of `hash`, when others' transactions let it.
-    fn evict_neighbour(&mut self, hash: u64) -> bool {
-        let store = self.store;
-        let evicted = self.local.between_transactions(store, HELD_ROUNDS_MAX, |local| {
-            local.evict_neighbour(store, hash).then_some(())
-        });
-        evicted.is_some()
-    }
-
-    /// Removes everything stored until now, at once: what it held comes free bit by bit.
-    pub fn flush(&mut self) {
-        self.flush_scope(None);
-    }
-
-    /// As [`Guard::flush`], of the database of this name.
-    pub fn flush_database(&mut self, name: u8) {
-        self.flush_scope(Some(self.store.names.word(name).number()));
-    }
-
-    fn flush_scope(&mut self, number: Option<u8>) {
-        if self.store.flush_lags() {
-            // Stamps are about to wrap: what an old flush left is cleaned first.
-            let stamp = self.store.stamp_count();
-            let mut cursor = 0;
-            loop {
-                self.clean(cursor);
-                cursor = self.store.index.sweep(&self.store.arena, cursor, &mut |_| {});
-                if cursor == 0 {
-                    break;
-                }
-            }
-            self.store.all_clean(stamp);
-        }
-        self.store.raise_stamp(number);
-    }
-}
-
-/// Sets the expiry of a published item under its home's lock.
-fn set_expiry(store: &Store, raw: RawItem, found: &Found<'_>, at: Millis) {
-    raw.set_expires_at(at);
-    note_expiry(store, raw, found.slot.location());
 }
 
 /// Tells the item's span when it expires; after it was published, or a visitor could overlook it.

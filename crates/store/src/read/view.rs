@@ -101,7 +101,7 @@ impl<'g> Item<'g> {
     pub fn seen(&self) -> Seen {
         seen(self.raw, self.slot.location(), self.hash)
     }
-    /// Marked stale by [`Guard::invalidate`] or [`crate::Attributes::stale`].
+    /// Marked stale by [`crate::Guard::invalidate`] or [`crate::Attributes::stale`].
     #[inline]
     pub fn stale(&self) -> bool {
         self.header.has(STALE)

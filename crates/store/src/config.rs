@@ -1,0 +1,134 @@
+//! How a store is made, what of it can be set later, and why it could not be made.
+
+use crate::{MEMORY_BYTES_MIN, Store};
+use std::sync::atomic::Ordering;
+
+/// How a store is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes that items, index and bookkeeping may take together; at least [`MEMORY_BYTES_MIN`].
+    pub memory_bytes: u64,
+    /// Address space to reserve, the most [`Store::set_memory_bytes`] can grow to; at most 256 GiB.
+    /// Less than `memory_bytes` means just that.
+    pub memory_bytes_max: u64,
+    /// Most workers that may exist at once.
+    pub workers_max: usize,
+    /// False: a full store refuses writes instead of evicting.
+    pub evict: bool,
+    /// Seed of the key hash: random where keys come from strangers, fixed in tests.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// 64 MiB, 64 workers, evicting, and a fixed seed.
+    fn default() -> Config {
+        Config { memory_bytes: 64 << 20, memory_bytes_max: 0, workers_max: 64, evict: true, seed: 0 }
+    }
+}
+
+/// Which items a full store evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Eviction {
+    /// None: writes are refused.
+    Off,
+    /// Any, those of least use first.
+    All,
+    /// Those that have an expiry, of least use first.
+    Volatile,
+    /// Those that have an expiry, the soonest first of some hundreds at a time.
+    VolatileTtl,
+}
+
+impl Eviction {
+    const ALL: [Eviction; 4] = [Eviction::Off, Eviction::All, Eviction::Volatile, Eviction::VolatileTtl];
+}
+
+/// Whether memory moves between slab classes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Automove {
+    /// It does not: a class evicts its own. One without a span gets one.
+    Off,
+    /// A class that is clearly younger than the oldest takes from it.
+    Ages,
+    /// The oldest class always gives.
+    Always,
+}
+
+impl Automove {
+    const ALL: [Automove; 3] = [Automove::Off, Automove::Ages, Automove::Always];
+}
+
+/// Why a store or worker could not be made.
+#[derive(Debug)]
+pub enum Error {
+    /// The configuration cannot work; the text says why.
+    Config(&'static str),
+    /// The system refused memory.
+    System(std::io::Error),
+    /// More workers than `workers_max`.
+    Workers,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Config(why) => f.write_str(why),
+            Error::System(error) => write!(f, "the system refused memory: {error}"),
+            Error::Workers => f.write_str("more workers than configured"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Store {
+    /// Which items a full store evicts.
+    #[inline]
+    pub fn eviction(&self) -> Eviction {
+        Eviction::ALL[usize::from(self.eviction.load(Ordering::Relaxed))]
+    }
+
+    /// Sets which items a full store evicts, from the next eviction on.
+    pub fn set_eviction(&self, eviction: Eviction) {
+        self.eviction.store(eviction as u8, Ordering::Relaxed);
+        self.arena.barren.clear();
+    }
+
+    #[inline]
+    pub(crate) fn evicts(&self) -> bool {
+        self.eviction() != Eviction::Off
+    }
+
+    /// Whether memory moves between slab classes by itself.
+    pub fn automove(&self) -> Automove {
+        Automove::ALL[usize::from(self.automove.load(Ordering::Relaxed))]
+    }
+
+    /// Sets whether memory moves between slab classes by itself.
+    pub fn set_automove(&self, automove: Automove) {
+        self.automove.store(automove as u8, Ordering::Relaxed);
+    }
+
+    /// The memory limit.
+    pub fn memory_bytes(&self) -> u64 {
+        self.arena.limit_bytes()
+    }
+
+    /// The most that the memory limit can be set to.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.arena.bytes_max()
+    }
+
+    /// Sets the memory limit; false when above the reservation or below the least. A lower limit
+    /// takes effect as upkeep gives memory back.
+    pub fn set_memory_bytes(&self, bytes: u64) -> bool {
+        let set = bytes >= MEMORY_BYTES_MIN && self.arena.set_limit_bytes(bytes);
+        // What remembers evicted keys must not take what is left for items.
+        if set && self.ghosts.is_made() {
+            self.fit_ghosts();
+        }
+        set
+    }
+}

@@ -1,0 +1,63 @@
+//! The condition of a write, and what came of it.
+
+use crate::item::RawItem;
+use crate::read::seen;
+
+/// The condition under which a write happens; checked under the bucket's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Always.
+    Any,
+    /// Only if no live item has the key (`add`).
+    Absent,
+    /// Only if a live item has the key (`replace`).
+    Present,
+    /// Only if the live item's wire token equals this (`cas`).
+    Cas(u64),
+    /// Only if the live item is still exactly the one seen before.
+    Unchanged(Seen),
+}
+
+/// Identity of one version of one item, for [`Expect::Unchanged`]. Good within the guard it was
+/// made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub(crate) location: u64,
+    pub(crate) version: u32,
+    pub(crate) token: u64,
+}
+
+/// Why a conditional write did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The key has no live item, and one was expected.
+    Absent,
+    /// The key has a live item, and none was expected.
+    Present,
+    /// The live item is another one than expected.
+    Changed,
+    /// No memory could be had (only without eviction, when everything is pinned, when long keys hold
+    /// their share), or the key is longer than [`crate::KEY_BYTES_MAX`].
+    NoMemory,
+}
+
+/// A write that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The wire token of the new item.
+    pub cas: u64,
+    /// A live item was overwritten.
+    pub replaced: bool,
+}
+
+/// Whether a live item (and its location), or its absence, is as expected.
+pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
+    match (expect, live) {
+        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
+        (Expect::Absent, Some(_)) => Err(Refusal::Present),
+        (Expect::Present | Expect::Cas(_) | Expect::Unchanged(_), None) => Err(Refusal::Absent),
+        (Expect::Cas(wire), Some((raw, _))) if raw.token(hash) == wire => Ok(()),
+        (Expect::Unchanged(was), Some((raw, at))) if seen(raw, at, hash) == was => Ok(()),
+        (Expect::Cas(_) | Expect::Unchanged(_), Some(_)) => Err(Refusal::Changed),
+    }
+}

@@ -1,0 +1,188 @@
+//! Figures: what workers have counted, summed when somebody asks.
+
+use crate::class::ClassId;
+use crate::counters::{ClassCount, Counter, WorkerCounters};
+use crate::{Millis, Store};
+use std::sync::atomic::Ordering;
+
+/// Store-wide figures, summed over workers and classes when asked.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Live items (expired and flushed ones count until they are taken out).
+    pub items: u64,
+    /// Items ever stored.
+    pub items_stored: u64,
+    /// Bytes of items in use: header, key, value and what goes with them.
+    pub item_bytes: u64,
+    /// Live items evicted for memory.
+    pub evictions: u64,
+    /// Of these, never fetched.
+    pub evicted_unfetched: u64,
+    /// Items whose memory was taken back because their time had passed.
+    pub reclaimed: u64,
+    /// Of these, never fetched.
+    pub expired_unfetched: u64,
+    /// Items that upkeep has looked at.
+    pub maintain_checked: u64,
+    /// Writes refused for want of memory.
+    pub out_of_memory: u64,
+    /// Memory limit.
+    pub memory_bytes: u64,
+    /// Memory in use by spans, index and bookkeeping.
+    pub used_bytes: u64,
+    /// Bytes that connections hold: buffers and pinned values.
+    pub held_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Slots of the index.
+    pub index_slots: u64,
+    /// A segment of the index is being rebuilt now.
+    pub index_growing: bool,
+    /// Spans nobody owns.
+    pub spans_free: u64,
+    /// Spans that were drained for another class, or after the limit was lowered.
+    pub spans_moved: u64,
+    /// Items and pieces of items that were moved out of such spans.
+    pub chunks_moved: u64,
+    /// Keys stored again soon after they were evicted on probation.
+    pub ghost_hits: u64,
+}
+
+/// Figures of one slab class.
+#[derive(Clone, Debug, Default)]
+pub struct ClassTotals {
+    /// Class number, from 1, ascending by chunk size.
+    pub id: u8,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Spans (64 KiB each) the class owns.
+    pub spans: u64,
+    /// Chunks in use (pieces of large values count in the class they are in).
+    pub used_chunks: u64,
+    /// Chunks free.
+    pub free_chunks: u64,
+    /// Items whose head is in this class.
+    pub items: u64,
+    /// Bytes asked for by what is in the chunks.
+    pub requested_bytes: u64,
+    /// As in [`Totals`].
+    pub evictions: u64,
+    /// As in [`Totals`].
+    pub evicted_unfetched: u64,
+    /// Evicted items that had an expiry.
+    pub evicted_nonzero: u64,
+    /// Seconds since last access of the item evicted last.
+    pub evicted_age_s: u64,
+    /// As in [`Totals`].
+    pub reclaimed: u64,
+    /// As in [`Totals`].
+    pub expired_unfetched: u64,
+    /// As in [`Totals`].
+    pub out_of_memory: u64,
+    /// Keys stored again soon after they were evicted on probation.
+    pub ghost_hits: u64,
+    /// Milliseconds since the eviction hand last passed where it is now.
+    pub age_ms: u64,
+}
+
+impl Store {
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
+        self.counters.iter().chain(std::iter::once(&self.loose))
+    }
+
+    pub(crate) fn sum(&self, one: impl Fn(&WorkerCounters) -> u64) -> u64 {
+        self.all_counters().fold(0, |sum, counters| sum.wrapping_add(one(counters)))
+    }
+
+    /// Items now.
+    pub(crate) fn items(&self) -> u64 {
+        ClassId::all().fold(0u64, |sum, id| sum.wrapping_add(self.sum(|c| c.class(id).items.value())))
+    }
+
+    /// Store-wide figures.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            items: self.items(),
+            items_stored: self.sum(|c| c.items_stored.value()),
+            maintain_checked: self.sum(|c| c.maintain_checked.value()),
+            out_of_memory: self.sum(|c| c.out_of_memory.value()),
+            spans_moved: self.sum(|c| c.spans_moved.value()),
+            chunks_moved: self.sum(|c| c.chunks_moved.value()),
+            memory_bytes: self.arena.limit_bytes(),
+            used_bytes: self.arena.used_bytes(),
+            held_bytes: self.held_bytes(),
+            index_bytes: self.index.bytes(),
+            index_slots: self.index.slots(),
+            index_growing: self.index.growing(),
+            spans_free: self.arena.spans_free(),
+            ..Totals::default()
+        };
+        for id in ClassId::all() {
+            let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
+            totals.item_bytes = totals.item_bytes.wrapping_add(sum(|c| &c.requested_bytes));
+            totals.evictions += sum(|c| &c.evictions);
+            totals.evicted_unfetched += sum(|c| &c.evicted_unfetched);
+            totals.reclaimed += sum(|c| &c.reclaimed);
+            totals.expired_unfetched += sum(|c| &c.expired_unfetched);
+            totals.ghost_hits += sum(|c| &c.ghost_hits);
+        }
+        totals
+    }
+
+    /// Figures at time `now` of the classes that own a span, ascending.
+    pub fn classes(&self, now: Millis) -> Vec<ClassTotals> {
+        let mut all = Vec::new();
+        for id in ClassId::all() {
+            let (spans, out_of_memory) = {
+                let slab = self.slabs.class(id);
+                (slab.spans() as u64, slab.out_of_memory)
+            };
+            if spans == 0 {
+                continue;
+            }
+            let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
+            let used_chunks = sum(|c| &c.used_chunks);
+            let view = self.slabs.view(id);
+            all.push(ClassTotals {
+                id: id.0,
+                chunk_bytes: id.chunk_bytes() as u32,
+                spans,
+                used_chunks,
+                free_chunks: (spans * id.chunks_per_span() as u64).saturating_sub(used_chunks),
+                items: sum(|c| &c.items),
+                requested_bytes: sum(|c| &c.requested_bytes),
+                evictions: sum(|c| &c.evictions),
+                evicted_unfetched: sum(|c| &c.evicted_unfetched),
+                evicted_nonzero: sum(|c| &c.evicted_nonzero),
+                evicted_age_s: view.evicted_age_s.load(Ordering::Relaxed),
+                reclaimed: sum(|c| &c.reclaimed),
+                expired_unfetched: sum(|c| &c.expired_unfetched),
+                ghost_hits: sum(|c| &c.ghost_hits),
+                out_of_memory,
+                age_ms: view.age_ms(now).unwrap_or(0),
+            });
+        }
+        all
+    }
+
+    /// Zeroes what `stats reset` zeroes: counts of events, not of what is there.
+    pub fn reset_counters(&self) {
+        for id in ClassId::all() {
+            self.slabs.class(id).out_of_memory = 0;
+        }
+        for counters in self.all_counters() {
+            for id in ClassId::all() {
+                counters.class(id).events().into_iter().for_each(Counter::reset);
+            }
+            for counter in [
+                &counters.items_stored,
+                &counters.out_of_memory,
+                &counters.maintain_checked,
+                &counters.spans_moved,
+                &counters.chunks_moved,
+            ] {
+                counter.reset();
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Room in the index for a key: what the index asks of a worker while it rebuilds or cleans a segment,
+//! and what happens when it cannot grow.
+
+use crate::Store;
+use crate::index::{Full, Items};
+use crate::item::RawItem;
+use crate::read::prefetch;
+use crate::worker::{Guard, Local};
+
+/// Times that a transaction tries to have its segment grow while another holds a part of it.
+const HELD_ROUNDS_MAX: usize = 100;
+
+/// What the index asks of a worker while it rebuilds or cleans a segment.
+pub(crate) struct Rebuild<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) local: &'a mut Local,
+}
+
+impl Items for Rebuild<'_> {
+    fn prefetch(&self, location: u64) {
+        let item = self.store.arena.at(location).as_ptr().cast_const();
+        prefetch(item);
+        // Some keys begin in one line and end in the next.
+        prefetch(item.wrapping_add(24));
+    }
+    fn hash(&self, location: u64) -> u64 {
+        self.store.hash_at(location)
+    }
+    fn flushed(&self, location: u64, was: u8, now: u8) -> bool {
+        self.store.flushes.took_all(was, now).unwrap_or_else(|| {
+            // SAFETY: reachable until its slot is cleared, in this epoch.
+            let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
+            self.store.flushes.took(was, now, raw.number(raw.header()))
+        })
+    }
+    fn discard(&mut self, location: u64) {
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
+        self.store.flushes.collected(raw.number(raw.header()));
+        self.local.drop_item(self.store, location);
+    }
+    fn tag(&self) -> u64 {
+        self.store.epochs.tag()
+    }
+    fn batches_over(&self, tag: u64) -> bool {
+        self.store.world.batches_over(tag)
+    }
+}
+
+impl Guard<'_> {
+    /// Takes what was flushed out of the segment of a hash.
+    #[cold]
+    pub(crate) fn clean(&mut self, hash: u64) {
+        let store = self.store;
+        self.local.between_transactions(store, usize::MAX, |local| {
+            store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local })
+        });
+        self.local.breathe(store);
+    }
+
+    /// The index has no room for a key: grows it, or evicts a neighbour.
+    #[cold]
+    pub(super) fn make_room(&mut self, hash: u64, meta: u64) -> bool {
+        let store = self.store;
+        if self.local.transaction.open
+            && store.index.lock_held(&store.arena, hash).control.stamp() != store.stamp()
+        {
+            // A flush comes after this transaction: its segment is not cleaned while it is open.
+            return self.evict_neighbour(hash);
+        }
+        let mut held = std::mem::take(&mut self.local.transaction.held);
+        let open = self.local.transaction.open;
+        // Two transactions in one segment that both want it to grow are in each other's way.
+        let rounds = if open { HELD_ROUNDS_MAX } else { usize::MAX };
+        let grown = self.local.between_transactions(store, rounds, |local| {
+            let held = open.then_some(&mut held);
+            store.index.grow(&store.arena, hash, meta, store.stamp(), held, &mut Rebuild { store, local })
+        });
+        self.local.transaction.held = held;
+        let grown = grown.unwrap_or(Err(Full));
+        match grown {
+            Ok(()) => true,
+            Err(Full) => store.evicts() && self.evict_neighbour(hash),
+        }
+    }
+
+    /// Evicts one of the keys beside that of `hash`, when others' transactions let it.
+    fn evict_neighbour(&mut self, hash: u64) -> bool {
+        let store = self.store;
+        let evicted = self.local.between_transactions(store, HELD_ROUNDS_MAX, |local| {
+            local.evict_neighbour(store, hash).then_some(())
+        });
+        evicted.is_some()
+    }
+}
