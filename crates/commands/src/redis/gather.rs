@@ -6,7 +6,8 @@ use larder_protocol::scan::line_feed;
 
 use super::fail::Fail;
 use super::reply::put_fail;
-use super::session::{Conversation, State, Turn};
+use super::session::{Conversation, State};
+use super::turn::Turn;
 use crate::session::Next;
 use crate::upload::Held;
 

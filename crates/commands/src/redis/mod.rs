@@ -1,6 +1,8 @@
 //! Redis's commands: the session of a RESP client, one table, one function a command.
 //!
-//! - `session`: the conversation; `runs`, `gather`: its ways for short and long requests
+//! - `session`: the conversation; `turn`: what it reads ahead; `runs`, `gather`: its ways for short and
+//!   long requests
+//! - `dispatch`: what a request has to pass; `execute`: running it; `transaction`: running it later
 //! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers
 //! - `client`, `common`: what a connection keeps, what all share
 //! - the groups: `string`, `keys`, `connection`, `server`
@@ -16,7 +18,9 @@ mod config;
 mod connection;
 mod copy;
 mod debug;
+mod dispatch;
 mod errors;
+mod execute;
 mod expiry;
 mod fail;
 mod float;
@@ -25,6 +29,7 @@ mod glob;
 mod info;
 mod introspect;
 mod keys;
+mod kind;
 mod latency;
 mod lcs;
 mod limits;
@@ -47,6 +52,7 @@ mod tally;
 mod throttle;
 mod topics;
 mod transaction;
+mod turn;
 mod upload;
 
 pub use client::Facts;

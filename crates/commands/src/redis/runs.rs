@@ -5,8 +5,9 @@ use larder_protocol::reply::SMALL_ROOM;
 use larder_protocol::resp::{Ask, Plain, PlainRequests, write_head, write_small_bulk};
 use larder_store::{Guard, Hint, Key};
 
-use super::session::{Conversation, Turn};
+use super::session::Conversation;
 use super::string;
+use super::turn::Turn;
 use crate::session::Next;
 use crate::stages::{Ahead, GROUP, Stages};
 use crate::tally::Tally;

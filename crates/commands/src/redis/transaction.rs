@@ -17,7 +17,6 @@ use larder_store::{DATABASES, Key, Lookup, Store, Touched, Version};
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
-use super::session::{ends_listening, subscribes};
 use super::table::flag::{ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
 use crate::output::Output;
@@ -149,7 +148,7 @@ impl Transaction {
     /// What is queued changes something.
     pub fn changes(&self) -> bool {
         let queued = self.queue.iter().flat_map(|queue| &queue.commands);
-        queued.into_iter().any(|queued| super::session::changes(queued.row))
+        queued.into_iter().any(|queued| queued.row.changes())
     }
 
     fn touched(&self) -> bool {
@@ -403,7 +402,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 /// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
 fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     let (words, args) = queued.words(bytes);
-    if ends_listening(queued.row) {
+    if queued.row.ends_listening() {
         keep_letters(call);
     }
     let mark = call.out.mark();
@@ -414,7 +413,7 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
             call.cx.counters.rows.failed(id);
         }
     }
-    let told = done.is_ok() && subscribes(queued.row);
+    let told = done.is_ok() && queued.row.subscribes();
     if let Err(fail) = done {
         call.fail(&fail);
     }

@@ -14,8 +14,9 @@ use larder_store::{Attributes, Expect, Spaces, Upload};
 use super::call::KEY_BYTES_MAX;
 use super::expiry::{Clock, deadline};
 use super::gather::Discard;
-use super::session::{Conversation, State, Turn};
+use super::session::{Conversation, State};
 use super::table::{self, RowId};
+use super::turn::Turn;
 use crate::context::Context;
 use crate::session::Next;
 

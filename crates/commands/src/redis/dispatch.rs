@@ -1,0 +1,120 @@
+//! What each request has to pass before it runs: known, arity, who is it, may it be said now, is it queued;
+//! and what happens when it has run: its time, its counts, may it reply, what it is told besides.
+
+use larder_protocol::resp::Args;
+
+use super::call::{Call, Flow};
+use super::client::Client;
+use super::fail::{Done, Fail};
+use super::table::{self, Command, Run, flag};
+use super::turn::Turn;
+
+impl Turn<'_, '_, '_, '_> {
+    /// Runs one request with all that it has to pass first.
+    pub(super) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
+        self.tally.commands += 1;
+        let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
+        if client.subscriptions.is_some() && found.is_some_and(Command::ends_listening) {
+            self.fetch_letters(client);
+        }
+        let mark = self.out.mark();
+        self.settle_any();
+        let slow = found.is_some_and(|row| !row.has(flag::FAST))
+            || self.cx.shared.redis.slowlog.measures_all()
+            || self.meter.measures();
+        let started_us = slow.then(|| self.cx.host.clock_us());
+        let mut call = self.call(client);
+        let done = call.run(args);
+        // What it is told of its subscriptions is a push, which comes whatever the replies.
+        let told = done.is_ok()
+            && found.is_some_and(Command::subscribes)
+            && call.client.transaction.queued().is_none();
+        let (row, admitted) = (call.row, call.admitted);
+        if let Err(fail) = &done {
+            let refused = (!admitted).then(|| call.refuse(args.at(0).unwrap_or_default(), fail.clone()));
+            call.fail(refused.as_ref().unwrap_or(fail));
+        }
+        let flow = call.flow;
+        let took_us = started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us));
+        if let Some(took_us) = took_us {
+            call.note_time(args, took_us);
+        }
+        // What comes next is measured from here.
+        let _ = self.meter.lap(self.cx.host);
+        if let Some(row) = row {
+            self.row = row;
+            self.count_single(row, admitted, done.is_err(), took_us);
+        }
+        client.show_transaction();
+        // EXEC keeps or drops the reply of each of its commands itself.
+        let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
+        if client.replies.is_silent() && !told && !execs {
+            self.out.rewind(mark);
+        }
+        client.replies.end_command();
+        if client.subscriptions.is_some()
+            && (found.is_some_and(Command::publishes) || self.cx.shared.redis.events.any())
+        {
+            self.fetch_letters(client);
+        }
+        let late = std::mem::take(&mut client.late);
+        self.out.put(&late);
+        flow
+    }
+
+    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply
+    /// that says so, and what came before it listens no more it is still told.
+    #[cold]
+    fn fetch_letters(&mut self, client: &Client) {
+        let Some(subscriptions) = &client.subscriptions else { return };
+        self.cx.shared.redis.tell_events(&mut self.cx.guard, self.cx.host);
+        for letter in self.cx.host.fetch(client.facts.place, client.facts.id) {
+            subscriptions.deliver(client.resp3, &letter.message, self.out);
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Finds the command and runs it, if all holds that has to.
+    pub fn run(&mut self, args: Args<'_>) -> Done {
+        let mut rest = args;
+        let name = rest.next().unwrap_or_default();
+        let Some((row, id)) = table::find(name) else {
+            if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+                // A browser that was talked into speaking to us.
+                self.flow = Flow::Close;
+                return Ok(());
+            }
+            return Err(Fail::unknown_command(name, rest));
+        };
+        self.row = Some(id);
+        let mut row = row;
+        if let Run::Container(rows) = row.run
+            && let Some(name) = rest.next()
+        {
+            let at = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
+            row = &rows[at];
+            self.row = Some(table::sub(id, at));
+        }
+        if !row.takes(args.len()) {
+            return Err(Fail::arity(row.name));
+        }
+        if !self.client.authenticated && !row.has(flag::NO_AUTH) {
+            return Err(Fail::of("NOAUTH Authentication required."));
+        }
+        if self.client.only_listens() && !row.may_be_said_while_listening() {
+            return Err(Fail::with(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                row.name
+            )));
+        }
+        if self.queue(row, rest, args)? {
+            return Ok(());
+        }
+        if row.name == "exec" {
+            self.admit_exec()?;
+        }
+        self.admitted = true;
+        self.execute(row, rest, args)
+    }
+}

@@ -1,0 +1,218 @@
+//! A turn: what one call of the session reads of its input, and counts.
+
+use arrayvec::ArrayVec;
+use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
+use larder_store::{Hint, Key};
+
+use super::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
+use super::client::Client;
+use super::latency::{COMMAND, FAST_COMMAND};
+use super::table::{self, Run, flag};
+use super::tally::Meter;
+use crate::batch::SLOTS;
+use crate::context::Context;
+use crate::output::Output;
+use crate::tally::Tally;
+
+/// One call of [`super::Conversation::receive`].
+pub(super) struct Turn<'x, 'a, 'c, 'w> {
+    pub cx: &'x mut Context<'c, 'w>,
+    pub out: &'x mut Output,
+    pub input: &'a [u8],
+    /// Bytes done with.
+    pub at: usize,
+    /// Requests left in this turn.
+    pub left: u32,
+    pub tally: Tally,
+    pub meter: Meter,
+    pub scratch: Vec<u8>,
+    pub limits: Limits,
+    /// So far the input was a run of plain gets and sets.
+    pub runs: bool,
+    /// The row of the last command.
+    pub row: table::RowId,
+}
+
+/// One command of one key.
+pub(super) struct Slot<'a, 'w> {
+    pub(super) key: Key<'a>,
+    pub(super) hint: Hint<'w>,
+    /// Where in the input it begins.
+    pub(super) at: usize,
+    pub(super) row: table::RowId,
+    pub(super) run: OfKey,
+    pub(super) args: Args<'a>,
+}
+
+/// Why no more was read ahead.
+pub(super) enum Stop<'a> {
+    Full,
+    NeedMore(Partial),
+    Single(Args<'a>),
+    Inline(&'a [u8]),
+    Fault(Fault),
+}
+
+impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
+    /// What a command works with.
+    #[inline]
+    pub(super) fn call<'y>(&'y mut self, client: &'y mut Client) -> Call<'y, 'c, 'w> {
+        Call {
+            cx: self.cx,
+            out: self.out,
+            client,
+            tally: &mut self.tally,
+            scratch: &mut self.scratch,
+            flow: Flow::Next,
+            row: None,
+            admitted: false,
+        }
+    }
+
+    /// Counts the commands that came one after another, and goes on with those of `next`.
+    #[inline(never)]
+    pub(super) fn settle(&mut self, next: Option<table::RowId>) {
+        let (cx, host) = (&*self.cx, self.cx.host);
+        if let Some((row, us)) = self.meter.settle(&cx.counters.rows, next, || host.clock_us()) {
+            cx.shared.redis.latency.note(event_of(row), cx.now() / 1000, us);
+        }
+    }
+
+    /// [`Turn::settle`], if there is anything.
+    #[inline]
+    pub(super) fn settle_any(&mut self) {
+        if self.meter.has_calls() {
+            self.settle(None);
+        }
+    }
+
+    /// Counts the commands of a run, by what was counted before it.
+    #[inline]
+    pub(super) fn count_run(&mut self, before: &Tally) {
+        const GET: table::RowId = table::id_of("get");
+        const SET: table::RowId = table::id_of("set");
+        const INCR: table::RowId = table::id_of("incr");
+        const DECR: table::RowId = table::id_of("decr");
+        let gets = self.tally.gets - before.gets;
+        let (incrs, decrs) = (self.tally.incrs - before.incrs, self.tally.decrs - before.decrs);
+        let all = self.tally.commands - before.commands;
+        if all == 0 {
+            return;
+        }
+        let took_us = self.meter.lap(self.cx.host);
+        let sets = all - gets - incrs - decrs;
+        for (row, calls) in [(GET, gets), (SET, sets), (INCR, incrs), (DECR, decrs)] {
+            if calls > 0 {
+                self.row = row;
+                self.cx.counters.rows.called(row, calls);
+                if let Some(us) = took_us {
+                    self.cx.counters.rows.took(row, calls, us * u64::from(calls) / u64::from(all));
+                }
+            }
+        }
+        if let Some(us) = took_us {
+            self.cx.shared.redis.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
+        }
+    }
+
+    /// Counts one command.
+    pub(super) fn count_single(
+        &mut self,
+        row: table::RowId,
+        admitted: bool,
+        failed: bool,
+        took_us: Option<u64>,
+    ) {
+        let rows = &self.cx.counters.rows;
+        if !admitted {
+            // Queued commands are counted when they run.
+            if failed {
+                rows.refused(row);
+            }
+            return;
+        }
+        rows.called(row, 1);
+        if failed {
+            rows.failed(row);
+        }
+        if let Some(us) = took_us {
+            rows.took(row, 1, us);
+            self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+        }
+    }
+
+    /// Reads commands of one key ahead.
+    pub(super) fn fill(&mut self, db: u8, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if batch.is_full() || self.left == 0 {
+                return Stop::Full;
+            }
+            match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => {
+                    let mut rest = args;
+                    let found = rest.next().and_then(table::find);
+                    if let Some((row, id)) = found
+                        && let Run::Key(run) = row.run
+                        && row.takes(args.len())
+                        && let Some(key) = rest.next()
+                        && key.len() <= KEY_BYTES_MAX
+                    {
+                        let key = self.cx.guard.key_in(db, key);
+                        let hint = self.cx.guard.prefetch_bucket(&key);
+                        batch.push(Slot { key, hint, at: self.at, row: id, run: run.0, args: rest });
+                        self.row = id;
+                        self.at += bytes;
+                        self.left -= 1;
+                        self.tally.commands += 1;
+                        continue;
+                    }
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Single(args);
+                }
+                Decoded::Inline(line, bytes) => {
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Inline(line);
+                }
+                Decoded::Nothing(bytes) => self.at += bytes,
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            }
+        }
+    }
+
+    /// Reads the next request.
+    pub(super) fn next_single(&mut self) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if self.left == 0 {
+                return Stop::Full;
+            }
+            let (stop, bytes) = match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => (Stop::Single(args), bytes),
+                Decoded::Inline(line, bytes) => (Stop::Inline(line), bytes),
+                Decoded::Nothing(bytes) => {
+                    self.at += bytes;
+                    continue;
+                }
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            };
+            self.at += bytes;
+            self.left -= 1;
+            return stop;
+        }
+    }
+}
+
+/// The event that LATENCY notes for a command.
+fn event_of(row: table::RowId) -> &'static str {
+    let fast = table::row(row).is_some_and(|row| row.has(flag::FAST));
+    if fast { FAST_COMMAND } else { COMMAND }
+}
