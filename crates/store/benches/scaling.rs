@@ -1,13 +1,18 @@
 //! Two threads on one store against two threads on two stores, in interleaved rounds: what sharing
 //! costs. Busy loops that share nothing scale by 1.4 to 2.0 on small virtual machines, so two
 //! threads against one prove nothing. Figures are operations per second of the threads' own CPU
-//! time, so that a busy machine does not count; what threads lose to each other does.
+//! time, so that a busy machine does not count; what threads lose to each other does. The shared store
+//! is one of the two by turns, so that which got better pages does not count either.
+//!
+//! How long a cache line takes from thread to thread is measured beside it: some hundred nanoseconds
+//! from core to core. Where it is microseconds other programs ran, and the two threads had one core by
+//! turns: who has the core then waits for what the other, interrupted in its batch, still may see.
 //!
 //! `cargo bench -p larder-store --bench scaling [-- rounds] [-- get|set]`
 
 use larder_store::{Attributes, Config, Expect, Store, Value, Worker};
-use std::sync::Arc;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 const KEYS: u64 = 1_000_000;
@@ -121,6 +126,32 @@ fn pair(stores: [&Arc<Store>; 2], load: Load) -> f64 {
     2.0 * done as f64 / cpu
 }
 
+/// Nanoseconds that a cache line takes from one thread to another, one way.
+fn line_ns() -> f64 {
+    const TURNS: u64 = 20_000;
+    let (line, barrier) = (AtomicU64::new(0), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let [first, second] = [0, 1].map(|side| {
+            let (line, barrier) = (&line, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                let start = Instant::now();
+                for turn in 0..TURNS {
+                    while line.load(Ordering::Acquire) != turn * 2 + side {
+                        std::hint::spin_loop();
+                    }
+                    line.store(turn * 2 + side + 1, Ordering::Release);
+                }
+                start.elapsed()
+            })
+        });
+        first.join().expect("no panic").max(second.join().expect("no panic"))
+    })
+    .as_secs_f64()
+        * 1e9
+        / (2 * TURNS) as f64
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -129,17 +160,22 @@ fn median(values: &mut [f64]) -> f64 {
 fn main() {
     let rounds: usize = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(11);
     let (one, two) = (filled(), filled());
-    println!("{:<12} {:>16} {:>16} {:>8} {:>8}", "load", "shared Mop/s", "separate Mop/s", "ratio", "A/A");
+    println!(
+        "{:<12} {:>16} {:>16} {:>8} {:>8} {:>8}",
+        "load", "shared Mop/s", "separate Mop/s", "ratio", "A/A", "line ns"
+    );
     let only = std::env::args().skip(1).find(|arg| arg.starts_with("get") || arg.starts_with("set"));
     for load in [Load::GetUniform, Load::GetHot, Load::SetUniform] {
         if only.as_ref().is_some_and(|only| !format!("{load:?}").to_lowercase().starts_with(only.as_str())) {
             continue;
         }
-        let (mut shared, mut separate, mut ratios, mut noise) = (vec![], vec![], vec![], vec![]);
+        let (mut shared, mut separate, mut ratios, mut noise, mut line) =
+            (vec![], vec![], vec![], vec![], vec![]);
         for round in 0..rounds {
+            let both = if round % 4 < 2 { &one } else { &two };
             let order = |swap: bool| {
                 let run =
-                    |shared: bool| if shared { pair([&one, &one], load) } else { pair([&one, &two], load) };
+                    |shared: bool| if shared { pair([both, both], load) } else { pair([&one, &two], load) };
                 if swap {
                     (run(true), run(false))
                 } else {
@@ -153,14 +189,16 @@ fn main() {
             separate.push(p);
             ratios.push(s / p);
             noise.push(again / p);
+            line.push(line_ns());
         }
         println!(
-            "{:<12} {:>16.2} {:>16.2} {:>8.3} {:>8.3}",
+            "{:<12} {:>16.2} {:>16.2} {:>8.3} {:>8.3} {:>8.0}",
             format!("{load:?}"),
             median(&mut shared) / 1e6,
             median(&mut separate) / 1e6,
             median(&mut ratios),
-            median(&mut noise)
+            median(&mut noise),
+            median(&mut line)
         );
     }
 }

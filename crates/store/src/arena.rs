@@ -24,6 +24,7 @@ use crate::bucket::LOCATION_BITS;
 use crate::class::SPAN_BYTES;
 use crate::due::Agenda;
 use crate::numbers::{GROUP, Numbers};
+use crate::sync::Apart;
 use free::Free;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
@@ -54,7 +55,7 @@ pub(crate) struct Arena {
     /// Bytes the whole store may use.
     limit_bytes: AtomicU64,
     /// Bytes in use that are not spans: rings, ghosts, directory.
-    charged_bytes: AtomicU64,
+    charged_bytes: Apart<AtomicU64>,
     /// While compaction moves what is in higher spans: free ones below this go out first, though they
     /// have no memory; 0: no compaction does.
     gather_below: AtomicU32,
@@ -116,7 +117,7 @@ impl Arena {
             spans,
             spans_max,
             limit_bytes: AtomicU64::new(limit_bytes),
-            charged_bytes: AtomicU64::new(0),
+            charged_bytes: Apart(AtomicU64::new(0)),
             gather_below: AtomicU32::new(0),
             used: AtomicU32::new(0),
             resident: AtomicU32::new(0),

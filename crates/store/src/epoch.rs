@@ -15,28 +15,24 @@
 //!
 //! It does not say what is freed; [`crate::worker`] keeps the queues.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{Apart, AtomicU64, Ordering, fence};
 
 /// The state "outside".
 const OUTSIDE: u64 = 0;
 
-/// One worker's announcement, alone on its cache lines.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(crate) struct Announcement(AtomicU64);
-
 /// The global epoch and all announcements.
 #[derive(Debug)]
 pub(crate) struct Epochs {
-    global: AtomicU64,
-    workers: Box<[Announcement]>,
+    global: Apart<AtomicU64>,
+    /// What each worker has announced.
+    workers: Box<[Apart<AtomicU64>]>,
 }
 
 impl Epochs {
     pub(crate) fn new(workers: usize) -> Epochs {
         Epochs {
-            global: AtomicU64::new(2),
-            workers: (0..workers).map(|_| Announcement(AtomicU64::new(OUTSIDE))).collect(),
+            global: Apart(AtomicU64::new(2)),
+            workers: (0..workers).map(|_| Apart(AtomicU64::new(OUTSIDE))).collect(),
         }
     }
 
@@ -44,10 +40,18 @@ impl Epochs {
     #[inline]
     pub(crate) fn enter(&self, id: usize) {
         let now = self.global.load(Ordering::Relaxed);
-        self.workers[id].0.store(now, Ordering::Relaxed);
+        self.workers[id].store(now, Ordering::Relaxed);
         // Pairs with the fence in `advance`: either the advancing thread sees the announcement, or
         // this worker's later loads see everything unlinked before the advance.
         fence(Ordering::SeqCst);
+    }
+
+    /// Announces worker `id`, which is inside, anew if the epoch has moved on.
+    #[inline]
+    pub(crate) fn renew(&self, id: usize) {
+        if self.workers[id].load(Ordering::Relaxed) != self.now() {
+            self.enter(id);
+        }
     }
 
     /// The epoch, for the announcement of a batch that begins.
@@ -60,7 +64,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn leave(&self, id: usize) {
         // Release: what this worker read happened before anyone reuses it (Acquire in `advance`).
-        self.workers[id].0.store(OUTSIDE, Ordering::Release);
+        self.workers[id].store(OUTSIDE, Ordering::Release);
     }
 
     /// The tag for what has just been unlinked.
@@ -83,7 +87,7 @@ impl Epochs {
         let now = self.global.load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
         for worker in &self.workers {
-            let announced = worker.0.load(Ordering::Acquire);
+            let announced = worker.load(Ordering::Acquire);
             if announced != OUTSIDE && announced != now {
                 return false;
             }

@@ -103,6 +103,7 @@ pub use upload::{Spaces, Upload};
 pub use watch::Touched;
 pub use worker::{Guard, Worker};
 
+use crate::sync::Apart;
 use arena::{ARENA_BYTES_MAX, Arena};
 use bucket::Control;
 use class::SPAN_BYTES;
@@ -144,9 +145,9 @@ pub struct Store {
     eviction: AtomicU8,
     automove: AtomicU8,
     /// Bytes of all keys ever put on probation.
-    probation_bytes: AtomicU64,
+    probation_bytes: Apart<AtomicU64>,
     /// Bytes of chunks ever allocated, but for those that a worker had free in its hands.
-    clock_bytes: AtomicU64,
+    clock_bytes: Apart<AtomicU64>,
     /// How long keys stay on probation.
     window: window::Window,
     counters: Box<[WorkerCounters]>,
@@ -163,9 +164,9 @@ pub struct Store {
     /// Bytes of keys on the heap.
     key_bytes: AtomicU64,
     /// Bytes held by uploads under way.
-    upload_bytes: AtomicU64,
+    upload_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
-    held: held::Held,
+    held: Apart<held::Held>,
     /// How often workers were asked to give back what they hold of draining spans.
     recall: AtomicU64,
     upkeep: Mutex<maintain::Upkeep>,
@@ -210,8 +211,8 @@ impl Store {
             events: Events::default(),
             eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),
             automove: AtomicU8::new(Automove::Ages as u8),
-            probation_bytes: AtomicU64::new(0),
-            clock_bytes: AtomicU64::new(0),
+            probation_bytes: Apart(AtomicU64::new(0)),
+            clock_bytes: Apart(AtomicU64::new(0)),
             window: window::Window::default(),
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
@@ -221,8 +222,8 @@ impl Store {
             flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
-            upload_bytes: AtomicU64::new(0),
-            held: held::Held::default(),
+            upload_bytes: Apart(AtomicU64::new(0)),
+            held: Apart::default(),
             recall: AtomicU64::new(0),
             upkeep: Mutex::default(),
             expiry: Mutex::default(),

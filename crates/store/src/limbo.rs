@@ -112,6 +112,11 @@ impl Limbo {
         }
     }
 
+    /// True when the chunks that wait longest need wait no longer.
+    pub(crate) fn oldest_is_safe(&self, epochs: &Epochs) -> bool {
+        self.groups.front().is_some_and(|&(tag, _)| epochs.safe(tag))
+    }
+
     /// Takes out up to `count` of the oldest chunks that nobody can see any more.
     pub(crate) fn take_safe(&mut self, epochs: &Epochs, count: usize, mut each: impl FnMut(Outgoing)) {
         let mut left = count;

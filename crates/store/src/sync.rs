@@ -6,6 +6,19 @@ pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
+/// What workers keep writing, on lines of its own: what lies beside it is read by every request.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Waits for another thread to leave a short critical section: spins, then gives up the core.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {

@@ -19,7 +19,7 @@
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
 use crate::index::{Hold, Locked};
-use crate::sync::{AtomicU64, Backoff, Ordering, fence};
+use crate::sync::{Apart, AtomicU64, Backoff, Ordering, fence};
 use crate::worker::{Guard, Local};
 use crate::{Key, Store};
 
@@ -36,17 +36,13 @@ pub(crate) struct Transaction {
     hashes: Vec<u64>,
 }
 
-/// A worker's word: the epoch in which its batch began; 0 outside.
-#[derive(Debug)]
-#[repr(align(128))]
-struct InBatch(AtomicU64);
-
 /// Who is in a batch, and who wants all others out.
 #[derive(Debug)]
 pub(crate) struct World {
     /// The worker that has the store to itself, and one; 0: none.
     owner: AtomicU64,
-    workers: Box<[InBatch]>,
+    /// The epoch in which each worker's batch began; 0 outside.
+    workers: Box<[Apart<AtomicU64>]>,
     holds: AtomicU64,
 }
 
@@ -54,7 +50,7 @@ impl World {
     pub(crate) fn new(workers: usize) -> World {
         World {
             owner: AtomicU64::new(0),
-            workers: (0..workers).map(|_| InBatch(AtomicU64::new(0))).collect(),
+            workers: (0..workers).map(|_| Apart(AtomicU64::new(0))).collect(),
             holds: AtomicU64::new(0),
         }
     }
@@ -62,7 +58,7 @@ impl World {
     /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
     #[inline]
     pub(crate) fn enter(&self, id: usize, epoch: u64) {
-        self.workers[id].0.store(epoch, Ordering::Relaxed);
+        self.workers[id].store(epoch, Ordering::Relaxed);
     }
 
     /// Every batch that was under way in epoch `tag` is over: what was out of use before that tag was
@@ -72,7 +68,7 @@ impl World {
         // came before the tag.
         fence(Ordering::SeqCst);
         self.workers.iter().all(|worker| {
-            let began = worker.0.load(Ordering::Acquire);
+            let began = worker.load(Ordering::Acquire);
             began == 0 || began >= tag + 2
         })
     }
@@ -88,7 +84,7 @@ impl World {
     #[inline]
     pub(crate) fn leave(&self, id: usize) {
         // Release: who waits for it sees what the batch did.
-        self.workers[id].0.store(0, Ordering::Release);
+        self.workers[id].store(0, Ordering::Release);
     }
 
     pub(crate) fn wait_until_free(&self) {
@@ -108,7 +104,7 @@ impl World {
         fence(Ordering::SeqCst);
         for (_, worker) in self.workers.iter().enumerate().filter(|(i, _)| *i != id) {
             let mut backoff = Backoff::default();
-            while worker.0.load(Ordering::Acquire) != 0 {
+            while worker.load(Ordering::Acquire) != 0 {
                 backoff.wait();
             }
         }

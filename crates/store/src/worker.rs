@@ -417,12 +417,24 @@ impl Local {
     #[inline]
     pub(crate) fn breathe(&mut self, store: &Store) {
         if self.limbo.group_is_full() {
-            self.limbo.seal(&store.epochs);
+            self.let_go(store);
+        }
+    }
+
+    /// Tags a group of chunks. The epochs are moved on only when those that wait longest would soon be
+    /// wanted: each of their steps is a line that goes from core to core.
+    fn let_go(&mut self, store: &Store) {
+        self.limbo.seal(&store.epochs);
+        store.epochs.renew(self.id);
+        let bytes_max = self.magazine_bytes_max as u64;
+        if (self.limbo.len() > LIMBO_CHUNKS_MAX / 2 || self.limbo.bytes() > bytes_max / 2)
+            && !self.limbo.oldest_is_safe(&store.epochs)
+            && store.epochs.advance()
+        {
             store.epochs.enter(self.id);
-            store.epochs.advance();
-            if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > self.magazine_bytes_max as u64 {
-                self.reclaim(store, RECLAIM_CHUNKS * 2);
-            }
+        }
+        if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > bytes_max {
+            self.reclaim(store, RECLAIM_CHUNKS * 2);
         }
     }
 

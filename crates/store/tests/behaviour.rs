@@ -452,17 +452,19 @@ fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
         let text = format!("{seen:?}");
         text.split(',').next().expect("a location").to_owned()
     };
-    let first = set(&mut worker, b"first");
-    // Deleted and stored again until its memory is used again.
-    let again = (0..10_000)
-        .map(|_| {
+    let mut earlier = vec![set(&mut worker, b"first")];
+    // Deleted and stored again until some memory is used again.
+    let (first, again) = (0..10_000)
+        .find_map(|_| {
             let mut guard = worker.enter(NOW);
             let key = guard.key(b"k");
             guard.delete(&key, Expect::Present).unwrap();
             drop(guard);
-            set(&mut worker, b"other")
+            let seen = set(&mut worker, b"other");
+            let first = earlier.iter().find(|&&first| place(first) == place(seen)).copied();
+            earlier.push(seen);
+            first.map(|first| (first, seen))
         })
-        .find(|&seen| place(seen) == place(first))
         .expect("a freed chunk is used again");
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"k");
