@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use larder_commands::{Context, Output, Session, Settings, Shared};
+use larder_commands::{Context, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store};
 use larder_testkit::host::LocalHost;
 
@@ -28,12 +28,19 @@ fn bench(c: &mut Criterion) {
     let store = Store::new(config).expect("memory for the store");
     let mut worker = store.worker().expect("a worker");
     let shared = Shared::new(Settings::default());
-    let host = LocalHost::default();
+    let (host, room) = (LocalHost::default(), Room::default());
     let mut out = Output::new(1 << 20);
     let mut session = Session::new();
     let mut run = |input: &str| {
         let guard = worker.enter(1_800_000_000_000);
-        let mut cx = Context { guard, counters: &host.counters, shared: &shared, host: &host, peer: &host };
+        let mut cx = Context {
+            guard,
+            counters: &host.counters,
+            shared: &shared,
+            host: &host,
+            peer: &host,
+            room: &room,
+        };
         let progress = session.receive(&mut cx, black_box(input.as_bytes()), &mut out);
         assert_eq!(progress.consumed, input.len());
         black_box(out.contiguous());

@@ -1,5 +1,7 @@
 //! What one call of a session works with: a store guard, the worker's counters, what all share.
 
+use std::cell::Cell;
+
 use larder_store::{Guard, Millis};
 
 use crate::counters::Counters;
@@ -18,6 +20,36 @@ pub struct Context<'c, 'w> {
     pub host: &'c dyn Host,
     /// The other end of the connection.
     pub peer: &'c dyn Peer,
+    /// The worker's room for values at work.
+    pub room: &'c Room,
+}
+
+/// Room of a worker for a value that is read, changed and written: it keeps its memory from one request to
+/// the next, so that these allocate nothing.
+#[derive(Default)]
+pub struct Room(Cell<Vec<u8>>);
+
+impl Room {
+    /// So much of it is kept.
+    pub(crate) const BYTES_KEPT: usize = 64 << 10;
+
+    /// The room, empty; a new one if it is lent already.
+    pub(crate) fn lend(&self) -> Vec<u8> {
+        self.0.take()
+    }
+
+    /// Keeps it for the next.
+    pub(crate) fn take_back(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        bytes.shrink_to(Room::BYTES_KEPT);
+        self.0.set(bytes);
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
 }
 
 impl Context<'_, '_> {

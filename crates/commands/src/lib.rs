@@ -36,7 +36,7 @@ mod time;
 mod upload;
 mod usual;
 
-pub use context::Context;
+pub use context::{Context, Room};
 pub use counters::{ClassCounter, Counter, Counters, Sums};
 pub use host::{Connection, Host, Peer, Process};
 pub use output::{Mark, Output};

@@ -1,6 +1,6 @@
 //! Sessions over a real store: what goes in, what comes out.
 
-use larder_commands::{Context, Counter, Next, Output, Session, Settings, Shared};
+use larder_commands::{Context, Counter, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};
 use larder_testkit::host::LocalHost;
 
@@ -10,6 +10,7 @@ struct Bench {
     worker: Worker,
     shared: Shared,
     host: LocalHost,
+    room: Room,
     system: u64,
     limit: u64,
 }
@@ -32,6 +33,7 @@ impl Bench {
                 settings: vec![("maxbytes", 67_108_864)],
                 ..LocalHost::default()
             },
+            room: Room::default(),
             system: START,
             limit: 1 << 20,
         }
@@ -48,8 +50,14 @@ impl Bench {
                 let now = self.shared.now(self.system);
                 let guard = self.worker.enter(now);
                 let counters = &self.host.counters;
-                let mut cx =
-                    Context { guard, counters, shared: &self.shared, host: &self.host, peer: &self.host };
+                let mut cx = Context {
+                    guard,
+                    counters,
+                    shared: &self.shared,
+                    host: &self.host,
+                    peer: &self.host,
+                    room: &self.room,
+                };
                 let progress = session.receive(&mut cx, &kept, &mut out);
                 kept.drain(..progress.consumed);
                 replies.extend_from_slice(&out.to_vec());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_commands::{Context, Counters, Host, Output, Session};
+use larder_commands::{Context, Counters, Host, Output, Room, Session};
 use larder_eventloop::{Closed, Epoll, EventLoop, Limits, Millis};
 use larder_store::Millis as WallMillis;
 
@@ -100,6 +100,8 @@ pub struct Service {
     index: usize,
     store: larder_store::Worker,
     out: Output,
+    /// Room for values that commands work on.
+    room: Room,
     /// Bytes of each connection's held replies, which `out` begins with, in order.
     held: VecDeque<u64>,
     /// Their sum.
@@ -131,6 +133,7 @@ impl Service {
             index,
             store,
             out: Output::new(SEND_AT_BYTES),
+            room: Room::default(),
             held: VecDeque::new(),
             held_bytes: 0,
             now: 0,
@@ -277,7 +280,14 @@ impl Service {
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
-        Session::redis(&Context { guard, counters, shared: &hub.shared, host: hub, peer: &At { facts, hub } })
+        Session::redis(&Context {
+            guard,
+            counters,
+            shared: &hub.shared,
+            host: hub,
+            peer: &At { facts, hub },
+            room: &self.room,
+        })
     }
 
     /// Takes over a connection.

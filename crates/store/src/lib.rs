@@ -98,7 +98,6 @@ pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use read::{Hint, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
-pub use transaction::Version;
 pub use upload::{Spaces, Upload};
 pub use watch::Touched;
 pub use worker::{Guard, Worker};

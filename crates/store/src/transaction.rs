@@ -34,6 +34,19 @@ pub(crate) struct Transaction {
     pub(crate) held: Vec<u64>,
     /// Room for the keys' hashes.
     hashes: Vec<u64>,
+    /// Keys that are looked at as one, and what their buckets were like before.
+    looks: Vec<(u64, Version)>,
+}
+
+/// Room for so many keys is kept from one command to the next: more than clients ask for at once.
+const ROOM_KEYS_KEPT: usize = 4096;
+
+/// Empties `room` and gives back what only an unusual command needs of it.
+fn clear<T>(room: &mut Vec<T>) {
+    room.clear();
+    if room.capacity() > ROOM_KEYS_KEPT {
+        room.shrink_to(ROOM_KEYS_KEPT);
+    }
 }
 
 /// Who is in a batch, and who wants all others out.
@@ -156,11 +169,24 @@ impl Guard<'_> {
     /// # Panics
     /// If a transaction is open already.
     pub fn begin<'k>(&mut self, keys: impl IntoIterator<Item = Key<'k>>) {
+        self.begin_hashes(keys.into_iter().map(|key| key.hash));
+    }
+
+    /// [`Guard::begin`] of the keys with these names in a database. In steady state it allocates nothing.
+    ///
+    /// # Panics
+    /// If a transaction is open already.
+    pub fn begin_in<'k>(&mut self, db: u8, names: impl IntoIterator<Item = &'k [u8]>) {
+        let store = self.store;
+        self.begin_hashes(names.into_iter().map(|name| store.key_in(db, name).hash));
+    }
+
+    fn begin_hashes(&mut self, keys: impl Iterator<Item = u64>) {
         assert!(!self.in_transaction(), "one transaction at a time");
         self.local.breathe(self.store);
         let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
-        hashes.clear();
-        hashes.extend(keys.into_iter().map(|key| key.hash));
+        debug_assert!(hashes.is_empty());
+        hashes.extend(keys);
         hashes.sort_unstable();
         hashes.dedup();
         while !self.hold(&hashes) {}
@@ -349,6 +375,8 @@ impl Local {
         if self.transaction.open {
             store.index.release(&store.arena, &mut self.transaction.held);
             self.transaction.open = false;
+            clear(&mut self.transaction.hashes);
+            clear(&mut self.transaction.held);
         }
         if self.transaction.whole {
             self.transaction.whole = false;
@@ -357,30 +385,43 @@ impl Local {
     }
 }
 
-/// What a key's bucket was like, for commands that read several keys as one.
+/// What a key's bucket was like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+struct Version {
     control: u64,
     place: u64,
     gate: u64,
 }
 
 impl Guard<'_> {
-    /// The version of a key, taken before it is read. Other keys' writes may move it too.
-    #[inline]
-    pub fn version(&self, key: &Key<'_>) -> Version {
-        let place = self.store.index.place(&self.store.arena, key.hash);
-        let (control, gate) = (place.home().control(), self.store.gate());
-        Version { control: control.0, place: place.meta(), gate }
+    /// Begins to look at several keys as one; what was noted before is forgotten.
+    pub fn look(&mut self) {
+        clear(&mut self.local.transaction.looks);
     }
 
-    /// True if the key has not changed since `version` was taken: if it is so for all of some keys,
-    /// what was read of them was there at one moment. Always true in a transaction.
+    /// Notes a key before it is read.
     #[inline]
-    pub fn unchanged(&self, key: &Key<'_>, version: Version) -> bool {
+    pub fn note(&mut self, key: &Key<'_>) {
+        let version = self.version(key.hash);
+        self.local.transaction.looks.push((key.hash, version));
+    }
+
+    /// True if none of the noted keys has changed since: what was read of them was there at one moment.
+    /// Writes of other keys may spoil it too. Always true in a transaction.
+    pub fn looked_as_one(&self) -> bool {
         // The slots were read before the words are read again.
         fence(Ordering::Acquire);
         self.in_transaction()
-            || self.version(key) == version && !crate::bucket::Control(version.control).busy()
+            || self.local.transaction.looks.iter().all(|&(hash, version)| {
+                self.version(hash) == version && !crate::bucket::Control(version.control).busy()
+            })
+    }
+
+    /// What the bucket of this hash is like.
+    #[inline]
+    fn version(&self, hash: u64) -> Version {
+        let place = self.store.index.place(&self.store.arena, hash);
+        let (control, gate) = (place.home().control(), self.store.gate());
+        Version { control: control.0, place: place.meta(), gate }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
-use larder_commands::{Context, Counter, Letter, Next, Output, Session, Settings, Shared};
+use larder_commands::{Context, Counter, Letter, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -25,6 +25,7 @@ pub struct Local {
     worker: Worker,
     shared: Arc<Shared>,
     host: LocalHost,
+    room: Room,
     connections: HashMap<String, LocalConnection>,
     /// Connections speak RESP from their first byte on.
     resp: bool,
@@ -83,6 +84,7 @@ impl Local {
             worker,
             shared: Arc::new(Shared::new(settings)),
             host: LocalHost::default(),
+            room: Room::default(),
             connections: HashMap::new(),
             resp: false,
         })
@@ -97,6 +99,7 @@ impl Local {
             worker: self.store().worker().map_err(|error| format!("{error:?}"))?,
             shared: Arc::clone(&self.shared),
             host: LocalHost::default(),
+            room: Room::default(),
             connections: HashMap::new(),
             resp: false,
         })
@@ -121,14 +124,14 @@ impl Local {
 
     /// The same, that speaks RESP from its first byte on.
     pub fn resp_connection(&mut self) -> LocalConnection {
-        let session = Session::redis(&context(&mut self.worker, &self.shared, &self.host));
+        let session = Session::redis(&context(&mut self.worker, &self.shared, &self.host, &self.room));
         LocalConnection { session, ..self.connection() }
     }
 
     /// Hands `bytes` to the connection's session and collects its replies in [`LocalConnection::sent`].
     pub fn exchange(&mut self, connection: &mut LocalConnection, mut bytes: &[u8]) {
         while !bytes.is_empty() && !connection.closed {
-            let mut cx = context(&mut self.worker, &self.shared, &self.host);
+            let mut cx = context(&mut self.worker, &self.shared, &self.host, &self.room);
             if connection.input.is_empty()
                 && let Some(spaces) = connection.session.upload_spaces(&mut cx)
             {
@@ -208,9 +211,14 @@ impl LocalConnection {
     }
 }
 
-fn context<'c, 'w>(worker: &'w mut Worker, shared: &'c Shared, host: &'c LocalHost) -> Context<'c, 'w> {
+fn context<'c, 'w>(
+    worker: &'w mut Worker,
+    shared: &'c Shared,
+    host: &'c LocalHost,
+    room: &'c Room,
+) -> Context<'c, 'w> {
     let guard = worker.enter(shared.now(START));
-    Context { guard, counters: &host.counters, shared, host, peer: host }
+    Context { guard, counters: &host.counters, shared, host, peer: host, room }
 }
 
 /// Runs the session over `input` until it wants more; how much of it is consumed.

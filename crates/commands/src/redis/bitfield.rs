@@ -2,11 +2,15 @@
 
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::Key;
+use smallvec::SmallVec;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{each_part, put_array, put_integer, put_null};
-use super::rewrite::{Heap, Rewrite, SCRATCH_BYTES_KEPT, rewrite, rewrite_part};
+use super::rewrite::{Heap, Rewrite, rewrite, rewrite_part};
+
+/// One for each subcommand: a few.
+type Few<T> = SmallVec<[T; 8]>;
 
 /// What happens to a number that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,8 +119,8 @@ impl Field {
     }
 }
 
-fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Vec<Step>, Fail> {
-    let mut steps = Vec::new();
+fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Few<Step>, Fail> {
+    let mut steps = Few::new();
     let mut overflow = Overflow::Wrap;
     while let Some(word) = args.next() {
         if is(word, "OVERFLOW") {
@@ -164,15 +168,15 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     let start = steps.iter().map(|step| step.field.offset >> 3).min().unwrap_or(0);
     let end = steps.iter().map(|step| step.field.bytes()).max().unwrap_or(0);
     let part = start as usize..end;
-    let shifted: Vec<Step> = steps.iter().map(|step| step.moved_down(start * 8)).collect();
-    let run_all = |bytes: &mut [u8]| shifted.iter().map(|step| run(step, bytes)).collect::<Vec<_>>();
+    let shifted: Few<Step> = steps.iter().map(|step| step.moved_down(start * 8)).collect();
+    let run_all = |bytes: &mut [u8]| shifted.iter().map(|step| run(step, bytes)).collect::<Few<_>>();
     // What is only read does not make the value longer.
     let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
     let room = writes.map(|step| step.field.bytes()).max();
     let results = if room.is_none() {
         let there = call.peek(key)?.map_or(0, |item| item.value_bytes() as usize);
         let _held = Heap::take(call, part.end.min(there).saturating_sub(part.start))?;
-        let mut bytes = std::mem::take(call.scratch);
+        let mut bytes = call.cx.room.lend();
         bytes.clear();
         if let Some(item) = call.peek(key)? {
             let there = item.value_bytes() as usize;
@@ -180,8 +184,7 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             each_part(item.value(), part, &mut |piece| bytes.extend_from_slice(piece));
         }
         let results = run_all(&mut bytes);
-        bytes.shrink_to(SCRATCH_BYTES_KEPT);
-        *call.scratch = bytes;
+        call.cx.room.take_back(bytes);
         results
     } else if let Some(results) = rewrite_part(call, key, part.clone(), room.unwrap_or(0), run_all)? {
         results
@@ -192,8 +195,10 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             if grows {
                 bytes.resize(room, 0);
             }
-            let before = bytes[part.start.min(bytes.len())..part.end.min(bytes.len())].to_vec();
-            let results: Vec<Option<i64>> = steps.iter().map(|step| run(step, bytes)).collect();
+            let before = SmallVec::<[u8; 64]>::from_slice(
+                &bytes[part.start.min(bytes.len())..part.end.min(bytes.len())],
+            );
+            let results: Few<Option<i64>> = steps.iter().map(|step| run(step, bytes)).collect();
             let same = bytes[part.start.min(bytes.len())..part.end.min(bytes.len())] == before[..];
             let keeps = there && same && !grows;
             Ok(if keeps { Rewrite::Keep(results) } else { Rewrite::Store(results) })

@@ -37,8 +37,6 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub client: &'x mut Client,
     /// What is counted often.
     pub tally: &'x mut Tally,
-    /// Room for values that are read, changed and written; keeps its memory for this receive.
-    pub scratch: &'x mut Vec<u8>,
     /// What the session does next.
     pub flow: Flow,
     /// The row of the command; none if there is no such command, or it is one of many.

@@ -16,11 +16,11 @@ fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: b
     let attributes = kept(&item);
     let done = match item.value() {
         Value::Whole(value) => {
-            let mut bytes = std::mem::take(call.scratch);
+            let mut bytes = call.cx.room.lend();
             bytes.clear();
             bytes.extend_from_slice(value);
             let done = guard.store_value(to, &bytes, &attributes, expect);
-            *call.scratch = bytes;
+            call.cx.room.take_back(bytes);
             done
         }
         Value::Pieces(value) => {

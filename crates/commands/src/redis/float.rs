@@ -1,5 +1,8 @@
 //! INCRBYFLOAT: decimal where the numbers are decimal, so that 0.1 and 0.2 make 0.3.
 
+use std::fmt::Write as _;
+
+use arrayvec::ArrayString;
 use larder_protocol::resp::{Args, parse_double};
 use larder_store::{Attributes, Expect, Hint, Key, Value};
 
@@ -8,6 +11,9 @@ use super::fail::{Done, Fail};
 
 /// Digits behind the point: what Redis prints at most.
 const PLACES: u32 = 17;
+
+/// Room for any number with its sign, its point and so many digits behind it.
+type Digits = ArrayString<{ f64::MAX_10_EXP as usize + 1 + PLACES as usize + 2 }>;
 
 /// INCRBYFLOAT
 pub(crate) fn incrbyfloat(
@@ -33,7 +39,7 @@ pub(crate) fn incrbyfloat(
 }
 
 /// The sum of two numbers as text.
-pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<String, Fail> {
+pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
     if let (Some(one), Some(two)) = (decimal(one), decimal(two))
         && let Some(sum) = one.checked_add(two)
     {
@@ -44,8 +50,7 @@ pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<String, Fail> {
     if !sum.is_finite() {
         return Err(Fail::of("ERR increment would produce NaN or Infinity"));
     }
-    let text = format!("{sum:.17}");
-    Ok(trimmed(&text))
+    Ok(trimmed(format_args!("{sum:.17}")))
 }
 
 /// A number in units of 10^-17; none if it is not a decimal one of moderate size and precision.
@@ -85,17 +90,24 @@ fn decimal(text: &[u8]) -> Option<i128> {
     Some(if negative { -n } else { n })
 }
 
-fn shown(n: i128) -> String {
+fn shown(n: i128) -> Digits {
     let unit = 10u128.pow(PLACES);
     let (whole, fraction) = (n.unsigned_abs() / unit, n.unsigned_abs() % unit);
     let sign = if n < 0 { "-" } else { "" };
-    trimmed(&format!("{sign}{whole}.{fraction:017}"))
+    trimmed(format_args!("{sign}{whole}.{fraction:017}"))
 }
 
 /// Without zeros at the end, nor a point.
-fn trimmed(text: &str) -> String {
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
-    if text == "-0" { "0".into() } else { text.into() }
+fn trimmed(number: std::fmt::Arguments<'_>) -> Digits {
+    let mut text = Digits::new();
+    text.write_fmt(number).expect("room for the longest number");
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if &*text == "-0" {
+        text.remove(0);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -114,7 +126,7 @@ mod tests {
             ("1e17", "1", "100000000000000001"),
             ("1e300", "0", &format!("{:.0}", 1e300)),
         ] {
-            assert_eq!(sum(one.as_bytes(), two.as_bytes()).unwrap(), expected, "{one} {two}");
+            assert_eq!(&*sum(one.as_bytes(), two.as_bytes()).unwrap(), expected, "{one} {two}");
         }
         assert!(sum(b"abc", b"1").is_err());
         assert!(sum(b"1e308", b"1.7e308").is_err());

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::Args;
-use larder_store::{Expect, Hint, Key, Version};
+use larder_store::{Expect, Hint, Key};
 
 use super::call::{Call, is};
 use super::expiry::{Clock, expire, persist, remove, ttl};
@@ -149,22 +149,21 @@ fn del(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         let removed = count(call, args, remove);
         return call.length(removed);
     }
-    let keys: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
-    let removed = call.as_one(keys, |call| count(call, args, remove));
+    let removed = call.as_one_in(args, |call| count(call, args, remove));
     call.length(removed)
 }
 
-/// What the keys are like before they are looked at.
-fn note_versions<'a>(call: &Call<'_, '_, '_>, args: Args<'a>, versions: &mut Vec<(Key<'a>, Version)>) {
+/// Notes what the keys are like before they are looked at.
+fn note_all(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
     for name in args {
         let key = call.key(name);
-        versions.push((key, call.cx.guard.version(&key)));
+        call.cx.guard.note(&key);
     }
 }
 
 fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    call.read_as_one(args, |call, args, versions| {
-        note_versions(call, args, versions);
+    call.read_as_one(args, |call, args| {
+        note_all(call, args);
         let there = count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some());
         call.length(there)
     })
@@ -173,8 +172,8 @@ fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     // Also of clients whose other commands leave no trace.
     call.cx.guard.leave_traces(true);
-    let done = call.read_as_one(args, |call, args, versions| {
-        note_versions(call, args, versions);
+    let done = call.read_as_one(args, |call, args| {
+        note_all(call, args);
         let there = count(call, args, |call, key| call.cx.guard.get(key).hit().is_some());
         call.length(there)
     });

@@ -9,11 +9,10 @@ use larder_store::{Attributes, Expect, Key, Refusal, Store};
 use super::call::{Call, kept};
 use super::fail::Fail;
 use super::reply::{copy_value, each_part};
+use crate::context::Room;
 
 /// Values up to this are read and written whole.
 const SMALL_BYTES_MAX: usize = 16 << 10;
-/// What commands take of the heap is not counted up to this, and not given back.
-pub(crate) const SCRATCH_BYTES_KEPT: usize = 64 << 10;
 /// Steps of upkeep for what a command takes of the heap.
 const UPKEEP_STEPS_MAX: usize = 1 << 12;
 
@@ -32,7 +31,7 @@ pub(crate) fn rewrite<T>(
     key: &Key<'_>,
     mut change: impl FnMut(&mut Vec<u8>, bool) -> Result<Rewrite<T>, Fail>,
 ) -> Result<T, Fail> {
-    let mut bytes = std::mem::take(call.scratch);
+    let mut bytes = call.cx.room.lend();
     let done = loop {
         bytes.clear();
         let (attributes, expect) = match call.cx.guard.peek(key).hit() {
@@ -55,7 +54,7 @@ pub(crate) fn rewrite<T>(
             Err(fail) => break Err(fail),
         }
     };
-    *call.scratch = bytes;
+    call.cx.room.take_back(bytes);
     done
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn rewrite_part<T>(
     room: usize,
     mut change: impl FnMut(&mut [u8]) -> T,
 ) -> Result<Option<T>, Fail> {
-    let mut bytes = std::mem::take(call.scratch);
+    let mut bytes = call.cx.room.lend();
     let done = loop {
         let Some((there, expect)) = large_with(call, key, room) else { break Ok(None) };
         let is_long = there.max(room);
@@ -113,8 +112,7 @@ pub(crate) fn rewrite_part<T>(
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }
     };
-    bytes.shrink_to(SCRATCH_BYTES_KEPT);
-    *call.scratch = bytes;
+    call.cx.room.take_back(bytes);
     done
 }
 
@@ -131,7 +129,7 @@ impl Heap {
     /// Connections hold as much as they may.
     pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
         let store = Arc::clone(call.cx.guard.store());
-        if bytes <= SCRATCH_BYTES_KEPT {
+        if bytes <= Room::BYTES_KEPT {
             return Ok(Heap { store, bytes: 0 });
         }
         if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() {

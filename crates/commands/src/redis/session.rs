@@ -56,7 +56,7 @@ pub(super) enum State {
     /// More of a long request.
     Gather(Gathering),
     /// More of a large value.
-    Upload(Box<Incoming>),
+    Upload(Incoming),
     /// More of a long request that nobody wants.
     Discard(Discard),
     /// The reply to DEBUG SLEEP, when this time has come.
@@ -125,8 +125,7 @@ impl Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let (tally, host) = (Tally::default(), cx.host);
         let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
-        let mut turn =
-            Turn { cx, out, input, at: 0, left, tally, meter, scratch: Vec::new(), limits, runs: true, row };
+        let mut turn = Turn { cx, out, input, at: 0, left, tally, meter, limits, runs: true, row };
         let next = loop {
             if let Some(next) = self.step(&mut turn) {
                 break next;

@@ -191,10 +191,10 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if options.get || matches!(options.condition, Condition::Equal(_) | Condition::Differs(_)) {
         return Err(Fail::SYNTAX);
     }
-    let keys: Vec<Key<'_>> = pairs.take(2 * count).step_by(2).map(|name| call.key(name)).collect();
-    let set = call.as_one(keys.iter().copied(), |call| {
-        for key in &keys {
-            let there = call.peek(key)?.is_some();
+    let names = pairs.take(2 * count).step_by(2);
+    let set = call.as_one_in(names.clone(), |call| {
+        for name in names.clone() {
+            let there = call.peek(&call.key(name))?.is_some();
             let wanted = match options.condition {
                 Condition::Absent => !there,
                 Condition::Present => there,
@@ -205,7 +205,8 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             }
         }
         let values = pairs.skip(1).step_by(2);
-        for (key, value) in keys.iter().zip(values) {
+        for (name, value) in names.zip(values) {
+            let key = &call.key(name);
             let mut attributes = Attributes::default();
             match options.expiry {
                 Expiry::None => {}

@@ -1,7 +1,7 @@
 //! Strings: GET, SET and what is made of them.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value, Version};
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
@@ -167,11 +167,7 @@ fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 /// Fetches all keys, and notes what they were like before.
-fn fetch_all<'a>(
-    call: &mut Call<'_, '_, '_>,
-    mut args: Args<'a>,
-    versions: &mut Vec<(Key<'a>, Version)>,
-) -> Done {
+fn fetch_all(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     put_array(call.out, args.len());
     while !args.is_empty() {
         let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
@@ -181,7 +177,7 @@ fn fetch_all<'a>(
         }
         crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(_, hint)| hint);
         for (key, hint) in &batch {
-            versions.push((*key, call.cx.guard.version(key)));
+            call.cx.guard.note(key);
             fetch(call, key, hint)?;
         }
     }
@@ -387,13 +383,8 @@ fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("mset"));
     }
-    call.as_one(pair_keys(call, args), |call| store_pairs(call, args))?;
+    call.as_one_in(args.step_by(2), |call| store_pairs(call, args))?;
     call.ok()
-}
-
-/// The keys among pairs of key and value.
-fn pair_keys<'a>(call: &Call<'_, '_, '_>, args: Args<'a>) -> Vec<Key<'a>> {
-    args.step_by(2).map(|name| call.key(name)).collect()
 }
 
 fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -408,10 +399,9 @@ fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("msetnx"));
     }
-    let keys = pair_keys(call, args);
-    call.as_one(keys.iter().copied(), |call| {
-        for key in &keys {
-            if call.peek(key)?.is_some() {
+    call.as_one_in(args.step_by(2), |call| {
+        for name in args.step_by(2) {
+            if call.peek(&call.key(name))?.is_some() {
                 return call.integer(0);
             }
         }

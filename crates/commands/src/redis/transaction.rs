@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{DATABASES, Key, Lookup, Store, Touched, Version};
+use larder_store::{DATABASES, Key, Lookup, Store, Touched};
 
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
@@ -284,27 +284,35 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Reads several keys as one: `read` writes the reply and notes each key's version before it reads
-    /// it. It is called again if one of them changed meanwhile.
-    pub fn read_as_one<'a>(
+    /// [`Call::as_one`] of the keys with these names in the selected database.
+    pub fn as_one_in<'k, R>(
         &mut self,
-        args: Args<'a>,
-        read: impl Fn(&mut Self, Args<'a>, &mut Vec<(Key<'a>, Version)>) -> Done,
-    ) -> Done {
-        let mut versions = Vec::with_capacity(args.len());
+        names: impl IntoIterator<Item = &'k [u8]>,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if self.cx.guard.in_transaction() {
+            return f(self);
+        }
+        self.cx.guard.begin_in(self.client.db, names);
+        let done = f(self);
+        self.cx.guard.finish();
+        done
+    }
+
+    /// Reads several keys as one: `read` writes the reply and notes each key before it reads it. It is
+    /// called again if one of them changed meanwhile.
+    pub fn read_as_one<'a>(&mut self, args: Args<'a>, read: impl Fn(&mut Self, Args<'a>) -> Done) -> Done {
         for _ in 0..LOOKS_MAX {
             let mark = self.out.mark();
-            versions.clear();
-            read(self, args, &mut versions)?;
-            if versions.len() == 1
-                || versions.iter().all(|(key, version)| self.cx.guard.unchanged(key, *version))
-            {
+            self.cx.guard.look();
+            read(self, args)?;
+            if args.len() == 1 || self.cx.guard.looked_as_one() {
                 return Ok(());
             }
             self.out.rewind(mark);
         }
-        let keys: Vec<Key<'_>> = versions.iter().map(|(key, _)| *key).collect();
-        self.as_one(keys, |call| read(call, args, &mut versions))
+        self.cx.guard.look();
+        self.as_one_in(args, |call| read(call, args))
     }
 }
 

@@ -25,7 +25,6 @@ pub(super) struct Turn<'x, 'a, 'c, 'w> {
     pub left: u32,
     pub tally: Tally,
     pub meter: Meter,
-    pub scratch: Vec<u8>,
     pub limits: Limits,
     /// So far the input was a run of plain gets and sets.
     pub runs: bool,
@@ -62,7 +61,6 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             out: self.out,
             client,
             tally: &mut self.tally,
-            scratch: &mut self.scratch,
             flow: Flow::Next,
             row: None,
             admitted: false,

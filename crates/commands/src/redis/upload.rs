@@ -58,7 +58,7 @@ impl Conversation {
         let key = turn.cx.guard.key_in(self.client.db, key);
         let Ok(upload) = turn.cx.guard.upload(&key, value_bytes, &attributes) else { return false };
         turn.at += start;
-        self.state = State::Upload(Box::new(Incoming { upload, row: id }));
+        self.state = State::Upload(Incoming { upload, row: id });
         true
     }
 

@@ -102,7 +102,8 @@ impl Handler for Service {
         };
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
-        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
+        let mut context =
+            Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer, room: &self.room };
         let progress = connection.session.receive(&mut context, input, out);
         counters.add(Counter::BytesRead, progress.consumed as u64);
         let partial = progress.consumed < input.len() || !connection.session.is_idle();
@@ -125,7 +126,8 @@ impl Handler for Service {
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
-        let mut context = Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer };
+        let mut context =
+            Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer, room: &self.room };
         let missing = connection.session.upload_missing();
         Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
     }
