@@ -12,10 +12,19 @@
 //! make up nearly all traffic have a path of their own, which falls back to the general one whenever
 //! anything is unusual; both give the same answer (a property test holds them to it).
 
+mod keys;
+mod short;
+#[cfg(test)]
+mod tests;
+
+pub use keys::{KeyStep, holds_long_key, next_key};
+pub use short::{GET_BYTES, decode_get, decode_set, starts_get};
+pub(crate) use short::{short_number, spaced_number};
+
 use crate::fault::Fault;
 use crate::meta::{self, Meta};
 use crate::number::{parse_exptime, parse_flags, parse_i32, parse_u64};
-use crate::scan::{line, line_feed, token_end};
+use crate::scan::{line, line_feed};
 use crate::tokens::{Tokens, ends_in_noreply};
 
 /// Most bytes of a key.
@@ -140,26 +149,6 @@ pub enum Decoded<'a> {
     TooLong,
 }
 
-/// What [`next_key`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyStep<'a> {
-    /// A key and the bytes up to its end, the line's end too if `last`.
-    Key {
-        /// The key, at most [`KEY_BYTES_MAX`] bytes.
-        key: &'a [u8],
-        /// Bytes read.
-        bytes: usize,
-        /// The line ends here.
-        last: bool,
-    },
-    /// The line ends after so many bytes without another key.
-    End(usize),
-    /// A key that is too long begins after so many bytes.
-    TooLong(usize),
-    /// So many bytes are spaces; what follows is no whole key yet.
-    Incomplete(usize),
-}
-
 /// Reads one request at the start of `input`, which is not empty.
 pub fn decode(input: &[u8]) -> Decoded<'_> {
     match input.first_chunk::<4>() {
@@ -179,93 +168,6 @@ pub fn decode(input: &[u8]) -> Decoded<'_> {
         _ => {}
     }
     decode_line(input)
-}
-
-/// Bytes of `get `.
-pub const GET_BYTES: usize = 4;
-
-/// `get ` and a key at once: no need to look at the rest of the line before its keys are read.
-#[inline]
-pub fn starts_get(input: &[u8]) -> bool {
-    matches!(input.first_chunk::<5>(), Some([b'g', b'e', b't', b' ', key]) if *key > b' ')
-}
-
-/// `get <key>\r\n` with single spaces: the key and the bytes of the line; none if it is anything
-/// else.
-#[inline]
-pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
-    let rest = input.strip_prefix(b"get ")?;
-    let end = token_end(rest);
-    if end == 0 || end > KEY_BYTES_MAX || rest.get(end..end + 2) != Some(b"\r\n") {
-        return None;
-    }
-    Some((&rest[..end], GET_BYTES + end + 2))
-}
-
-/// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and its bytes; none if it is
-/// anything else, which [`decode`] then reads.
-#[inline]
-pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
-    let (b"set ", rest) = input.split_first_chunk::<4>()? else { return None };
-    let end = token_end(rest);
-    if end == 0 || end > KEY_BYTES_MAX {
-        return None;
-    }
-    let (key, numbers) = rest.split_at(end);
-    let mut at = 0;
-    // Most stores have neither flags nor exptime.
-    let (flags, exptime) = if numbers.starts_with(b" 0 0") {
-        at = 4;
-        (0, 0)
-    } else {
-        (spaced_number(numbers, &mut at)?, spaced_number(numbers, &mut at)?)
-    };
-    let value_bytes = spaced_number(numbers, &mut at)?;
-    if !matches!(numbers.get(at..), Some([b'\r', b'\n', ..])) {
-        return None;
-    }
-    let store = Store {
-        verb: StoreVerb::Set,
-        noreply: false,
-        flags,
-        exptime: exptime as i32,
-        value_bytes,
-        cas: 0,
-        key,
-    };
-    Some((store, 4 + end + at + 2))
-}
-
-/// A space and one to nine digits at `at`, which moves behind them. One digit is the usual case.
-#[inline]
-pub(crate) fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
-    let [b' ', first, second, ..] = text.get(*at..)? else { return None };
-    let (first, second) = (first.wrapping_sub(b'0'), second.wrapping_sub(b'0'));
-    if first <= 9 && second > 9 {
-        *at += 2;
-        return Some(u32::from(first));
-    }
-    *at += 1;
-    short_number(text, at)
-}
-
-/// One to nine digits at `at`, which moves behind them.
-#[inline]
-pub(crate) fn short_number(text: &[u8], at: &mut usize) -> Option<u32> {
-    let mut n = 0u32;
-    let start = *at;
-    while let Some(&byte) = text.get(*at) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        if *at - start == 9 {
-            return None;
-        }
-        n = n * 10 + u32::from(digit);
-        *at += 1;
-    }
-    (*at > start).then_some(n)
 }
 
 /// Reads a whole line, whatever is in it.
@@ -353,72 +255,6 @@ fn fetch_and_touch<'a>(input: &'a [u8], feed: usize, mut tokens: Tokens<'a>, cas
     fetch(input, feed, tokens, Fetch { cas, touch: Some(exptime) })
 }
 
-/// Reads the next key of a line of keys.
-#[inline]
-pub fn next_key(input: &[u8]) -> KeyStep<'_> {
-    let mut start = 0;
-    while input.get(start) == Some(&b' ') {
-        start += 1;
-    }
-    let mut end = start;
-    loop {
-        end += token_end(&input[end..]);
-        match input.get(end) {
-            None if end - start > KEY_BYTES_MAX => return KeyStep::TooLong(start),
-            None => return KeyStep::Incomplete(start),
-            Some(b' ') => return spaced_key(input, start, end),
-            Some(b'\r') if input.get(end + 1) == Some(&b'\n') => return last_key(input, start, end, 2),
-            Some(b'\r') if end + 1 == input.len() => return KeyStep::Incomplete(start),
-            Some(b'\n') => return last_key(input, start, end, 1),
-            Some(_) => end += 1,
-        }
-    }
-}
-
-/// A key that is too long is among `keys`, which are text of a line behind a key, with or without its
-/// end. Looks at one byte in some ten.
-#[inline]
-pub fn holds_long_key(keys: &[u8]) -> bool {
-    let keys = keys.strip_suffix(b"\r").unwrap_or(keys);
-    let mut start = 0;
-    while let Some(window) = keys.get(start..=start + KEY_BYTES_MAX) {
-        match memchr::memrchr(b' ', window) {
-            Some(space) => start += space + 1,
-            None => return true,
-        }
-    }
-    false
-}
-
-#[inline]
-fn last_key(input: &[u8], start: usize, end: usize, line_end: usize) -> KeyStep<'_> {
-    if end == start {
-        KeyStep::End(end + line_end)
-    } else if end - start > KEY_BYTES_MAX {
-        KeyStep::TooLong(start)
-    } else {
-        KeyStep::Key { key: &input[start..end], bytes: end + line_end, last: true }
-    }
-}
-
-/// A key with a space behind it; looks whether only spaces follow.
-#[inline]
-fn spaced_key(input: &[u8], start: usize, end: usize) -> KeyStep<'_> {
-    if end - start > KEY_BYTES_MAX {
-        return KeyStep::TooLong(start);
-    }
-    let mut after = end + 1;
-    while input.get(after) == Some(&b' ') {
-        after += 1;
-    }
-    let line_end = match &input[after..] {
-        [b'\n', ..] => 1,
-        [b'\r', b'\n', ..] => 2,
-        _ => return KeyStep::Key { key: &input[start..end], bytes: end, last: false },
-    };
-    KeyStep::Key { key: &input[start..end], bytes: after + line_end, last: true }
-}
-
 /// A key of legal length.
 #[inline]
 pub(crate) fn is_key(key: &[u8]) -> bool {
@@ -492,6 +328,3 @@ fn touch<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
         None => fault(Fault::BadExptime, 0, noreply),
     }
 }
-
-#[cfg(test)]
-mod tests;
