@@ -22,7 +22,7 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Millis, Spaces, Upload};
+use larder_store::{Millis, Upload};
 
 use crate::admin::Line;
 use crate::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
@@ -43,13 +43,6 @@ use crate::upload::{Gathering, Purpose};
 const BINARY_MAGIC: u8 = 0x80;
 /// First byte of a RESP request.
 const RESP_ARRAY: u8 = b'*';
-
-/// Fewer missing bytes than this are received with what follows them, not on their own.
-const UPLOAD_SPACE_MIN: u64 = 2048;
-/// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
-/// received by one call behind the one that brought its head; memory that waits for a slow sender's
-/// bytes is no more than this and a piece.
-const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 
 /// What a call of [`Session::receive`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,45 +186,6 @@ impl Session {
         call.tally.settle(call.cx.counters);
         call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
         Progress { consumed: call.reader.at, next }
-    }
-
-    /// Where to receive the next bytes of a large value, straight into its item and in order; none
-    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
-    /// is kept: that comes first.
-    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
-        if self.upload_missing() < UPLOAD_SPACE_MIN {
-            return None;
-        }
-        if let State::Upload { upload, .. } = &mut self.state
-            && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
-        {
-            self.fail_upload(cx);
-            return None;
-        }
-        match &mut self.state {
-            State::Upload { upload, .. } => Some(upload.spaces()),
-            State::Redis(conversation) => conversation.upload_spaces(cx, UPLOAD_RECEIVE_BYTES),
-            _ => None,
-        }
-    }
-
-    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
-    pub fn upload_missing(&self) -> u64 {
-        match &self.state {
-            State::Upload { upload, .. } => upload.missing(),
-            State::Redis(conversation) => conversation.upload_missing(),
-            _ => 0,
-        }
-    }
-
-    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
-    /// nothing, or with what follows) once the space is gone.
-    pub fn upload_filled(&mut self, bytes: usize) {
-        match &mut self.state {
-            State::Upload { upload, .. } => upload.advance(bytes),
-            State::Redis(conversation) => conversation.upload_filled(bytes),
-            _ => {}
-        }
     }
 
     /// Between two requests: nothing is half done (the input that is kept aside).
