@@ -1,0 +1,479 @@
+//! The rows, in the order of the help.
+
+use super::{Effect, Row};
+use crate::config::Protocol;
+use crate::extended;
+use crate::listen::Place;
+use crate::values::{bytes, number, users};
+
+/// The default of an option that is off or unset.
+const OFF: &str = "off";
+
+/// A flag or option with what most rows share.
+const fn row(letter: char, name: &'static str, help: &'static str) -> Row {
+    Row {
+        letter: Some(letter),
+        name,
+        value: None,
+        default: OFF,
+        range: "",
+        help,
+        effect: Effect::Works,
+        apply: |_, _| Ok(()),
+    }
+}
+
+/// Every option, in the order of the help.
+pub const OPTIONS: &[Row] = &[
+    Row {
+        value: Some("PORT"),
+        default: "11211",
+        range: "-1 to 65535",
+        apply: |config, value| {
+            config.port_given = true;
+            config.port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row('p', "port", "TCP port; 0 listens on none, -1 on a free one (see MEMCACHED_PORT_FILENAME)")
+    },
+    Row {
+        value: Some("PORT"),
+        default: "6379",
+        range: "-1 to 65535",
+        letter: None,
+        apply: |config, value| {
+            config.redis_port_given = true;
+            config.redis_port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row(' ', "redis-port", "TCP port for Redis clients; 0 listens on none, -1 on a free one")
+    },
+    Row {
+        value: Some("PASSWORD"),
+        letter: None,
+        apply: |config, value| {
+            config.password = Some(value.into());
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "requirepass",
+            "Redis clients have to know this; text clients cannot say it, so without -p they have no port",
+        )
+    },
+    Row {
+        value: Some("ADDRESS[:PORT]"),
+        default: "127.0.0.1",
+        range: "addresses or host names, separated by commas",
+        apply: |config, value| {
+            let before = config.listen.len();
+            for part in value.split(',').filter(|part| !part.is_empty()) {
+                config.listen.push(Place::parse(part)?);
+            }
+            // Nothing listed must not become everything, or the default.
+            if config.listen.len() == before { Err("an address".into()) } else { Ok(()) }
+        },
+        ..row('l', "listen", "where to listen; repeat it or use commas for several; 0.0.0.0 is every address")
+    },
+    Row {
+        value: Some("PATH"),
+        apply: |config, value| {
+            if value.is_empty() {
+                return Err("a path".into());
+            }
+            config.unix_socket = Some(value.into());
+            Ok(())
+        },
+        ..row('s', "unix-socket", "listens on a Unix socket and on no TCP port")
+    },
+    Row {
+        value: Some("MODE"),
+        default: "700",
+        range: "octal, 0 to 777",
+        apply: |config, value| {
+            config.unix_mode = u32::from_str_radix(value, 8)
+                .ok()
+                .filter(|&mode| mode <= 0o777)
+                .ok_or("the mode is octal, 0 to 777")?;
+            Ok(())
+        },
+        ..row('a', "unix-mask", "who may use the Unix socket")
+    },
+    Row {
+        value: Some("MB"),
+        default: "64",
+        range: "1 to 16777216",
+        apply: |config, value| {
+            config.memory_bytes = number::<u64>(value, 1, 16 << 20)? << 20;
+            Ok(())
+        },
+        ..row('m', "memory-limit", "memory for items, their index, buffers and threads, in megabytes")
+    },
+    Row {
+        value: Some("N"),
+        default: "1024",
+        range: "1 to 1000000",
+        apply: |config, value| {
+            config.connections_max = number(value, 1, 1_000_000)?;
+            Ok(())
+        },
+        ..row('c', "conn-limit", "connections at once; one more hears `ERROR Too many open connections`")
+    },
+    Row {
+        value: Some("N"),
+        default: "as many as cores",
+        range: "1 to 1024",
+        apply: |config, value| {
+            config.threads = number(value, 1, THREADS_MAX)?;
+            Ok(())
+        },
+        ..row('t', "threads", "worker threads; more than there are cores help nothing")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "1m",
+        range: "1k to 1g, at most half of -m; suffixes k, m, g",
+        apply: |config, value| {
+            config.item_bytes_max = Some(bytes(value, 1 << 10, 1 << 30)?);
+            Ok(())
+        },
+        ..row('I', "max-item-size", "the largest item, its key and header included")
+    },
+    Row {
+        apply: |config, _| {
+            config.evict = false;
+            Ok(())
+        },
+        ..row('M', "disable-evictions", "a full cache refuses writes and drops nothing")
+    },
+    Row {
+        value: Some("N"),
+        default: "as many as a receive brings",
+        range: "1 to 2147483647",
+        apply: |config, value| {
+            config.requests_per_event = Some(number(value, 1, i32::MAX as u32)?);
+            Ok(())
+        },
+        ..row('R', "max-reqs-per-event", "requests of one connection before others have their turn")
+    },
+    Row {
+        value: Some("N"),
+        default: "1024",
+        range: "1 to 65535",
+        apply: |config, value| {
+            config.backlog = number(value, 1, u16::MAX)?;
+            Ok(())
+        },
+        ..row('b', "listen-backlog", "connections that wait to be accepted")
+    },
+    Row {
+        value: Some("NAME"),
+        default: "auto",
+        range: "auto, ascii",
+        apply: |config, value| {
+            config.protocol = match value {
+                "auto" | "auto-negotiate" => Protocol::Auto,
+                "ascii" => Protocol::Ascii,
+                "binary" => return Err("the binary protocol is not spoken".into()),
+                _ => return Err("the protocol is auto or ascii".into()),
+            };
+            Ok(())
+        },
+        ..row('B', "protocol", "protocols that are answered")
+    },
+    Row {
+        apply: |config, _| {
+            config.cas = false;
+            Ok(())
+        },
+        ..row(
+            'C',
+            "disable-cas",
+            "`gets` shows 0 and every `cas` fails; saves nothing here, a token takes no memory",
+        )
+    },
+    Row {
+        value: Some("CHAR"),
+        default: ":",
+        range: "one byte",
+        apply: |config, value| match value.as_bytes() {
+            &[byte] => {
+                config.prefix_delimiter = Some(byte);
+                Ok(())
+            }
+            _ => Err("the delimiter is one byte".into()),
+        },
+        ..row('D', "prefix-delimiter", "what ends a key's prefix in `stats detail`, which this turns on")
+    },
+    Row {
+        apply: |config, _| {
+            config.shutdown = true;
+            Ok(())
+        },
+        ..row('A', "enable-shutdown", "clients may stop the server (`shutdown`)")
+    },
+    Row {
+        apply: |config, _| {
+            config.flush = false;
+            Ok(())
+        },
+        ..row('F', "disable-flush-all", "clients may not flush_all")
+    },
+    Row {
+        apply: |config, _| {
+            config.dump = false;
+            Ok(())
+        },
+        ..row('X', "disable-dumping", "clients may not list keys (cachedump, metadump)")
+    },
+    Row {
+        effect: Effect::Accepted("there is no watch command to switch off"),
+        ..row('W', "disable-watch", "clients may not watch")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "1/16 of -m, at least 1m",
+        range: "64k to 1g; suffixes k, m, g",
+        letter: None,
+        apply: |config, value| {
+            config.reply_bytes_max = Some(bytes(value, 64 << 10, 1 << 30)?);
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "reply-bytes-max",
+            "unread replies of a connection above which no more of its requests are read",
+        )
+    },
+    Row {
+        value: Some("USER"),
+        default: "who starts it",
+        range: "a user of this system",
+        apply: |config, value| {
+            config.user = Some(value.into());
+            Ok(())
+        },
+        ..row('u', "user", "becomes this user after listening; only root can")
+    },
+    Row {
+        apply: |config, _| {
+            config.daemon = true;
+            Ok(())
+        },
+        ..row('d', "daemon", "goes to the background once it listens")
+    },
+    Row {
+        value: Some("PATH"),
+        apply: |config, value| {
+            config.pid_file = Some(value.into());
+            Ok(())
+        },
+        ..row('P', "pidfile", "writes the process id there, and removes it at the end")
+    },
+    Row {
+        apply: |config, _| {
+            config.verbosity = config.verbosity.saturating_add(1);
+            Ok(())
+        },
+        ..row('v', "verbose", "logs connections that fail (-v), also those that come and go (-vv)")
+    },
+    Row {
+        apply: |config, _| {
+            config.core_dumps = true;
+            Ok(())
+        },
+        ..row('r', "enable-coredumps", "lifts the limit on core files")
+    },
+    Row {
+        apply: |config, _| {
+            config.lock_memory = true;
+            Ok(())
+        },
+        ..row('k', "lock-memory", "locks all memory in RAM; needs the right to (ulimit -l)")
+    },
+    Row {
+        effect: Effect::Accepted("memory is in 2 MB pages wherever that helps"),
+        ..row('L', "enable-largepages", "large memory pages")
+    },
+    Row {
+        value: Some("FACTOR"),
+        default: "1.25",
+        range: "above 1",
+        effect: Effect::Accepted(
+            "classes are finer than any factor in use; it says what `stats slabs` and `stats items` sum up",
+        ),
+        apply: |config, value| {
+            config.growth_factor = value
+                .parse()
+                .ok()
+                .filter(|&f: &f64| f > 1.0 && f.is_finite())
+                .ok_or("the factor is above 1")?;
+            Ok(())
+        },
+        ..row('f', "slab-growth-factor", "ratio of the sizes of slab classes")
+    },
+    Row {
+        value: Some("BYTES"),
+        default: "48",
+        range: "1 to 1048576",
+        effect: Effect::Accepted(
+            "small items take what they need; it says what `stats slabs` and `stats items` sum up",
+        ),
+        apply: |config, value| {
+            config.chunk_bytes_min = number(value, 1, 1 << 20)?;
+            Ok(())
+        },
+        ..row('n', "slab-min-size", "room for key, value and flags in the smallest class")
+    },
+    Row {
+        value: Some("PORT"),
+        default: "0",
+        range: "0",
+        apply: |_, value| match value {
+            "0" => Ok(()),
+            _ => Err("UDP is not served; only 0 is accepted".into()),
+        },
+        ..row('U', "udp-port", "UDP is not served")
+    },
+    Row {
+        value: Some("NAME[=VALUE],…"),
+        range: "see below",
+        default: "",
+        apply: extended::apply,
+        ..row('o', "extended", "further options, separated by commas; may be repeated")
+    },
+    Row {
+        effect: Effect::Refused("TLS is not spoken; put a TLS proxy in front"),
+        ..row('Z', "enable-ssl", "TLS")
+    },
+    Row {
+        effect: Effect::Refused("SASL belongs to the binary protocol, which is not spoken"),
+        ..row('S', "enable-sasl", "SASL authentication")
+    },
+    Row {
+        value: Some("PATH"),
+        range: "a file with lines user:password",
+        letter: None,
+        apply: |config, value| {
+            config.users = users(value)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "auth-file",
+            "users that Redis clients have to be one of; text clients cannot say who they are, so without -p they have no port",
+        )
+    },
+    Row {
+        value: Some("PATH"),
+        effect: Effect::Refused(
+            "text clients cannot say who they are; users of Redis clients are in --auth-file",
+        ),
+        ..row('Y', "text-auth-file", "users of the text protocol")
+    },
+    Row {
+        value: Some("PATH"),
+        effect: Effect::Refused("items do not outlive the process"),
+        ..row('e', "memory-file", "a file that keeps items over a restart")
+    },
+    Row {
+        value: Some("N"),
+        effect: Effect::Refused("connections go to the worker that has the fewest"),
+        ..row('N', "napi-ids", "threads chosen by network queue")
+    },
+];
+
+/// Most worker threads.
+const THREADS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn set(name: &str, value: &str) -> Result<Config, String> {
+        let row = OPTIONS.iter().find(|row| row.name == name).unwrap();
+        let mut config = Config::default();
+        (row.apply)(&mut config, value).map(|()| config)
+    }
+
+    #[test]
+    fn names_and_letters_are_unique() {
+        for (index, row) in OPTIONS.iter().enumerate() {
+            for other in &OPTIONS[..index] {
+                assert_ne!(row.name, other.name);
+                assert!(row.letter.is_none() || row.letter != other.letter, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_hold_at_their_limits() {
+        for (name, least, most) in
+            [("conn-limit", 1u64, 1_000_000u64), ("threads", 1, 1024), ("listen-backlog", 1, 65535)]
+        {
+            assert!(set(name, &(least - 1).to_string()).is_err());
+            assert!(set(name, &least.to_string()).is_ok());
+            assert!(set(name, &most.to_string()).is_ok());
+            assert!(set(name, &(most + 1).to_string()).is_err());
+            assert!(set(name, "x").is_err());
+            assert!(set(name, "-1").is_err());
+        }
+    }
+
+    #[test]
+    fn item_size_takes_suffixes_and_holds_at_its_limits() {
+        let item = |value: &str| set("max-item-size", value).map(|config| config.item_bytes_max());
+        assert_eq!(item("1k"), Ok(1024));
+        assert_eq!(item("1024"), Ok(1024));
+        assert!(item("1023").is_err());
+        assert!(item("1000").is_err());
+        assert_eq!(item("2m"), Ok(2 << 20));
+        assert_eq!(item("1g"), Ok(1 << 30));
+        assert!(item("1073741825").is_err());
+        assert!(item("18446744073709551615g").is_err());
+        assert!(item("k").is_err());
+    }
+
+    #[test]
+    fn an_item_takes_half_of_the_memory_at_most() {
+        let mut config = set("max-item-size", "32m").unwrap();
+        assert!(config.check().is_ok());
+        config.item_bytes_max = Some((32 << 20) + 1);
+        assert!(config.check().is_err());
+    }
+
+    #[test]
+    fn a_list_of_no_address_and_a_factor_without_end_are_errors() {
+        for (name, bad) in [("listen", ""), ("listen", ","), ("slab-growth-factor", "inf")] {
+            assert!(set(name, bad).is_err(), "{name} {bad}");
+        }
+        assert_eq!(set("listen", "127.0.0.1,").unwrap().listen.len(), 1);
+    }
+
+    #[test]
+    fn port_zero_is_off_and_minus_one_any() {
+        assert_eq!(set("port", "0").unwrap().port, None);
+        assert_eq!(set("port", "-1").unwrap().port, Some(0));
+        assert_eq!(set("port", "65535").unwrap().port, Some(65535));
+        assert!(set("port", "65536").is_err());
+        assert!(set("port", "-2").is_err());
+    }
+
+    #[test]
+    fn small_memory_lowers_the_default_item_and_keeps_a_mebibyte_of_replies() {
+        let config = set("memory-limit", "1").unwrap();
+        assert_eq!(config.item_bytes_max(), 512 << 10);
+        assert_eq!(config.reply_bytes_max(), 1 << 20);
+        assert!(config.check().is_ok());
+        assert_eq!(set("memory-limit", "1024").unwrap().reply_bytes_max(), 64 << 20);
+    }
+}
