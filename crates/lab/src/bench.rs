@@ -8,6 +8,7 @@
 //! counted by their length and their end, so that the generator stays ahead of the fastest server.
 
 pub mod figures;
+mod judge;
 pub mod report;
 
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ use crate::script::Script;
 use crate::usage::{self, Usage};
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
-use figures::{Data, FIGURES, Figure, MEMORY, MEMORY_BYTES_MAX, MILLION, Reference};
+use figures::{Data, FIGURES, Figure, MEMORY, MILLION, Reference};
+use judge::{judge, memory};
 use report::{Cell, Outcome, Role, Verdict};
 
 /// Options of `bench-server`.
@@ -67,9 +69,6 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
-
-/// CPU time of a request, at most so many times that of the older binary.
-const OLDER_FACTOR_MAX: f64 = 1.03;
 
 /// What one visit gave.
 #[derive(Clone, Copy, Debug)]
@@ -394,66 +393,4 @@ fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
-    let key_and_value = data.keyspace().key_bytes + data.value_bytes;
-    let items = f64::from(data.keys);
-    let above = full.saturating_sub(empty) as f64 / items - key_and_value as f64;
-    let larder = kind == Kind::Larder;
-    Verdict {
-        id: MEMORY.to_owned(),
-        claim: format!("{}, RSS per item above key and value", kind.name()),
-        ratio: None,
-        of_minima: None,
-        measured: format!("{above:.1} B"),
-        target: if larder { format!("≤ {MEMORY_BYTES_MAX} B") } else { String::new() },
-        outcome: if larder { Outcome::of(above <= MEMORY_BYTES_MAX) } else { Outcome::Shown },
-    }
-}
-
-/// Holds every figure against its targets, and the pairs on one server against each other.
-fn judge(cells: &[Cell]) -> Vec<Verdict> {
-    let cell = |id: &str, kind: Kind| {
-        cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && cell.role == Role::First)
-    };
-    let mut verdicts = Vec::new();
-    for older in cells.iter().filter(|cell| cell.role == Role::Older) {
-        let Some(first) = cell(older.figure.id, older.kind) else { continue };
-        let claim = "larder / older binary".to_owned();
-        verdicts.push(Verdict {
-            target: format!("≤ {}", report::ratio(OLDER_FACTOR_MAX)),
-            ..Verdict::on_ratio(older.figure.id, claim, first, older, |ratio| {
-                Outcome::of(ratio <= OLDER_FACTOR_MAX)
-            })
-        });
-    }
-    for again in cells.iter().filter(|cell| cell.role == Role::Again) {
-        let Figure { id, peers, bounds, .. } = again.figure;
-        let name = again.kind.name();
-        let Some(first) = cell(id, again.kind) else { continue };
-        let claim = format!("A/A: {name} / {name}");
-        verdicts.push(Verdict::on_ratio(id, claim, again, first, |_| Outcome::Noise));
-        let Some(larder) = cell(id, Kind::Larder) else { continue };
-        for bound in bounds {
-            let (other, name) = match bound.reference {
-                Reference::Server(kind) => (cell(id, kind), kind.name()),
-                Reference::Figure(other) => (cell(other, Kind::Larder), other),
-            };
-            let Some(other) = other else { continue };
-            let claim = format!("larder / {name}");
-            let judge = |ratio| Outcome::of(ratio <= bound.factor);
-            verdicts.push(Verdict {
-                target: format!("≤ {}", report::ratio(bound.factor)),
-                ..Verdict::on_ratio(id, claim, larder, other, judge)
-            });
-        }
-        let bounded = |kind: Kind| bounds.iter().any(|bound| bound.reference == Reference::Server(kind));
-        for &kind in peers.iter().filter(|&&kind| !bounded(kind)) {
-            let Some(other) = cell(id, kind) else { continue };
-            let claim = format!("larder / {}", kind.name());
-            verdicts.push(Verdict::on_ratio(id, claim, larder, other, |_| Outcome::Shown));
-        }
-    }
-    verdicts
 }

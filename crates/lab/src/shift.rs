@@ -15,11 +15,14 @@
 //! Every value is verified, stale ones too; the servers' counts must be ours.
 
 pub(crate) mod aside;
+pub(crate) mod check;
 pub(crate) mod draw;
 pub(crate) mod oracle;
 mod outcome;
 pub(crate) mod plan;
 pub(crate) mod report;
+pub(crate) mod seen;
+pub(crate) mod shelf;
 pub(crate) mod variant;
 pub(crate) mod visit;
 
@@ -174,12 +177,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
         |experiment, (_, found), _| {
             let server = found.variant.start(found.fit.limit_mb)?;
             let visit = driver.visit(&server, &plan, rate)?;
-            report::check(experiment, &found.variant, &visit);
+            check::check(experiment, &found.variant, &visit);
             drop(server);
             let server = found.variant.start(found.fit.limit_mb)?;
             let (ratio, seen, counts) = driver.fresh_ratio(&server, &plan, peak_time)?;
-            report::check_values(experiment, &found.variant, &seen);
-            report::check_counts(experiment, &found.variant, &[&seen], counts);
+            check::check_values(experiment, &found.variant, &seen);
+            check::check_counts(experiment, &found.variant, &[&seen], counts);
             found.visits.push(visit);
             found.fresh.push(ratio);
             Ok(())

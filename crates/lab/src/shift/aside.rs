@@ -10,7 +10,7 @@
 //! filling: the next batch follows the last.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -18,147 +18,14 @@ use rand::{RngExt, SeedableRng};
 
 use super::draw::Draw;
 use super::plan::Plan;
+use super::seen::{Seen, record};
+use super::shelf::Shelf;
 use crate::dialog::{Agent, Next, Taken};
 use crate::error::Error;
 use crate::keys::{Keyspace, Prefix};
 use crate::single::{self, Answer, Asked};
-use crate::tally::Latencies;
 use crate::value;
 use crate::wire::Protocol;
-
-/// Versions of every key: the last sent above, the last acknowledged below. They differ while
-/// somebody writes.
-#[derive(Debug)]
-pub struct Shelf {
-    versions: Vec<AtomicU64>,
-    /// Bytes of keys and values that were stored.
-    pub written_bytes: AtomicU64,
-}
-
-impl Shelf {
-    /// A shelf for all keys of a plan.
-    pub fn new(plan: &Plan) -> Arc<Shelf> {
-        let keys = plan.numbers() as usize;
-        let versions = std::iter::repeat_with(|| AtomicU64::new(0)).take(keys).collect();
-        Arc::new(Shelf { versions, written_bytes: AtomicU64::new(0) })
-    }
-
-    /// The word of a key; keys that nobody asks for again have none.
-    fn word(&self, key: u32) -> Option<&AtomicU64> {
-        self.versions.get(key as usize)
-    }
-
-    fn acknowledged(&self, key: u32) -> u32 {
-        self.word(key).map_or(0, |word| word.load(Relaxed) as u32)
-    }
-
-    fn sent(&self, key: u32) -> u32 {
-        self.word(key).map_or(u32::MAX, |word| (word.load(Relaxed) >> 32) as u32)
-    }
-
-    /// The next version to write, if nobody else is writing the key.
-    fn begin(&self, key: u32) -> Option<u32> {
-        let next = |word: u64| {
-            let (sent, acknowledged) = ((word >> 32) as u32, word as u32);
-            (sent == acknowledged).then(|| (u64::from(sent) + 1) << 32 | u64::from(acknowledged))
-        };
-        let Some(word) = self.word(key) else { return Some(1) };
-        let before = word.fetch_update(Relaxed, Relaxed, next).ok()?;
-        Some((before >> 32) as u32 + 1)
-    }
-
-    fn end(&self, key: u32, version: u32) {
-        if let Some(word) = self.word(key) {
-            word.store(u64::from(version) << 32 | u64::from(version), Relaxed);
-        }
-    }
-}
-
-/// What is counted in one stretch of time.
-#[derive(Clone, Debug, Default)]
-pub struct Bin {
-    /// Keys asked for.
-    pub gets: u64,
-    /// Of them, found.
-    pub hits: u64,
-    /// Values stored.
-    pub sets: u64,
-    /// Bytes of their keys and values.
-    pub set_bytes: u64,
-}
-
-/// What the clients count.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// By time of the reply.
-    pub bins: Vec<Bin>,
-    /// Latencies of get batches and of sets, by seconds.
-    pub get: Vec<Latencies>,
-    pub set: Vec<Latencies>,
-    /// How late sends were.
-    pub lag: Latencies,
-    /// Writes that the server refused.
-    pub refused: u64,
-    /// Values that must not be.
-    pub wrong: u64,
-    /// The first of them.
-    pub first: Option<String>,
-}
-
-impl Seen {
-    /// Adds what another thread saw.
-    pub fn merge(&mut self, other: Seen) {
-        if self.bins.len() < other.bins.len() {
-            self.bins.resize(other.bins.len(), Bin::default());
-        }
-        for (have, bin) in self.bins.iter_mut().zip(other.bins) {
-            have.gets += bin.gets;
-            have.hits += bin.hits;
-            have.sets += bin.sets;
-            have.set_bytes += bin.set_bytes;
-        }
-        let join = |have: &mut Vec<Latencies>, more: Vec<Latencies>| {
-            have.resize_with(have.len().max(more.len()), Latencies::default);
-            have.iter_mut().zip(more).for_each(|(have, more)| have.merge(&more));
-        };
-        join(&mut self.get, other.get);
-        join(&mut self.set, other.set);
-        self.lag.merge(&other.lag);
-        self.refused += other.refused;
-        self.wrong += other.wrong;
-        self.first = self.first.take().or(other.first);
-    }
-
-    /// Keys asked for, keys found, values stored.
-    pub fn totals(&self) -> (u64, u64, u64) {
-        self.bins
-            .iter()
-            .fold((0, 0, 0), |(gets, hits, sets), bin| (gets + bin.gets, hits + bin.hits, sets + bin.sets))
-    }
-
-    fn bin(&mut self, at: Duration, width: Duration) -> &mut Bin {
-        let index = (at.as_secs_f64() / width.as_secs_f64()) as usize;
-        if self.bins.len() <= index {
-            self.bins.resize(index + 1, Bin::default());
-        }
-        &mut self.bins[index]
-    }
-}
-
-fn record(seconds: &mut Vec<Latencies>, at: Duration, latency: Duration) {
-    let index = at.as_secs() as usize;
-    if seconds.len() <= index {
-        seconds.resize_with(index + 1, Latencies::default);
-    }
-    seconds[index].record(latency);
-}
-
-/// The latencies of several seconds together.
-pub fn together<'t>(seconds: impl IntoIterator<Item = &'t Latencies>) -> Latencies {
-    let mut all = Latencies::default();
-    seconds.into_iter().for_each(|second| all.merge(second));
-    all
-}
 
 /// How a client paces itself.
 #[derive(Clone, Copy, Debug)]
@@ -389,16 +256,6 @@ impl Agent for Aside {
 mod tests {
     use super::super::plan::tests::plan;
     use super::*;
-
-    #[test]
-    fn a_key_has_one_writer_at_a_time() {
-        let shelf = Shelf::new(&plan());
-        assert_eq!(shelf.begin(3), Some(1));
-        assert_eq!(shelf.begin(3), None, "somebody writes it");
-        assert_eq!((shelf.acknowledged(3), shelf.sent(3)), (0, 1));
-        shelf.end(3, 1);
-        assert_eq!((shelf.acknowledged(3), shelf.begin(3)), (1, Some(2)));
-    }
 
     #[test]
     fn a_stale_a_torn_and_a_foreign_value_are_wrong() {

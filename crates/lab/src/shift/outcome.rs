@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::aside::Bin;
 use super::plan::Plan;
+use super::seen::Bin;
 use super::visit::Visit;
 
 /// A hit ratio is back when a second of it is at least this share of the one to be reached.
@@ -84,8 +84,8 @@ pub fn of(plan: &Plan, visit: &Visit, shift: usize, fresh: Option<f64>) -> Outco
 
 #[cfg(test)]
 mod tests {
-    use super::super::aside::Seen;
     use super::super::plan::tests::plan;
+    use super::super::seen::Seen;
     use super::super::visit::Sample;
     use super::*;
 

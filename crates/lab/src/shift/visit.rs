@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::aside::{Aside, Pace, Seen, Shelf};
+use super::aside::{Aside, Pace};
 use super::plan::Plan;
+use super::seen::Seen;
+use super::shelf::Shelf;
 use super::variant::Variant;
 use crate::connection::Check;
 use crate::contender::Contender;

@@ -1,0 +1,67 @@
+//! What must hold of a visit: values, counts, and that the load was asked for in its time.
+
+use super::seen::Seen;
+use super::variant::Variant;
+use super::visit::{Counted, Visit};
+use crate::experiment::Experiment;
+
+/// A run in which less of the offered load than this was asked is none.
+const OFFERED_MIN: f64 = 0.8;
+
+/// What must hold of a visit.
+pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
+    check_values(experiment, variant, &visit.seen);
+    check_values(experiment, variant, &visit.warm);
+    check_counts(experiment, variant, &[&visit.warm, &visit.seen], visit.server_counts);
+    // Requests that wait for long come after a shift that they should have come before.
+    let share = visit.seen.totals().0 as f64 / visit.offered.max(1.0);
+    experiment.checks.add("what was offered was asked in its time", share >= OFFERED_MIN, || {
+        format!("{}: {:.0} % of it", variant.name, 100.0 * share)
+    });
+}
+
+/// The server must have counted what the clients did.
+pub fn check_counts(
+    experiment: &mut Experiment,
+    variant: &Variant,
+    seen: &[&Seen],
+    server_counts: Option<Counted>,
+) {
+    let name = &variant.name;
+    let (mut gets, mut hits, mut sets, mut refused) = (0, 0, 0, 0);
+    for seen in seen {
+        let (more_gets, more_hits, more_sets) = seen.totals();
+        (gets, hits, sets, refused) =
+            (gets + more_gets, hits + more_hits, sets + more_sets, refused + seen.refused);
+    }
+    let Some(theirs) = server_counts else {
+        let note = format!("{name} does not count hits and misses");
+        if !experiment.run.notes.contains(&note) {
+            experiment.run.notes.push(note);
+        }
+        return;
+    };
+    let checks = &mut experiment.checks;
+    checks.equal("the server counted as many hits as the clients", hits, theirs.hits, name);
+    checks.equal("the server counted as many misses as the clients", gets - hits, theirs.misses, name);
+    if let Some(theirs) = theirs.sets {
+        checks.add(
+            "the server counted as many sets as the clients",
+            (sets..=sets + refused).contains(&theirs),
+            || format!("{name}: {sets} here, {theirs} there, {refused} refused"),
+        );
+    }
+}
+
+/// Every value must be the one that was written.
+pub fn check_values(experiment: &mut Experiment, variant: &Variant, seen: &Seen) {
+    let (_, hits, _) = seen.totals();
+    experiment.checks.add(
+        "every hit carried the right value, no older than acknowledged",
+        seen.wrong == 0,
+        || {
+            let first = seen.first.as_deref().unwrap_or_default();
+            format!("{}: {hits} hits, {} wrong {first}", variant.name, seen.wrong)
+        },
+    );
+}
