@@ -94,6 +94,27 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
 }
 
 #[test]
+fn requests_are_read_while_less_than_the_limit_waits_and_no_further() {
+    const WINDOW: usize = 4096;
+    let max = REPLY_BYTES_MAX as usize;
+    for waiting in [max - 1, max, max + 1] {
+        let mut world = World::new(5, Weather { window: WINDOW, ..Weather::FAIR }, LIMITS);
+        let peer = world.connect();
+        peer.send(format!("x{}\n", WINDOW + waiting).as_bytes());
+        world.settle();
+        assert_eq!(world.toy.unsent_most, waiting as u64);
+        peer.send(b"enext\n");
+        world.settle();
+        let untaken = if waiting < max { 0 } else { b"enext\n".len() };
+        assert_eq!(peer.untaken(), untaken, "{waiting} bytes wait");
+        // What was read is answered in its turn, and what was not is read then.
+        let replies = world.read_all(&peer);
+        assert_eq!(replies.len(), WINDOW + waiting + b"enext\n".len());
+        assert!(replies.ends_with(b"xenext\n") && world.toy.closed.is_empty());
+    }
+}
+
+#[test]
 fn a_reader_without_progress_is_closed_at_the_stall_timeout_and_one_with_progress_is_not() {
     let mut world = World::new(3, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
     let stuck = world.connect();

@@ -1,7 +1,7 @@
 //! Each limit that a client can meet, at one less, at the limit, and at one more, over real sockets.
 
 use larder_testkit::process::{Program, Server};
-use larder_testkit::talk::encode;
+use larder_testkit::talk::{Talk, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -105,6 +105,182 @@ fn an_opaque_has_31_bytes_and_a_meta_command_20_tokens() {
         let line = format!("mg none{}\r\n", " v".repeat(flags));
         assert_eq!(answer(&server, line.as_bytes()), format!("CLIENT_ERROR {fault}\r\n"), "{flags}");
     }
+}
+
+#[test]
+fn flags_have_32_bits_of_the_64_that_are_read() {
+    let server = server(&[]);
+    let top = u128::from(u32::MAX);
+    for (flags, kept) in [(top - 1, top - 1), (top, top), (top + 1, 0), (u128::from(u64::MAX), top)] {
+        for (set, stored) in
+            [(format!("set k {flags} 0 1\r\nx\r\n"), "STORED"), (format!("ms k 1 F{flags}\r\nx\r\n"), "HD")]
+        {
+            let expected = format!("{stored}\r\nHD f{kept}\r\n");
+            assert_eq!(answer(&server, (set + "mg k f\r\n").as_bytes()), expected, "{flags}");
+        }
+    }
+    let more = u128::from(u64::MAX) + 1;
+    for set in [format!("set k {more} 0 1\r\nx\r\n"), format!("ms k 1 F{more}\r\nx\r\n")] {
+        assert_eq!(answer(&server, (set + "mg k f\r\n").as_bytes()), format!("{BAD_LINE}HD f{top}\r\n"));
+    }
+}
+
+#[test]
+fn times_up_to_30_days_are_from_now_and_end_with_31_bits() {
+    let server = server(&[]);
+    let days = |reply: &str| reply.trim_start_matches("HD t").trim_end().parse::<i64>().map(|s| s / 86_400);
+    let day = 86_400;
+    // Beyond 30 days a time is a date; 30 days and a second were in 1970.
+    for (seconds, left) in [(30 * day - 1, Some(29)), (30 * day, Some(30)), (30 * day + 1, None)] {
+        for set in [
+            format!("set k 0 {seconds} 1\r\nx\r\n"),
+            format!("set k 0 0 1\r\nx\r\ntouch k {seconds}\r\n"),
+            format!("ms k 1 T{seconds}\r\nx\r\n"),
+        ] {
+            // From the same second as it was set, but for a server that is slow.
+            let reply = answer(&server, (set + "mg k t\r\n").as_bytes());
+            let last = reply.split_inclusive("\r\n").last().expect("a reply");
+            match left {
+                Some(left) => assert!([left - 1, left].contains(&days(last).expect(last)), "{reply}"),
+                None => assert_eq!(last, "EN\r\n"),
+            }
+        }
+    }
+    // The last second that has a name. A set takes the lower 32 bits of what is beyond; others refuse it.
+    let last = i64::from(i32::MAX);
+    for (date, fits) in [(last - 1, true), (last, true), (last + 1, false)] {
+        let there = |reply: &str| reply.ends_with("HD\r\n");
+        let set = answer(&server, format!("set k 0 {date} 1\r\nx\r\nmg k\r\n").as_bytes());
+        assert!(set.starts_with("STORED\r\n") && there(&set) == fits, "{date}: {set}");
+        let refused = "CLIENT_ERROR invalid exptime argument\r\n";
+        let touch = answer(&server, format!("set k 0 0 1\r\nx\r\ntouch k {date}\r\n").as_bytes());
+        assert_eq!(touch, format!("STORED\r\n{}", if fits { "TOUCHED\r\n" } else { refused }));
+        let refused = "CLIENT_ERROR bad token in command line format\r\n";
+        let meta = answer(&server, format!("mg k T{date}\r\n").as_bytes());
+        assert_eq!(meta, if fits { "HD\r\n" } else { refused });
+        let flush = answer(&server, format!("flush_all {date}\r\n").as_bytes());
+        assert_eq!(flush, if fits { "OK\r\n" } else { "CLIENT_ERROR invalid exptime argument\r\n" });
+    }
+}
+
+#[test]
+fn counters_steps_and_tokens_have_64_bits() {
+    let server = server(&[]);
+    let top = u128::from(u64::MAX);
+    let no_number = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n".to_owned();
+    for (value, next) in [(top - 1, Some(top)), (top, Some(0)), (top + 1, None)] {
+        let length = value.to_string().len();
+        let reply = answer(&server, format!("set n 0 0 {length}\r\n{value}\r\nincr n 1\r\n").as_bytes());
+        let next = next.map_or(no_number.clone(), |next| format!("{next}\r\n"));
+        assert_eq!(reply, format!("STORED\r\n{next}"));
+    }
+    for (by, up) in [(top - 1, Some(top)), (top, Some(0)), (top + 1, None)] {
+        let reply = answer(&server, format!("set n 0 0 1\r\n1\r\nincr n {by}\r\n").as_bytes());
+        let refused = "CLIENT_ERROR invalid numeric delta argument\r\n".to_owned();
+        assert_eq!(reply, format!("STORED\r\n{}", up.map_or(refused, |up| format!("{up}\r\n"))));
+    }
+    for token in [top - 1, top, top + 1] {
+        let fits = token <= top;
+        let reply = answer(&server, format!("set k 0 0 1\r\nx\r\ncas k 0 0 1 {token}\r\ny\r\n").as_bytes());
+        assert_eq!(reply, format!("STORED\r\n{}", if fits { "EXISTS\r\n" } else { BAD_LINE }));
+        let reply = answer(&server, format!("ms k 1 E{token}\r\ny\r\nmg k c\r\n").as_bytes());
+        if fits {
+            assert_eq!(reply, format!("HD\r\nHD c{token}\r\n"));
+        } else {
+            assert!(reply.starts_with("CLIENT_ERROR bad token in command line format\r\nHD c"), "{reply}");
+        }
+    }
+}
+
+#[test]
+fn a_value_is_announced_with_31_bits_and_its_line_end() {
+    let server = server(&[]);
+    // Its bytes do not come: one that may be awaited is not answered.
+    for bytes in around(i32::MAX as usize - 2) {
+        let fits = bytes <= i32::MAX as usize - 2;
+        for set in [format!("set k 0 0 {bytes}\r\n"), format!("append k 0 0 {bytes}\r\n")] {
+            assert_eq!(answer(&server, set.as_bytes()), if fits { "" } else { BAD_LINE }, "{set}");
+        }
+    }
+}
+
+#[test]
+fn thirty_thousand_keys_are_answered_while_others_are_served() {
+    const KEYS: usize = 30_000;
+    let server = server(&[]);
+    let value = "v".repeat(200);
+    let sets: String = (0..KEYS).map(|n| format!("set key:{n} 0 0 200 noreply\r\n{value}\r\n")).collect();
+    assert_eq!(answer(&server, (sets + "mn\r\n").as_bytes()), "MN\r\n");
+    let asks = |stream: &mut TcpStream| {
+        let keys: String = (0..KEYS).map(|n| format!(" key:{n}")).collect();
+        stream.write_all(format!("get{keys}\r\n").as_bytes()).expect("sent");
+    };
+    // More than a socket and the server hold for who does not read.
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| server.connect().expect("a connection")).collect();
+    streams.iter_mut().for_each(asks);
+    assert_eq!(answer(&server, b"set other 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(answer(&server, b"get other\r\n"), "VALUE other 0 1\r\nx\r\nEND\r\n");
+    for stream in &mut streams {
+        let mut replies = BufReader::new(&*stream);
+        let mut line = String::new();
+        for n in 0..KEYS {
+            for expected in [format!("VALUE key:{n} 0 200\r\n"), format!("{value}\r\n")] {
+                line.clear();
+                replies.read_line(&mut line).expect("a line");
+                assert_eq!(line, expected);
+            }
+        }
+        line.clear();
+        replies.read_line(&mut line).expect("a line");
+        assert_eq!(line, "END\r\n");
+    }
+}
+
+#[test]
+fn a_client_watches_65536_keys() {
+    const WATCHED: usize = 64 << 10;
+    // So much memory that two of them stay below what all may watch together.
+    let mut talk = Talk::new(&["-m", "1024"]);
+    let keys: Vec<String> = (0..WATCHED).map(|n| format!("key:{n}")).collect();
+    let words = |count: usize| -> Vec<&[u8]> {
+        std::iter::once(&b"WATCH"[..]).chain(keys[..count].iter().map(|key| key.as_bytes())).collect()
+    };
+    assert_eq!(talk.send(0, &encode(&words(WATCHED - 1))), "+OK");
+    assert_eq!(talk.say(0, "WATCH last"), "+OK");
+    assert_eq!(talk.say(0, "WATCH more"), "-ERR too many watched keys");
+    // Each has its own; all of one command count.
+    assert_eq!(talk.say(1, "WATCH more"), "+OK");
+    assert_eq!(talk.send(2, &encode(&words(WATCHED))), "+OK");
+    assert_eq!(talk.say(2, "WATCH more"), "-ERR too many watched keys");
+    assert_eq!(talk.say(0, "UNWATCH"), "+OK");
+    assert_eq!(talk.say(0, "WATCH more"), "+OK");
+}
+
+#[test]
+fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
+    const SHARE: usize = (4 << 20) / 16;
+    // More than a command takes beside its bytes.
+    const BESIDE: usize = 128;
+    let mut talk = Talk::new(&["-m", "4"]);
+    let set = |bytes: usize| encode(&[b"SET", b"k", &vec![b'v'; bytes]]);
+    let whole = set(30_000);
+    let count = SHARE / (whole.len() + BESIDE);
+    let mut last_is_queued = |bytes: usize| {
+        assert_eq!(talk.say(0, "MULTI"), "+OK");
+        for _ in 0..count {
+            assert_eq!(talk.send(0, &whole), "+QUEUED");
+        }
+        let reply = talk.send(0, &set(bytes));
+        assert_eq!(talk.say(0, "DISCARD"), "+OK");
+        assert!(reply == "+QUEUED" || reply.starts_with("-OOM"), "{reply}");
+        reply == "+QUEUED"
+    };
+    // Where it ends is found by halving: up to there all fit, beyond none.
+    let left = SHARE - count * whole.len();
+    let most = (0..left).collect::<Vec<_>>().partition_point(|&bytes| last_is_queued(bytes)) - 1;
+    assert_eq!(around(most).map(&mut last_is_queued), [true, true, false]);
+    let used = count * whole.len() + set(most).len();
+    assert!((SHARE - (count + 1) * BESIDE..SHARE).contains(&used), "{used} of {SHARE}");
 }
 
 #[test]
