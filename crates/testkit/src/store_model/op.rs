@@ -22,6 +22,9 @@ pub(super) const CROWD: u32 = 6_000;
 /// Of these, as many are reached in one batch.
 const BATCH: u32 = 64;
 
+/// See [`Op::lighter`].
+const LIGHTER: u32 = 16;
+
 /// The limit moves between these. In the least, two values of the largest are less than uploads may hold.
 const MEBIBYTES: [u64; 4] = [3, 4, 5, 8];
 
@@ -164,6 +167,19 @@ impl Op {
             ttl_ms: (expiry % 4 == 0).then(|| u64::from(expiry) * 50),
             flags: u32::from(last % 4) * 7,
         }
+    }
+
+    /// The same with a crowd of a sixteenth as many, whose values are larger by as much: it fills a store with a
+    /// sixteenth of the work, so that a fuzzer tries many streams a second.
+    #[must_use]
+    pub fn lighter(self) -> Op {
+        let verb = match self.verb {
+            Verb::Fill(count) => Verb::Fill(count.div_ceil(LIGHTER)),
+            Verb::Read(count) => Verb::Read(count.div_ceil(LIGHTER)),
+            Verb::Drop(count) => Verb::Drop(count.div_ceil(LIGHTER)),
+            verb => return Op { verb, ..self },
+        };
+        Op { verb, bytes: self.bytes * LIGHTER as usize, ..self }
     }
 
     /// What is done in one batch each.
