@@ -13,7 +13,8 @@
 
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
-use crate::slab::{ClassView, Magazine};
+use crate::slab::Magazine;
+use crate::view::ClassView;
 use crate::worker::{Guard, Local};
 use crate::{Automove, Store};
 
@@ -150,7 +151,7 @@ impl Local {
             if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
                 return Some(Donor::Spare(id));
             }
-            let Some(age) = view.age(clock).map(|age| bias.of(view, age)) else { continue };
+            let Some(age) = view.age_to_give(clock).map(|age| bias.of(view, age)) else { continue };
             if oldest.is_none() || age > oldest_age {
                 (oldest, oldest_age) = (Some(id), age);
             }

@@ -7,8 +7,9 @@
 //!    └── an upload or a pin keeps it ◀──┴──▶ its last chunk comes back: the arena's
 //! ```
 //!
-//! What is hot moves; where the class has no free chunk, its own hand makes some. What is cold moves
-//! only if the class has free chunks for all of the span. A worker drains one span at a time, some
+//! What is hot moves; where the class has no free chunk, its own hand makes some, in the span in which it
+//! is: that is drained last, so what moves there is not judged again before a whole turn. What is cold
+//! moves only if the class has free chunks for all of the span. A worker drains one span at a time, some
 //! chunks a step; spans that wait for chunks in other hands are looked at again.
 
 use crate::arena::{Arena, UNIT};
@@ -63,7 +64,7 @@ impl Local {
         debug_assert!(self.drain.is_none());
         self.empty_magazine(store, class);
         let mut slab = store.slabs.class(class);
-        let Some(number) = number.or(slab.queue.front()) else { return false };
+        let Some(number) = number.or(slab.next_to_drain(&store.arena)) else { return false };
         let span = store.arena.span(number);
         if span.owner.load(Ordering::Relaxed) != class.0 || span.draining.load(Ordering::Relaxed) != 0 {
             return false;
@@ -180,9 +181,10 @@ impl Local {
                 match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
                     Drained::Gone | Drained::Held => {}
                     Drained::NoChunk => {
-                        // The hand makes room elsewhere in the class, and this batch begins again; what
-                        // cannot be had now is left for the next look.
-                        let got = self.evict(store, self.now, class) > 0;
+                        // The hand makes room where it is, and this batch begins again; what cannot be had
+                        // now is left for the next look. Room by the queue of probation would be anywhere,
+                        // in spans too that are drained next.
+                        let got = self.sweep_main(store, self.now, class, overdue) > 0;
                         self.pass_epochs(store);
                         spare = self.free_chunk(store, class, drain.keep);
                         if got && spare.is_some() {

@@ -298,7 +298,7 @@ impl Local {
                 self.evict_new(store, now, class, BATCH, false)
             }
         };
-        if gone > 0 { gone } else { self.sweep_main(store, now, class) }
+        if gone > 0 { gone } else { self.sweep_main(store, now, class, false) }
     }
 
     /// Evicts up to `count_max` of the keys of a class that are overdue on probation.
@@ -378,8 +378,8 @@ impl Local {
         gone
     }
 
-    /// Moves the hand on until some items of main have gone.
-    fn sweep_main(&mut self, store: &Store, now: Millis, class: ClassId) -> usize {
+    /// Moves the hand on until some items of main have gone, or `also_new` of those on probation.
+    pub(crate) fn sweep_main(&mut self, store: &Store, now: Millis, class: ClassId, also_new: bool) -> usize {
         let arena = &store.arena;
         // One turn lowers every frequency by one: after four, everything left is locked or pinned.
         let turns = {
@@ -428,7 +428,14 @@ impl Local {
                 .iter()
                 .zip(hashes)
                 .filter(|&(&location, hash)| {
-                    self.judge_main(store, now, hash, location, probation_empty || soonest, soonest)
+                    self.judge_main(
+                        store,
+                        now,
+                        hash,
+                        location,
+                        also_new || probation_empty || soonest,
+                        soonest,
+                    )
                 })
                 .count();
             if gone > 0 {

@@ -82,6 +82,7 @@ mod sync;
 mod totals;
 mod transaction;
 mod upload;
+mod view;
 mod watch;
 mod window;
 mod worker;

@@ -14,7 +14,8 @@ use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
 use crate::soonest::Bar;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::view::ClassView;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Most chunks in a magazine.
@@ -83,68 +84,6 @@ pub(crate) struct Moment {
     pub(crate) at: Millis,
     /// Bytes ever allocated: [`crate::Store::moment`].
     pub(crate) clock: u64,
-}
-
-/// What others see of a class without its lock.
-#[derive(Debug)]
-pub(crate) struct ClassView {
-    /// When the hand last passed the span that it passes next; the largest number: no span.
-    coldest_at: AtomicU64,
-    /// The same by the clock of bytes.
-    coldest_clock: AtomicU64,
-    /// Spans that are not being drained.
-    spans: AtomicU32,
-    /// Spans that are.
-    pub(crate) draining: AtomicU32,
-    /// Chunks in free lists and never carved, of spans that are not being drained.
-    free_chunks: AtomicU64,
-    /// The least that those were in this period of compaction.
-    free_low: AtomicU64,
-    /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].
-    recent_ghosts: AtomicU64,
-    /// Seconds since last access of the item evicted last.
-    pub(crate) evicted_age_s: AtomicU64,
-}
-
-impl Default for ClassView {
-    fn default() -> ClassView {
-        ClassView {
-            coldest_at: AtomicU64::new(u64::MAX),
-            coldest_clock: AtomicU64::new(u64::MAX),
-            spans: AtomicU32::new(0),
-            draining: AtomicU32::new(0),
-            free_chunks: AtomicU64::new(0),
-            free_low: AtomicU64::new(0),
-            recent_ghosts: AtomicU64::new(0),
-            evicted_age_s: AtomicU64::new(0),
-        }
-    }
-}
-
-impl ClassView {
-    /// How long ago the hand passed what it passes next; none without spans.
-    pub(crate) fn age_ms(&self, now: Millis) -> Option<Millis> {
-        let at = self.coldest_at.load(Ordering::Relaxed);
-        (at != u64::MAX).then(|| now.saturating_sub(at))
-    }
-    /// Bytes that all classes allocated since then.
-    pub(crate) fn age(&self, clock: u64) -> Option<u64> {
-        let at = self.coldest_clock.load(Ordering::Relaxed);
-        (at != u64::MAX).then(|| clock.saturating_sub(at))
-    }
-    pub(crate) fn spans(&self) -> u32 {
-        self.spans.load(Ordering::Relaxed)
-    }
-    pub(crate) fn free_chunks(&self) -> u64 {
-        self.free_chunks.load(Ordering::Relaxed)
-    }
-    /// A key of the class came back after its eviction.
-    pub(crate) fn count_ghost(&self) {
-        self.recent_ghosts.fetch_add(1, Ordering::Relaxed);
-    }
-    pub(crate) fn recent_ghosts(&self) -> u64 {
-        self.recent_ghosts.load(Ordering::Relaxed)
-    }
 }
 
 /// Spans in a row, linked through their descriptions.
@@ -264,12 +203,7 @@ impl Slabs {
 
     /// Ghost hits so far count half from now on.
     pub(crate) fn forget(&self) {
-        for view in &self.views[1..] {
-            let ghosts = view.recent_ghosts();
-            if ghosts > 0 {
-                view.recent_ghosts.fetch_sub(ghosts - ghosts / 2, Ordering::Relaxed);
-            }
-        }
+        self.views[1..].iter().for_each(ClassView::forget);
     }
 
     /// The class other than `except` that has the most spans still to drain; none if all spans are
@@ -302,31 +236,27 @@ impl Class {
 
     /// Shows what has changed to those without the lock.
     fn show(&self, arena: &Arena) {
-        let view = &self.views[self.id.0 as usize];
-        let coldest = self.queue.front().map(|front| arena.span(front));
-        let at = coldest.map_or(u64::MAX, |span| span.passed_at.load(Ordering::Relaxed));
-        let clock = coldest.map_or(u64::MAX, |span| span.passed_clock.load(Ordering::Relaxed));
-        view.coldest_at.store(at, Ordering::Relaxed);
-        view.coldest_clock.store(clock, Ordering::Relaxed);
-        view.spans.store(self.queue.count as u32, Ordering::Relaxed);
-        view.draining.store(self.draining.count as u32, Ordering::Relaxed);
+        let moment = |span: u32| arena.span(span).passed();
+        self.view().show_spans(self.queue.front().map(moment), self.queue.count, self.draining.count);
+        self.show_next(arena);
         self.show_free();
     }
 
+    fn show_next(&self, arena: &Arena) {
+        self.view().show_next(self.next_to_drain(arena).map(|span| arena.span(span).passed()));
+    }
+
     fn show_free(&self) {
-        let view = &self.views[self.id.0 as usize];
-        let free = self.free_chunks - self.draining_free;
-        view.free_chunks.store(free, Ordering::Relaxed);
-        if free < view.free_low.load(Ordering::Relaxed) {
-            view.free_low.store(free, Ordering::Relaxed);
-        }
+        self.view().show_free(self.free_chunks - self.draining_free);
+    }
+
+    fn view(&self) -> &ClassView {
+        &self.views[self.id.0 as usize]
     }
 
     /// The least of free chunks since this was last asked, and the spans, of those that are not drained.
     pub(crate) fn take_low(&mut self) -> (u64, u64) {
-        let view = &self.views[self.id.0 as usize];
-        let low = view.free_low.swap(view.free_chunks(), Ordering::Relaxed);
-        (low, self.queue.count as u64)
+        (self.view().take_low(), self.queue.count as u64)
     }
 
     /// Free chunks of a span, if it is the class's and not being drained.
@@ -364,11 +294,22 @@ impl Class {
             let location =
                 Arena::location_of(number) + (self.hand_chunk * self.id.chunk_bytes() / UNIT) as u64;
             self.hand_chunk += 1;
+            if self.hand_chunk == 1 {
+                self.show_next(arena);
+            }
             looked += 1;
             if !each(location) {
                 return;
             }
         }
+    }
+
+    /// The span to be drained next: the one that was not passed for longest, but for one in which the hand is.
+    pub(crate) fn next_to_drain(&self, arena: &Arena) -> Option<u32> {
+        let mut spans = self.queue.iter(arena);
+        let front = spans.next()?;
+        let begun = self.hand_chunk > 0;
+        Some(spans.next().filter(|_| begun).unwrap_or(front))
     }
 
     /// Of the first spans with room the one that has most of it; none if no span has room.

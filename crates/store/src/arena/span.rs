@@ -46,4 +46,10 @@ impl Span {
         self.passed_at.store(now.at, Ordering::Relaxed);
         self.passed_clock.store(now.clock, Ordering::Relaxed);
     }
+
+    /// When it was.
+    pub(crate) fn passed(&self) -> Moment {
+        let (at, clock) = (self.passed_at.load(Ordering::Relaxed), self.passed_clock.load(Ordering::Relaxed));
+        Moment { at, clock }
+    }
 }
