@@ -85,6 +85,19 @@ impl Facts {
 
 type Rows = Vec<Option<Arc<Facts>>>;
 
+/// A connection whose replies wait, and have for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its worker.
+    pub worker: usize,
+    /// Its index in the worker's loop.
+    pub index: usize,
+    /// When its replies moved last.
+    pub since: Millis,
+    /// There is no other like it.
+    pub alone: bool,
+}
+
 /// All connections: a list per worker, by the index of the connection in its loop.
 #[derive(Debug)]
 pub struct Table {
@@ -120,10 +133,9 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// Worker, index, and since when, of the connection whose replies have stood for longest, of those
-    /// where `bytes_min` or more wait.
-    pub fn longest_standing(&self, bytes_min: u64) -> Option<(usize, usize, Millis)> {
-        let mut longest = None;
+    /// The connection whose replies have stood for longest, of those where `bytes_min` or more wait.
+    pub fn longest_standing(&self, bytes_min: u64) -> Option<Standing> {
+        let mut longest: Option<Standing> = None;
         for worker in 0..self.workers.len() {
             for (index, facts) in self.rows(worker).iter().enumerate() {
                 let Some(facts) = facts else { continue };
@@ -131,8 +143,14 @@ impl Table {
                     continue;
                 }
                 let since = facts.stands_since.load(Relaxed);
-                if longest.map_or(MOVES, |(_, _, least)| least) > since {
-                    longest = Some((worker, index, since));
+                if since == MOVES {
+                    continue;
+                }
+                let alone = longest.is_none();
+                let longest = longest.get_or_insert(Standing { worker, index, since, alone });
+                longest.alone = alone;
+                if since < longest.since {
+                    *longest = Standing { worker, index, since, alone };
                 }
             }
         }
@@ -183,12 +201,15 @@ mod tests {
             facts.stands(since, bytes);
             table.enter(worker, index, facts);
         }
-        assert_eq!(table.longest_standing(99), Some((1, 0, 5)));
-        assert_eq!(table.longest_standing(100), Some((0, 0, 7)));
-        assert_eq!(table.longest_standing(101), Some((1, 3, 9)));
+        let standing = |worker, index, since, alone| Some(Standing { worker, index, since, alone });
+        assert_eq!(table.longest_standing(99), standing(1, 0, 5, false));
+        assert_eq!(table.longest_standing(100), standing(0, 0, 7, false));
+        assert_eq!(table.longest_standing(101), standing(1, 3, 9, true));
         assert_eq!(table.longest_standing(201), None);
         table.strike(1, 0);
-        assert_eq!(table.longest_standing(0), Some((0, 0, 7)));
+        assert_eq!(table.longest_standing(0), standing(0, 0, 7, false));
+        table.strike(1, 3);
+        assert_eq!(table.longest_standing(0), standing(0, 0, 7, true), "one that moves does not count");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use larder_store::Millis as WallMillis;
 
 use crate::hub::{Hub, Message};
 use crate::overflow::Overflow;
-use crate::table::Facts;
+use crate::table::{Facts, Standing};
 use handling::At;
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
@@ -253,8 +253,12 @@ impl Service {
         let connections = hub.connections().max(1) as u64;
         let bytes_min = (hub.store.held_bytes_max() / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
         for _ in 0..wanted {
-            let Some((worker, index, since)) = hub.table.longest_standing(bytes_min) else { break };
-            if now < since + SHED_AFTER_MS {
+            let Some(Standing { worker, index, since, alone }) = hub.table.longest_standing(bytes_min) else {
+                break;
+            };
+            // One value alone may be more than the share: its only reader takes the time it needs, until
+            // another wants the memory.
+            if now < since + SHED_AFTER_MS || alone && now >= self.shed_until {
                 break;
             }
             self.shed_until = 0;

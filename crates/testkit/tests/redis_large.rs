@@ -4,6 +4,7 @@ use larder_testkit::process::{Program, Server};
 use larder_testkit::talk::encode;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -139,4 +140,40 @@ fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
     assert_eq!(payload.len(), 1 + 5 + value.len() + 10);
     assert!(payload[6..6 + value.len()] == value);
     holds(&server, "after all");
+}
+
+/// A value that alone is more than connections may hold is read by whoever takes his time, until another
+/// wants the memory.
+#[test]
+fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
+    let server = server();
+    let mut client = Client::new(&server);
+    let value = vec![b'v'; 20 * MEBIBYTE];
+    assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
+    assert_eq!(client.ask(&[b"SET", b"other", &value[..5 * MEBIBYTE]]), "+OK");
+    let mut slow = Client::new(&server);
+    assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
+    let mut part = vec![0; value.len() / 2];
+    slow.0.read_exact(&mut part).expect("half of it");
+    // Far longer than replies may stand that others wait for.
+    std::thread::sleep(Duration::from_secs(1));
+    slow.0.read_exact(&mut part).expect("the other half");
+    assert!(part == value[value.len() / 2..] && slow.line().is_empty());
+
+    assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
+    let served = (0..600).any(|_| {
+        let head = client.ask(&[b"GET", b"other"]);
+        if !head.starts_with('$') {
+            assert!(head.starts_with("-OOM"), "{head}");
+            std::thread::sleep(Duration::from_millis(50));
+            return false;
+        }
+        let mut other = vec![0; 5 * MEBIBYTE];
+        client.0.read_exact(&mut other).expect("the other value");
+        other == value[..5 * MEBIBYTE] && client.line().is_empty()
+    });
+    assert!(served, "the reader that stands still keeps the memory");
+    let mut rest = Vec::new();
+    let read = slow.0.read_to_end(&mut rest);
+    assert!(rest.len() < value.len(), "it was closed for the other: {read:?}");
 }
