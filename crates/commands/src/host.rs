@@ -3,6 +3,7 @@
 //! The server implements [`Host`]; so does every test that runs sessions without sockets.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::counters::Counters;
 use crate::redis::Letter;
@@ -72,7 +73,7 @@ pub trait Peer: Sync {
     /// `127.0.0.1:49472`, or `/path:0` of a Unix socket.
     fn address(&self) -> String;
     /// The server's own address, in the same form.
-    fn listen_address(&self) -> String;
+    fn listen_address(&self) -> Arc<str>;
     /// Where the server finds the connection again.
     fn place(&self) -> u64;
 }

@@ -16,6 +16,7 @@ use crate::listen::Bound;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
 use crate::table::Table;
+use crate::worker::handling::plain;
 
 /// What the acceptor tells a worker.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub struct Hub {
     pub tally: Tally,
     /// Addresses of the listeners, those for RESP behind the others.
     pub listening: Vec<Address>,
+    /// The same, as a client is told.
+    pub listening_at: Vec<Arc<str>>,
     /// Listeners from this one on are for RESP.
     pub redis_from: usize,
     /// Wakes the acceptor.
@@ -133,6 +136,7 @@ impl Hub {
             desks,
             tally: Tally::default(),
             listening: bound.iter().map(|bound| bound.address.clone()).collect(),
+            listening_at: bound.iter().map(|bound| plain(&bound.address).into()).collect(),
             redis_from: bound.iter().position(|bound| bound.redis).unwrap_or(bound.len()),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),

@@ -4,7 +4,7 @@
 //! what the session leaves. Replies are written into one output for all connections; only what a
 //! socket does not take moves to its connection.
 
-mod handling;
+pub(crate) mod handling;
 
 use std::collections::VecDeque;
 use std::io;

@@ -3,6 +3,7 @@
 
 use larder_commands::{Connection, Counter, Counters, Host, Letter, Peer, Post, Process, Sums};
 use std::fmt;
+use std::sync::Arc;
 
 /// The server that sessions believe to be in.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl Peer for LocalHost {
         "127.0.0.1:50000".into()
     }
 
-    fn listen_address(&self) -> String {
+    fn listen_address(&self) -> Arc<str> {
         "127.0.0.1:6379".into()
     }
 

@@ -317,26 +317,41 @@ fn a_pipeline_of_any_length_is_answered_to_who_reads() {
     sender.join().expect("a thread").expect("sent");
 }
 
+/// What each of them says first and later, and is answered; one of Redis's clients is a row of CLIENT LIST, too.
 #[test]
 fn ten_thousand_idle_connections_cost_little() {
+    idle_connections_cost_little([(b"get nothing\r\n", b"END\r\n"), (b"mn\r\n", b"MN\r\n")]);
+}
+
+#[test]
+fn ten_thousand_idle_connections_of_redis_clients_cost_little() {
+    let echo = (&b"*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n"[..], &b"$1\r\nx\r\n"[..]);
+    idle_connections_cost_little([echo, (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n")]);
+}
+
+fn idle_connections_cost_little([first, later]: [(&[u8], &[u8]); 2]) {
     const CONNECTIONS: u64 = 10_000;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)
         .expect("files up to the hard limit");
+    let ask = |stream: &mut TcpStream, (request, expected): (&[u8], &[u8])| {
+        stream.write_all(request).expect("sent");
+        let mut reply = vec![0; expected.len()];
+        stream.read_exact(&mut reply).expect("a reply");
+        assert_eq!(reply, expected);
+    };
     let server = server(&["-c", "12000"]);
     serves(&server);
     let before = server.rss_bytes().expect("a figure");
     let mut idle = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut stream = server.connect().expect("a connection");
-        stream.write_all(b"get nothing\r\n").expect("sent");
-        let mut reply = [0; 5];
-        stream.read_exact(&mut reply).expect("a reply");
-        assert_eq!(&reply, b"END\r\n");
+        ask(&mut stream, first);
         idle.push(stream);
     }
     let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
+    println!("{} bytes a connection", grown / CONNECTIONS);
     assert!(grown <= CONNECTIONS * 1024 + MEBIBYTE, "{} bytes a connection", grown / CONNECTIONS);
     serves(&server);
     let mut client = client(&server);
@@ -344,10 +359,7 @@ fn ten_thousand_idle_connections_cost_little() {
     assert!(open >= CONNECTIONS, "{open} open");
     // Each still works.
     for stream in idle.iter_mut().step_by(100) {
-        stream.write_all(b"mn\r\n").expect("sent");
-        let mut reply = [0; 4];
-        stream.read_exact(&mut reply).expect("a reply");
-        assert_eq!(&reply, b"MN\r\n");
+        ask(stream, later);
     }
     drop(idle);
     serves(&server);

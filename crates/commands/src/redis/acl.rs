@@ -16,7 +16,7 @@ const RULES: u32 = PLAIN | ADMIN;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("acl|whoami", 2, PLAIN, NO_KEYS, |call, _| {
-        let user = call.client.facts.names().user.clone();
+        let user = call.client.facts.names().user;
         call.bulk(user.as_bytes())
     })
     .doc("6.0.0", "", "The connection's user."),

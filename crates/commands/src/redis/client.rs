@@ -72,7 +72,7 @@ impl Client {
         let facts = cx.shared.redis.clients.enter(|id| Facts {
             id,
             place: cx.peer.place(),
-            address: cx.peer.address(),
+            address: cx.peer.address().into(),
             listen_address: cx.peer.listen_address(),
             since: cx.now(),
             active: AtomicU64::new(cx.now()),
@@ -159,8 +159,8 @@ pub struct Facts {
     pub(crate) id: u64,
     /// Its place in the server.
     pub(crate) place: u64,
-    pub(crate) address: String,
-    pub(crate) listen_address: String,
+    pub(crate) address: Box<str>,
+    pub(crate) listen_address: Arc<str>,
     /// When it connected.
     pub(crate) since: Millis,
     /// When it last sent something.
@@ -189,7 +189,8 @@ pub struct Facts {
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.
     pub(crate) killed: AtomicBool,
-    names: Mutex<Names>,
+    /// None as long as it says nothing of itself, as most do.
+    names: Mutex<Option<Box<Names>>>,
 }
 
 /// What a client says of itself.
@@ -214,7 +215,16 @@ impl Facts {
     }
 
     /// What it says of itself.
-    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+    pub(crate) fn names(&self) -> Names {
+        self.said().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// It says something else of itself.
+    pub(crate) fn rename(&self, change: impl FnOnce(&mut Names)) {
+        change(self.said().get_or_insert_default());
+    }
+
+    fn said(&self) -> MutexGuard<'_, Option<Box<Names>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -86,7 +86,7 @@ pub(crate) const ROWS: &[Command] = &[
 
 /// One line of CLIENT LIST.
 pub(crate) fn line(facts: &Facts, now: Millis) -> String {
-    let names = facts.names().clone();
+    let names = facts.names();
     let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
     let mut flags = String::new();
     let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| facts.listens[kind].load(Relaxed));
@@ -278,7 +278,6 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 fn get_name(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let names = call.client.facts.names();
     if names.name.is_empty() {
-        drop(names);
         return call.null();
     }
     put_bulk(call.out, names.name.as_bytes());
@@ -296,13 +295,13 @@ fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let what = if is_name { "lib-name" } else { "lib-ver" };
         return Err(Fail::with(format!("ERR {what} cannot contain spaces, newlines or special characters.")));
     };
-    let mut names = call.client.facts.names();
-    if is_name {
-        names.library = value.into();
-    } else {
-        names.library_version = value.into();
-    }
-    drop(names);
+    call.client.facts.rename(|names| {
+        if is_name {
+            names.library = value.into();
+        } else {
+            names.library_version = value.into();
+        }
+    });
     call.ok()
 }
 

@@ -115,7 +115,7 @@ const BAD_NAME: Fail = Fail::of("ERR Client names cannot contain spaces, newline
 /// It cannot be one.
 pub(crate) fn set_name(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<(), Fail> {
     let name = visible(name).ok_or(BAD_NAME)?;
-    call.client.facts.names().name = name.into();
+    call.client.facts.rename(|names| names.name = name.into());
     Ok(())
 }
 
@@ -185,7 +185,7 @@ fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<()
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
     call.client.authenticated = true;
-    call.client.facts.names().user = String::from_utf8_lossy(user).into();
+    call.client.facts.rename(|names| names.user = String::from_utf8_lossy(user).into());
     Ok(())
 }
 
@@ -219,10 +219,10 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.authenticated = !call.cx.shared.redis.access.asks();
     client.facts.no_evict.store(false, Relaxed);
     client.facts.no_touch.store(false, Relaxed);
-    let mut names = client.facts.names();
-    names.name = "".into();
-    names.user = "default".into();
-    drop(names);
+    client.facts.rename(|names| {
+        names.name = "".into();
+        names.user = "default".into();
+    });
     put_simple(call.out, "RESET");
     Ok(())
 }

@@ -50,7 +50,7 @@ struct Entry {
     at_s: u64,
     took_us: u64,
     args: Vec<Vec<u8>>,
-    address: String,
+    address: Box<str>,
     name: Box<str>,
 }
 
@@ -136,7 +136,7 @@ impl Call<'_, '_, '_> {
             took_us,
             args: kept,
             address: self.client.facts.address.clone(),
-            name: self.client.facts.names().name.clone(),
+            name: self.client.facts.names().name,
         };
         let mut entries = log.entries();
         entries.push_front(entry);

@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Command] = &[
 /// What a client has queued and watches.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
-    queue: Option<Queue>,
+    queue: Option<Box<Queue>>,
     watches: Option<Box<Watches>>,
 }
 
@@ -321,8 +321,8 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("ERR MULTI calls can not be nested"));
     }
     let held = Held::new(&call.cx.shared.redis.queued_bytes, call.cx.guard.store());
-    call.client.transaction.queue =
-        Some(Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held });
+    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held };
+    call.client.transaction.queue = Some(Box::new(queue));
     call.ok()
 }
 

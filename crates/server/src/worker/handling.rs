@@ -2,6 +2,7 @@
 //! and keeps account of what a socket did not take.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
 use larder_eventloop::socket::Address;
@@ -30,8 +31,8 @@ impl Peer for At<'_> {
     fn address(&self) -> String {
         plain(&self.facts.peer)
     }
-    fn listen_address(&self) -> String {
-        plain(&self.hub.listening[self.facts.listener])
+    fn listen_address(&self) -> Arc<str> {
+        Arc::clone(&self.hub.listening_at[self.facts.listener])
     }
     fn place(&self) -> u64 {
         self.facts.place()
@@ -39,7 +40,7 @@ impl Peer for At<'_> {
 }
 
 /// `127.0.0.1:6379`, or `/path:0` of a Unix socket.
-fn plain(address: &Address) -> String {
+pub(crate) fn plain(address: &Address) -> String {
     match address {
         Address::Tcp(address) => address.to_string(),
         Address::Unix(path) => format!("{}:0", path.display()),
