@@ -1,0 +1,188 @@
+//! Allocating: a chunk from the magazine, or at the price of what is worth less.
+//!
+//! ```text
+//! magazine → spans of the class → arena → what the epochs set free → what expired → evict → drain a span
+//! ```
+
+use super::{Local, RECLAIM_CHUNKS};
+use crate::class::ClassId;
+use crate::read::prefetch;
+use crate::slab::{Magazine, unpoison_chunk};
+use crate::{Eviction, Store};
+use std::sync::atomic::Ordering;
+
+/// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
+/// is pinned or a worker is kept from running inside its batch.
+const ALLOCATE_ROUNDS_MAX: usize = 8192;
+/// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
+const ALLOCATE_ROUNDS_BUSY: usize = 4;
+/// Rounds after which it sleeps: that worker does not run, and may not for some milliseconds.
+const ALLOCATE_ROUNDS_SLEEP: usize = 64;
+/// How long it sleeps.
+const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
+/// Rounds without success in the class itself before a span is taken from another.
+const ALLOCATE_ROUNDS_OWN: usize = 3;
+/// Rounds in which a class to which another gives evicts of its own only what is overdue.
+const ALLOCATE_ROUNDS_GIVEN: usize = 2;
+/// Steps of expiring that an allocation takes before it looks what they left in other classes, …
+const ALLOCATE_EXPIRE_STEPS: usize = 16;
+/// … and before it evicts what lives.
+const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
+/// Spans that it gathers from what has expired in other classes.
+const ALLOCATE_SPARES_MAX: usize = 8;
+/// Chunks drained in a round while the limit is passed.
+const SHRINK_CHUNKS: usize = 1024;
+
+impl Local {
+    /// A chunk of `class` for `requested` bytes; `None` when memory is out.
+    #[inline]
+    pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        let magazine = &mut self.magazines[class.0 as usize];
+        let Some(chunk) = magazine.pop() else {
+            return self.allocate_slow(store, class, requested);
+        };
+        // A lock is a barrier: what is written before it had better be written by then.
+        let next = store.arena.at(magazine.next()).as_ptr().cast_const();
+        prefetch(next);
+        prefetch(next.wrapping_add(64));
+        self.magazine_bytes -= class.chunk_bytes();
+        self.count_used(store, class, requested);
+        unpoison_chunk(&store.arena, class, chunk);
+        Some(chunk)
+    }
+
+    /// Counts a chunk of a class as used.
+    #[inline]
+    fn count_used(&self, store: &Store, class: ClassId, requested: usize) {
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(1);
+        count.requested_bytes.add(requested as i64);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slow(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        let chunk = self.make_chunk(store, class)?;
+        // What came with it is allocated before this is called again.
+        let chunks = 1 + self.magazines[class.0 as usize].len();
+        store.clock_bytes.fetch_add((chunks * class.chunk_bytes()) as u64, Ordering::Relaxed);
+        self.count_used(store, class, requested);
+        unpoison_chunk(&store.arena, class, chunk);
+        Some(chunk)
+    }
+
+    /// A free chunk, at the price of what is worth less.
+    fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
+        let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
+        // Rounds, and those of them in which it looked for more than what was on its way.
+        let (mut round, mut tries) = (0, 0);
+        let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
+        while round < ALLOCATE_ROUNDS_MAX {
+            // What the epochs have set free since comes first: it is in this core's cache.
+            self.reclaim(store, RECLAIM_CHUNKS);
+            if let Some(chunk) = self.take_free(store, class) {
+                return Some(chunk);
+            }
+            if self.limbo.len() > 0 {
+                self.pass_epochs(store);
+                if let Some(chunk) = self.take_free(store, class) {
+                    return Some(chunk);
+                }
+            }
+            if self.recalled != store.recall.load(Ordering::Relaxed) {
+                self.answer_recall(store);
+            }
+            // What has expired goes before anything that lives.
+            let expires = expiring < ALLOCATE_EXPIRE_STEPS_MAX && self.expire(store, self.now);
+            if expires {
+                expiring += 1;
+                if !expiring.is_multiple_of(ALLOCATE_EXPIRE_STEPS) {
+                    continue;
+                }
+            }
+            // What expired in another class left room there: a span of it is gathered.
+            if expiring > 0 && spared < ALLOCATE_SPARES_MAX && self.gather_spare(store, class) {
+                spared += 1;
+                continue;
+            }
+            if expires {
+                continue;
+            }
+            if !store.evicts() {
+                break;
+            }
+            // After the limit was lowered there is a span to give back in every round.
+            let over = store.arena.over_items_limit();
+            let shrinking = over > 0;
+            if spares && !shrinking {
+                // What is on its way comes while others get on; what must stay does not come by waiting.
+                let all_stays = round == ALLOCATE_ROUNDS_SLEEP && evicted == 0 && self.limbo.len() == 0;
+                if all_stays {
+                    store.arena.barren.set(self.now);
+                }
+                if all_stays || store.arena.barren.holds(self.now) {
+                    break;
+                }
+            }
+            // Spans that are being drained may be held by this very upload: others give when waiting for
+            // them did not help.
+            let wanted = if round < ALLOCATE_ROUNDS_SLEEP { over } else { u32::MAX };
+            let waits = shrinking && !self.shrink(store, wanted, SHRINK_CHUNKS);
+            if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
+                // Outside meanwhile, so as not to hold back another that waits like this.
+                store.epochs.leave(self.id);
+                if round >= ALLOCATE_ROUNDS_SLEEP {
+                    std::thread::sleep(ALLOCATE_SLEEP);
+                } else {
+                    std::thread::yield_now();
+                }
+                store.epochs.enter(self.id);
+            }
+            round += 1;
+            // Another's batch holds back what went already: more would wait for it, too. A batch that was
+            // interrupted would cost the whole cache.
+            if tries > 0 && self.limbo.len() > 0 {
+                continue;
+            }
+            // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
+            let given = !shrinking && self.arbitrate(store, class, tries);
+            let own = if tries >= ALLOCATE_ROUNDS_OWN {
+                0
+            } else if given && tries < ALLOCATE_ROUNDS_GIVEN {
+                self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))
+            } else {
+                self.evict(store, self.now, class)
+            };
+            evicted += own;
+            // Then at any price, and ever more rarely: what uploads and pins keep comes by waiting, and
+            // draining on meanwhile would empty the cache.
+            let patient = tries >= ALLOCATE_ROUNDS_OWN && !shrinking && tries < 2 * ALLOCATE_ROUNDS_BUSY;
+            if own == 0 && (patient || tries.is_power_of_two() && tries > 1) {
+                self.drain_for(store, class);
+            }
+            tries += 1;
+        }
+        if spares {
+            // What comes free in the spans that were tried is to be had.
+            self.stop_drains(store);
+        }
+        store.slabs.class(class).out_of_memory += 1;
+        self.counters(store).out_of_memory.add(1);
+        None
+    }
+
+    /// A free chunk from the magazine, the class's spans, or a free span.
+    fn take_free(&mut self, store: &Store, class: ClassId) -> Option<u64> {
+        let magazine = &mut self.magazines[class.0 as usize];
+        if let Some(chunk) = magazine.pop() {
+            self.magazine_bytes -= class.chunk_bytes();
+            return Some(chunk);
+        }
+        let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes) / class.chunk_bytes();
+        let taken = store.slabs.class(class).fill(&store.arena, magazine, room, store.moment(self.now), true);
+        self.magazine_bytes += taken * class.chunk_bytes();
+        let chunk = self.magazines[class.0 as usize].pop()?;
+        self.magazine_bytes -= class.chunk_bytes();
+        Some(chunk)
+    }
+}

@@ -1,0 +1,286 @@
+//! Retiring: an unlinked chunk waits in limbo until no worker can see it, then is free again.
+//!
+//! ```text
+//! retire ─▶ limbo … once its epoch has passed ─▶ magazine ─▶ its span
+//! ```
+
+use super::{Local, RECLAIM_CHUNKS};
+use crate::Store;
+use crate::arena::Arena;
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::item::{DRAFT_LARGE, Header, Kind, RawItem};
+use crate::large::Large;
+use crate::limbo::Outgoing;
+use crate::slab::poison_chunk;
+use std::sync::atomic::Ordering;
+
+/// Chunks that may wait although their epoch has passed: they are the next to be used again. They have
+/// no more bytes than the magazines may.
+const LIMBO_CHUNKS_MAX: usize = 256;
+
+impl Local {
+    /// Gives back a chunk that nobody else ever could see.
+    pub(crate) fn free_unseen(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: the chunk is this worker's.
+        let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        if is_large(item) {
+            // SAFETY: a large draft has its head.
+            let large = unsafe { Large::of(item) };
+            large.chunks(&store.arena, &mut |piece| self.recycle(store, piece));
+            store.free_key(item);
+        }
+        self.recycle(store, chunk);
+    }
+
+    /// Takes an unlinked item's chunk; it is used again once no worker can see it.
+    #[inline]
+    pub(crate) fn retire(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: reachable until a moment ago, in this epoch.
+        let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        let header = item.header();
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.retire_known(item, header, chunk, class, requested);
+    }
+
+    /// As [`Local::retire`], with what is known about the item.
+    #[inline(always)]
+    pub(crate) fn retire_known(
+        &mut self,
+        item: RawItem,
+        header: Header,
+        chunk: u64,
+        class: ClassId,
+        requested: usize,
+    ) {
+        self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
+        // A reader's FETCHED that this overwrites is of no use any more.
+        item.header_word().store(header.retired().0, Ordering::Release);
+    }
+
+    /// Takes one chunk of an item that has a copy elsewhere; `left` is its header from now on.
+    pub(crate) fn retire_alone(
+        &mut self,
+        item: RawItem,
+        left: Header,
+        chunk: u64,
+        class: ClassId,
+        requested: usize,
+    ) {
+        self.limbo.push(Outgoing::new(chunk, class, requested, false));
+        item.header_word().store(left.0, Ordering::Release);
+    }
+
+    /// Between two requests of a batch: lets go of the epoch now and then, if chunks wait for it.
+    /// The caller holds no reference into the arena.
+    #[inline]
+    pub(crate) fn breathe(&mut self, store: &Store) {
+        if self.limbo.group_is_full() {
+            self.let_go(store);
+        }
+    }
+
+    /// Tags a group of chunks. The epochs are moved on only when those that wait longest would soon be
+    /// wanted: each of their steps is a line that goes from core to core.
+    fn let_go(&mut self, store: &Store) {
+        self.limbo.seal(&store.epochs);
+        store.epochs.renew(self.id);
+        let bytes_max = self.magazine_bytes_max as u64;
+        if (self.limbo.len() > LIMBO_CHUNKS_MAX / 2 || self.limbo.bytes() > bytes_max / 2)
+            && !self.limbo.oldest_is_safe(&store.epochs)
+            && store.epochs.advance()
+        {
+            store.epochs.enter(self.id);
+        }
+        if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > bytes_max {
+            self.reclaim(store, RECLAIM_CHUNKS * 2);
+        }
+    }
+
+    /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back
+    /// all that they set free. The caller holds no reference into the arena.
+    pub(crate) fn pass_epochs(&mut self, store: &Store) {
+        self.limbo.seal(&store.epochs);
+        for _ in 0..2 {
+            store.epochs.enter(self.id);
+            if !store.epochs.advance() {
+                break;
+            }
+        }
+        store.epochs.enter(self.id);
+        self.reclaim(store, usize::MAX);
+    }
+
+    /// Takes back up to `count` chunks that the epochs have set free.
+    pub(super) fn reclaim(&mut self, store: &Store, count: usize) {
+        // Out of `self` meanwhile: what is taken back goes to the magazines next to it.
+        let mut limbo = std::mem::take(&mut self.limbo);
+        // Chunks of one class in a row, which most are, are counted once.
+        let (mut class, mut chunks, mut bytes) = (ClassId(1), 0, 0);
+        limbo.take_safe(&store.epochs, count, |chunk| {
+            if chunk.large() {
+                // SAFETY: no worker can see the item any more; its memory is still whole.
+                let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk.location()))) };
+                if large.head().pins.kill() {
+                    self.free_unseen(store, chunk.location());
+                }
+                // Else somebody is sending it, and frees it when done.
+            } else {
+                if chunk.class() != class {
+                    self.count_free(store, class, chunks, bytes);
+                    (class, chunks, bytes) = (chunk.class(), 0, 0);
+                }
+                chunks += 1;
+                bytes += chunk.requested();
+                self.put_away(store, chunk.location(), class);
+            }
+        });
+        self.count_free(store, class, chunks, bytes);
+        self.limbo = limbo;
+    }
+
+    /// Puts one chunk into its magazine.
+    fn recycle(&mut self, store: &Store, chunk: u64) {
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.count_free(store, class, 1, requested);
+        self.put_away(store, chunk, class);
+    }
+
+    /// Counts chunks of a class as free.
+    #[inline]
+    fn count_free(&self, store: &Store, class: ClassId, chunks: i64, bytes: usize) {
+        let count = self.counters(store).class(class);
+        count.used_chunks.add(-chunks);
+        count.requested_bytes.add(-(bytes as i64));
+    }
+
+    #[inline]
+    fn put_away(&mut self, store: &Store, chunk: u64, class: ClassId) {
+        // SAFETY: the chunk is free.
+        let header = unsafe { RawItem::new(store.arena.at(chunk)) };
+        header.header_word().store(Header::free(0).0, Ordering::Relaxed);
+        poison_chunk(&store.arena, class, chunk);
+        let draining = store.slabs.view(class).draining.load(Ordering::Relaxed) != 0
+            && store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
+        if draining
+            || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max
+            || !self.magazines[class.0 as usize].push(chunk)
+        {
+            return self.put_back(store, chunk, class, draining);
+        }
+        self.magazine_bytes += class.chunk_bytes();
+    }
+
+    /// The magazine has no place for the chunk, or it must not get it.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&mut self, store: &Store, chunk: u64, class: ClassId, draining: bool) {
+        if draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max {
+            store.slabs.class(class).give(&store.arena, chunk);
+            return;
+        }
+        self.give_older_half(store, class);
+        let pushed = self.magazines[class.0 as usize].push(chunk);
+        debug_assert!(pushed);
+        self.magazine_bytes += class.chunk_bytes();
+    }
+
+    fn give_older_half(&mut self, store: &Store, class: ClassId) {
+        let (chunks, count) = self.magazines[class.0 as usize].older_half();
+        self.magazine_bytes -= count * class.chunk_bytes();
+        let mut slab = store.slabs.class(class);
+        for &chunk in &chunks[..count] {
+            slab.give(&store.arena, chunk);
+        }
+    }
+
+    /// Gives all free chunks of a class back to their spans.
+    pub(crate) fn empty_magazine(&mut self, store: &Store, class: ClassId) {
+        let mut slab = None;
+        while let Some(chunk) = self.magazines[class.0 as usize].pop() {
+            self.magazine_bytes -= class.chunk_bytes();
+            slab.get_or_insert_with(|| store.slabs.class(class)).give(&store.arena, chunk);
+        }
+    }
+
+    /// Gives back all free chunks it can: another worker drains spans, and this one may hold some of
+    /// theirs. The caller holds no reference into the arena.
+    #[cold]
+    pub(crate) fn answer_recall(&mut self, store: &Store) {
+        self.recalled = store.recall.load(Ordering::Relaxed);
+        self.pass_epochs(store);
+        for class in ClassId::all() {
+            self.empty_magazine(store, class);
+        }
+    }
+
+    /// Chunks waiting for their epoch.
+    pub(crate) fn limbo_chunks(&self) -> usize {
+        self.limbo.len()
+    }
+}
+
+fn is_large(item: RawItem) -> bool {
+    let header = item.header();
+    // A draft of a large value says so by its kind in the mark that `large` drafts carry.
+    header.kind() == Kind::Large || header.kind() == Kind::Draft && header.has(DRAFT_LARGE)
+}
+
+/// The class that an item counts in, given its header and its chunk: its chunk's, or that of its pieces,
+/// which have its memory.
+#[inline]
+pub(crate) fn class_of(arena: &Arena, header: Header, chunk: u64) -> ClassId {
+    if header.kind() == Kind::Large {
+        return ClassId::of(CHUNK_BYTES_MAX);
+    }
+    ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed))
+}
+
+/// Class of a chunk and bytes in use in it, by its header.
+pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
+    let class = ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed));
+    // SAFETY: the caller owns the chunk.
+    let item = unsafe { RawItem::new(arena.at(chunk)) };
+    let header = item.header();
+    let requested = match header.kind() {
+        Kind::Piece => header.piece_bytes() + 8,
+        // SAFETY: a large item or draft has its head.
+        _ if is_large(item) => unsafe { Large::of(item) }.head_bytes(),
+        Kind::Free | Kind::Draft | Kind::Whole | Kind::Large => item.whole_bytes(),
+    };
+    (class, requested)
+}
+
+impl Store {
+    /// Frees the key of a large item that nobody can see any more, if it is on the heap. Its length
+    /// stays in the item.
+    fn free_key(&self, item: RawItem) {
+        // SAFETY: the caller owns the item and is about to free it.
+        let bytes = unsafe { item.free_key() };
+        if bytes > 0 {
+            self.key_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+            self.arena.charge(-(bytes as i64));
+        }
+    }
+}
+
+/// Frees a chunk without a worker, after its last pin or with an abandoned upload: straight to its
+/// span, under the class's lock.
+pub(crate) fn free_alone(store: &Store, chunk: u64) {
+    // SAFETY: nobody else can see the chunk.
+    let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+    let mut chunks = vec![chunk];
+    if is_large(item) {
+        // SAFETY: a large item or draft has its head.
+        unsafe { Large::of(item) }.chunks(&store.arena, &mut |piece| chunks.push(piece));
+        store.free_key(item);
+    }
+    // The head last: it says where the pieces are.
+    for chunk in chunks.into_iter().rev() {
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        let count = store.loose.class(class);
+        count.used_chunks.add_shared(-1);
+        count.requested_bytes.add_shared(-(requested as i64));
+        poison_chunk(&store.arena, class, chunk);
+        store.slabs.class(class).give(&store.arena, chunk);
+    }
+}
