@@ -13,6 +13,16 @@
 //! Worker ─── Local    magazines of free chunks, chunks that wait for their epoch
 //! ```
 //!
+//! Where to read:
+//!
+//! ```text
+//! reading    index, bucket ─▶ read (hint, view, value)                    no lock
+//! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
+//! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, compact
+//! together   transaction, watch, flush, database
+//! figures    counters, totals, event, check
+//! ```
+//!
 //! It knows no protocol, opens no socket, starts no thread, reads no clock.
 //!
 //! # As an embedded cache
