@@ -1,0 +1,161 @@
+//! What is counted and told: stats, dumps, slab classes.
+
+use crate::{Bench, bench, talk};
+use larder_commands::{Counter, Session, Settings};
+
+#[test]
+fn dumps_are_made_in_pieces_and_name_every_key() {
+    let mut bench = bench();
+    let sets: String = (0..2000).map(|n| format!("set key{n} 0 0 1 noreply\r\nx\r\n")).collect();
+    bench.ask(&sets);
+    bench.ask("ms Zm9v 1 b\r\nx\r\n");
+    bench.limit = 500;
+    let dump = bench.ask("lru_crawler metadump all\r\nmn\r\n");
+    assert!(dump.starts_with("OK\r\nkey=") && dump.ends_with(" \nEND\r\nMN\r\n"));
+    assert_eq!(dump.lines().filter(|line| line.starts_with("key=")).count(), 2001);
+    let dump = bench.ask("lru_crawler mgdump hash\r\n");
+    assert!(dump.ends_with("EN\r\n"));
+    assert!(dump.contains("mg Zm9v b\r\n"));
+    assert_eq!(dump.lines().filter(|line| line.starts_with("mg ")).count(), 2001);
+    let conns = bench.ask("stats conns\r\n");
+    assert_eq!(conns.matches(":addr ").count(), 500);
+    assert!(conns.ends_with("END\r\n"));
+}
+
+#[test]
+fn stats_have_memcacheds_lines() {
+    let mut bench = bench();
+    bench.ask("set a 0 0 1\r\nx\r\nget a b\r\n");
+    let stats = bench.ask("stats\r\n");
+    assert_eq!(stats.lines().count(), 94);
+    for line in ["STAT cmd_get 2", "STAT get_hits 1", "STAT cmd_set 1", "STAT curr_items 1", "END"] {
+        assert!(stats.lines().any(|found| found == line), "{line} in {stats}");
+    }
+    assert!(bench.ask("stats slabs\r\n").contains(":total_pages 1\r\n"));
+    assert!(bench.ask("stats items\r\n").contains(":number 1\r\n"));
+    talk(
+        &mut bench,
+        &[
+            ("stats settings\r\n", "STAT maxbytes 67108864\r\nEND\r\n"),
+            ("stats sizes\r\n", "STAT sizes_status disabled\r\nEND\r\n"),
+            (
+                "stats detail on\r\nset p:a 0 0 1\r\nx\r\nget p:a p:b\r\ndelete p:z\r\nstats detail dump\r\n",
+                "OK\r\nSTORED\r\nVALUE p:a 0 1\r\nx\r\nEND\r\nNOT_FOUND\r\nPREFIX p get 2 hit 1 set 1 del 1\r\nEND\r\n",
+            ),
+            ("stats detail x\r\n", "CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
+            (
+                "stats cachedump 99 1\r\nstats cachedump 1\r\n",
+                "CLIENT_ERROR Illegal slab id\r\nCLIENT_ERROR bad command line\r\n",
+            ),
+            ("stats reset\r\n", "RESET\r\n"),
+        ],
+    );
+    assert!(bench.ask("stats\r\n").contains("STAT cmd_get 0\r\n"));
+}
+
+#[test]
+fn a_large_value_goes_to_nobody_when_connections_hold_their_share() {
+    const NO_MEMORY: &str = "SERVER_ERROR out of memory writing get response\r\n";
+    let mut bench = bench();
+    let value = "v".repeat(100_000);
+    let large = format!("VALUE l 0 100000\r\n{value}\r\n");
+    assert_eq!(
+        bench.ask(&format!("set l 0 0 100000\r\n{value}\r\nset s 0 0 1\r\nx\r\n")),
+        "STORED\r\nSTORED\r\n"
+    );
+    let store = std::sync::Arc::clone(bench.worker.store());
+    let full = store.held_bytes_max() as i64;
+    store.hold(full);
+    let small = "VALUE s 0 1\r\nx\r\n";
+    talk(
+        &mut bench,
+        &[
+            ("get l\r\nmn\r\n", &format!("{NO_MEMORY}MN\r\n")),
+            ("get s\r\n", &format!("{small}END\r\n")),
+            ("get s l s\r\nget s\r\n", &format!("{NO_MEMORY}{small}END\r\n")),
+            ("get l s  \r\nget s s\r\n", &format!("{NO_MEMORY}{small}{small}END\r\n")),
+            ("gets s s l\r\ngat 0 s l s\r\nmn\r\n", &format!("{NO_MEMORY}{NO_MEMORY}MN\r\n")),
+            ("mg l v\r\nmg l\r\nmg l v k q\r\n", &format!("{NO_MEMORY}HD\r\n{NO_MEMORY}")),
+            // More keys than are read ahead at once.
+            (
+                &format!("get{} l{}\r\nmn\r\n", " s".repeat(40), " s".repeat(100)),
+                &format!("{NO_MEMORY}MN\r\n"),
+            ),
+        ],
+    );
+    let long = format!("get{} l{}\r\nmn\r\n", " s".repeat(19_000), " l".repeat(9000));
+    let replies = String::from_utf8(bench.run(&mut Session::new(), long.as_bytes(), 4096).0).unwrap();
+    assert!(replies.ends_with(&format!("{small}{NO_MEMORY}MN\r\n")));
+    assert!(!replies.contains("END"));
+    store.hold(-full);
+    assert_eq!(bench.ask("get l s\r\n"), format!("{large}{small}END\r\n"));
+}
+
+/// A figure of `stats <of>`.
+fn figure(bench: &mut Bench, of: &str, name: &str) -> u64 {
+    let lines = bench.ask(&format!("stats {of}\r\n"));
+    let line = lines.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+#[test]
+fn a_page_that_is_moved_leaves_its_items_where_there_is_room() {
+    const ITEMS: u64 = 20_000;
+    let mut bench = bench();
+    for n in 0..ITEMS {
+        assert_eq!(bench.ask(&format!("set key:{n:06} 0 0 200\r\n{n:0200}\r\n")), "STORED\r\n");
+    }
+    let pages = figure(&mut bench, "slabs", "5:total_pages");
+    let [used, free, total] =
+        ["used", "free", "total"].map(|name| figure(&mut bench, "slabs", &format!("5:{name}_chunks")));
+    assert_eq!((used, used + free), (ITEMS, total));
+    assert_eq!(figure(&mut bench, "items", "items:5:number"), ITEMS);
+    // Header 8, key 10, value 200.
+    assert_eq!(figure(&mut bench, "items", "items:5:mem_requested"), ITEMS * 218);
+    talk(&mut bench, &[("slabs reassign 5 9\r\nslabs reassign 5 0\r\n", "OK\r\nOK\r\n")]);
+    assert_eq!(figure(&mut bench, "slabs", "9:total_pages"), 1);
+    assert!(figure(&mut bench, "", "slabs_moved") >= 32);
+    for n in 0..ITEMS {
+        let expected = format!("VALUE key:{n:06} 0 200\r\n{n:0200}\r\nEND\r\n");
+        assert_eq!(bench.ask(&format!("get key:{n:06}\r\n")), expected);
+    }
+    assert!(figure(&mut bench, "slabs", "5:total_pages") <= pages + 1, "what was moved fills new spans");
+    assert_eq!(figure(&mut bench, "", "evictions"), 0);
+}
+
+#[test]
+fn slab_classes_are_shown_as_they_were_asked_for() {
+    let mut bench = Bench::new(Settings {
+        slab_sizes: larder_commands::slabs::slab_sizes(2.0, 8, 512 << 10),
+        ..Settings::default()
+    });
+    bench.ask(&format!(
+        "set k 0 0 100\r\n{}\r\nset l 0 0 100000\r\n{}\r\n",
+        "v".repeat(100),
+        "l".repeat(100_000)
+    ));
+    // 56, 112, 224 … : 8 + 1 + 100 bytes are in the second; pieces of 16 KiB in the ninth.
+    assert_eq!(figure(&mut bench, "slabs", "2:chunk_size"), 112);
+    assert_eq!(figure(&mut bench, "items", "items:2:number"), 1);
+    assert_eq!(figure(&mut bench, "items", "items:10:number"), 1);
+    assert_eq!(figure(&mut bench, "slabs", "10:used_chunks"), 6, "pieces count as chunks");
+    assert!(bench.ask("me l\r\n").contains(" cls=10 "));
+}
+
+#[test]
+fn a_line_that_is_read_twice_is_counted_once() {
+    let mut bench = bench();
+    bench.ask("set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
+    // Warm items, then a line that turns out to be unusual behind keys that were answered already.
+    let keys = "a none b ".repeat(20);
+    for _ in 0..4 {
+        bench.ask("get a\r\nget b\r\n");
+    }
+    let before = (bench.counted(Counter::GetHits), bench.counted(Counter::GetMisses));
+    let reply = bench.ask(&format!("get {keys} a\r\n"));
+    assert_eq!(reply.matches("VALUE").count(), 41);
+    assert_eq!(bench.counted(Counter::GetHits) - before.0, 41);
+    assert_eq!(bench.counted(Counter::GetMisses) - before.1, 20);
+    let hits = format!("STAT 1:get_hits {}\r\n", bench.counted(Counter::GetHits));
+    assert!(bench.ask("stats slabs\r\n").contains(&hits));
+}

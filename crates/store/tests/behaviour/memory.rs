@@ -1,0 +1,127 @@
+//! A full store, and a limit that is lowered: what goes, what stays, what is refused.
+
+use crate::{NOW, get, set, store};
+use larder_store::{Attributes, Config, Expect, Refusal, Store, Worker};
+
+#[test]
+fn full_store_evicts_and_keeps_what_is_read() {
+    let (store, mut worker) = store(8);
+    let value = [1u8; 100];
+    for i in 0..400_000u32 {
+        let mut guard = worker.enter(NOW + u64::from(i));
+        set(&mut guard, format!("key{i}").as_bytes(), &value);
+        if i % 16 == 0 {
+            get(&mut guard, b"key7");
+        }
+    }
+    let mut guard = worker.enter(NOW + 400_000);
+    assert!(get(&mut guard, b"key7").is_some(), "a hot key outlives a scan");
+    assert!(get(&mut guard, b"key399999").is_some());
+    while guard.maintain() {}
+    drop(guard);
+    let totals = store.totals();
+    assert!(totals.evictions > 300_000 && totals.used_bytes <= totals.memory_bytes, "{totals:?}");
+    assert!(totals.items > 40_000, "{totals:?}");
+}
+
+#[test]
+fn without_eviction_a_full_store_refuses() {
+    let config = Config { memory_bytes: 2 << 20, evict: false, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let mut stored = 0;
+    loop {
+        let name = format!("key{stored}");
+        let key = guard.key(name.as_bytes());
+        match guard.store_value(&key, &[0; 1000], &Attributes::default(), Expect::Any) {
+            Ok(_) => stored += 1,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::NoMemory);
+                break;
+            }
+        }
+    }
+    assert!(stored > 1500);
+    for i in 0..stored {
+        assert!(get(&mut guard, format!("key{i}").as_bytes()).is_some());
+    }
+}
+
+#[test]
+fn value_sizes_shift_in_a_full_store() {
+    let (store, mut worker) = store(8);
+    for (round, bytes) in [100usize, 1_200, 60, 10_000, 300_000, 100].into_iter().enumerate() {
+        let value = vec![round as u8; bytes];
+        for i in 0..(20 << 20) / (bytes + 60) {
+            let mut guard = worker.enter(NOW);
+            set(&mut guard, format!("k{round}-{i}").as_bytes(), &value);
+            assert!(get(&mut guard, format!("k{round}-{i}").as_bytes()).unwrap() == value);
+        }
+    }
+    let totals = store.totals();
+    assert_eq!(totals.out_of_memory, 0);
+    assert!(totals.used_bytes <= totals.memory_bytes, "{totals:?}");
+}
+
+#[test]
+fn lower_limit_gives_memory_back() {
+    let (store, mut worker) = store(32);
+    for i in 0..200_000u32 {
+        set(&mut worker.enter(NOW), format!("k{i}").as_bytes(), &[0; 100]);
+    }
+    assert!(store.set_memory_bytes(8 << 20));
+    while worker.enter(NOW).maintain() {}
+    assert!(store.totals().used_bytes <= 8 << 20, "{:?}", store.totals());
+    assert!(!store.set_memory_bytes(64 << 20), "above the reservation");
+}
+
+#[test]
+fn lower_limit_leaves_room_for_a_class_without_a_span() {
+    let (store, mut worker) = store(64);
+    let mut guard = worker.enter(NOW);
+    for i in 0..15_000u32 {
+        set(&mut guard, format!("f{i}").as_bytes(), &[7; 1000]);
+    }
+    assert!(store.set_memory_bytes(8 << 20));
+    set(&mut guard, b"a", b"x");
+    assert_eq!(get(&mut guard, b"a").unwrap(), b"x");
+}
+
+/// Keys that are read twice on probation enter main, and the hand there passes over what was read.
+#[test]
+fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
+    let (store, mut worker) = store(4);
+    let mut now = NOW;
+    let mut write = |worker: &mut Worker, name: u32, reads: usize| {
+        now += 1;
+        let mut guard = worker.enter(now);
+        set(&mut guard, &name.to_be_bytes(), &[5; 400]);
+        drop(guard);
+        for _ in 0..reads {
+            let mut guard = worker.enter(now);
+            assert!(get(&mut guard, &name.to_be_bytes()).is_some());
+        }
+    };
+    let left = |worker: &mut Worker, names: std::ops::Range<u32>, step: usize| {
+        let mut guard = worker.enter(NOW);
+        guard.leave_traces(false);
+        names.step_by(step).filter(|name| get(&mut guard, &name.to_be_bytes()).is_some()).count()
+    };
+    // 1. Into main, while there is memory: every tenth is read.
+    (0..6_000).for_each(|name| write(&mut worker, name, if name % 10 == 0 { 3 } else { 0 }));
+    assert_eq!(store.totals().evictions, 0);
+    // 2. On probation: every fifth is read, and takes the place of what was not in main.
+    (10_000..25_000).for_each(|name| write(&mut worker, name, if name % 5 == 0 { 2 } else { 0 }));
+    let hot = left(&mut worker, 0..6_000, 10);
+    let cold = left(&mut worker, 1..6_000, 10);
+    let promoted = left(&mut worker, 10_000..22_000, 5);
+    let passed = left(&mut worker, 10_001..22_000, 5);
+    assert!(hot > 590 && cold < 500, "of 600 each {hot} that were read, {cold} that were not");
+    assert!(
+        promoted > 2_390 && passed < 800,
+        "of 2,400 each {promoted} that were read, {passed} that were not"
+    );
+    drop(worker);
+    store.check();
+}

@@ -1,0 +1,99 @@
+//! Uploads: what they may hold, how they are filled, what becomes of those that are abandoned.
+
+use crate::{NOW, get, set, store};
+use larder_store::{Attributes, Expect, Guard, Refusal};
+
+#[test]
+fn abandoned_uploads_and_pins_give_their_memory_back() {
+    let (store, mut worker) = store(64);
+    let value = vec![5; 3 << 20];
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"big");
+    let mut upload = guard.upload(&key, 3 << 20, &Attributes::default()).unwrap();
+    guard.upload_reserve(&mut upload, 100_000).unwrap();
+    assert!(upload.spaces().map(|space| space.len()).sum::<usize>() >= 100_000);
+    drop(upload);
+    set(&mut guard, b"big", &value);
+    let pinned = guard.get(&key).hit().unwrap().pin();
+    guard.delete(&key, Expect::Present).unwrap();
+    drop(guard);
+    for _ in 0..4 {
+        worker.enter(NOW).maintain();
+    }
+    assert!(pinned.pieces(0).flatten().eq(&value), "a pinned value outlives its key");
+    assert!(pinned.pieces(1_000_000).flatten().eq(&value[1_000_000..]));
+    assert!(store.totals().item_bytes > 3 << 20);
+    drop(pinned);
+    assert_eq!(store.totals().item_bytes, 0);
+}
+
+#[test]
+fn uploads_hold_at_most_their_share_together_and_one_alone_any_part() {
+    let (_store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let receive = |guard: &mut Guard<'_>, upload: &mut larder_store::Upload, bytes: u64| {
+        let target = upload.missing().saturating_sub(bytes);
+        while upload.missing() > target {
+            guard.upload_reserve(upload, 100_000)?;
+            let n = upload.spaces().next().unwrap().len();
+            upload.advance(n);
+        }
+        Ok::<(), Refusal>(())
+    };
+    let key = guard.key(b"big");
+    let mut upload = guard.upload(&key, 7 << 20, &Attributes::default()).unwrap();
+    receive(&mut guard, &mut upload, u64::MAX).unwrap();
+    guard.publish(upload, Expect::Any).unwrap();
+
+    let other = guard.key(b"other");
+    let mut waiting = guard.upload(&other, 1 << 20, &Attributes::default()).unwrap();
+    receive(&mut guard, &mut waiting, 500_000).unwrap();
+    let mut upload = guard.upload(&key, 7 << 20, &Attributes::default()).unwrap();
+    assert_eq!(receive(&mut guard, &mut upload, u64::MAX), Err(Refusal::NoMemory));
+    let held = 7 * 1024 * 1024 - upload.missing();
+    assert!((3 << 20..4 << 20).contains(&held), "{held}");
+}
+
+#[test]
+fn uploads_with_memory_ahead_leave_half_of_the_share_to_others() {
+    let (_store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let mut uploads = Vec::new();
+    for i in 0..100 {
+        let name = [i];
+        let key = guard.key(&name);
+        let mut upload = guard.upload(&key, 1 << 20, &Attributes::default()).unwrap();
+        guard.upload_reserve(&mut upload, 100_000).unwrap();
+        uploads.push(upload);
+    }
+    let spaces: Vec<usize> = uploads.iter_mut().map(|upload| upload.spaces().count()).collect();
+    assert_eq!((spaces[0], spaces[99]), (7, 1), "{spaces:?}");
+}
+
+#[test]
+fn an_upload_is_filled_across_its_spaces_in_any_steps() {
+    // So large that its pieces need two tables beside the one in its head.
+    const BYTES: usize = 70 << 20;
+    let (_store, mut worker) = store(512);
+    let mut guard = worker.enter(NOW);
+    let value: Vec<u8> = (0..BYTES).map(|i| (i % 65_521 % 251) as u8).collect();
+    let key = guard.key(b"big");
+    let mut upload = guard.upload(&key, BYTES as u64, &Attributes::default()).unwrap();
+    let mut at = 0;
+    for step in (0..).map(|i| 1 + i * 7_919 % 130_000) {
+        if upload.missing() == 0 {
+            break;
+        }
+        guard.upload_reserve(&mut upload, 100_000).unwrap();
+        let before = at;
+        for space in upload.spaces() {
+            let n = space.len().min(step - (at - before)).min(BYTES - at);
+            space[..n].copy_from_slice(&value[at..at + n]);
+            at += n;
+        }
+        upload.advance(at - before);
+        assert_eq!(upload.missing() as usize, BYTES - at);
+    }
+    guard.publish(upload, Expect::Absent).unwrap();
+    assert!(get(&mut guard, b"big").unwrap() == value);
+}

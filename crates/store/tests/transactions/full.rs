@@ -1,0 +1,204 @@
+//! Transactions in a full store: whose memory they take, and whose not.
+
+use crate::{NOW, get, run, set, store};
+use larder_store::{Attributes, Expect};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Raises a flag when it goes, also by a panic: the other threads end.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A transaction of many keys in a small, full store: what is beside its keys makes room, and who waits
+/// for it holds back no memory.
+#[test]
+fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
+    const KEYS: u64 = 60;
+    for kind in 0..4 {
+        let store = store(4);
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+        drop(guard);
+        drop(worker);
+        let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+        let stop = AtomicBool::new(false);
+        run(&store, 2, |i, worker| {
+            if i == 0 {
+                let _end = Ends(&stop);
+                for round in 0..20 {
+                    let mut guard = worker.enter(NOW);
+                    let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
+                    guard.begin(keys.iter().copied());
+                    for key in &keys {
+                        let stored =
+                            guard.store_value(key, &[2; 10_000], &Attributes::default(), Expect::Any);
+                        assert!(stored.is_ok(), "way {kind}, round {round}: {stored:?}");
+                    }
+                    let there = keys.iter().filter(|key| guard.get(key).hit().is_some()).count();
+                    assert_eq!(there as u64, KEYS, "a transaction evicts none of its own");
+                    guard.finish();
+                }
+                return;
+            }
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let mut guard = worker.enter(NOW);
+                let name = names[round % KEYS as usize].as_bytes();
+                match kind {
+                    0 => drop(get(&mut guard, 0, name)),
+                    1 => {
+                        let key = guard.key(name);
+                        let _ = guard.delete(&key, Expect::Present);
+                    }
+                    2 => {
+                        let keys = [guard.key(name), guard.key(b"other")];
+                        guard.begin(keys);
+                        guard.finish();
+                    }
+                    _ => drop(guard.walk(0, 10, &mut |_| {})),
+                }
+            }
+        });
+        // A third of them, and a batch that was interrupted costs no more.
+        let left = store.totals().items;
+        assert!(left > 4_000, "way {kind}: {left} are left");
+        store.check();
+    }
+}
+
+/// What one worker deletes is room for another, which need not evict for it: also while the first does
+/// nothing, neither allocate nor rest.
+#[test]
+fn what_a_worker_deletes_is_not_kept_by_it() {
+    const KEYS: u64 = 60;
+    let store = store(4);
+    let (mut worker, mut deleter) = (store.worker().unwrap(), store.worker().unwrap());
+    let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    let mut guard = worker.enter(NOW);
+    names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    drop(guard);
+    let full = store.totals().items;
+    for round in 0..20 {
+        for name in &names {
+            let mut guard = deleter.enter(NOW);
+            let key = guard.key(name.as_bytes());
+            let _ = guard.delete(&key, Expect::Present);
+        }
+        let mut guard = worker.enter(NOW);
+        names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
+        drop(guard);
+        let left = store.totals().items;
+        // Each takes the place of twenty-five small ones; a batch of the deleter's and its magazine wait.
+        assert!(left + KEYS * 25 + 500 >= full, "round {round}: {left} of {full} are left");
+    }
+    drop((worker, deleter));
+    store.check();
+}
+
+/// Where the index cannot grow, a new key takes the place of another that lives beside it: not of one that
+/// the same transaction has written.
+#[test]
+fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
+    const KEYS: u64 = 3_000;
+    let store = store(2);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    (0..100_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), b""));
+    for round in 1..40u64 {
+        let names: Vec<_> = (0..KEYS).map(|n| (round << 32 | n).to_be_bytes()).collect();
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+        guard.begin(keys.iter().copied());
+        for key in &keys {
+            guard.store_value(key, b"", &Attributes::default(), Expect::Any).unwrap();
+        }
+        let lost = keys.iter().filter(|key| guard.get(key).hit().is_none()).count();
+        assert_eq!(lost, 0, "round {round}");
+        guard.finish();
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// A transaction that needs a seventh of a full store takes about that from the other keys, and so does
+/// its repetition, which needs nothing more.
+#[test]
+fn transaction_in_a_full_store_evicts_about_what_it_needs() {
+    const KEYS: u64 = 60;
+    let store = store(4);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    let (full, before) = (store.totals().items, store.totals().evictions);
+    let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    for round in 0..20 {
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
+        guard.begin(keys.iter().copied());
+        for key in &keys {
+            guard.store_value(key, &[2; 10_000], &Attributes::default(), Expect::Any).unwrap();
+        }
+        assert!(keys.iter().all(|key| guard.get(key).hit().is_some()), "it evicts none of its own");
+        guard.finish();
+        let evicted = store.totals().evictions - before;
+        // What it takes, and two spans' worth of the small values for each that the arena is short of.
+        let needed = KEYS * 10_000 / 400;
+        assert!(evicted <= needed * 3 / 2 + 500, "round {round}: {evicted} of {full} were evicted");
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// What was evicted waits for the batch of another worker, which does not end: more would wait, too.
+#[test]
+fn batch_that_does_not_end_costs_no_more_than_what_is_needed() {
+    let store = store(4);
+    let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+    let mut guard = worker.enter(NOW);
+    (0..20_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+    drop(guard);
+    let full = store.totals().items;
+    let stuck = other.enter(NOW);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let stored = guard.store_value(&key, &[2; 10_000], &Attributes::default(), Expect::Any);
+    assert!(stored.is_err(), "there was room without the others' memory");
+    let left = store.totals().items;
+    assert!(left + 500 >= full, "{left} of {full} are left");
+    drop(stuck);
+    guard.store_value(&key, &[2; 10_000], &Attributes::default(), Expect::Any).unwrap();
+    drop(guard);
+    drop((worker, other));
+    store.check();
+}
+
+/// A copy for which there is no room beside the original is refused after one search for memory, not after
+/// one for each of its pieces.
+#[test]
+fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
+    const BYTES: u64 = (4 << 20) - 100_000;
+    let store = store(8);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let (from, to) = (guard.key(b"from"), guard.key(b"to"));
+    let value: Vec<u8> = (0..BYTES).map(|n| (n % 251) as u8).collect();
+    guard.store_value(&from, &value, &Attributes::default(), Expect::Any).unwrap();
+    guard.begin([from, to]);
+    let stored = guard.upload(&to, BYTES, &Attributes::default()).and_then(|mut upload| {
+        guard.upload_fill(&mut upload, &value)?;
+        guard.publish(upload, Expect::Any)
+    });
+    guard.finish();
+    let held = guard.get(&from).hit().map(|item| item.value_bytes());
+    assert_eq!(held, Some(BYTES), "{stored:?}");
+    drop(guard);
+    drop(worker);
+    store.check();
+}

@@ -1,0 +1,230 @@
+//! Several keys as one, watches, and the store as a whole, under threads.
+
+mod full;
+mod watching;
+
+use larder_store::{Attributes, Config, Event, Expect, Guard, Lookup, Refusal, Store, Value, Worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn store(megabytes: u64) -> Arc<Store> {
+    Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
+}
+
+fn set(guard: &mut Guard<'_>, name: u8, key: &[u8], value: &[u8]) {
+    let key = guard.key_in(name, key);
+    guard.store_value(&key, value, &Attributes::default(), Expect::Any).unwrap();
+}
+
+fn get(guard: &mut Guard<'_>, name: u8, key: &[u8]) -> Option<Vec<u8>> {
+    let key = guard.key_in(name, key);
+    guard.get(&key).hit().map(|item| match item.value() {
+        Value::Whole(value) => value.to_vec(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+    })
+}
+
+fn number(guard: &mut Guard<'_>, key: &[u8]) -> u64 {
+    get(guard, 0, key).map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()))
+}
+
+fn run<R: Send>(store: &Arc<Store>, threads: usize, f: impl Fn(usize, &mut Worker) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads)
+            .map(|i| {
+                let f = &f;
+                scope.spawn(move || f(i, &mut store.worker().unwrap()))
+            })
+            .collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Accounts between which money moves: whoever looks at all of them finds the same sum.
+#[test]
+fn transfers_between_accounts_keep_the_sum_for_every_observer() {
+    const ACCOUNTS: u64 = 8;
+    const SUM: u64 = ACCOUNTS * 1000;
+    let store = store(16);
+    let names: Vec<[u8; 8]> = (0..ACCOUNTS).map(u64::to_le_bytes).collect();
+    let mut worker = store.worker().unwrap();
+    names.iter().for_each(|name| set(&mut worker.enter(NOW), 0, name, &1000u64.to_le_bytes()));
+    drop(worker);
+    let (done, looks) = (AtomicU64::new(0), AtomicU64::new(0));
+    run(&store, 4, |i, worker| {
+        let mut random = i as u64 + 1;
+        for round in 0..20_000u64 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let (from, to) = ((random >> 33) % ACCOUNTS, (random >> 43) % ACCOUNTS);
+            let mut guard = worker.enter(NOW);
+            if i < 2 {
+                let keys = [&names[from as usize], &names[to as usize]].map(|name| guard.key(name));
+                guard.begin(keys);
+                let amount = number(&mut guard, &names[from as usize]).min(round % 7);
+                for (at, change) in [(from, amount.wrapping_neg()), (to, amount)] {
+                    let now = number(&mut guard, &names[at as usize]).wrapping_add(change);
+                    set(&mut guard, 0, &names[at as usize], &now.to_le_bytes());
+                }
+                guard.finish();
+                done.fetch_add(1, Ordering::Relaxed);
+            } else if i == 2 {
+                // As one, by locking.
+                let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+                guard.begin(keys);
+                assert_eq!(names.iter().map(|name| number(&mut guard, name)).sum::<u64>(), SUM);
+                guard.finish();
+            } else {
+                // As one, by versions.
+                let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+                guard.look();
+                keys.iter().for_each(|key| guard.note(key));
+                let sum: u64 = names.iter().map(|name| number(&mut guard, name)).sum();
+                if guard.looked_as_one() {
+                    assert_eq!(sum, SUM);
+                    looks.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    assert_eq!(done.load(Ordering::Relaxed), 40_000);
+    assert!(looks.load(Ordering::Relaxed) > 0, "a look by versions succeeds now and then");
+    store.check();
+}
+
+/// One reader follows a pair that is always written together: it never goes back.
+#[test]
+fn reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
+    let store = store(16);
+    let stop = AtomicBool::new(false);
+    run(&store, 3, |i, worker| {
+        if i == 0 {
+            for n in 1..50_000u64 {
+                let mut guard = worker.enter(NOW);
+                let keys = [guard.key(b"first"), guard.key(b"second")];
+                guard.begin(keys);
+                set(&mut guard, 0, b"first", &n.to_le_bytes());
+                set(&mut guard, 0, b"second", &n.to_le_bytes());
+                guard.finish();
+            }
+            stop.store(true, Ordering::Relaxed);
+        } else {
+            let order: [&[u8]; 2] = if i == 1 { [b"first", b"second"] } else { [b"second", b"first"] };
+            while !stop.load(Ordering::Relaxed) {
+                let mut guard = worker.enter(NOW);
+                let seen = order.map(|key| number(&mut guard, key));
+                assert!(seen[0] <= seen[1], "{seen:?}");
+            }
+        }
+    });
+    store.check();
+}
+
+#[test]
+fn transaction_of_many_new_keys_has_the_index_grow_under_it() {
+    let store = store(64);
+    let count = 30_000u32;
+    run(&store, 2, |i, worker| {
+        let key = |n: u32| [n.to_le_bytes(), (i as u32).to_le_bytes()].concat();
+        for round in 0..3u32 {
+            let mut guard = worker.enter(NOW);
+            let all: Vec<Vec<u8>> = (0..count).map(key).collect();
+            let keys: Vec<_> = all.iter().map(|key| guard.key(key)).collect();
+            guard.begin(keys);
+            for key in &all {
+                assert_eq!(number(&mut guard, key) as u32, round);
+                set(&mut guard, 0, key, &u64::from(round + 1).to_le_bytes());
+            }
+            guard.finish();
+        }
+        let mut guard = worker.enter(NOW);
+        for n in 0..count {
+            assert_eq!(number(&mut guard, &key(n)), 3);
+        }
+    });
+    assert_eq!(store.totals().items, u64::from(2 * count));
+    store.check();
+}
+
+#[test]
+fn every_operation_works_in_a_transaction() {
+    let store = store(16);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let (one, other) = (guard.key(b"one"), guard.key(b"other"));
+    guard.begin([one, other, one]);
+    assert!(guard.in_transaction() && !guard.has_whole());
+    set(&mut guard, 0, b"one", &[b'1'; 20_000]);
+    let attributes = Attributes::default();
+    let again = guard.store_value(&one, b"x", &attributes, Expect::Absent);
+    assert_eq!(again.unwrap_err(), Refusal::Present);
+    guard.store_value(&other, b"2", &attributes, Expect::Absent).unwrap();
+    guard.concat(&other, b"3", larder_store::End::Back, None, Expect::Any).unwrap();
+    guard.touch(&other, NOW + 5).unwrap();
+    assert_eq!(get(&mut guard, 0, b"other").unwrap(), b"23");
+    assert!(matches!(guard.peek(&one), Lookup::Hit(item) if item.value_bytes() == 20_000));
+    guard.invalidate(&one, None, None, Expect::Present).unwrap();
+    guard.delete(&one, Expect::Present).unwrap();
+    assert!(matches!(guard.get(&one), Lookup::Miss));
+    guard.finish();
+    assert_eq!(get(&mut guard, 0, b"one"), None);
+    assert_eq!(get(&mut guard, 0, b"other").unwrap(), b"23");
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn who_has_the_store_to_itself_is_alone() {
+    let store = store(16);
+    let (inside, stop) = (AtomicU64::new(0), AtomicU64::new(0));
+    run(&store, 4, |i, worker| {
+        for _ in 0..3_000 {
+            let mut guard = worker.enter(NOW);
+            if i < 2 {
+                guard.begin_whole();
+                assert_eq!(inside.swap(1, Ordering::Relaxed), 0, "somebody else is in");
+                let swapped = get(&mut guard, 1, b"k");
+                guard.swap_databases(1, 2);
+                assert_eq!(get(&mut guard, 2, b"k"), swapped);
+                inside.store(0, Ordering::Relaxed);
+                guard.finish();
+                stop.fetch_add(1, Ordering::Relaxed);
+            } else {
+                assert_eq!(inside.load(Ordering::Relaxed), 0, "in a batch while another has the store");
+                set(&mut guard, i as u8, b"k", b"v");
+            }
+        }
+    });
+    assert_eq!((store.whole_holds(), stop.load(Ordering::Relaxed)), (6_000, 6_000));
+    store.check();
+}
+
+#[test]
+fn what_the_store_takes_out_is_noted_when_wanted() {
+    let store = store(1);
+    let mut worker = store.worker().unwrap();
+    let mut seen = Vec::new();
+    for (wanted, expected) in [(&[][..], 0), (&[Event::Expired][..], 1), (&[Event::Evicted][..], 2)] {
+        store.note_events(wanted);
+        seen.clear();
+        let mut guard = worker.enter(NOW);
+        let key = guard.key_in(2, b"expires");
+        let attributes = Attributes { expires_at: NOW - 1, ..Attributes::default() };
+        guard.store_value(&key, b"v", &attributes, Expect::Any).unwrap();
+        let _ = guard.get(&key);
+        for n in 0..2_000u32 {
+            set(&mut guard, 0, &n.to_le_bytes(), &[0; 1000]);
+        }
+        assert_eq!(guard.has_events(), expected != 0);
+        guard.take_events(&mut |event, name, key| seen.push((event, name, key.to_vec())));
+        assert!(!guard.has_events());
+        match expected {
+            0 => assert!(seen.is_empty()),
+            1 => assert_eq!(seen, [(Event::Expired, 2, b"expires".to_vec())]),
+            _ => assert!(seen.len() > 100 && seen.iter().all(|(event, ..)| *event == Event::Evicted)),
+        }
+    }
+    assert_eq!(store.events_lost(), 0);
+}
