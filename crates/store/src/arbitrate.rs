@@ -27,6 +27,8 @@ const ASKS: u32 = 4;
 /// Chunks drained in a step at least, and at most in the first round of an allocation.
 const STEP_CHUNKS_MIN: usize = 8;
 const STEP_CHUNKS_MAX: usize = 64;
+/// Spans that a move by hand tries for each that is wanted: what is being sent or received keeps some.
+const REASSIGN_TRIES: usize = 4;
 /// Spans' worth of free chunks that make a class give one.
 const SPARE_SPANS: u64 = 2;
 
@@ -204,9 +206,10 @@ impl Guard<'_> {
         let store = self.store;
         let class = |id: u8| ClassId::all().find(|class| class.0 == id).expect("a class");
         let to = to.map(class);
-        let mut moved = 0;
         self.local.stop_drains(store);
-        for _ in 0..spans {
+        let before = self.local.spans_moved;
+        let mut grown = 0;
+        for _ in 0..spans * REASSIGN_TRIES {
             let started = match from.map(class) {
                 Some(from) => self.local.start_drain(store, from, None, true),
                 None => {
@@ -222,16 +225,19 @@ impl Guard<'_> {
             }
             while self.local.drain_step(store, SPAN_BYTES) {}
             self.local.look_at_lingering(store, false);
-            if !self.local.lingering.is_empty() {
-                continue;
-            }
-            moved += 1;
+            let moved = spans.min((self.local.spans_moved - before) as usize);
             if let Some(to) = to {
-                store.slabs.class(to).grow(&store.arena, store.moment(self.now));
+                let mut slab = store.slabs.class(to);
+                let now = store.moment(self.now);
+                let _ = (grown..moved).all(|_| slab.grow(&store.arena, now));
+            }
+            grown = moved;
+            if moved == spans {
+                break;
             }
         }
         self.local.stop_drains(store);
-        moved
+        grown
     }
 
     /// Gives up to `spans` spans that nobody owns to class `to`; how many there were.

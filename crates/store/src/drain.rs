@@ -94,7 +94,7 @@ impl Local {
     pub(crate) fn look_at_lingering(&mut self, store: &Store, all: bool) {
         for mut drain in std::mem::take(&mut self.lingering) {
             if !drain.is_on(store) {
-                self.counters(store).spans_moved.add(1);
+                self.count_moved(store);
                 continue;
             }
             if drain.looks > 1 {
@@ -122,9 +122,15 @@ impl Local {
             if drain.is_on(store) {
                 self.stop_drain(store, &drain);
             } else {
-                self.counters(store).spans_moved.add(1);
+                self.count_moved(store);
             }
         }
+    }
+
+    /// A span that was drained is empty, and nobody's.
+    fn count_moved(&mut self, store: &Store) {
+        self.spans_moved += 1;
+        self.counters(store).spans_moved.add(1);
     }
 
     fn stop_drain(&mut self, store: &Store, drain: &Drain) {
@@ -303,7 +309,7 @@ impl Local {
             self.pass_epochs(store);
             self.pass_epochs(store);
             if store.arena.used_bytes() < used {
-                self.counters(store).spans_moved.add(1);
+                self.count_moved(store);
                 return;
             }
             // What is missing is in other workers' hands.

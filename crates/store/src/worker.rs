@@ -51,6 +51,8 @@ pub(crate) struct Local {
     /// The span that this worker drains, and those that wait for chunks in other hands.
     pub(crate) drain: Option<Drain>,
     pub(crate) lingering: Vec<Drain>,
+    /// Spans that this worker has emptied; no reset of the figures changes it.
+    pub(crate) spans_moved: u64,
     /// The epoch when they were last looked at.
     pub(crate) looked_at: u64,
     /// Allocations since a donor was looked for in vain.
@@ -99,6 +101,7 @@ impl Worker {
             fresh: Vec::with_capacity(FRESH_MAX),
             drain: None,
             lingering: Vec::new(),
+            spans_moved: 0,
             looked_at: 0,
             asks: 0,
             transaction: Transaction::default(),

@@ -79,6 +79,35 @@ fn pinned_value_is_not_moved_and_the_span_is_used_again() {
     store.check();
 }
 
+/// What is pinned keeps its spans; as many others go to the class that is to have them, and no more is said.
+#[test]
+fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
+    let (store, mut worker) = store(16);
+    for name in 0..40 {
+        set(&mut worker, NOW, name, 100_000);
+    }
+    let pin = |worker: &mut Worker, name: u64| {
+        let mut guard = worker.enter(NOW);
+        let key = name.to_be_bytes();
+        let key = guard.key(&key);
+        guard.get(&key).hit().unwrap().pin()
+    };
+    let spans =
+        |id: u8| store.classes(NOW).iter().find(|class| class.id == id).map_or(0, |class| class.spans);
+    let (largest, to) = (store.classes(NOW).last().unwrap().id, 20);
+    // Six pieces each: a third of them keeps a third of the spans.
+    let pins: Vec<_> = (0..13).map(|name| pin(&mut worker, name)).collect();
+    assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (16, 16));
+    let pins: Vec<_> = (13..40).map(|name| pin(&mut worker, name)).chain(pins).collect();
+    assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (0, 16));
+    drop(pins);
+    assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (16, 32));
+    assert!((0..40).all(|name| get(&mut worker, NOW, name).is_some()));
+    assert_eq!(store.totals().evictions, 0);
+    drop(worker);
+    store.check();
+}
+
 /// Fills the store with values of one size, reads some keys often, then writes another size.
 fn shift(automove: Automove) -> (u64, u64, Arc<Store>) {
     let (store, mut worker) = store(16);
