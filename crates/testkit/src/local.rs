@@ -40,6 +40,8 @@ pub struct LocalConnection {
     output: Output,
     /// Replies taken from the output.
     sent: Vec<u8>,
+    /// Replies stay where they are.
+    stalled: bool,
     closed: bool,
 }
 
@@ -205,6 +207,11 @@ impl LocalConnection {
         self.sent.clear();
     }
 
+    /// From now on the client reads nothing, and replies hold what they refer to.
+    pub fn stall(&mut self) {
+        self.stalled = true;
+    }
+
     /// The session has closed it.
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -231,6 +238,7 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
         take_replies(connection);
         match progress.next {
             Next::Receive => return consumed,
+            Next::Flush if connection.stalled => return consumed,
             Next::Flush | Next::Yield => {}
             // The clock stands: whoever sleeps goes on when the test moves it and sends something.
             Next::Sleep(_) => return consumed,
@@ -245,6 +253,9 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
 /// Takes all replies, through as many slices at a time as a send would offer.
 fn take_replies(connection: &mut LocalConnection) {
     const SLICES: usize = 64;
+    if connection.stalled {
+        return;
+    }
     let LocalConnection { output, sent, .. } = connection;
     while !output.is_empty() {
         let mut slices = [IoSlice::new(&[]); SLICES];

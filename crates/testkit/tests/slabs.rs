@@ -1,4 +1,5 @@
-//! memcached's slab commands over sessions: what automove 0, 1 and 2 mean, what a page is, what a move keeps.
+//! memcached's slab commands over sessions: what automove 0, 1 and 2 mean, what a page is, what a move keeps
+//! and what it answers.
 
 use larder_testkit::local::{Local, LocalConnection};
 use std::fmt::Write;
@@ -11,7 +12,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let local = Local::new(&["-m".to_owned(), "16".to_owned()]).expect("a server");
+        Bench::with(&[])
+    }
+
+    fn with(options: &[&str]) -> Bench {
+        let options: Vec<String> =
+            ["-m", "16"].iter().chain(options).map(|&option| option.to_owned()).collect();
+        let local = Local::new(&options).expect("a server");
         let connection = local.connection();
         Bench { local, connection }
     }
@@ -181,4 +188,108 @@ fn a_page_that_is_moved_in_a_full_cache_keeps_what_is_hot() {
     );
     assert_eq!(bench.say("slabs reassign 5 9\r\n"), "NOSPARE source class has no spare pages\r\n");
     assert_eq!(bench.say("slabs reassign 50 9\r\n"), "BADCLASS invalid src or dst class id\r\n");
+}
+
+/// Values of a million bytes are in pieces, and those are shown in class 24 (17352).
+const PIECES: u32 = 24;
+const HELD_BYTES: usize = 1_000_000;
+
+impl Bench {
+    /// Moves a page of the pieces' class away. If that is refused, nothing has changed.
+    fn reassign_pieces(&mut self) -> String {
+        let before = (self.figure("", "curr_items"), self.figure("slabs", &format!("{PIECES}:total_pages")));
+        let reply = self.say(&format!("slabs reassign {PIECES} {LARGE}\r\n"));
+        if reply != "OK\r\n" {
+            let pages = self.figure("slabs", &format!("{PIECES}:total_pages"));
+            assert_eq!((self.figure("", "curr_items"), pages), before);
+        }
+        reply
+    }
+}
+
+#[test]
+fn a_class_whose_values_are_all_being_sent_is_busy() {
+    let mut bench = Bench::new();
+    bench.fill("p", 0..3, HELD_BYTES);
+    let readers: Vec<LocalConnection> = (0..3)
+        .map(|n| {
+            let mut reader = bench.local.connection();
+            reader.stall();
+            bench.local.exchange(&mut reader, format!("get p{n}\r\n").as_bytes());
+            reader
+        })
+        .collect();
+    // Each time anew: nobody waits for the readers.
+    for _ in 0..3 {
+        assert_eq!(bench.reassign_pieces(), "BUSY currently processing reassign request\r\n");
+    }
+    drop(readers);
+    assert_eq!(bench.reassign_pieces(), "OK\r\n");
+    assert_eq!(bench.figure("slabs", &format!("{LARGE}:total_pages")), 1);
+    assert!((0..3).all(|n| bench.get(&format!("p{n}"))), "all were moved");
+}
+
+#[test]
+fn a_class_whose_values_are_all_being_received_is_busy() {
+    let mut bench = Bench::new();
+    let mut value = vec![b'v'; HELD_BYTES];
+    value.extend_from_slice(b"\r\n");
+    let (early, last) = value.split_at(HELD_BYTES - 1);
+    let mut writers: Vec<LocalConnection> = (0..3)
+        .map(|n| {
+            let mut writer = bench.local.connection();
+            bench.local.exchange(&mut writer, format!("set p{n} 0 0 {HELD_BYTES}\r\n").as_bytes());
+            bench.local.exchange(&mut writer, early);
+            writer
+        })
+        .collect();
+    assert_eq!(bench.reassign_pieces(), "BUSY currently processing reassign request\r\n");
+    for writer in &mut writers {
+        bench.local.exchange(writer, last);
+        assert_eq!(writer.sent(), b"STORED\r\n");
+    }
+    assert_eq!(bench.reassign_pieces(), "OK\r\n");
+    assert!((0..3).all(|n| bench.get(&format!("p{n}"))), "all were moved");
+}
+
+/// Without eviction, what finds no room stays, and so does its span.
+#[test]
+fn a_class_that_has_nowhere_to_move_to_is_busy_if_nothing_may_be_evicted() {
+    let mut bench = Bench::with(&["-M"]);
+    let value = "v".repeat(500);
+    let mut stored = 0;
+    while bench.say(&format!("set s{stored} 0 0 500\r\n{value}\r\n")) == "STORED\r\n" {
+        stored += 1;
+    }
+    assert!(stored > 20_000, "{stored}");
+    let reply = bench.say(&format!("slabs reassign {SMALL} {LARGE}\r\n"));
+    assert_eq!(reply, "BUSY currently processing reassign request\r\n");
+    assert!((0..stored).all(|n| bench.get(&format!("s{n}"))), "nothing is lost");
+}
+
+#[test]
+fn what_is_no_class_and_what_has_no_page_is_told_apart() {
+    const BAD: &str = "BADCLASS invalid src or dst class id\r\n";
+    const SPARE: &str = "NOSPARE source class has no spare pages\r\n";
+    let mut bench = Bench::new();
+    bench.fill("s", 0..6_000, 500);
+    // The last class is 39; -1 is any source that has a page to spare, and no destination; 0 is the pool.
+    let last = 39;
+    for (from, to, reply) in [
+        (-1, 39, "OK\r\n"),
+        (i64::from(SMALL), last + 1, BAD),
+        (last + 1, i64::from(SMALL), BAD),
+        (-2, last, BAD),
+        (i64::from(SMALL), -1, BAD),
+        (last, i64::from(SMALL), SPARE),
+        (-1, i64::from(SMALL), BAD),
+        (-1, -1, "SAME src and dst class are identical\r\n"),
+        (0, 0, "SAME src and dst class are identical\r\n"),
+        (i64::from(SMALL), 0, "OK\r\n"),
+        (0, last, "OK\r\n"),
+        (i64::MAX, 1, "CLIENT_ERROR bad command line format\r\n"),
+    ] {
+        assert_eq!(bench.say(&format!("slabs reassign {from} {to}\r\n")), reply, "{from} {to}");
+    }
+    assert!((0..6_000).all(|n| bench.get(&format!("s{n}"))), "nothing is lost");
 }
