@@ -8,6 +8,12 @@
 //! waiting for their epoch`. A span whose chunks are all free goes back to the arena, unless it is
 //! its class's only one.
 
+mod magazine;
+mod row;
+
+pub(crate) use magazine::Magazine;
+pub(crate) use row::Row;
+
 use crate::Millis;
 use crate::arena::{Arena, NONE, Span, UNIT, poison, unpoison};
 use crate::class::{CLASSES, ClassId, SPAN_BYTES};
@@ -18,65 +24,8 @@ use crate::view::ClassView;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Most chunks in a magazine.
-const MAGAZINE_CHUNKS_MAX: usize = 32;
-/// Most bytes in a magazine, but for one chunk.
-const MAGAZINE_BYTES_MAX: usize = 4096;
 /// Spans looked at for the one with the most room.
 const EMPTIEST_SPANS_MAX: usize = 32;
-
-/// A worker's free chunks of one class, as locations; last in, first out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Magazine {
-    count: u8,
-    /// Chunks it holds at most: [`Magazine::capacity`].
-    count_max: u8,
-    chunks: [u64; MAGAZINE_CHUNKS_MAX],
-}
-
-impl Magazine {
-    /// Empty.
-    pub(crate) fn new(class: ClassId) -> Magazine {
-        let count_max = Self::capacity(class) as u8;
-        Magazine { count: 0, count_max, chunks: [0; MAGAZINE_CHUNKS_MAX] }
-    }
-
-    /// Chunks a magazine of this class holds at most.
-    #[inline]
-    pub(crate) fn capacity(class: ClassId) -> usize {
-        (MAGAZINE_BYTES_MAX / class.chunk_bytes()).clamp(1, MAGAZINE_CHUNKS_MAX)
-    }
-    pub(crate) fn len(&self) -> usize {
-        usize::from(self.count)
-    }
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<u64> {
-        self.count = self.count.checked_sub(1)?;
-        Some(self.chunks[self.count as usize])
-    }
-    /// What [`Magazine::pop`] gives next; whatever it gave last, if nothing.
-    #[inline]
-    pub(crate) fn next(&self) -> u64 {
-        self.chunks[usize::from(self.count).saturating_sub(1) % MAGAZINE_CHUNKS_MAX]
-    }
-    #[inline]
-    pub(crate) fn push(&mut self, chunk: u64) -> bool {
-        let room = self.count < self.count_max;
-        if room {
-            self.chunks[self.count as usize] = chunk;
-            self.count += 1;
-        }
-        room
-    }
-    /// The older half, to be given back; the newer half stays.
-    pub(crate) fn older_half(&mut self) -> ([u64; MAGAZINE_CHUNKS_MAX], usize) {
-        let out = self.chunks;
-        let given = usize::from(self.count).div_ceil(2);
-        self.chunks.copy_within(given..self.count as usize, 0);
-        self.count -= given as u8;
-        (out, given)
-    }
-}
 
 /// Now, in time and by the store's clock of bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,54 +33,6 @@ pub(crate) struct Moment {
     pub(crate) at: Millis,
     /// Bytes ever allocated: [`crate::Store::moment`].
     pub(crate) clock: u64,
-}
-
-/// Spans in a row, linked through their descriptions.
-#[derive(Debug, Default)]
-pub(crate) struct Row {
-    front: u32,
-    back: u32,
-    pub(crate) count: usize,
-}
-
-impl Row {
-    fn push_back(&mut self, arena: &Arena, number: u32) {
-        let span = arena.span(number);
-        span.queue_next.store(0, Ordering::Relaxed);
-        span.queue_previous.store(self.back, Ordering::Relaxed);
-        match self.back {
-            0 => self.front = number,
-            back => arena.span(back).queue_next.store(number, Ordering::Relaxed),
-        }
-        self.back = number;
-        self.count += 1;
-    }
-
-    fn remove(&mut self, arena: &Arena, number: u32) {
-        let span = arena.span(number);
-        let previous = span.queue_previous.load(Ordering::Relaxed);
-        let next = span.queue_next.load(Ordering::Relaxed);
-        match previous {
-            0 => self.front = next,
-            previous => arena.span(previous).queue_next.store(next, Ordering::Relaxed),
-        }
-        match next {
-            0 => self.back = previous,
-            next => arena.span(next).queue_previous.store(previous, Ordering::Relaxed),
-        }
-        self.count -= 1;
-    }
-
-    pub(crate) fn front(&self) -> Option<u32> {
-        (self.front != 0).then_some(self.front)
-    }
-
-    pub(crate) fn iter<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = u32> + use<'a> {
-        std::iter::successors(self.front(), |&number| {
-            let next = arena.span(number).queue_next.load(Ordering::Relaxed);
-            (next != 0).then_some(next)
-        })
-    }
 }
 
 /// One class.
@@ -341,10 +242,10 @@ impl Class {
         grow: bool,
     ) -> usize {
         let wanted = Magazine::capacity(self.id).div_ceil(2).min(room.max(1));
-        while usize::from(magazine.count) < wanted {
+        while magazine.len() < wanted {
             if self.partial == 0 {
                 // What is there is enough to go on; a span is taken only for an empty magazine.
-                if magazine.count > 0 || !grow || !self.grow(arena, now) {
+                if magazine.len() > 0 || !grow || !self.grow(arena, now) {
                     break;
                 }
             }
@@ -358,7 +259,7 @@ impl Class {
             }
         }
         self.show_free();
-        usize::from(magazine.count)
+        magazine.len()
     }
 
     fn take_from(&mut self, arena: &Arena, span: &Span, number: u32) -> u64 {

@@ -1,0 +1,239 @@
+//! Probation: new keys are noted, queued by class, and judged when they are overdue.
+//!
+//! ```text
+//! stored for the first time ──▶ fresh (some at a time) ──▶ the class's ring ──▶ overdue: judged
+//! ```
+//!
+//! A key is on probation until so many bytes of other keys have been put there after it as make a
+//! tenth of the limit: the same for all classes, whatever their share.
+//!
+//! ```text
+//! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
+//! ```
+
+use super::{BATCH, PROMOTE_FREQUENCY, Reason};
+use crate::bucket::Slot;
+use crate::class::ClassId;
+use crate::ghost::Queue;
+use crate::item::RawItem;
+use crate::ring::BLOCK_BYTES;
+use crate::slab::Class;
+use crate::worker::{FRESH_MAX, Local};
+use crate::{Eviction, Millis, Store};
+use std::sync::atomic::Ordering;
+
+/// Ghost hits count half after one part in this many of the limit was written by new keys.
+const GHOST_PERIODS: u64 = 8;
+/// Entries that upkeep takes from a crowded queue in a step: some 50 µs.
+const THIN_ENTRIES: usize = 512;
+/// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
+const STAMP_BYTES: u64 = 4096;
+const STAMP_MASK: u64 = (1 << 24) - 1;
+
+/// A new key that waits to be put on probation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) class: ClassId,
+    pub(crate) hash: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Store {
+    /// True if what is in the ring entry has been on probation for long enough.
+    pub(crate) fn is_overdue(&self, entry: u64) -> bool {
+        let now = self.probation_bytes.load(Ordering::Relaxed) / STAMP_BYTES;
+        let window = self.window.bytes(self.arena.limit_bytes()) / STAMP_BYTES;
+        now.wrapping_sub(entry) & STAMP_MASK >= window.min(STAMP_MASK / 2)
+    }
+}
+
+impl Local {
+    /// Notes a key stored for the first time while memory is short: true if it starts on
+    /// probation. A value in pieces is queued with the class of its pieces, which have its memory.
+    #[inline]
+    pub(crate) fn starts_on_probation(
+        &mut self,
+        store: &Store,
+        class: ClassId,
+        hash: u64,
+        bytes: u64,
+    ) -> bool {
+        if !store.arena.nearly_full() || !matches!(store.eviction(), Eviction::All | Eviction::Volatile) {
+            return false;
+        }
+        if let Some(queue) = store.ghosts.recall(hash) {
+            self.counters(store).class(class).ghost_hits.add(1);
+            store.slabs.view(class).count_ghost();
+            match queue {
+                Queue::Probation => store.window.lengthen(bytes, store.arena.limit_bytes()),
+                Queue::Main => store.window.shorten(bytes),
+            }
+            return false;
+        }
+        self.fresh.push(Fresh { class, hash, bytes });
+        true
+    }
+
+    /// Queues the noted keys, if enough have come together.
+    #[inline]
+    pub(crate) fn queue_fresh_if_many(&mut self, store: &Store) {
+        if self.fresh.len() >= FRESH_MAX {
+            self.queue_fresh(store);
+        }
+    }
+
+    pub(crate) fn queue_fresh(&mut self, store: &Store) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let bytes = self.fresh.iter().map(|fresh| fresh.bytes).sum();
+        let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
+        store.window.decay(bytes, store.arena.limit_bytes());
+        let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
+        if sum / period != (sum + bytes) / period {
+            store.slabs.forget();
+            if store.ghosts.is_made() {
+                store.fit_ghosts();
+            }
+        }
+        let mut slab = None;
+        let mut crowded = None;
+        for Fresh { class, hash, bytes } in self.fresh.drain(..) {
+            if slab.as_ref().is_none_or(|(held, _)| *held != class) {
+                // The old lock goes before the new one is taken.
+                drop(slab.take());
+                slab = Some((class, store.slabs.class(class)));
+            }
+            let (_, slab) = slab.as_mut().expect("just set");
+            sum += bytes;
+            let taken = slab.probation.push(hash & !STAMP_MASK | ((sum / STAMP_BYTES) & STAMP_MASK));
+            if taken != 0 {
+                store.arena.charge(taken);
+            }
+            if slab.is_crowded() {
+                crowded = Some(class);
+            }
+        }
+        drop(slab);
+        if let Some(class) = crowded {
+            self.thin_out(store, class, 2 * FRESH_MAX);
+        }
+    }
+
+    /// Thins out the probation queues of classes that have lost memory; true if there may be more to do.
+    pub(crate) fn thin_out_crowded(&mut self, store: &Store) -> bool {
+        let crowded = ClassId::all().find(|&class| store.slabs.class(class).is_crowded());
+        if let Some(class) = crowded {
+            self.thin_out(store, class, THIN_ENTRIES);
+        }
+        crowded.is_some()
+    }
+
+    /// More entries than chunks: most are of keys that are gone. The oldest leave; who is still there
+    /// joins main.
+    #[cold]
+    fn thin_out(&mut self, store: &Store, class: ClassId, entries: usize) {
+        for _ in 0..entries {
+            let Some(hash) = pop(store, &mut store.slabs.class(class)) else { return };
+            let Some(locked) = store.index.try_lock(&store.arena, hash) else { continue };
+            if let Some(found) = store.index.scan(&locked.place, locked.control, Slot::probation) {
+                found.bucket.replace(found.i, found.slot.promoted());
+            }
+            locked.home.unlock(locked.control);
+        }
+    }
+
+    /// Evicts up to `count_max` of the keys of a class that are overdue on probation.
+    pub(crate) fn evict_overdue(
+        &mut self,
+        store: &Store,
+        now: Millis,
+        class: ClassId,
+        count_max: usize,
+    ) -> usize {
+        self.queue_fresh(store);
+        if store.eviction() == Eviction::VolatileTtl {
+            return 0;
+        }
+        self.evict_new(store, now, class, count_max, false)
+    }
+
+    /// Judges the oldest keys on probation: those that are overdue, or any if `early`.
+    pub(super) fn evict_new(
+        &mut self,
+        store: &Store,
+        now: Millis,
+        class: ClassId,
+        count_max: usize,
+        early: bool,
+    ) -> usize {
+        let mut hashes = [0; BATCH];
+        let mut count = 0;
+        {
+            let mut slab = store.slabs.class(class);
+            while count < count_max.min(BATCH)
+                && slab.probation.front().is_some_and(|entry| early || store.is_overdue(entry))
+            {
+                hashes[count] = pop(store, &mut slab).expect("it has a front");
+                count += 1;
+            }
+        }
+        for &hash in &hashes[..count] {
+            store.prefetch_home(hash);
+        }
+        for &hash in &hashes[..count] {
+            store.prefetch_probation(hash);
+            store.ghosts.prefetch(hash);
+        }
+        hashes[..count].iter().filter(|&&hash| self.judge_new(store, now, class, hash)).count()
+    }
+
+    /// The oldest key on probation: promotes or evicts it. True if memory came free.
+    fn judge_new(&mut self, store: &Store, now: Millis, class: ClassId, hash: u64) -> bool {
+        let Some(mut locked) = self.try_lock(store, hash) else {
+            self.fresh.push(Fresh { class, hash, bytes: 0 });
+            return false;
+        };
+        let found = store.index.scan(&locked.place, locked.control, Slot::probation);
+        let gone = found.is_some_and(|found| {
+            // SAFETY: reachable in this epoch.
+            let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
+            let header = item.header();
+            let expired = item.expired_by(header, now);
+            // What is there may be another key with the same tag.
+            let stays = found.slot.frequency() >= PROMOTE_FREQUENCY
+                || store.is_protected(item, header)
+                || self.has_own() && self.may_be_own(store.hash_at(found.slot.location()));
+            if !expired && stays {
+                found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
+                return false;
+            }
+            if !expired {
+                store.remember(hash, found.slot);
+            }
+            let reason = if expired { Reason::Expired } else { Reason::Evicted };
+            self.count_reason(store, item, found.slot, now / 1000, reason);
+            self.unlink(store, &mut locked, &found);
+            true
+        });
+        locked.home.unlock(locked.control);
+        gone
+    }
+}
+
+impl Class {
+    /// There are more entries on probation than chunks.
+    fn is_crowded(&self) -> bool {
+        self.probation.len() > self.spans() * self.id().chunks_per_span() + BATCH
+    }
+}
+
+/// Takes the oldest entry from a class's ring; the hash's leading bits.
+fn pop(store: &Store, slab: &mut Class) -> Option<u64> {
+    let (entry, bytes) = slab.probation.pop()?;
+    debug_assert!(bytes == 0 || bytes == BLOCK_BYTES);
+    if bytes != 0 {
+        store.arena.charge(-bytes);
+    }
+    Some(entry & !STAMP_MASK)
+}
