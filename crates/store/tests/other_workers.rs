@@ -1,0 +1,151 @@
+//! What a worker keeps to itself, chunks that wait for their epoch, magazines, spans that it drains, is had by
+//! another worker's write when it is wanted: whatever the one did before, and however little it does now. One
+//! thread drives all of them, so that a write which waits for another waits in vain, and is repeated.
+
+use larder_store::{Attributes, Config, End, Expect, Guard, Store, Worker};
+use std::sync::Arc;
+
+const NOW: u64 = 1_700_000_000_000;
+const WORKERS: usize = 4;
+const KEYS: u64 = 4_000;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    /// Of a value: sizes of all magnitudes from 10 bytes to `most`.
+    fn bytes(&mut self, most: u64) -> usize {
+        let magnitude = 10 << self.below(18);
+        (magnitude + self.below(magnitude)).min(most) as usize
+    }
+}
+
+/// False if it is refused.
+fn write(guard: &mut Guard<'_>, name: u64, bytes: usize) -> bool {
+    let name = name.to_be_bytes();
+    let key = guard.key(&name);
+    guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).is_ok()
+}
+
+/// A worker does much of everything.
+fn toil(worker: &mut Worker, random: &mut Random, now: u64, most: u64) {
+    for _ in 0..1 + random.below(4) {
+        let mut guard = worker.enter(now);
+        let kind = random.below(8);
+        for _ in 0..1 + random.below(200) {
+            let name = random.below(KEYS);
+            let name = name.to_be_bytes();
+            let key = guard.key(&name);
+            match kind {
+                0 => drop(guard.delete(&key, Expect::Present)),
+                1 => drop(guard.get(&key).hit().is_some()),
+                2 => drop(guard.concat(&key, &[b'a'; 50], End::Back, None, Expect::Any)),
+                3 => {
+                    let attributes =
+                        Attributes { expires_at: now + random.below(2_000), ..Attributes::default() };
+                    let _ = guard.store_value(&key, &[b'e'; 300], &attributes, Expect::Any);
+                }
+                4 => drop(guard.maintain()),
+                5 => drop(write(&mut guard, u64::from_be_bytes(name), random.bytes(2_000))),
+                _ => {
+                    let _ = write(&mut guard, u64::from_be_bytes(name), random.bytes(most));
+                    if random.below(20) == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the others do from then on.
+#[derive(Clone, Copy, Debug)]
+enum Idle {
+    /// A batch of some reads now and then.
+    Reads,
+    /// An empty batch now and then.
+    Passes,
+    /// Nothing at all.
+    Sleeps,
+}
+
+fn run(seed: u64, megabytes: u64, most: u64, idle: Idle) {
+    let config = Config { memory_bytes: megabytes << 20, workers_max: WORKERS, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Arc::clone(&store).worker().unwrap()).collect();
+    let (mut random, mut now) = (Random(seed), NOW);
+    for round in 0..12 {
+        for _ in 0..2 {
+            for worker in &mut workers {
+                toil(worker, &mut random, now, most / 2);
+                now += random.below(300);
+            }
+        }
+        let writer = random.below(WORKERS as u64) as usize;
+        let what = format!("{megabytes} MB, seed {seed}, {idle:?}, round {round}");
+        for _ in 0..60 {
+            let (name, bytes) = (random.below(KEYS), random.bytes(most));
+            let count = 1 + random.below(4);
+            // Refused means: until the others were entered once more.
+            let mut tries = 0;
+            while !(0..count).all(|n| write(&mut workers[writer].enter(now), name + n, bytes)) {
+                tries += 1;
+                assert!(tries < 2, "{what}: {bytes} bytes");
+                workers.iter_mut().for_each(|worker| drop(worker.enter(now)));
+            }
+            now += random.below(3);
+            let other = random.below(WORKERS as u64) as usize;
+            if other == writer {
+                continue;
+            }
+            match idle {
+                Idle::Reads => {
+                    let mut guard = workers[other].enter(now);
+                    for _ in 0..random.below(10) {
+                        let name = random.below(KEYS).to_be_bytes();
+                        let key = guard.key(&name);
+                        let _ = guard.get(&key).hit().is_some();
+                    }
+                }
+                Idle::Passes => drop(workers[other].enter(now)),
+                Idle::Sleeps => {}
+            }
+        }
+    }
+    drop(workers);
+    store.check();
+}
+
+fn all(idle: Idle) {
+    for seed in seeds() {
+        run(seed, 4, 700_000, idle);
+        run(seed, 8, 1_500_000, idle);
+    }
+}
+
+/// `LARDER_WORKERS_SEED` replays one, or looks from there on.
+fn seeds() -> std::ops::Range<u64> {
+    let number =
+        |name: &str, other: u64| std::env::var(name).map_or(other, |text| text.parse().expect("a number"));
+    let first = number("LARDER_WORKERS_SEED", 0);
+    first..first + number("LARDER_WORKERS_SEEDS", 2)
+}
+
+#[test]
+fn a_worker_that_only_reads_keeps_nobody_from_writing() {
+    all(Idle::Reads);
+}
+
+#[test]
+fn a_worker_that_only_comes_and_goes_keeps_nobody_from_writing() {
+    all(Idle::Passes);
+}
+
+#[test]
+fn a_worker_that_does_nothing_keeps_nobody_from_writing() {
+    all(Idle::Sleeps);
+}
