@@ -34,6 +34,8 @@ pub enum Message {
         index: usize,
         /// The client's number.
         client: u64,
+        /// It has missed a letter, and is counted as closed for that.
+        missed: bool,
     },
     /// Close the connection at this place if its replies have waited since then: others need the
     /// memory.
@@ -109,6 +111,13 @@ pub struct Hub {
 }
 
 impl Hub {
+    /// Has a worker close one of its RESP clients, if it is still there.
+    fn have_closed(&self, place: u64, client: u64, missed: bool) {
+        let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
+        // A mailbox that is full loses it: the client is closed when it next sends something.
+        let _ = self.desks[worker].mailbox.send(Message::Kill { index, client, missed });
+    }
+
     /// A hub for a configuration.
     ///
     /// # Errors
@@ -250,9 +259,7 @@ impl Host for Hub {
     }
 
     fn kill(&self, place: u64, client: u64) {
-        let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
-        // A mailbox that is full loses it: the client is closed when it next sends something.
-        let _ = self.desks[worker].mailbox.send(Message::Kill { index, client });
+        self.have_closed(place, client, false);
     }
 
     fn post(&self, worker: usize, letters: Vec<Letter>) {
@@ -268,8 +275,7 @@ impl Host for Hub {
             desk.mailbox.waker().wake();
         }
         for target in missed {
-            self.tally.listeners_cut.fetch_add(1, Relaxed);
-            self.kill(target.place, target.client);
+            self.have_closed(target.place, target.client, true);
         }
     }
 

@@ -383,10 +383,12 @@ fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> b
     for message in hub.desks[service.index].mailbox.take() {
         match message {
             Message::Connection { socket, listener } => service.adopt(events, socket, listener),
-            Message::Kill { index, client } => {
+            Message::Kill { index, client, missed } => {
                 if let Some(id) = events.id_at(index)
                     && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
                 {
+                    // Once for a client, however many letters it has missed until it is closed.
+                    hub.tally.listeners_cut.fetch_add(u64::from(missed), Relaxed);
                     events.close(service, id, Closed::Handler);
                 }
             }
