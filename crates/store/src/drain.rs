@@ -237,12 +237,7 @@ impl Local {
                 };
                 let stays = hot || protected || drain.keep && spare.is_some();
                 if expired || !stays {
-                    if !expired {
-                        store.remember(hash, slot);
-                    }
-                    let reason = if expired { Reason::Expired } else { Reason::Evicted };
-                    self.count_reason(store, item, slot, self.now / 1000, reason);
-                    self.unlink(store, &mut locked, &found);
+                    self.take_out(store, hash, &mut locked, &found, item, expired);
                     Drained::Gone
                 } else {
                     self.move_out(store, drain, location, &found, item, spare)

@@ -280,16 +280,30 @@ impl Local {
                 found.bucket.replace(found.i, found.slot.with_frequency(store.worn(found.slot.frequency())));
                 return false;
             }
-            if !expired {
-                store.remember(hash, found.slot);
-            }
-            let reason = if expired { Reason::Expired } else { Reason::Evicted };
-            self.count_reason(store, item, found.slot, now / 1000, reason);
-            self.unlink(store, &mut locked, &found);
+            self.take_out(store, hash, &mut locked, &found, item, expired);
             true
         });
         locked.home.unlock(locked.control);
         gone
+    }
+
+    /// Takes out an item that was judged: because its time has passed, or, leaving a ghost, for its memory.
+    #[inline]
+    pub(crate) fn take_out(
+        &mut self,
+        store: &Store,
+        hash: u64,
+        locked: &mut Locked<'_>,
+        found: &Found<'_>,
+        item: RawItem,
+        expired: bool,
+    ) {
+        if !expired {
+            store.remember(hash, found.slot);
+        }
+        let reason = if expired { Reason::Expired } else { Reason::Evicted };
+        self.count_reason(store, item, found.slot, self.now / 1000, reason);
+        self.unlink(store, locked, found);
     }
 
     /// Makes room for a key by evicting another one from its home or its other bucket, of those read least:

@@ -11,7 +11,7 @@
 //! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
 //! ```
 
-use super::{BATCH, PROMOTE_FREQUENCY, Reason};
+use super::{BATCH, PROMOTE_FREQUENCY};
 use crate::bucket::Slot;
 use crate::class::ClassId;
 use crate::ghost::Queue;
@@ -208,12 +208,7 @@ impl Local {
                 found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
                 return false;
             }
-            if !expired {
-                store.remember(hash, found.slot);
-            }
-            let reason = if expired { Reason::Expired } else { Reason::Evicted };
-            self.count_reason(store, item, found.slot, now / 1000, reason);
-            self.unlink(store, &mut locked, &found);
+            self.take_out(store, hash, &mut locked, &found, item, expired);
             true
         });
         locked.home.unlock(locked.control);
