@@ -67,8 +67,13 @@ pub struct Mark {
 
 /// Room that a fresh buffer takes when the first byte is written.
 const ROOM_MIN: usize = 4096;
-/// Room is added in steps of this beyond the limit.
+/// Room is added in steps of this from here on, and in steps of [`ROOM_MIN`] before.
 const ROOM_STEP: usize = 64 << 10;
+/// A large buffer grows by one part in this many: what is added is touched, and counted.
+const ROOM_SHARE: usize = 8;
+/// What the allocator keeps in front of a block that is a mapping of its own.
+const BLOCK_HEAD_BYTES: usize = 16;
+const PAGE_BYTES: usize = 4096;
 
 /// Bytes already sent that may stay in front of the rest, if they are no more than the rest.
 const SENT_BYTES_MAX: usize = 16 << 10;
@@ -108,9 +113,13 @@ impl Output {
     }
 
     /// Bytes of memory the buffer takes (pinned values not included): what it has room for beyond them
-    /// was never touched.
+    /// was never touched. A block that is a mapping of its own takes whole pages, its head included.
     pub fn capacity_bytes(&self) -> usize {
-        self.buf.len()
+        if self.buf.capacity() < FREED_BLOCK_BYTES {
+            self.buf.len()
+        } else {
+            (self.buf.len() + BLOCK_HEAD_BYTES).next_multiple_of(PAGE_BYTES)
+        }
     }
 
     /// Forgets everything, sent or not; keeps the buffer.
@@ -168,16 +177,20 @@ impl Output {
             self.clear();
         }
         let wanted = self.end + bytes;
-        // At the limit a session stops: doubling there would hold twice what may wait.
-        let len = if (wanted as u64) < self.limit_bytes {
+        let len = if wanted <= ROOM_STEP {
+            wanted.next_multiple_of(ROOM_MIN)
+        } else if (wanted as u64) < self.limit_bytes {
+            // At the limit a session stops.
             let most = (self.limit_bytes as usize).next_multiple_of(ROOM_MIN);
-            wanted.next_power_of_two().max(ROOM_MIN).min(most)
+            (wanted + wanted / ROOM_SHARE).next_multiple_of(ROOM_STEP).min(most)
         } else {
-            wanted.next_multiple_of(if self.limit_bytes < ROOM_STEP as u64 { ROOM_MIN } else { ROOM_STEP })
+            wanted.next_multiple_of(ROOM_STEP)
         };
         if len > self.buf.len() {
-            // Exactly: what is taken is counted as held.
-            self.buf.reserve_exact(len - self.buf.len());
+            // Exactly: what is taken is counted as held. Of a block that goes back to the system when it is
+            // freed only what is used is touched, and it grows without a copy.
+            let room = if len > ROOM_MIN { len.max(FREED_BLOCK_BYTES) } else { len };
+            self.buf.reserve_exact(room - self.buf.len());
             self.buf.resize(len, 0);
         }
     }
@@ -403,7 +416,7 @@ mod tests {
     #[test]
     fn an_output_of_replies_takes_no_more_than_they_do() {
         let mut out = Output::of(&[b'x'; 5000]);
-        assert_eq!((out.capacity_bytes(), out.len()), (5000, 5000));
+        assert_eq!((out.capacity_bytes(), out.len()), (2 * PAGE_BYTES, 5000));
         out.advance(4999);
         out.put(b"y");
         assert_eq!(out.to_vec(), b"xy");

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_eventloop::{Closed, Epoll, EventLoop, Id};
 
+use crate::doomed::Doom;
 use crate::worker::Service;
 
 /// Part of what all connections may hold that one listener may.
@@ -21,34 +22,61 @@ impl Service {
     /// Delivers what waits in this worker's post.
     pub(crate) fn deliver(&mut self, events: &mut EventLoop<Epoll, Service>) {
         let hub = Arc::clone(self.hub());
-        let (letters, held) = hub.desks[self.index()].post.take();
+        let (letters, mut held) = hub.desks[self.index()].post.take();
+        // Behind the letters: who has missed one is not given those that came after it.
+        self.close_doomed(events);
         if letters.is_empty() {
             return;
         }
+        // The letters are charged for as many copies as they are to be: items give way to them first.
+        self.give_way();
         // Beside what `client-output-buffer-limit` says.
         let bytes_max = hub.store.held_bytes_max() / LISTENER_SHARE;
         let mut told: Vec<Id> = Vec::new();
-        for letter in &letters {
+        // What letters were charged whose copies are written.
+        let mut copied = 0;
+        for letter in letters {
+            copied += letter.bytes();
             let Some(id) = events.id_at(letter.target.index()) else { continue };
             let Some(connection) = events.state(id) else { continue };
             if connection.session.redis_client() != Some(letter.target.client) {
                 continue;
             }
             let rest = connection.rest.get_or_insert_default();
+            let before = rest.capacity_bytes();
             rest.set_limit(hub.config.reply_bytes_max());
-            connection.session.deliver(letter, rest);
-            if rest.len() < PUSH_AT_BYTES {
+            connection.session.deliver(&letter, rest);
+            let (waits, grown) = (rest.len(), rest.capacity_bytes() > before);
+            drop(letter);
+            if grown {
+                // The copies are charged from here on, the letters no more.
+                self.count_held(connection);
+                hub.store.hold(-(copied as i64));
+                held -= std::mem::take(&mut copied);
+            }
+            if waits < PUSH_AT_BYTES {
                 told.push(id);
                 continue;
             }
             self.push_letters(events, id, bytes_max);
         }
-        drop(letters);
         hub.store.hold(-(held as i64));
         told.sort_unstable();
         told.dedup();
         for id in told {
             self.push_letters(events, id, bytes_max);
+        }
+    }
+
+    /// Closes those whom others want closed.
+    fn close_doomed(&mut self, events: &mut EventLoop<Epoll, Service>) {
+        for (client, Doom { index, missed }) in self.hub().desks[self.index()].doomed.take() {
+            if let Some(id) = events.id_at(index)
+                && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
+            {
+                self.hub().tally.listeners_cut.fetch_add(u64::from(missed), Relaxed);
+                events.close(self, id, Closed::Handler);
+            }
         }
     }
 

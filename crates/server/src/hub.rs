@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use larder_commands::{Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared};
+use larder_commands::{
+    Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Target,
+};
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::{Address, Socket};
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
 use crate::config::{Config, Protocol, Reported};
+use crate::doomed::{Doom, Doomed};
 use crate::listen::Bound;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
@@ -27,15 +30,6 @@ pub enum Message {
         socket: Socket,
         /// Index of the listener it came through.
         listener: usize,
-    },
-    /// Close the connection at this index if it is still that of this RESP client.
-    Kill {
-        /// Its index in the loop.
-        index: usize,
-        /// The client's number.
-        client: u64,
-        /// It has missed a letter, and is counted as closed for that.
-        missed: bool,
     },
     /// Close the connection at this place if its replies have waited since then: others need the
     /// memory.
@@ -56,6 +50,8 @@ pub struct Desk {
     pub mailbox: Mailbox<Message>,
     /// What other connections have for its own.
     pub post: Post,
+    /// Those of its own that others want closed.
+    pub doomed: Doomed,
     /// Its counters.
     pub counters: Counters,
     /// Its connections, those on their way to it included.
@@ -114,8 +110,10 @@ impl Hub {
     /// Has a worker close one of its RESP clients, if it is still there.
     fn have_closed(&self, place: u64, client: u64, missed: bool) {
         let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
-        // A mailbox that is full loses it: the client is closed when it next sends something.
-        let _ = self.desks[worker].mailbox.send(Message::Kill { index, client, missed });
+        let desk = &self.desks[worker];
+        if desk.doomed.add(client, Doom { index, missed }) {
+            desk.mailbox.waker().wake();
+        }
     }
 
     /// A hub for a configuration.
@@ -128,6 +126,7 @@ impl Hub {
             Ok(Desk {
                 mailbox,
                 post: Post::default(),
+                doomed: Doomed::default(),
                 counters: Counters::default(),
                 connections: AtomicUsize::new(0),
             })
@@ -264,18 +263,16 @@ impl Host for Hub {
 
     fn post(&self, worker: usize, letters: Vec<Letter>) {
         let desk = &self.desks[worker];
-        let mut missed = Vec::new();
         let bytes_max = POST_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
         // Counted before they are there: the worker may take them, and count them out, at once.
         let counted: usize = letters.iter().map(Letter::bytes).sum();
         self.store.hold(counted as i64);
-        let (first, bytes) = desk.post.add(letters, bytes_max, &mut |target| missed.push(target));
+        // Doomed with the post in hand: the worker knows of it when it takes letters that follow.
+        let mut missed = |target: Target| self.have_closed(target.place, target.client, true);
+        let (first, bytes) = desk.post.add(letters, bytes_max, &mut missed);
         self.store.hold(bytes as i64 - counted as i64);
         if first {
             desk.mailbox.waker().wake();
-        }
-        for target in missed {
-            self.have_closed(target.place, target.client, true);
         }
     }
 

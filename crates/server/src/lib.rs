@@ -18,6 +18,7 @@ mod acceptor;
 mod command_line;
 mod config;
 mod deliver;
+mod doomed;
 mod extended;
 mod hub;
 mod listen;

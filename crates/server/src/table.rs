@@ -63,11 +63,12 @@ impl Facts {
         self.received_at.load(Relaxed)
     }
 
-    /// So many bytes of its replies wait, and none went out since `since`, or since it was last said.
-    pub fn stands(&self, since: Option<Millis>, bytes: u64) {
+    /// So many bytes of its replies wait. It stands since `now` if some went out just now, or none waited;
+    /// else for as long as it did.
+    pub fn stands(&self, moved: bool, now: Millis, bytes: u64) {
         self.waiting_bytes.store(bytes, Relaxed);
-        if let Some(since) = since {
-            self.stands_since.store(since, Relaxed);
+        if moved || self.stands_since.load(Relaxed) == MOVES {
+            self.stands_since.store(now, Relaxed);
         }
     }
 
@@ -198,7 +199,9 @@ mod tests {
         let since = [(0, 0, Some(7), 100), (0, 1, None, 0), (1, 0, Some(5), 99), (1, 3, Some(9), 200)];
         for (worker, index, since, bytes) in since {
             let facts = Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
-            facts.stands(since, bytes);
+            if let Some(since) = since {
+                facts.stands(false, since, bytes);
+            }
             table.enter(worker, index, facts);
         }
         let standing = |worker, index, since, alone| Some(Standing { worker, index, since, alone });

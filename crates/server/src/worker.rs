@@ -235,7 +235,7 @@ impl Service {
 
     /// Items give way to what connections were given.
     #[inline]
-    fn give_way(&mut self) {
+    pub(crate) fn give_way(&mut self) {
         if self.hub.store.is_over_limit() {
             self.store.enter(self.wall).give_way();
         }
@@ -383,15 +383,6 @@ fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> b
     for message in hub.desks[service.index].mailbox.take() {
         match message {
             Message::Connection { socket, listener } => service.adopt(events, socket, listener),
-            Message::Kill { index, client, missed } => {
-                if let Some(id) = events.id_at(index)
-                    && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
-                {
-                    // Once for a client, however many letters it has missed until it is closed.
-                    hub.tally.listeners_cut.fetch_add(u64::from(missed), Relaxed);
-                    events.close(service, id, Closed::Handler);
-                }
-            }
             Message::Shed { index, since } => {
                 // Unless it has moved since, or is another.
                 if service.hub.table.stands_since(service.index, index) == since {

@@ -6,6 +6,8 @@ use larder_testkit::client::Client;
 use larder_testkit::talk::encode;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const MEGABYTES: u64 = 64;
@@ -14,9 +16,14 @@ const CLIENTS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn full() -> (Bounded, Client) {
-    let bounded = Bounded::start(MEGABYTES, &["-t", "2"]);
+    full_of(MEGABYTES, "2")
+}
+
+fn full_of(megabytes: u64, threads: &str) -> (Bounded, Client) {
+    let bounded = Bounded::start(megabytes, &["-t", threads]);
     let mut client = bounded.client();
-    bounded.fill(&mut client, "k", random(2000).take(90_000), "a full cache");
+    let items = megabytes as usize * 1400;
+    bounded.fill(&mut client, "k", random(2000).take(items), "a full cache");
     assert!(number(&mut client, "evictions") > 0);
     (bounded, client)
 }
@@ -143,4 +150,54 @@ fn subscribers_that_read_nothing() {
     }
     assert!(clients.iter_mut().all(is_closed), "all have missed something");
     goes_on(&bounded, &mut client, "after subscribers");
+}
+
+/// Clients that were closed for what they did not read.
+fn cut(stream: &mut TcpStream) -> usize {
+    let head = ask(stream, &[b"INFO", b"stats"]);
+    let bytes = head.strip_prefix('$').and_then(|bytes| bytes.parse::<usize>().ok()).expect("a text");
+    let mut text = vec![0; bytes + 2];
+    stream.read_exact(&mut text).expect("as much as it says");
+    let text = String::from_utf8(text).expect("a text");
+    let cut = text.lines().find_map(|line| line.strip_prefix("client_output_buffer_limit_disconnections:"));
+    cut.and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn monitors_that_read_nothing() {
+    // What is on its way to monitors may be a quarter of the memory, on several threads.
+    let (bounded, mut client) = full_of(256, "4");
+    let mut clients: Vec<TcpStream> = (0..2 * CLIENTS)
+        .map(|_| {
+            let mut stream = bounded.server.connect().expect("a connection");
+            assert_eq!(ask(&mut stream, &[b"MONITOR"]), "+OK");
+            stream
+        })
+        .collect();
+    // Each line of either is for all monitors.
+    let mut busy = [(); 2].map(|()| bounded.server.connect().expect("a connection"));
+    let value = vec![b'm'; 1000];
+    let commands: Vec<u8> =
+        (0..200).flat_map(|n| encode(&[b"SET", format!("m{n}").as_bytes(), &value])).collect();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // At any time, not only between two commands.
+        let watch = scope.spawn(|| {
+            while !over.load(Relaxed) {
+                bounded.holds("monitors");
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let started = Instant::now();
+        while cut(&mut busy[0]) < clients.len() && !watch.is_finished() {
+            assert!(started.elapsed() < PATIENCE, "some are never closed");
+            busy.iter_mut().for_each(|stream| stream.write_all(&commands).expect("sent"));
+            for stream in &mut busy {
+                (0..200).for_each(|_| assert_eq!(line(stream), "+OK"));
+            }
+        }
+        over.store(true, Relaxed);
+    });
+    assert!(clients.iter_mut().all(is_closed), "all have missed something");
+    goes_on(&bounded, &mut client, "after monitors");
 }

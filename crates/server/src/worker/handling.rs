@@ -48,32 +48,36 @@ pub(crate) fn plain(address: &Address) -> String {
 }
 
 impl Service {
-    /// Tells the store and the table what a connection's replies hold after a send; how many bytes
-    /// wait.
-    fn keep_account(&mut self, connection: &mut Connection, moved: bool) -> u64 {
-        let rest = connection.rest.as_deref();
-        let (held, unsent) = rest.map_or((0, 0), |rest| (rest.capacity_bytes().max(1), rest.len()));
-        if held != connection.held {
+    /// Tells the store what a connection's replies hold; items give way if it is more.
+    pub(crate) fn count_held(&mut self, connection: &mut Connection) {
+        let held = connection.rest.as_deref().map_or(0, |rest| rest.capacity_bytes().max(1));
+        let before = std::mem::replace(&mut connection.held, held);
+        if held != before {
             let store = &self.hub.store;
-            store.hold(held as i64 - connection.held as i64);
-            if held > connection.held {
+            store.hold(held as i64 - before as i64);
+            if held > before {
                 // Many connections may have their replies in one turn.
                 let short = store.held_bytes() >= store.held_bytes_max();
                 self.set_short(short);
                 self.give_way();
             }
         }
+    }
+
+    /// Tells the store and the table what a connection's replies hold after a send; how many bytes
+    /// wait.
+    fn keep_account(&mut self, connection: &mut Connection, moved: bool) -> u64 {
+        self.count_held(connection);
+        let unsent = connection.rest.as_deref().map_or(0, Output::len);
         if unsent == 0 {
             connection.facts.moves();
         } else {
-            let since = (moved || connection.held == 0).then_some(self.now);
-            connection.facts.stands(since, unsent);
+            connection.facts.stands(moved, self.now, unsent);
         }
-        connection.session.show_output(held as u64);
+        connection.session.show_output(connection.held as u64);
         if let Some(limit) = connection.session.output_limit(&self.hub.shared) {
             self.overflow.left_behind(&connection.facts, unsent, limit, self.now);
         }
-        connection.held = held;
         unsent
     }
 }
