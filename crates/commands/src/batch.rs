@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
 pub(crate) fn prefetch_items<'w, T>(
     guard: &Guard<'w>,
     batch: &mut ArrayVec<T, SLOTS>,
-    hint: impl Fn(&mut T) -> &mut Hint<'w>,
+    ahead: impl Fn(&mut T) -> (&Key<'_>, &mut Hint<'w>),
 ) {
     if batch.len() == 1 {
         return;
@@ -369,10 +369,12 @@ pub(crate) fn prefetch_items<'w, T>(
     let mut away = 0u64;
     const { assert!(SLOTS <= u64::BITS as usize) };
     for (i, slot) in batch.iter_mut().enumerate() {
-        away |= u64::from(guard.prefetch_item(hint(slot))) << i;
+        let (key, hint) = ahead(slot);
+        away |= u64::from(guard.prefetch_item(key, hint)) << i;
     }
     while away != 0 {
-        guard.prefetch_away(hint(&mut batch[away.trailing_zeros() as usize]));
+        let (key, hint) = ahead(&mut batch[away.trailing_zeros() as usize]);
+        guard.prefetch_again(key, hint);
         away &= away - 1;
     }
 }

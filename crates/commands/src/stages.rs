@@ -4,7 +4,7 @@
 //! turn     0  1  2  3  4 …      a group of keys goes through one stage a turn
 //! decode   0  1  2  3  4 …      hash them, start loading their home buckets
 //! items       0  1  2  3 …      start loading the items that the buckets name
-//! away           0  1  2 …      … or that their other buckets name, or what a new key needs
+//! again          0  1  2 …      … or that their other buckets name, or what a new key needs
 //! answer            0  1 …      read or write, reply: the caller's
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! these over the work; a whole batch's, one stage after the other, had it stand still.
 
 use arrayvec::ArrayVec;
-use larder_store::{Guard, Hint};
+use larder_store::{Guard, Hint, Key};
 
 /// Keys of a group.
 pub(crate) const GROUP: usize = 8;
@@ -21,8 +21,8 @@ const GROUPS: usize = 4;
 
 /// A request of one key, which was hashed and looked for ahead.
 pub(crate) trait Ahead<'w> {
-    /// What the stages find out.
-    fn hint(&mut self) -> &mut Hint<'w>;
+    /// Its key, and what the stages find out about it.
+    fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>);
     /// It stores its key, whether that is there or not.
     fn stores(&self) -> bool;
 }
@@ -30,8 +30,8 @@ pub(crate) trait Ahead<'w> {
 /// Requests that go through the stages together.
 struct Group<S> {
     slots: ArrayVec<S, GROUP>,
-    /// A bit for each whose item has to be looked for in its other bucket.
-    away: u32,
+    /// A bit for each that has to be looked for again.
+    again: u32,
 }
 
 /// All that are on their way.
@@ -49,7 +49,7 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     /// Nothing on its way.
     #[inline(always)]
     pub fn new() -> Stages<S> {
-        let groups = std::array::from_fn(|_| Group { slots: ArrayVec::new(), away: 0 });
+        let groups = std::array::from_fn(|_| Group { slots: ArrayVec::new(), again: 0 });
         Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0 }
     }
 
@@ -76,7 +76,7 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         }
         self.left -= usize::from(self.ended);
         self.groups[(turn - 1) % GROUPS].items(guard);
-        self.groups[(turn - 2) % GROUPS].away(guard);
+        self.groups[(turn - 2) % GROUPS].again(guard);
         true
     }
 
@@ -116,22 +116,24 @@ impl<'w, S: Ahead<'w>> Group<S> {
 
     #[inline(always)]
     fn items(&mut self, guard: &Guard<'w>) {
-        self.away = 0;
+        self.again = 0;
         for (i, slot) in self.slots.iter_mut().enumerate() {
-            self.away |= u32::from(guard.prefetch_item(slot.hint())) << i;
+            let (key, hint) = slot.ahead();
+            self.again |= u32::from(guard.prefetch_item(key, hint)) << i;
         }
     }
 
     #[inline(always)]
-    fn away(&mut self, guard: &Guard<'w>) {
-        while self.away != 0 {
-            guard.prefetch_away(self.slots[self.away.trailing_zeros() as usize].hint());
-            self.away &= self.away - 1;
-        }
-        for slot in &mut self.slots {
-            if slot.stores() {
-                guard.prefetch_insert(slot.hint());
+    fn again(&mut self, guard: &Guard<'w>) {
+        while self.again != 0 {
+            let slot = &mut self.slots[self.again.trailing_zeros() as usize];
+            let stores = slot.stores();
+            let (key, hint) = slot.ahead();
+            guard.prefetch_again(key, hint);
+            if stores {
+                guard.prefetch_insert(key, hint);
             }
+            self.again &= self.again - 1;
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
 
 /// A name, a short key, and what stands behind it up to a value.
 const SHORT: usize = 4 + WINDOW + 8;
+/// As short a `set` at its longest: numbers, value and line ends behind the key.
+const SHORT_SET: usize = 4 + WINDOW + 9 + 99 + 2;
 /// Most that a plain `incr` adds.
 const DELTA_MAX: u64 = 1 << 32;
 
@@ -59,12 +61,46 @@ pub struct Plain<'a> {
     pub key: &'a [u8],
     /// Where it begins, or its line if it is the first.
     pub at: usize,
-    /// The first of its line.
-    pub first: bool,
-    /// The last.
-    pub last: bool,
+    /// Where in its line it stands.
+    pub part: Part,
     /// What is asked of it.
     pub ask: Ask<'a>,
+}
+
+/// Where in its line a key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Its line has no other.
+    Whole,
+    /// The last of several.
+    Last,
+    /// The first of several.
+    First,
+    /// Neither first nor last.
+    Inner,
+}
+
+impl Part {
+    /// By whether it is the first, and the last.
+    #[inline(always)]
+    fn of(first: bool, last: bool) -> Part {
+        match (first, last) {
+            (true, true) => Part::Whole,
+            (true, false) => Part::First,
+            (false, false) => Part::Inner,
+            (false, true) => Part::Last,
+        }
+    }
+    /// A line begins with it.
+    #[inline(always)]
+    pub fn is_first(self) -> bool {
+        matches!(self, Part::Whole | Part::First)
+    }
+    /// A line ends with it.
+    #[inline(always)]
+    pub fn is_last(self) -> bool {
+        matches!(self, Part::Whole | Part::Last)
+    }
 }
 
 /// What a plain request asks of its key.
@@ -74,15 +110,17 @@ pub enum Ask<'a> {
     Get,
     /// mg with the flag v
     MetaGet,
-    /// set
-    Set(PlainSet<'a>),
+    /// set of this value, without flags and exptime
+    Set(&'a [u8]),
+    /// set with either
+    SetWith(PlainSet<'a>),
     /// ms without flags, of this value
     MetaSet(&'a [u8]),
     /// incr by so much
     Add(u64),
 }
 
-/// What a plain `set` stores.
+/// What a plain `set` with flags or exptime stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainSet<'a> {
     /// The value.
@@ -123,7 +161,7 @@ impl<'a> PlainLines<'a> {
     /// input: the most usual request of all. None says nothing: ask [`PlainLines::next`].
     #[inline(always)]
     pub fn next_get(&mut self) -> Option<(&'a [u8], usize)> {
-        let (text, key_bytes) = self.short(b"get ")?;
+        let (text, key_bytes) = self.short::<SHORT>(b"get ")?;
         let end = 4 + key_bytes;
         if text[end..end + 2] != *b"\r\n" {
             return None;
@@ -137,7 +175,7 @@ impl<'a> PlainLines<'a> {
     /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes: and the value.
     #[inline(always)]
     pub fn next_set(&mut self) -> Option<(&'a [u8], usize, &'a [u8])> {
-        let (text, key_bytes) = self.short(b"set ")?;
+        let (text, key_bytes) = self.short::<SHORT_SET>(b"set ")?;
         let end = 4 + key_bytes;
         let numbers: &[u8; 9] = text[end..].first_chunk()?;
         if numbers[..5] != *b" 0 0 " {
@@ -151,22 +189,22 @@ impl<'a> PlainLines<'a> {
             _ => return None,
         };
         let start = self.at;
-        let (value, rest) = self.input[start + end + data..].split_at_checked(value_bytes)?;
-        if value_bytes > self.value_bytes_max || rest.first_chunk() != Some(b"\r\n") {
+        let after = end + data + value_bytes;
+        if value_bytes > self.value_bytes_max || text[after..after + 2] != *b"\r\n" {
             return None;
         }
         self.lines_left -= 1;
-        self.at += self.pace.step(end + data + value_bytes + 2);
-        Some((&text[4..end], start, value))
+        self.at += self.pace.step(after + 2);
+        Some((&text[4..end], start, &text[end + data..after]))
     }
 
-    /// The start of a line with this name and a short key, and the bytes of that.
+    /// The start of a line with this name and a short key, if there are `N` bytes, and the bytes of the key.
     #[inline(always)]
-    fn short(&self, name: &[u8; 4]) -> Option<(&'a [u8; SHORT], usize)> {
+    fn short<const N: usize>(&self, name: &[u8; 4]) -> Option<(&'a [u8; N], usize)> {
         if self.line.is_some() || self.lines_left == 0 {
             return None;
         }
-        let text = self.input.get(self.at..)?.first_chunk::<SHORT>()?;
+        let text = self.input.get(self.at..)?.first_chunk::<N>()?;
         if text[..4] != *name {
             return None;
         }
@@ -220,7 +258,7 @@ impl<'a> PlainLines<'a> {
             }
             self.at += self.pace.step(key_at + key.len() + 1 - start);
         }
-        Some(Plain { key, at: start, first, last, ask: Ask::Get })
+        Some(Plain { key, at: start, part: Part::of(first, last), ask: Ask::Get })
     }
 
     /// The rest of a `set`.
@@ -229,20 +267,15 @@ impl<'a> PlainLines<'a> {
         let (key, _) = plain_key(text)?;
         let numbers = &text[key.len()..];
         // Most have neither flags nor exptime.
-        let (flags, exptime, at) = if numbers.first_chunk() == Some(b" 0 0 ") {
-            (0, 0, 5)
-        } else {
-            let mut at = 0;
-            let flags = spaced_number(numbers, &mut at)?;
-            let exptime = spaced_number(numbers, &mut at)?;
-            if numbers.get(at) != Some(&b' ') {
-                return None;
-            }
-            (flags, exptime as i32, at + 1)
-        };
-        let (value, rest) = self.block(&numbers[at..])?;
-        let ask = Ask::Set(PlainSet { value, flags, exptime });
-        Some(self.alone(key, start, rest, ask))
+        if let Some(numbers) = numbers.strip_prefix(b" 0 0 ") {
+            let (value, rest) = self.block(numbers)?;
+            return Some(self.alone(key, start, rest, Ask::Set(value)));
+        }
+        let mut at = 0;
+        let flags = spaced_number(numbers, &mut at)?;
+        let exptime = spaced_number(numbers, &mut at)? as i32;
+        let (value, rest) = self.block(numbers[at..].strip_prefix(b" ")?)?;
+        Some(self.alone(key, start, rest, Ask::SetWith(PlainSet { value, flags, exptime })))
     }
 
     /// The rest of an `mg`.
@@ -280,7 +313,7 @@ impl<'a> PlainLines<'a> {
     fn alone(&mut self, key: &'a [u8], start: usize, rest: &[u8], ask: Ask<'a>) -> Plain<'a> {
         self.lines_left -= 1;
         self.at += self.pace.step(self.input.len() - rest.len() - start);
-        Plain { key, at: start, first: true, last: true, ask }
+        Plain { key, at: start, part: Part::Whole, ask }
     }
 
     /// `<bytes>\r\n<data>\r\n` and what is behind it.

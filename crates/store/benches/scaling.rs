@@ -74,9 +74,9 @@ fn run(worker: &mut Worker, load: Load, seed: u64, until: Instant) -> (u64, f64)
             let mut guard = worker.enter(NOW);
             let keys = names.each_ref().map(|name| guard.key(name));
             let mut hints = keys.each_ref().map(|key| guard.prefetch_bucket(key));
-            for hint in &mut hints {
-                if guard.prefetch_item(hint) {
-                    guard.prefetch_away(hint);
+            for (key, hint) in keys.iter().zip(&mut hints) {
+                if guard.prefetch_item(key, hint) {
+                    guard.prefetch_again(key, hint);
                 }
             }
             for (key, hint) in keys.iter().zip(&hints) {

@@ -154,6 +154,12 @@ impl Control {
     pub(crate) fn passes(self, gate: u64) -> bool {
         self.0 & (0xff << STAMP_SHIFT | TRANSACTION) == gate
     }
+    /// As [`Control::passes`], and the number of the next write fits a header.
+    #[inline(always)]
+    pub(crate) fn passes_once_more(self, gate: u64) -> bool {
+        const LONG: u64 = !0 << (WRITES_SHIFT + u32::BITS);
+        self.written().0 & (LONG | 0xff << STAMP_SHIFT | TRANSACTION) == gate
+    }
     #[inline]
     pub(crate) fn with_stamp(self, stamp: u8) -> Control {
         Control(self.0 & !(0xff << STAMP_SHIFT) | u64::from(stamp) << STAMP_SHIFT)
@@ -276,6 +282,14 @@ impl Bucket {
         }
     }
 
+    /// The control word, if neither a lock nor a transaction is on it: to who is the only one that ever takes
+    /// it, that is as good as having taken it.
+    #[inline(always)]
+    pub(crate) fn lock_alone(&self) -> Option<Control> {
+        let control = Control(self.control.load(Ordering::Relaxed));
+        (!control.busy()).then_some(control)
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Control> {
@@ -315,20 +329,20 @@ impl Bucket {
     pub(crate) fn matches(&self, tag: u64) -> u32 {
         use std::arch::x86_64::{
             _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_epi8,
-            _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32, _mm_shuffle_ps, _mm_srli_epi64,
+            _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32, _mm_shuffle_ps, _mm_srli_epi32,
         };
-        const TAG: i32 = TAG_SHIFT as i32;
+        const TAG: i32 = TAG_SHIFT as i32 - 32;
         // SAFETY: 1. The bucket is 64 bytes, aligned to 64. 2. x86-64 loads each aligned word of a
         // vector whole, in order, as it does single words. 3. What is found is a guess: callers
         // load the slot itself, and a miss is checked against the control word.
         let equal = unsafe {
             let words = std::ptr::from_ref(self).cast::<std::arch::x86_64::__m128i>();
-            let tags = |i| _mm_castsi128_ps(_mm_srli_epi64::<TAG>(_mm_load_si128(words.add(i))));
+            let pair = |i| _mm_castsi128_ps(_mm_load_si128(words.add(i)));
+            // The tags in the high halves of four words, a vector of four.
+            let four = |i| _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(pair(i), pair(i + 1)));
             let wanted = _mm_set1_epi32(tag as i32);
-            // The low halves of eight words, as two vectors of four.
-            let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(tags(0), tags(1)));
-            let high = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(tags(2), tags(3)));
-            let both = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
+            let equal = |i| _mm_cmpeq_epi32(_mm_srli_epi32::<TAG>(four(i)), wanted);
+            let both = _mm_packs_epi32(equal(0), equal(2));
             _mm_movemask_epi8(_mm_packs_epi16(both, both)) as u32 & 0xff
         };
         // The first word is the control word.

@@ -21,6 +21,7 @@
 //!
 //! Lock order: growth, then buckets in the order of the hash; a second bucket only by trying.
 
+mod changes;
 mod directory;
 mod grow;
 mod pages;
@@ -28,6 +29,7 @@ mod place;
 mod shrink;
 mod walk;
 
+pub(crate) use changes::Changes;
 pub(crate) use pages::PAGE_BYTES;
 pub(crate) use place::Place;
 
@@ -92,6 +94,7 @@ pub(crate) trait Items {
 #[derive(Debug)]
 pub(crate) struct Index {
     directory: AtomicPtr<Directory>,
+    changes: Changes,
     growing: AtomicU32,
     pages: AtomicU64,
     /// Many pages are free, and shrinking may gather them.
@@ -112,6 +115,7 @@ impl Index {
         let directory = Box::new(Directory { depth: 0, entries: Box::new([entry]) });
         Some(Index {
             directory: AtomicPtr::new(Box::into_raw(directory)),
+            changes: Changes::default(),
             growing: AtomicU32::new(0),
             pages: AtomicU64::new(growth.pages_used),
             scattered: AtomicBool::new(false),
@@ -134,6 +138,12 @@ impl Index {
         let entry = directory.entry(hash);
         let meta = entry.meta.load(Ordering::Acquire);
         Place { directory, entry, meta, base: arena.at(0).as_ptr(), tag: tag_of(hash, depth_of(meta)) }
+    }
+
+    /// While this stays what it was, a hash's home bucket does, too.
+    #[inline(always)]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.seen()
     }
 
     /// True if `place` still says where its keys live.

@@ -1,10 +1,12 @@
 //! Limbo: chunks that are unlinked and wait until no worker can see them.
 //!
 //! ```text
-//! oldest | group (tag 7, 32 chunks) | group (tag 8, 40 chunks) | open, no tag yet | newest
+//! oldest | nobody sees them | group (tag 7, 32 chunks) | group (tag 8, 40 chunks) | open, no tag yet | newest
 //! ```
 //!
-//! A tag costs a fence, so chunks get theirs a group at a time: later than the unlinking is safe.
+//! A tag costs a fence, so chunks get theirs a group at a time: later than the unlinking is safe. What
+//! nobody sees any more is taken back, or is the next to be written: a worker that writes over items
+//! of one size goes round through its limbo alone.
 
 use crate::class::ClassId;
 use crate::epoch::Epochs;
@@ -50,6 +52,11 @@ impl Outgoing {
     pub(crate) fn large(self) -> bool {
         self.0 >> 63 != 0
     }
+    /// It is one chunk, of this class.
+    #[inline(always)]
+    fn is_one_of(self, class: ClassId) -> bool {
+        self.0 >> 56 == u64::from(class.0)
+    }
     /// Its share of [`Limbo::bytes`].
     #[inline]
     fn weight(self) -> u64 {
@@ -58,83 +65,139 @@ impl Outgoing {
 }
 
 /// The queue of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Limbo {
-    chunks: VecDeque<Outgoing>,
+    /// A ring, a power of two long: chunk number `n` is at `n` modulo its length.
+    ring: Box<[Outgoing]>,
+    /// Numbers of chunks: the oldest, the first that may still be seen, the first without a tag, the next.
+    oldest: usize,
+    unsafe_from: usize,
+    open_from: usize,
+    next: usize,
+    /// Tags of groups, and how many chunks each has.
     groups: VecDeque<(u64, usize)>,
-    /// Chunks without a tag, at the new end, and their bytes.
-    open: usize,
+    /// Bytes of the chunks with a tag, and of those without.
+    sealed_bytes: u64,
     open_bytes: u64,
-    bytes: u64,
 }
 
 impl Limbo {
     pub(crate) fn new() -> Limbo {
         Limbo {
-            chunks: VecDeque::with_capacity(CHUNKS_SOFT),
+            ring: vec![Outgoing(0); CHUNKS_SOFT].into_boxed_slice(),
+            oldest: 0,
+            unsafe_from: 0,
+            open_from: 0,
+            next: 0,
             groups: VecDeque::with_capacity(CHUNKS_SOFT / GROUP_CHUNKS),
-            open: 0,
+            sealed_bytes: 0,
             open_bytes: 0,
-            bytes: 0,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.chunks.len()
+        self.next - self.oldest
     }
 
     /// Bytes that wait; a large item counts for more than may.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.sealed_bytes + self.open_bytes
+    }
+
+    #[inline(always)]
+    fn place(&self, number: usize) -> usize {
+        number & (self.ring.len() - 1)
     }
 
     /// Adds an unlinked chunk.
-    #[inline]
     pub(crate) fn push(&mut self, chunk: Outgoing) {
-        self.chunks.push_back(chunk);
-        self.open += 1;
-        self.open_bytes += chunk.weight();
-        self.bytes += chunk.weight();
+        self.push_of(chunk, chunk.weight());
+    }
+
+    /// As [`Limbo::push`], of a chunk that is not the head of a large item.
+    #[inline(always)]
+    pub(crate) fn push_whole(&mut self, chunk: Outgoing) {
+        debug_assert!(!chunk.large());
+        self.push_of(chunk, chunk.requested() as u64);
+    }
+
+    #[inline(always)]
+    fn push_of(&mut self, chunk: Outgoing, weight: u64) {
+        if self.len() == self.ring.len() {
+            self.enlarge();
+        }
+        let place = self.place(self.next);
+        self.ring[place] = chunk;
+        self.next += 1;
+        self.open_bytes += weight;
+    }
+
+    /// Doubles the ring.
+    #[cold]
+    #[inline(never)]
+    fn enlarge(&mut self) {
+        let mut ring = vec![Outgoing(0); self.ring.len() * 2].into_boxed_slice();
+        let mask = ring.len() - 1;
+        for number in self.oldest..self.next {
+            ring[number & mask] = self.ring[self.place(number)];
+        }
+        self.ring = ring;
     }
 
     /// True when enough chunks have come together to be tagged.
     #[inline]
     pub(crate) fn group_is_full(&self) -> bool {
-        self.open >= GROUP_CHUNKS || self.open_bytes >= GROUP_BYTES
+        self.next - self.open_from >= GROUP_CHUNKS || self.open_bytes >= GROUP_BYTES
     }
 
     /// Tags what has no tag.
     pub(crate) fn seal(&mut self, epochs: &Epochs) {
-        if self.open > 0 {
-            self.groups.push_back((epochs.tag(), self.open));
-            (self.open, self.open_bytes) = (0, 0);
+        if self.next > self.open_from {
+            self.groups.push_back((epochs.tag(), self.next - self.open_from));
+            self.open_from = self.next;
+            self.sealed_bytes += std::mem::take(&mut self.open_bytes);
         }
     }
 
-    /// True when the chunks that wait longest need wait no longer.
-    pub(crate) fn oldest_is_safe(&self, epochs: &Epochs) -> bool {
-        self.groups.front().is_some_and(|&(tag, _)| epochs.safe(tag))
-    }
-
-    /// Takes out up to `count` of the oldest chunks that nobody can see any more.
-    pub(crate) fn take_safe(&mut self, epochs: &Epochs, count: usize, mut each: impl FnMut(Outgoing)) {
-        let mut left = count;
-        while left > 0
-            && let Some((tag, waiting)) = self.groups.front_mut()
-            && epochs.safe(*tag)
+    /// Looks which chunks nobody can see any more; true if there are any.
+    pub(crate) fn look(&mut self, epochs: &Epochs) -> bool {
+        while let Some(&(tag, chunks)) = self.groups.front()
+            && epochs.safe(tag)
         {
-            let taken = left.min(*waiting);
-            *waiting -= taken;
-            left -= taken;
-            if *waiting == 0 {
-                self.groups.pop_front();
-            }
-            for chunk in self.chunks.drain(..taken) {
-                self.bytes -= chunk.weight();
-                each(chunk);
-            }
+            self.unsafe_from += chunks;
+            self.groups.pop_front();
         }
+        self.oldest < self.unsafe_from
+    }
+
+    /// The oldest chunk, if it is of `class`, in one piece, and nobody can see it any more.
+    #[inline(always)]
+    pub(crate) fn take_of(&mut self, class: ClassId) -> Option<Outgoing> {
+        let chunk = self.front();
+        if !chunk.is_one_of(class) || self.oldest == self.unsafe_from {
+            return None;
+        }
+        self.oldest += 1;
+        self.sealed_bytes -= chunk.requested() as u64;
+        Some(chunk)
+    }
+
+    /// The oldest chunk; whatever was there last, if there is none.
+    #[inline(always)]
+    pub(crate) fn front(&self) -> Outgoing {
+        self.ring[self.place(self.oldest)]
+    }
+
+    /// The oldest chunk, if [`Limbo::look`] has seen that nobody else sees it any more.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Outgoing> {
+        (self.oldest < self.unsafe_from).then(|| {
+            let chunk = self.front();
+            self.oldest += 1;
+            self.sealed_bytes -= chunk.weight();
+            chunk
+        })
     }
 }
 
@@ -154,9 +217,8 @@ mod tests {
         );
         limbo.push(first);
         let take = |limbo: &mut Limbo| {
-            let mut taken = Vec::new();
-            limbo.take_safe(&epochs, 10, |chunk| taken.push(chunk));
-            taken
+            limbo.look(&epochs);
+            std::iter::from_fn(|| limbo.take()).collect::<Vec<_>>()
         };
         assert_eq!(take(&mut limbo), [], "it has no tag yet");
         limbo.seal(&epochs);
@@ -165,5 +227,31 @@ mod tests {
         assert_eq!(take(&mut limbo), []);
         assert!(epochs.advance());
         assert_eq!((take(&mut limbo), limbo.len()), (vec![first], 1));
+    }
+    #[test]
+    fn chunk_is_taken_for_its_class_alone_and_in_order() {
+        let epochs = Epochs::new(1);
+        let mut limbo = Limbo::new();
+        let chunk = |location, class, large| Outgoing::new(location, ClassId(class), 20, large);
+        for location in 1..=2000 {
+            limbo.push(chunk(location, 3, false));
+            if location % 40 == 0 {
+                limbo.seal(&epochs);
+            }
+        }
+        limbo.push(chunk(2001, 4, false));
+        limbo.push(chunk(2002, 4, true));
+        limbo.seal(&epochs);
+        assert_eq!((limbo.take_of(ClassId(3)), limbo.bytes()), (None, 2001 * 20 + LARGE_BYTES));
+        assert!(epochs.advance() && epochs.advance());
+        assert!(limbo.look(&epochs));
+        assert_eq!(limbo.take_of(ClassId(4)), None);
+        for location in 1..=2000 {
+            assert_eq!(limbo.take_of(ClassId(3)), Some(chunk(location, 3, false)));
+        }
+        assert_eq!((limbo.take_of(ClassId(3)), limbo.len()), (None, 2));
+        assert_eq!(limbo.take_of(ClassId(4)), Some(chunk(2001, 4, false)));
+        assert_eq!(limbo.take_of(ClassId(4)), None, "a large one is more than its chunk");
+        assert_eq!((limbo.take(), limbo.bytes()), (Some(chunk(2002, 4, true)), 0));
     }
 }

@@ -4,13 +4,13 @@
 
 use crate::access;
 use crate::arena::Arena;
-use crate::bucket::{FREQUENCY_MAX, Slot};
+use crate::bucket::{Control, FREQUENCY_MAX, Slot};
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::index::Locked;
 use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
 use crate::read::{Hint, same_key, seen};
 use crate::worker::Guard;
-use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
+use crate::{Attributes, Expect, Key, Refusal, Stored};
 use std::sync::atomic::Ordering;
 
 /// A whole item that was written and that nobody sees.
@@ -95,28 +95,28 @@ impl Guard<'_> {
         // 2. The new item, which nobody sees.
         let Some(draft) = self.draft_plain(key, value) else { return false };
         // 3. In its place, if the slot still names what was read.
-        let Some(locked) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(key, hint) else {
             self.give_back(&draft);
             return false;
         };
         let slot = hint.cell.slot();
         if slot.location() != location {
-            hint.home.unlock(locked.control);
+            hint.home.unlock(control);
             self.give_back(&draft);
             return false;
         }
-        draft.raw.publish_header(draft.header, locked.control.writes() + 1);
+        draft.raw.publish_header(draft.header, control.writes() + 1);
         let mut new = slot.with_location(draft.chunk).with_access(access::encode(self.now_s));
         if read {
             new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
         }
         hint.cell.replace(new);
-        store.touched(&locked, key);
-        hint.home.unlock(locked.control.written());
+        store.touched(control, key);
+        hint.home.unlock(control.written());
         // 4. The old item waits until nobody sees it.
         let old_bytes = 8 + key_bytes + old_header.value_bytes();
         let old_class = if old_bytes == bytes { draft.class } else { ClassId::of(old_bytes) };
-        self.local.retire_known(old, old_header, location, old_class, old_bytes);
+        self.local.retire_whole(old, old_header, location, old_class, old_bytes);
         self.count_overwrite(old_class, draft.class);
         true
     }
@@ -135,10 +135,12 @@ impl Guard<'_> {
         }
         self.local.breathe(store);
         let Some(draft) = self.draft_plain(key, value) else { return false };
-        let Some(mut locked) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(key, hint) else {
             self.give_back(&draft);
             return false;
         };
+        let mut locked =
+            Locked { place: store.index.place(&store.arena, key.hash), home: hint.home, control };
         let version = locked.control.writes() + 1;
         draft.raw.publish_header(draft.header, version);
         let inserted =
@@ -153,11 +155,10 @@ impl Guard<'_> {
             self.give_back(&draft);
             return false;
         }
-        store.touched(&locked, key);
+        store.touched(locked.control, key);
         hint.home.unlock(locked.control.written());
-        let counters = self.local.counters(store);
-        counters.class(draft.class).items.add(1);
-        counters.items_stored.add(1);
+        self.counters.class(draft.class).items.add(1);
+        self.counters.items_stored.add(1);
         self.local.queue_fresh_if_many(store);
         true
     }
@@ -182,32 +183,38 @@ impl Guard<'_> {
     /// Locks the key's home bucket, if that is the hint's (only its holder moves the key's slot, so a slot
     /// that names the key is where the key is), nothing there was flushed, and the next token fits a header.
     #[inline(always)]
-    fn lock_hinted<'h>(&self, key: &Key<'_>, hint: &Hint<'h>) -> Option<Locked<'h>>
-    where
-        Self: 'h,
-    {
-        let store: &'h Store = self.store;
-        let control = hint.home.lock_open()?;
-        let place = store.index.place(&store.arena, key.hash);
-        if !std::ptr::eq(place.home(), hint.home)
-            || !control.passes(store.gate())
-            || control.writes() >= u64::from(u32::MAX)
-        {
+    fn lock_hinted(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<Control> {
+        // Instructions that lock a line wait for all that are under way.
+        let control = if self.alone { hint.home.lock_alone()? } else { hint.home.lock_open()? };
+        if !self.is_home(key, hint) || !control.passes_once_more(self.store.gate()) {
             hint.home.unlock(control);
             return None;
         }
-        Some(Locked { place, home: hint.home, control })
+        Some(control)
+    }
+
+    /// The bucket that the hint names and the caller has locked is the key's home.
+    #[inline(always)]
+    fn is_home(&self, key: &Key<'_>, hint: &Hint<'_>) -> bool {
+        // Hints are made in their batch: if no segment has changed since it began, none need be asked.
+        self.store.index.changes() == self.index_changes || self.still_home(key, hint)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn still_home(&self, key: &Key<'_>, hint: &Hint<'_>) -> bool {
+        let store = self.store;
+        std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
     }
 
     /// An item of class `new` has taken the place of one of class `old`.
     #[inline(always)]
     fn count_overwrite(&self, old: ClassId, new: ClassId) {
-        let counters = self.local.counters(self.store);
         if old != new {
-            counters.class(old).items.add(-1);
-            counters.class(new).items.add(1);
+            self.counters.class(old).items.add(-1);
+            self.counters.class(new).items.add(1);
         }
-        counters.items_stored.add(1);
+        self.counters.items_stored.add(1);
     }
 
     /// Frees what was written and not published.
@@ -251,12 +258,12 @@ impl Guard<'_> {
         };
         let draft = Draft { raw, header, chunk, class: new_class };
 
-        let Some(locked) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(key, hint) else {
             self.give_back(&draft);
             return None;
         };
         let slot = hint.cell.slot();
-        let writes = locked.control.writes() + 1;
+        let writes = control.writes() + 1;
         // The slot still names this key, which is alive, and the version that was seen if one was.
         let old = (!slot.is_empty())
             .then(|| store.item_at(slot, key))
@@ -267,22 +274,22 @@ impl Guard<'_> {
                 _ => true,
             });
         let Some((old, old_header)) = old else {
-            hint.home.unlock(locked.control);
+            hint.home.unlock(control);
             self.give_back(&draft);
             return None;
         };
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
         hint.cell.replace(slot.with_location(chunk).with_access(code));
-        store.touched(&locked, key);
-        hint.home.unlock(locked.control.written());
+        store.touched(control, key);
+        hint.home.unlock(control.written());
         if attributes.expires_at != 0 {
             store.arena.note_expiry(chunk, attributes.expires_at);
         }
 
         let location = slot.location();
         let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
-        self.local.retire_known(old, old_header, location, class, old.whole_bytes_by(old_header));
+        self.local.retire_whole(old, old_header, location, class, old.whole_bytes_by(old_header));
         self.count_overwrite(class, new_class);
         Some(Stored { cas: token(writes, key.hash), replaced: true })
     }

@@ -39,7 +39,7 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 pub(crate) struct Class {
     id: ClassId,
-    views: Arc<[ClassView]>,
+    views: Arc<Views>,
     /// First span with a free chunk; 0: none.
     partial: u32,
     /// Spans in the order in which the hand passes them: the front was not passed for longest.
@@ -59,16 +59,19 @@ pub(crate) struct Class {
     pub(crate) out_of_memory: u64,
 }
 
+/// By number; the first is no class's.
+type Views = [ClassView; CLASSES + 1];
+
 /// All classes.
 #[derive(Debug)]
 pub(crate) struct Slabs {
     classes: Box<[Mutex<Class>]>,
-    views: Arc<[ClassView]>,
+    views: Arc<Views>,
 }
 
 impl Slabs {
     pub(crate) fn new() -> Slabs {
-        let views: Arc<[ClassView]> = (0..=CLASSES).map(|_| ClassView::default()).collect();
+        let views: Arc<Views> = Arc::new(std::array::from_fn(|_| ClassView::default()));
         let class = |id| Class {
             id,
             views: Arc::clone(&views),
@@ -93,8 +96,10 @@ impl Slabs {
     }
 
     /// What is seen of a class without its lock.
+    #[inline(always)]
     pub(crate) fn view(&self, id: ClassId) -> &ClassView {
-        &self.views[id.0 as usize]
+        // The remainder says what is so: the number is one of a class.
+        &self.views[id.0 as usize % (CLASSES + 1)]
     }
 
     /// Spans that are being drained, by whomever.

@@ -12,7 +12,7 @@
 //! looked at again: a key that was there when it was watched, was not written since, and is not
 //! there, went by itself.
 
-use crate::index::Locked;
+use crate::bucket::Control;
 use crate::item::RawItem;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Store};
@@ -144,8 +144,8 @@ impl Store {
 
     /// A key changes, under its home bucket's lock, before the lock is let go.
     #[inline]
-    pub(crate) fn touched(&self, locked: &Locked<'_>, key: &Key<'_>) {
-        if locked.control.watched() {
+    pub(crate) fn touched(&self, control: Control, key: &Key<'_>) {
+        if control.watched() {
             self.touch_watches(key);
         }
     }

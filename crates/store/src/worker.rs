@@ -80,8 +80,14 @@ pub struct Guard<'w> {
     pub(crate) store: &'w Store,
     pub(crate) arc: &'w Arc<Store>,
     pub(crate) local: &'w mut Local,
+    /// This worker's.
+    pub(crate) counters: &'w WorkerCounters,
     pub(crate) now: Millis,
     pub(crate) now_s: u64,
+    /// The store has no other worker, ever.
+    pub(crate) alone: bool,
+    /// [`crate::index::Index::changes`] when the batch began.
+    pub(crate) index_changes: u64,
     /// Reads leave no trace in what is evicted first.
     pub(crate) traceless: bool,
 }
@@ -121,7 +127,17 @@ impl Worker {
         if local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
         }
-        Guard { store, arc: store, local, now, now_s: now / 1000, traceless: false }
+        Guard {
+            store,
+            arc: store,
+            counters: local.counters(store),
+            local,
+            now,
+            now_s: now / 1000,
+            alone: store.counters.len() == 1,
+            index_changes: store.index.changes(),
+            traceless: false,
+        }
     }
 
     /// Before a long sleep: gives back all free chunks, so that a worker without work holds none

@@ -136,7 +136,7 @@ pub(crate) fn count(
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }
-        prefetch_items(&call.cx.guard, &mut batch, |(_, hint)| hint);
+        prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
         for (key, _) in &batch {
             count += usize::from(each(call, key));
         }

@@ -27,8 +27,8 @@ struct Slot<'a, 'w> {
 
 impl<'w> Ahead<'w> for Slot<'_, 'w> {
     #[inline(always)]
-    fn hint(&mut self) -> &mut Hint<'w> {
-        &mut self.hint
+    fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
+        (&self.key, &mut self.hint)
     }
     #[inline(always)]
     fn stores(&self) -> bool {

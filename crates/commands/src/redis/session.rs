@@ -200,7 +200,7 @@ impl Conversation {
     fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let mut batch = ArrayVec::<Slot<'_, '_>, SLOTS>::new();
         let stop = turn.fill(self.client.db, &mut batch);
-        prefetch_items(&turn.cx.guard, &mut batch, |slot| &mut slot.hint);
+        prefetch_items(&turn.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
         for slot in &batch {
             if turn.out.is_full() {
                 turn.at = slot.at;

@@ -175,7 +175,7 @@ fn fetch_all(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }
-        crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(_, hint)| hint);
+        crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
         for (key, hint) in &batch {
             call.cx.guard.note(key);
             fetch(call, key, hint)?;

@@ -297,7 +297,7 @@ impl Session {
         let mut batch = Batch::new();
         call.reader.keys = keys;
         let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
-        prefetch_items(&call.cx.guard, &mut batch, |slot| &mut slot.hint);
+        prefetch_items(&call.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
         for slot in &batch {
             if call.skips {
                 call.skips = !slot.last;

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use larder_protocol::classic::{Fetch, Store, StoreVerb};
 use larder_protocol::meta::decode_start;
 use larder_protocol::number::write_u64;
-use larder_protocol::plain::{Ask, Plain, PlainLines, PlainSet};
+use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
 use larder_store::{Guard, Hint, Key, Lookup, plain_class};
 
@@ -16,7 +16,7 @@ use crate::output::Mark;
 use crate::stages::{Ahead, GROUP, Stages};
 use crate::tally::Tally;
 use crate::text::{END, NO_MEMORY_FOR_REPLY};
-use crate::usual::{Sum, add};
+use crate::usual::add;
 
 /// Longer values are received into their items rather than read ahead.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -29,20 +29,18 @@ struct Slot<'a, 'w> {
     hint: Hint<'w>,
     /// Where in the input it begins: its line does, if it is the first.
     at: usize,
-    /// The first, the last of its line.
-    first: bool,
-    last: bool,
+    part: Part,
     ask: Ask<'a>,
 }
 
 impl<'w> Ahead<'w> for Slot<'_, 'w> {
     #[inline(always)]
-    fn hint(&mut self) -> &mut Hint<'w> {
-        &mut self.hint
+    fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
+        (&self.key, &mut self.hint)
     }
     #[inline(always)]
     fn stores(&self) -> bool {
-        matches!(self.ask, Ask::Set(_) | Ask::MetaSet(_))
+        matches!(self.ask, Ask::Set(_) | Ask::MetaSet(_) | Ask::SetWith(_))
     }
 }
 
@@ -100,22 +98,22 @@ impl Session {
             rest = &slots[..slots.partition_point(|slot| slot.at < end)];
         }
         while let Some(slot) = rest.first() {
-            let Slot { first, last, at, .. } = *slot;
+            let Slot { part, at, .. } = *slot;
             if call.skips {
-                call.skips = !last;
+                call.skips = !part.is_last();
                 rest = &rest[1..];
                 continue;
             }
             let Call { cx, out, tally, .. } = &mut *call;
             if out.is_full() {
-                if !first {
+                if !part.is_first() {
                     let fetch = Fetch { cas: false, touch: None };
                     self.state = State::Keys(Keys { fetch, first: false, resumed: true });
                 }
                 call.reader.at = at;
                 return Some(Next::Flush);
             }
-            if slot.opens() {
+            if part == Part::First {
                 *line = Some(Line { at, mark: out.mark(), tally: *tally });
             }
             let done = usual(&mut cx.guard, cx.counters, rest, out.room_for());
@@ -127,11 +125,11 @@ impl Session {
             }
             if !slot.answer(call) {
                 // The line is answered by that alone.
-                if let Some(line) = line.take().filter(|_| !first) {
+                if let Some(line) = line.take().filter(|_| !part.is_first()) {
                     call.out.rewind(line.mark);
                 }
                 call.out.put(NO_MEMORY_FOR_REPLY);
-                call.skips = !last;
+                call.skips = !part.is_last();
             }
             rest = &rest[1..];
         }
@@ -163,11 +161,34 @@ impl Done {
         tally.increments += self.sums;
         tally.in_place += self.in_place;
     }
+
+    /// Goes on with slots until `answer`, which says how many bytes it wrote, does none; how many it did.
+    #[inline(always)]
+    fn row(
+        &mut self,
+        slots: &[Slot<'_, '_>],
+        room: &mut [u8; GROUP * SMALL_ROOM],
+        mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
+    ) -> u32 {
+        let (mut count, mut at) = (self.slots, self.bytes);
+        for slot in &slots[count..] {
+            if slot.part == Part::First && count > 0 {
+                break;
+            }
+            let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
+            let Some(written) = answer(slot, room) else { break };
+            at += written;
+            count += 1;
+        }
+        let done = count - self.slots;
+        (self.slots, self.bytes) = (count, at);
+        done as u32
+    }
 }
 
 /// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
 /// is neither, or that begins a line of several keys.
-#[inline(never)]
+#[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
     counters: &Counters,
@@ -175,77 +196,118 @@ fn usual(
     room: &mut [u8; GROUP * SMALL_ROOM],
 ) -> Done {
     let mut done = Done::default();
-    let mut alike = Alike { counters, what: 0, count: 0 };
-    let (mut count, mut at) = (0, 0);
-    for slot in slots {
-        let Slot { key, hint, .. } = slot;
-        if slot.opens() && count > 0 {
+    // The most usual two apart, for how little they are.
+    while let Some(slot) = slots.get(done.slots) {
+        let count = match slot.ask {
+            Ask::Get => gets(guard, counters, slots, room, &mut done),
+            Ask::Set(_) => sets(guard, counters, slots, room, &mut done),
+            _ => others(guard, counters, slots, room, &mut done),
+        };
+        if count == 0 {
             break;
         }
-        let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut::<SMALL_ROOM>()) else {
-            break;
-        };
-        at += if let Ask::Get = slot.ask {
-            // Most of what is asked of a cache.
-            let Some(value) = guard.hot_value(key, hint) else { break };
-            let Some(written) = write_small_value(room, key.bytes(), value) else { break };
-            alike.count(ClassCounter::GetHits, key, value.len());
-            written - if slot.last { 0 } else { END.len() }
-        } else {
-            let Some(written) = other(guard, slot, room, &mut alike, &mut done) else { break };
-            written
-        };
-        count += 1;
     }
-    alike.settle();
-    done.slots = count;
-    done.bytes = at;
     done
 }
 
-/// What [`usual`] does of what is no `get`; none if it is not usual.
-#[inline(always)]
-fn other(
-    guard: &mut Guard<'_>,
-    slot: &Slot<'_, '_>,
-    room: &mut [u8; SMALL_ROOM],
-    alike: &mut Alike<'_>,
+/// A row of `get`.
+#[inline(never)]
+fn gets(
+    guard: &Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
     done: &mut Done,
-) -> Option<usize> {
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let count = done.row(slots, room, |slot, room| {
+        let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
+        let value = guard.hot_value(key, hint)?;
+        let written = write_small_value(room, key.bytes(), value)?;
+        alike.count(ClassCounter::GetHits, key, value.len());
+        Some(written - if part.is_last() { 0 } else { END.len() })
+    });
+    alike.settle();
+    count
+}
+
+/// A row of `set`.
+#[inline(never)]
+fn sets(
+    guard: &mut Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let count = done.row(slots, room, |slot, room| {
+        let Ask::Set(value) = slot.ask else { return None };
+        store(guard, slot, value, &mut alike)?;
+        room[..8].copy_from_slice(b"STORED\r\n");
+        Some(8)
+    });
+    alike.settle();
+    done.sets += count;
+    count
+}
+
+/// A row of anything but those.
+#[inline(never)]
+fn others(
+    guard: &mut Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let (mut metas, mut sets, mut sums, mut in_place) = (0, 0, 0, 0);
+    let count = done.row(slots, room, |slot, room| {
+        let Slot { key, hint, .. } = slot;
+        match slot.ask {
+            Ask::MetaSet(value) => {
+                store(guard, slot, value, &mut alike)?;
+                (sets, metas) = (sets + 1, metas + 1);
+                room[..4].copy_from_slice(b"HD\r\n");
+                Some(4)
+            }
+            Ask::MetaGet => {
+                let value = guard.hot_value(key, hint)?;
+                let written = write_small_meta_value(room, value)?;
+                alike.count(ClassCounter::GetHits, key, value.len());
+                metas += 1;
+                Some(written)
+            }
+            Ask::Add(delta) => {
+                let sum = add(guard, key, hint, delta as i64)?;
+                sums += 1;
+                in_place += u32::from(sum.in_place);
+                let digits = write_u64(room, sum.value);
+                alike.count(ClassCounter::IncrHits, key, digits - usize::from(!sum.in_place));
+                room[digits..digits + 2].copy_from_slice(b"\r\n");
+                Some(digits + 2)
+            }
+            Ask::Get | Ask::Set(_) | Ask::SetWith(_) => None,
+        }
+    });
+    alike.settle();
+    done.metas += metas;
+    done.sets += sets;
+    done.sums += sums;
+    done.in_place += in_place;
+    count
+}
+
+/// Stores a value without flags and expiry; none if that is not usual here.
+#[inline(always)]
+fn store(guard: &mut Guard<'_>, slot: &Slot<'_, '_>, value: &[u8], alike: &mut Alike<'_>) -> Option<()> {
     let Slot { key, hint, .. } = slot;
-    match slot.ask {
-        Ask::Set(PlainSet { value, flags: 0, exptime: 0 }) | Ask::MetaSet(value) => {
-            if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
-                return None;
-            }
-            alike.count(ClassCounter::CmdSet, key, value.len());
-            done.sets += 1;
-            if let Ask::Set(_) = slot.ask {
-                room[..8].copy_from_slice(b"STORED\r\n");
-                return Some(8);
-            }
-            done.metas += 1;
-            room[..4].copy_from_slice(b"HD\r\n");
-            Some(4)
-        }
-        Ask::MetaGet => {
-            let value = guard.hot_value(key, hint)?;
-            let written = write_small_meta_value(room, value)?;
-            alike.count(ClassCounter::GetHits, key, value.len());
-            done.metas += 1;
-            Some(written)
-        }
-        Ask::Add(delta) => {
-            let Sum { value, in_place } = add(guard, key, hint, delta as i64)?;
-            done.sums += 1;
-            done.in_place += u32::from(in_place);
-            let digits = write_u64(room, value);
-            alike.count(ClassCounter::IncrHits, key, digits - usize::from(!in_place));
-            room[digits..digits + 2].copy_from_slice(b"\r\n");
-            Some(digits + 2)
-        }
-        Ask::Get | Ask::Set(_) => None,
+    if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
+        return None;
     }
+    alike.count(ClassCounter::CmdSet, key, value.len());
+    Some(())
 }
 
 /// Requests in a row that count alike, which most of a pipeline do: counted once.
@@ -256,7 +318,11 @@ struct Alike<'c> {
     count: u64,
 }
 
-impl Alike<'_> {
+impl<'c> Alike<'c> {
+    fn new(counters: &'c Counters) -> Alike<'c> {
+        Alike { counters, what: 0, count: 0 }
+    }
+
     #[inline(always)]
     fn count(&mut self, counter: ClassCounter, key: &Key<'_>, value_bytes: usize) {
         let what = (key.bytes().len() + value_bytes) << 8 | counter as usize;
@@ -298,12 +364,6 @@ impl Call<'_, '_, '_, '_> {
 }
 
 impl<'a, 'w> Slot<'a, 'w> {
-    /// The first of several keys.
-    #[inline(always)]
-    fn opens(&self) -> bool {
-        !self.last && self.first
-    }
-
     /// Adds the next of the input; false if there is none.
     #[inline(always)]
     fn next(
@@ -313,12 +373,11 @@ impl<'a, 'w> Slot<'a, 'w> {
     ) -> bool {
         // The most usual two apart, for how little they are.
         if let Some((key, at)) = lines.next_get() {
-            slots.push(Slot::new(guard, key, at, true, true, Ask::Get));
+            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Get));
         } else if let Some((key, at, value)) = lines.next_set() {
-            let ask = Ask::Set(PlainSet { value, flags: 0, exptime: 0 });
-            slots.push(Slot::new(guard, key, at, true, true, ask));
-        } else if let Some(Plain { key, at, first, last, ask }) = lines.next() {
-            slots.push(Slot::new(guard, key, at, first, last, ask));
+            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Set(value)));
+        } else if let Some(Plain { key, at, part, ask }) = lines.next() {
+            slots.push(Slot::new(guard, key, at, part, ask));
         } else {
             return false;
         }
@@ -326,16 +385,9 @@ impl<'a, 'w> Slot<'a, 'w> {
     }
 
     #[inline(always)]
-    fn new(
-        guard: &Guard<'w>,
-        key: &'a [u8],
-        at: usize,
-        first: bool,
-        last: bool,
-        ask: Ask<'a>,
-    ) -> Slot<'a, 'w> {
+    fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, part: Part, ask: Ask<'a>) -> Slot<'a, 'w> {
         let key = guard.key(key);
-        Slot { key, hint: guard.prefetch_bucket(&key), at, first, last, ask }
+        Slot { key, hint: guard.prefetch_bucket(&key), at, part, ask }
     }
 
     /// What is not usual. False: a line of keys has failed.
@@ -344,20 +396,21 @@ impl<'a, 'w> Slot<'a, 'w> {
         let Slot { key, hint, .. } = self;
         let Call { cx, out, tally, .. } = &mut *call;
         match self.ask {
-            Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.last),
-            Ask::Set(PlainSet { value, flags, exptime }) => {
-                let value_bytes = value.len() as u32;
-                let verb = StoreVerb::Set;
-                let key_bytes = key.bytes();
-                let store =
-                    Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key: key_bytes };
-                classic::store(cx, out, tally, key, hint, &store, value);
-            }
+            Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.part.is_last()),
+            Ask::Set(value) => self.set(call, PlainSet { value, flags: 0, exptime: 0 }),
+            Ask::SetWith(set) => self.set(call, set),
             Ask::Add(delta) => classic::arithmetic(cx, out, key, delta, false, false),
             Ask::MetaGet => self.meta(call, &[]),
             Ask::MetaSet(value) => self.meta(call, value),
         }
         true
+    }
+
+    fn set(&self, call: &mut Call<'_, '_, '_, '_>, set: PlainSet<'_>) {
+        let PlainSet { value, flags, exptime } = set;
+        let (verb, value_bytes, key) = (StoreVerb::Set, value.len() as u32, self.key.bytes());
+        let store = Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key };
+        classic::store(call.cx, call.out, &mut call.tally, &self.key, &self.hint, &store, value);
     }
 
     /// A meta command, whose line is read again in full.

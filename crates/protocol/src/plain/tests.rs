@@ -38,8 +38,11 @@ fn general(input: &[u8]) -> Vec<Seen<'_>> {
             }
             Request::Store(store) if store.verb == StoreVerb::Set && !store.noreply => {
                 let Some(value) = block(&mut at, store.value_bytes) else { break };
-                let set = PlainSet { value, flags: store.flags, exptime: store.exptime };
-                all.push((store.key, true, true, Ask::Set(set)));
+                let ask = match (store.flags, store.exptime) {
+                    (0, 0) => Ask::Set(value),
+                    (flags, exptime) => Ask::SetWith(PlainSet { value, flags, exptime }),
+                };
+                all.push((store.key, true, true, ask));
             }
             Request::Arithmetic { key, delta, decrement: false, noreply: false } => {
                 all.push((key, true, true, Ask::Add(delta)));
@@ -63,13 +66,13 @@ fn plain(input: &[u8]) -> Vec<Seen<'_>> {
     loop {
         let mut other = lines.clone();
         let Some(plain) = lines.next() else { break };
-        all.push((plain.key, plain.first, plain.last, plain.ask));
+        all.push((plain.key, plain.part.is_first(), plain.part.is_last(), plain.ask));
         // The short ways come to the same.
         let short = if let Some((key, at)) = other.next_get() {
-            Plain { key, at, first: true, last: true, ask: Ask::Get }
+            Plain { key, at, part: Part::Whole, ask: Ask::Get }
         } else if let Some((key, at, value)) = other.next_set() {
-            let ask = Ask::Set(PlainSet { value, flags: 0, exptime: 0 });
-            Plain { key, at, first: true, last: true, ask }
+            let ask = Ask::Set(value);
+            Plain { key, at, part: Part::Whole, ask }
         } else {
             continue;
         };
@@ -100,7 +103,7 @@ fn a_line_that_is_not_plain_is_given_back_from_its_start() {
 
 #[test]
 fn short_ways_take_what_is_usual() {
-    let behind = " ".repeat(SHORT);
+    let behind = " ".repeat(SHORT_SET);
     let lines = |input: &'static str| {
         let input = format!("{input}{behind}").leak().as_bytes();
         PlainLines::new(input, 0, 9, VALUE_BYTES_MAX)

@@ -154,6 +154,7 @@ impl Index {
         if let Some(new) = new_directory {
             self.change_directory(growth, new, items);
         }
+        self.changes.raise();
         for (bucket, away) in all.iter().zip(away) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {

@@ -209,6 +209,7 @@ impl Index {
             false => (place.meta >> 16) + 1,
         };
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
+        self.changes.raise();
         for (bucket, away) in new.iter().zip(away) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {

@@ -2,6 +2,7 @@
 
 use super::{TAG, World};
 use crate::bucket::Slot;
+use crate::index::Changes;
 use crate::pin::Pins;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -177,5 +178,33 @@ fn pin_of_a_moved_value_goes_to_its_copy() {
         assert!(!heads[0].begin_move());
         assert!(!heads[at].kill());
         assert!(heads[at].remove().1);
+    });
+}
+
+#[test]
+fn bucket_is_home_still_if_no_segment_has_changed_since_it_was_asked_for() {
+    loom::model(|| {
+        let world = World::new();
+        // Which of the two buckets is home, as a directory says it.
+        let segment = Arc::new((Changes::default(), AtomicU64::new(0)));
+        let rebuild = {
+            let (world, segment) = (world.clone(), segment.clone());
+            thread::spawn(move || {
+                let (home, other) = (world.home.lock(), world.other.lock());
+                segment.1.store(1, Ordering::Release);
+                segment.0.raise();
+                world.other.unlock(other.written());
+                world.home.unlock(home.written());
+            })
+        };
+        let seen = segment.0.seen();
+        let at = segment.1.load(Ordering::Acquire);
+        let bucket = if at == 0 { &world.home } else { &world.other };
+        let control = bucket.lock();
+        if segment.0.seen() == seen {
+            assert_eq!(segment.1.load(Ordering::Acquire), at, "the keys live elsewhere by now");
+        }
+        bucket.unlock(control);
+        rebuild.join().unwrap();
     });
 }

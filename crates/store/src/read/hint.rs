@@ -1,8 +1,9 @@
 //! Hints: what the stages of a batch find out, so that the operation does not look again.
 //!
 //! ```text
-//! 1 prefetch_bucket ─▶ Hint ─▶ 2 prefetch_item ─▶ 3 prefetch_away ─▶ get_hinted, hot_value
-//!    home bucket                 its slot's item      one key in ten
+//! 1 prefetch_bucket ─▶ Hint ─▶ 2 prefetch_item ─▶ 3 prefetch_again ─▶ get_hinted, hot_value
+//!    home bucket                 its slot's item      one key in ten, which lives in its other bucket,
+//!                                                     or shares its tag with another
 //! ```
 
 use super::{Lookup, same_key};
@@ -20,7 +21,6 @@ pub struct Hint<'g> {
     pub(crate) cell: &'g Cell,
     /// What it said; [`Slot::EMPTY`] if none was seen.
     pub(crate) slot: Slot,
-    hash: u64,
     tag: u32,
 }
 
@@ -61,60 +61,67 @@ impl<'w> Guard<'w> {
         let place = store.index.place(&store.arena, key.hash);
         let home = place.home();
         prefetch(std::ptr::from_ref(home).cast());
-        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, hash: key.hash, tag: place.tag as u32 }
+        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, tag: place.tag as u32 }
     }
 
     /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
-    /// to 32 keys. True if it names none and the key's other bucket was started instead: then
-    /// [`Guard::prefetch_away`] has something to do.
+    /// to 32 keys. True if it names none or several: then [`Guard::prefetch_again`] has something to do.
     #[inline(always)]
-    pub fn prefetch_item(&self, hint: &mut Hint<'w>) -> bool {
-        if self.prefetch_match(hint.home, hint) {
-            return false;
+    pub fn prefetch_item(&self, key: &Key<'_>, hint: &mut Hint<'w>) -> bool {
+        let matches = hint.home.matches(u64::from(hint.tag));
+        if matches != 0 {
+            self.prefetch_match(hint.home, matches, hint);
+            return matches & (matches - 1) != 0;
         }
-        let away = hint.home.control().away() > 0;
-        if away {
-            prefetch(std::ptr::from_ref(self.other(hint)).cast());
+        if hint.home.control().away() > 0 {
+            prefetch(std::ptr::from_ref(self.other(key)).cast());
         }
-        away
+        true
     }
 
-    /// Starts loading the item that the key's other bucket names: stage 3, for about one key in ten.
+    /// Starts loading the item that the key's other bucket names, or, if slots of its home bucket share its
+    /// tag and the first is not its own, that of the second: stage 3, for about one key in ten.
     #[inline]
-    pub fn prefetch_away(&self, hint: &mut Hint<'w>) {
-        self.prefetch_match(self.other(hint), hint);
+    pub fn prefetch_again(&self, key: &Key<'_>, hint: &mut Hint<'w>) {
+        let tag = u64::from(hint.tag);
+        if hint.slot.is_empty() {
+            if hint.home.control().away() > 0 {
+                let other = self.other(key);
+                self.prefetch_match(other, other.matches(tag), hint);
+            }
+            return;
+        }
+        // As it is now: what it named before may be gone.
+        let slot = hint.cell.slot();
+        if slot.is_empty() || self.store.item_at(slot, key).is_none() {
+            let matches = hint.home.matches(tag);
+            self.prefetch_match(hint.home, matches & matches.wrapping_sub(1), hint);
+        }
     }
 
     /// Starts loading what a first store of the key looks at, if the stages before have found no item.
     #[inline(always)]
-    pub fn prefetch_insert(&self, hint: &Hint<'_>) {
+    pub fn prefetch_insert(&self, key: &Key<'_>, hint: &Hint<'_>) {
         if hint.slot.is_empty() {
-            self.store.ghosts.prefetch(hint.hash);
+            self.store.ghosts.prefetch(key.hash);
         }
     }
 
     #[inline]
-    fn other(&self, hint: &Hint<'_>) -> &'w Bucket {
+    fn other(&self, key: &Key<'_>) -> &'w Bucket {
         let store: &'w Store = self.store;
-        store.index.place(&store.arena, hint.hash).other()
+        store.index.place(&store.arena, key.hash).other()
     }
 
-    /// Starts loading the item of the first slot in `bucket` with the hint's tag, if there is one.
+    /// Starts loading the item of the first slot in `bucket` of those that match, if there is one.
     #[inline(always)]
-    fn prefetch_match(&self, bucket: &'w Bucket, hint: &mut Hint<'w>) -> bool {
-        let matches = bucket.matches(u64::from(hint.tag));
+    fn prefetch_match(&self, bucket: &'w Bucket, matches: u32, hint: &mut Hint<'w>) {
         if matches == 0 {
-            return false;
+            return;
         }
         hint.cell = bucket.cell(matches.trailing_zeros() as usize);
         hint.slot = hint.cell.slot();
-        self.prefetch_slot(hint.slot);
-        true
-    }
-
-    #[inline]
-    fn prefetch_slot(&self, slot: Slot) {
-        let item = self.store.arena.at(slot.location()).as_ptr().cast_const();
+        let item = self.store.arena.at(hint.slot.location()).as_ptr().cast_const();
         prefetch(item);
         // Most items are longer than what is left of their first line.
         prefetch(item.wrapping_add(64));

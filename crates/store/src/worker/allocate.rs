@@ -35,16 +35,45 @@ const SHRINK_CHUNKS: usize = 1024;
 
 impl Local {
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        self.take_over(store, class, requested).or_else(|| self.allocate_new(store, class, requested))
+    }
+
+    /// The chunk that waits longest in limbo, if it need wait no longer and is of this class, as what is
+    /// written over mostly is: it is in use before and after, and counted once.
+    #[inline(always)]
+    fn take_over(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        if store.slabs.view(class).draining.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let chunk = self.limbo.take_of(class)?;
+        // A lock is a barrier: what is written before it had better be written by then.
+        self.prefetch_chunk(store, self.limbo.front().location());
+        if chunk.requested() != requested {
+            let more = requested as i64 - chunk.requested() as i64;
+            self.counters(store).class(class).requested_bytes.add(more);
+        }
+        Some(chunk.location())
+    }
+
+    /// Starts loading the chunk that is used after this one.
+    #[inline(always)]
+    fn prefetch_chunk(&self, store: &Store, chunk: u64) {
+        let next = store.arena.at(chunk).as_ptr().cast_const();
+        prefetch(next);
+        prefetch(next.wrapping_add(64));
+    }
+
+    /// A chunk that was free.
+    #[inline(never)]
+    fn allocate_new(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         let magazine = &mut self.magazines[class.0 as usize];
         let Some(chunk) = magazine.pop() else {
             return self.allocate_slow(store, class, requested);
         };
-        // A lock is a barrier: what is written before it had better be written by then.
-        let next = store.arena.at(magazine.next()).as_ptr().cast_const();
-        prefetch(next);
-        prefetch(next.wrapping_add(64));
+        let next = magazine.next();
+        self.prefetch_chunk(store, next);
         self.magazine_bytes -= class.chunk_bytes();
         self.count_used(store, class, requested);
         unpoison_chunk(&store.arena, class, chunk);

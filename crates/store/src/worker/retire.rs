@@ -39,12 +39,13 @@ impl Local {
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
         let header = item.header();
         let (class, requested) = chunk_facts(&store.arena, chunk);
-        self.retire_known(item, header, chunk, class, requested);
+        self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
+        item.header_word().store(header.retired().0, Ordering::Release);
     }
 
-    /// As [`Local::retire`], with what is known about the item.
+    /// As [`Local::retire`], with what is known about an item whose value is in place.
     #[inline(always)]
-    pub(crate) fn retire_known(
+    pub(crate) fn retire_whole(
         &mut self,
         item: RawItem,
         header: Header,
@@ -52,7 +53,8 @@ impl Local {
         class: ClassId,
         requested: usize,
     ) {
-        self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
+        debug_assert!(header.is_whole());
+        self.limbo.push_whole(Outgoing::new(chunk, class, requested, false));
         // A reader's FETCHED that this overwrites is of no use any more.
         item.header_word().store(header.retired().0, Ordering::Release);
     }
@@ -85,11 +87,12 @@ impl Local {
         self.limbo.seal(&store.epochs);
         store.epochs.renew(self.id);
         let bytes_max = self.magazine_bytes_max as u64;
-        if (self.limbo.len() > LIMBO_CHUNKS_MAX / 2 || self.limbo.bytes() > bytes_max / 2)
-            && !self.limbo.oldest_is_safe(&store.epochs)
+        if !self.limbo.look(&store.epochs)
+            && (self.limbo.len() > LIMBO_CHUNKS_MAX / 2 || self.limbo.bytes() > bytes_max / 2)
             && store.epochs.advance()
         {
             store.epochs.enter(self.id);
+            self.limbo.look(&store.epochs);
         }
         if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > bytes_max {
             self.reclaim(store, RECLAIM_CHUNKS * 2);
@@ -112,11 +115,11 @@ impl Local {
 
     /// Takes back up to `count` chunks that the epochs have set free.
     pub(super) fn reclaim(&mut self, store: &Store, count: usize) {
-        // Out of `self` meanwhile: what is taken back goes to the magazines next to it.
-        let mut limbo = std::mem::take(&mut self.limbo);
+        self.limbo.look(&store.epochs);
         // Chunks of one class in a row, which most are, are counted once.
         let (mut class, mut chunks, mut bytes) = (ClassId(1), 0, 0);
-        limbo.take_safe(&store.epochs, count, |chunk| {
+        for _ in 0..count {
+            let Some(chunk) = self.limbo.take() else { break };
             if chunk.large() {
                 // SAFETY: no worker can see the item any more; its memory is still whole.
                 let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk.location()))) };
@@ -133,9 +136,8 @@ impl Local {
                 bytes += chunk.requested();
                 self.put_away(store, chunk.location(), class);
             }
-        });
+        }
         self.count_free(store, class, chunks, bytes);
-        self.limbo = limbo;
     }
 
     /// Puts one chunk into its magazine.

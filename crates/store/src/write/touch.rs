@@ -39,7 +39,7 @@ impl Guard<'_> {
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
-                store.touched(locked, key);
+                store.touched(locked.control, key);
                 locked.control = locked.control.written();
                 Ok(Ok(true))
             })?;
@@ -79,7 +79,7 @@ impl Guard<'_> {
                     set_expiry(store, raw, found, at);
                 }
                 raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
-                store.touched(locked, key);
+                store.touched(locked.control, key);
                 locked.control = locked.control.written();
                 Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
             })?;

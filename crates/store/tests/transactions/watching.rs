@@ -62,7 +62,7 @@ fn watched_key_by_the_short_way_of_set_is_seen() {
     let flag = Touched::default();
     guard.watch(0, &key, &flag).unwrap();
     let mut hint = guard.prefetch_bucket(&key);
-    guard.prefetch_item(&mut hint);
+    guard.prefetch_item(&key, &mut hint);
     guard.store_value_hinted(&key, b"w", &Attributes::default(), Expect::Any, &hint).unwrap();
     assert!(flag.load(Ordering::Relaxed));
 }
