@@ -27,13 +27,15 @@ fn unlink(world: &World, location: u64) -> bool {
 fn reader_during_an_insert_sees_all_of_the_item_or_nothing() {
     loom::model(|| {
         let world = World::new();
-        let writer = {
+        // The checker begins with the first thread and remembers only the last access to a word: `claim`
+        // looks before it swaps, and a reader that comes first would not be tried between the two.
+        let reader = {
             let world = world.clone();
-            thread::spawn(move || world.publish(1))
+            // `read` fails on an item whose bytes are not there yet.
+            thread::spawn(move || world.get())
         };
-        // `read` fails on an item whose bytes are not there yet.
-        let seen = world.get();
-        writer.join().unwrap();
+        world.publish(1);
+        let seen = reader.join().unwrap();
         assert!(matches!(seen, None | Some(1)));
         assert_eq!(world.get(), Some(1));
     });
