@@ -3,20 +3,22 @@
 //! ```text
 //! due ──▶ cleared ──▶ (every worker has left its batch) ──▶ chunk by chunk: expired? gone
 //!  ▲                                                                       else: counted by when
-//!  └────────── when the next 1/32 of the span's chunks will have expired ◀─────────┘
+//!  └────────── when the next 1/32 of the span's bytes will have expired ◀──────────┘
 //! ```
 //!
 //! A visit reads every item of the span once; that 1/32 of it is worth one bounds both what is held
-//! too long and how often it is read. A span whose items all have passed is emptied by its visit
-//! and goes back to the arena.
+//! too long and how often it is read. Pieces of a large value lie elsewhere and have no expiry: they
+//! count where its head is. A span whose items all have passed is emptied by its visit and goes back to
+//! the arena.
 //!
 //! Between clearing the due time and looking at the items, every worker leaves its batch: who stored
 //! an item and found the old time early enough has published the item by then.
 
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
-use crate::class::ClassId;
+use crate::class::{ClassId, SPAN_BYTES};
 use crate::evict::Reason;
-use crate::item::{EXPIRY, RawItem};
+use crate::item::{EXPIRY, Kind, RawItem};
+use crate::large::Large;
 use crate::worker::Local;
 use crate::{Millis, Store};
 use std::sync::atomic::Ordering;
@@ -27,10 +29,13 @@ const STEP_CHUNKS: usize = 1024;
 const STEP_ITEMS: usize = 128;
 /// Items taken out together, their buckets prefetched; chunks looked at under one lock.
 const BATCH: usize = 16;
-/// A span is due when one in this many of its chunks has expired.
-const DUE_SHARE: usize = 32;
+/// A span is due when one part in this many of its bytes has expired.
+const DUE_SHARE: u64 = 32;
 /// A span is visited no sooner than this after its last visit.
 const VISIT_PAUSE_MS: Millis = 100;
+/// Who needs room and waits for another worker gives up the core so often, then sleeps.
+const WAITS_BUSY: usize = 16;
+const WAIT_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 
 /// What expiry is at; one worker at a time has it.
 #[derive(Debug, Default)]
@@ -49,36 +54,51 @@ struct Visit {
     tag: u64,
     /// The next chunk.
     chunk: usize,
+    /// Bytes of large values whose heads were seen.
+    beside: u64,
     /// When those that stay will expire.
     later: Later,
 }
 
-/// Items by the time until they expire, in steps of 1/8.
+/// Bytes of items by the time until they expire, in steps of 1/8.
 #[derive(Debug)]
 struct Later {
-    counts: [u16; Later::STEPS],
+    bytes: [u64; Later::STEPS],
+}
+
+/// What a step of expiring found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing is due.
+    Nothing,
+    /// Another worker takes one.
+    Taken,
+    /// Another's batch has to end first.
+    Held,
+    /// There may be more.
+    Done,
 }
 
 impl Later {
     const STEPS: usize = 64 * 8;
 
     fn new() -> Later {
-        Later { counts: [0; Later::STEPS] }
+        Later { bytes: [0; Later::STEPS] }
     }
 
-    fn add(&mut self, in_ms: Millis) {
+    fn add(&mut self, in_ms: Millis, bytes: u64) {
         let high = in_ms.max(8).ilog2() as usize;
         let step = high * 8 + ((in_ms.max(8) >> (high - 3)) & 7) as usize;
-        self.counts[step] += 1;
+        self.bytes[step] += bytes;
     }
 
-    /// The time after which `share` of the items will have expired, or all if they are fewer; none
-    /// if there are none.
-    fn until(&self, share: usize) -> Option<Millis> {
+    /// The time after which `share` bytes will have expired, or all if they are fewer; none if there are
+    /// none.
+    fn until(&self, share: u64) -> Option<Millis> {
         let mut sum = 0;
         let mut last = None;
-        for (step, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            sum += usize::from(count);
+        for (step, &bytes) in self.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            sum += bytes;
             // The end of the step; the last one's is out of reach.
             last = Some((((step % 8) as u64 + 9) << (step / 8).saturating_sub(3)).max(8));
             if sum >= share {
@@ -90,29 +110,56 @@ impl Later {
 }
 
 impl Local {
-    /// Takes a bounded step of expiring; true if there may be more to do now.
+    /// Upkeep's bounded step of expiring; true if there may be more to do now.
+    pub(crate) fn expire_in_passing(&mut self, store: &Store, now: Millis) -> bool {
+        matches!(self.expire_step(store, now), Step::Held | Step::Done)
+    }
+
+    /// A step for who needs room, and would evict what lives otherwise: while another worker is at it, or
+    /// in a batch that holds it back, this one waits a little. True if there may be more to do now.
     pub(crate) fn expire(&mut self, store: &Store, now: Millis) -> bool {
-        if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
-            return false;
+        for waited in 0..=WAITS_BUSY {
+            match self.expire_step(store, now) {
+                Step::Nothing => return false,
+                Step::Done => return true,
+                Step::Taken | Step::Held => {}
+            }
+            // Outside meanwhile, so as not to hold back the one that is waited for.
+            store.epochs.leave(self.id);
+            if waited < WAITS_BUSY {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(WAIT_SLEEP);
+            }
+            store.epochs.enter(self.id);
         }
-        let Ok(mut expiry) = store.expiry.try_lock() else { return false };
+        true
+    }
+
+    fn expire_step(&mut self, store: &Store, now: Millis) -> Step {
+        if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
+            return Step::Nothing;
+        }
+        let Ok(mut expiry) = store.expiry.try_lock() else { return Step::Taken };
         let Expiry { visit, next } = &mut *expiry;
         if visit.is_none() {
+            // Said before what is due is looked for, which the agenda does not know meanwhile.
+            store.expiring.store(true, Ordering::Relaxed);
             *visit = self.next_visit(store, now, *next);
             store.expiring.store(visit.is_some(), Ordering::Relaxed);
         }
-        let Some(current) = visit else { return false };
+        let Some(current) = visit else { return Step::Nothing };
         *next = current.number;
         self.pass_epochs(store);
         if !store.epochs.safe(current.tag) {
-            return true;
+            return Step::Held;
         }
         if self.visit(store, now, current) {
             *visit = None;
             store.expiring.store(false, Ordering::Relaxed);
         }
         self.pass_epochs(store);
-        true
+        Step::Done
     }
 
     fn next_visit(&mut self, store: &Store, now: Millis, from: u32) -> Option<Visit> {
@@ -121,7 +168,14 @@ impl Local {
             let owner = store.arena.span(number).owner.load(Ordering::Acquire);
             if owner != crate::arena::OWNER_FREE && owner != OWNER_INDEX {
                 let tag = store.epochs.tag();
-                return Some(Visit { number, class: ClassId(owner), tag, chunk: 0, later: Later::new() });
+                return Some(Visit {
+                    number,
+                    class: ClassId(owner),
+                    tag,
+                    chunk: 0,
+                    beside: 0,
+                    later: Later::new(),
+                });
             }
         }
     }
@@ -152,7 +206,17 @@ impl Local {
                     // SAFETY: a carved chunk has a header word at all times.
                     let item = unsafe { RawItem::new(arena.at(location)) };
                     let header = item.header();
-                    if !header.is_item() || !header.has(EXPIRY) {
+                    if !header.is_item() {
+                        continue;
+                    }
+                    let mut bytes = class.chunk_bytes() as u64;
+                    if header.kind() == Kind::Large {
+                        // SAFETY: a published item, which stays whole for this worker's epoch.
+                        let value_bytes = unsafe { Large::of(item) }.head().value_bytes;
+                        visit.beside += value_bytes;
+                        bytes += value_bytes;
+                    }
+                    if !header.has(EXPIRY) {
                         continue;
                     }
                     match item.expires_at() {
@@ -161,7 +225,7 @@ impl Local {
                             expired[count] = location;
                             count += 1;
                         }
-                        at => visit.later.add(at - now),
+                        at => visit.later.add(at - now, bytes),
                     }
                 }
                 end = visit.chunk >= carved;
@@ -176,7 +240,8 @@ impl Local {
             }
             items += count;
             if end {
-                if let Some(in_ms) = visit.later.until(class.chunks_per_span() / DUE_SHARE) {
+                let share = (SPAN_BYTES as u64 + visit.beside) / DUE_SHARE;
+                if let Some(in_ms) = visit.later.until(share) {
                     arena.note_span_expiry(visit.number, now + in_ms.max(VISIT_PAUSE_MS));
                 }
                 return true;
@@ -208,18 +273,18 @@ mod tests {
     use crate::{Attributes, Config, Expect};
 
     #[test]
-    fn a_share_of_the_items_says_when_a_span_is_due() {
+    fn a_share_of_the_bytes_says_when_a_span_is_due() {
         let mut later = Later::new();
         assert_eq!(later.until(1), None);
         for in_ms in 1..=1000 {
-            later.add(in_ms);
+            later.add(in_ms, 100);
         }
-        later.add(1 << 50);
+        later.add(1 << 50, 1);
         for share in [10, 31, 100, 500, 1000] {
-            let until = later.until(share).unwrap() as usize;
+            let until = later.until(100 * share).unwrap();
             assert!(until >= share && until <= share + share / 8 + 8, "{share} at {until}");
         }
-        let last = later.until(5000).unwrap();
+        let last = later.until(500_000).unwrap();
         assert!(last > 1 << 50 && last <= (1 << 50) + (1 << 47));
     }
 

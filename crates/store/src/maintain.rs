@@ -63,7 +63,7 @@ impl Guard<'_> {
         self.local.queue_fresh(store);
         self.settle_watches();
         self.local.breathe(store);
-        if self.local.expire(store, self.now) {
+        if self.local.expire_in_passing(store, self.now) {
             return true;
         }
         if store.arena.trim(TRIM_SPANS) {

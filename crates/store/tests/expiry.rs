@@ -1,6 +1,7 @@
 //! Expired items: gone from every answer at once, and from memory soon after, without a request.
 
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
+use std::collections::HashMap;
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -35,31 +36,67 @@ fn tick(worker: &mut Worker, now: u64) {
     panic!("upkeep finds no end");
 }
 
-#[test]
-fn expired_items_leave_without_requests() {
-    const ITEMS: u64 = 200_000;
-    let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
+/// Items that a step of upkeep takes out at most: some more than the 128 after which it stops.
+const STEP_ITEMS_MAX: u64 = 192;
+
+/// As [`tick`], with an eye on what each step does.
+fn tick_seen(worker: &mut Worker, now: u64) {
+    let mut more = true;
+    while more {
+        let before = worker.store().totals().reclaimed;
+        more = worker.enter(now).maintain();
+        let taken = worker.store().totals().reclaimed - before;
+        assert!(taken <= STEP_ITEMS_MAX, "{taken} items in a step");
+    }
+}
+
+/// Items with lifetimes of 1 to 60 s, no request after them, upkeep every 250 ms: at any time at most a
+/// twentieth of their bytes is held though expired.
+fn leave_without_requests(memory_bytes: u64, items: u64, bytes: impl Fn(&mut Random) -> usize) {
+    let store = Store::new(Config { memory_bytes, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
     let mut random = Random(3);
     let mut expiries = Vec::new();
-    for name in 0..ITEMS {
+    let mut counted = HashMap::new();
+    for name in 0..items {
         let expires_at = NOW + 1000 + random.below(59_000);
-        expiries.push(expires_at);
-        set(&mut worker, NOW, name, 40 + (name % 7) as usize * 20, expires_at);
+        let bytes = bytes(&mut random);
+        let before = (!counted.contains_key(&bytes)).then(|| store.totals().item_bytes);
+        set(&mut worker, NOW, name, bytes, expires_at);
+        let counted = counted.entry(bytes).or_insert_with(|| store.totals().item_bytes - before.unwrap_or(0));
+        expiries.push((expires_at, *counted));
     }
     expiries.sort_unstable();
+    let all = store.totals().item_bytes;
+    let (mut live, mut gone) = (all, 0);
     for now in (NOW..NOW + 61_000).step_by(250) {
-        tick(&mut worker, now);
-        let live = ITEMS - expiries.partition_point(|&at| at <= now) as u64;
-        let held = store.totals().items - live;
-        assert!(held <= ITEMS / 20, "{held} of {ITEMS} are held after {} ms", now - NOW);
+        tick_seen(&mut worker, now);
+        while let Some((_, bytes)) = expiries.get(gone).filter(|(at, _)| *at <= now) {
+            (live, gone) = (live - bytes, gone + 1);
+        }
+        let held = store.totals().item_bytes - live;
+        assert!(held <= all / 20, "{held} of {all} bytes are held after {} ms", now - NOW);
     }
     tick(&mut worker, NOW + 70_000);
     let totals = store.totals();
-    assert_eq!((totals.items, totals.reclaimed, totals.evictions), (0, ITEMS, 0));
-    assert!(totals.spans_free > 3900, "spans of emptied classes are free again: {}", totals.spans_free);
+    assert_eq!((totals.items, totals.reclaimed, totals.evictions), (0, items, 0));
+    assert!(
+        totals.spans_free > (memory_bytes >> 16) * 95 / 100,
+        "{} spans are free again",
+        totals.spans_free
+    );
     drop(worker);
     store.check();
+}
+
+#[test]
+fn expired_items_leave_without_requests() {
+    leave_without_requests(256 << 20, 200_000, |random| 40 + random.below(7) as usize * 20);
+}
+
+#[test]
+fn expired_large_values_leave_without_requests() {
+    leave_without_requests(256 << 20, 400, |random| 10_000 + random.below(1_000_000) as usize);
 }
 
 #[test]

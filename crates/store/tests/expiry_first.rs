@@ -2,9 +2,11 @@
 
 use larder_store::{Attributes, Config, Event, Expect, Store, Worker};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-const MEMORY_BYTES: u64 = 16 << 20;
+/// Of the bytes that are held.
+const SHARE: f64 = 0.05;
 const KEY_BYTES: u64 = 8;
 
 struct Random(u64);
@@ -14,6 +16,14 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
+}
+
+fn store_one(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) {
+    let mut guard = worker.enter(now);
+    let key = name.to_be_bytes();
+    let key = guard.key(&key);
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    guard.store_value(&key, &vec![7; bytes as usize], &attributes, Expect::Any).expect("room is made");
 }
 
 /// What the store holds, as it tells: keys with their bytes and when they expire.
@@ -49,18 +59,18 @@ impl Held {
     /// Stores a key, and takes note of what went for it; true if something that lives was evicted.
     fn set(&mut self, worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) -> bool {
         let before = self.evicted;
-        let mut guard = worker.enter(now);
-        let key = name.to_be_bytes();
-        let key = guard.key(&key);
-        let attributes = Attributes { expires_at, ..Attributes::default() };
-        guard.store_value(&key, &vec![7; bytes as usize], &attributes, Expect::Any).expect("room is made");
+        store_one(worker, now, name, bytes, expires_at);
+        self.insert(name, bytes, expires_at);
+        worker.enter(now).take_events(&mut |event, _, key| self.note(event, key));
+        self.evicted > before
+    }
+
+    fn insert(&mut self, name: u64, bytes: u64, expires_at: u64) {
         self.items.insert(name, (bytes + KEY_BYTES, expires_at));
         if expires_at != 0 {
             self.expiries.insert((expires_at, name));
         }
         self.bytes += bytes + KEY_BYTES;
-        guard.take_events(&mut |event, _, key| self.note(event, key));
-        self.evicted > before
     }
 
     fn note(&mut self, event: Event, key: &[u8]) {
@@ -81,33 +91,67 @@ impl Held {
     }
 }
 
-/// Time passes in steps of up to `step_ms`, some sets each; sizes are `sizes`, lifetimes up to `ttl_ms`.
-fn run(seed: u64, sizes: &[u64], ttl_ms: u64, step_ms: u64, ticks: bool) -> u64 {
-    let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };
-    let mut worker = Store::new(config).unwrap().worker().unwrap();
-    worker.store().note_events(&[Event::Evicted, Event::Expired]);
+/// What is written, and how time passes.
+#[derive(Clone, Copy)]
+struct Run<'s> {
+    memory_bytes: u64,
+    /// Workers that write by turns.
+    workers: usize,
+    sizes: &'s [u64],
+    /// Lifetimes are up to this.
+    ttl_ms: u64,
+    /// Time passes in steps of up to this, some sets each.
+    step_ms: u64,
+    /// Upkeep comes ten times a second, of one worker.
+    ticks: bool,
+}
+
+const SMALL: Run<'_> =
+    Run { memory_bytes: 16 << 20, workers: 1, sizes: &[100], ttl_ms: 60_000, step_ms: 100, ticks: true };
+
+fn start(run: &Run<'_>) -> (Arc<Store>, Vec<Worker>) {
+    let config = Config { memory_bytes: run.memory_bytes, workers_max: run.workers, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    store.note_events(&[Event::Evicted, Event::Expired]);
+    let workers = (0..run.workers).map(|_| store.worker().unwrap()).collect();
+    (store, workers)
+}
+
+/// Sets of a step: name, bytes, expiry.
+fn step(run: &Run<'_>, random: &mut Random, now: u64, names: &mut u64) -> Vec<(u64, u64, u64)> {
+    let mean = run.sizes.iter().sum::<u64>() / run.sizes.len() as u64 + KEY_BYTES;
+    let sets = 1 + random.below((run.memory_bytes / 200 / mean).max(1));
+    let one = |_| {
+        let bytes = run.sizes[random.below(run.sizes.len() as u64) as usize];
+        let expires_at = if random.below(4) == 0 { 0 } else { now + 1 + random.below(run.ttl_ms) };
+        *names += 1;
+        (*names, bytes, expires_at)
+    };
+    (0..sets).map(one).collect()
+}
+
+/// Items that were evicted, none while a larger share of the bytes was expired.
+fn run(seed: u64, run: Run<'_>) -> u64 {
+    let (store, mut workers) = start(&run);
     let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
-    let mean = sizes.iter().sum::<u64>() / sizes.len() as u64 + KEY_BYTES;
-    let (mut name, mut written, mut tick) = (0, 0, NOW);
-    while written < 4 * MEMORY_BYTES {
-        now += random.below(step_ms);
+    let (mut names, mut written, mut tick) = (0, 0, NOW);
+    while written < 4 * run.memory_bytes {
+        now += random.below(run.step_ms);
         held.pass(now);
-        if ticks && now >= tick {
-            held.tick(&mut worker, now);
+        if run.ticks && now >= tick {
+            held.tick(&mut workers[0], now);
             tick = now + 100;
         }
         // Looked at before each step: time stands still within it, so the share only falls.
         let before = held.expired_share();
         let evicted = held.evicted;
-        for _ in 0..1 + random.below(MEMORY_BYTES / 200 / mean) {
-            let bytes = sizes[random.below(sizes.len() as u64) as usize];
-            let expires_at = if random.below(4) == 0 { 0 } else { now + 1 + random.below(ttl_ms) };
-            name += 1;
+        for (name, bytes, expires_at) in step(&run, &mut random, now, &mut names) {
             written += bytes;
-            if held.set(&mut worker, now, name, bytes, expires_at) {
+            let worker = random.below(run.workers as u64) as usize;
+            if held.set(&mut workers[worker], now, name, bytes, expires_at) {
                 let share = held.expired_share();
                 assert!(
-                    share <= 0.05,
+                    share <= SHARE,
                     "seed {seed}: evicted with {share:.3} of the bytes expired, {before:.3} before the step, {} \
                      evicted in it, {name} stored",
                     held.evicted - evicted
@@ -115,30 +159,108 @@ fn run(seed: u64, sizes: &[u64], ttl_ms: u64, step_ms: u64, ticks: bool) -> u64 
             }
         }
     }
-    assert_eq!(worker.store().totals().items, held.items.len() as u64, "the model is right");
-    let store = std::sync::Arc::clone(worker.store());
-    drop(worker);
+    assert_eq!(store.totals().items, held.items.len() as u64, "the model is right");
+    drop(workers);
     store.check();
     held.evicted
 }
 
+/// As [`run`], by workers at once. Who was first is not known: a step has failed if something that lives
+/// was evicted in it and a larger share is expired even when it is over.
+fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
+    let (store, mut workers) = start(&run);
+    let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
+    let (mut names, mut written, mut tick) = (0, 0, NOW);
+    while written < 4 * run.memory_bytes {
+        now += random.below(run.step_ms);
+        held.pass(now);
+        if run.ticks && now >= tick {
+            held.tick(&mut workers[0], now);
+            tick = now + 100;
+        }
+        let evicted = held.evicted;
+        let sets: Vec<_> = workers.iter().map(|_| step(&run, &mut random, now, &mut names)).collect();
+        std::thread::scope(|scope| {
+            for (worker, sets) in workers.iter_mut().zip(&sets) {
+                scope.spawn(move || {
+                    sets.iter().for_each(|&(name, bytes, at)| store_one(worker, now, name, bytes, at))
+                });
+            }
+        });
+        for (name, bytes, expires_at) in sets.into_iter().flatten() {
+            written += bytes;
+            held.insert(name, bytes, expires_at);
+        }
+        for worker in &mut workers {
+            worker.enter(now).take_events(&mut |event, _, key| held.note(event, key));
+        }
+        let (share, evicted) = (held.expired_share(), held.evicted - evicted);
+        assert!(
+            evicted == 0 || share <= SHARE,
+            "seed {seed}: {evicted} evicted, and {share:.3} expired after it"
+        );
+    }
+    assert_eq!(store.totals().items, held.items.len() as u64, "the model is right");
+    drop(workers);
+    store.check();
+    held.evicted
+}
+
+fn evicts(evicted: u64, at_least: u64) {
+    assert!(evicted > at_least, "the cache was full: {evicted}");
+}
+
 #[test]
 fn items_of_one_size_with_all_lifetimes() {
-    let evicted: u64 = (0..2).map(|seed| run(seed, &[100], 60_000, 100, seed == 0)).sum();
-    assert!(evicted > 1000, "the cache was full: {evicted}");
+    evicts((0..2).map(|seed| run(seed, Run { ticks: seed == 0, ..SMALL })).sum(), 1000);
 }
 
 #[test]
 fn items_of_many_sizes() {
     let sizes: Vec<u64> = (1..40).map(|i| i * 53).collect();
-    let evicted: u64 = (0..2).map(|seed| run(seed, &sizes, 60_000, 100, seed == 0)).sum();
-    assert!(evicted > 1000, "the cache was full: {evicted}");
+    evicts((0..2).map(|seed| run(seed, Run { sizes: &sizes, ticks: seed == 0, ..SMALL })).sum(), 1000);
 }
 
 #[test]
 fn all_at_once_after_a_pause() {
     // A step is long enough for a large part of the cache to expire before the next write.
     (0..2).for_each(|seed| {
-        run(seed, &[100, 1000], 2_000, 4_000, false);
+        run(seed, Run { sizes: &[100, 1000], ttl_ms: 2_000, step_ms: 4_000, ticks: false, ..SMALL });
     });
+}
+
+/// From a chunk to several spans.
+const LARGE: [u64; 7] = [9_000, 17_000, 40_000, 64 << 10, 100_000, 200_000, 400_000];
+
+fn large(workers: usize, ticks: bool) -> Run<'static> {
+    Run { memory_bytes: 64 << 20, workers, sizes: &LARGE, ticks, ..SMALL }
+}
+
+#[test]
+fn values_of_several_spans() {
+    evicts((0..2).map(|seed| run(seed, large(1, seed == 0))).sum(), 100);
+}
+
+#[test]
+fn small_and_large_values_together() {
+    let sizes: Vec<u64> = [100; 2000].into_iter().chain([1000; 200]).chain(LARGE).collect();
+    evicts((0..2).map(|seed| run(seed, Run { sizes: &sizes, ..large(1, seed == 0) })).sum(), 100);
+}
+
+#[test]
+fn two_workers_by_turns() {
+    let sizes: Vec<u64> = (1..40).map(|i| i * 53).collect();
+    for (seed, sizes) in [(0, &[100][..]), (1, &sizes), (2, &sizes)] {
+        evicts(run(seed, Run { workers: 2, sizes, ticks: seed < 2, ..SMALL }), 500);
+    }
+    evicts((0..2).map(|seed| run(seed, large(2, seed == 0))).sum(), 100);
+}
+
+#[test]
+fn two_workers_at_once() {
+    let sizes: Vec<u64> = (1..40).map(|i| i * 53).collect();
+    for (seed, sizes) in [(0, &[100][..]), (1, &sizes), (2, &sizes)] {
+        evicts(run_at_once(seed, Run { workers: 2, sizes, ticks: seed < 2, ..SMALL }), 500);
+    }
+    evicts((0..2).map(|seed| run_at_once(seed, large(2, seed == 0))).sum(), 100);
 }
