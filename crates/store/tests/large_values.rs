@@ -15,10 +15,15 @@ fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
 }
 
 fn holds(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> bool {
+    is_whole(worker, now, name, value) == Some(true)
+}
+
+/// None if it is not there.
+fn is_whole(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> Option<bool> {
     let mut guard = worker.enter(now);
     let name = name.to_be_bytes();
     let key = guard.key(&name);
-    guard.get(&key).hit().is_some_and(|item| match item.value() {
+    guard.get(&key).hit().map(|item| match item.value() {
         Value::Whole(bytes) => bytes == value,
         Value::Pieces(pieces) => pieces.pin().pieces(0).flatten().eq(value),
     })
@@ -68,4 +73,57 @@ fn value_larger_than_half_of_the_rest_is_stored_whole() {
     assert_eq!(store.totals().out_of_memory, 0);
     drop(worker);
     store.check();
+}
+
+/// Two workers at once: one stores large values and reads them back, the other one small ones, then both
+/// large ones, then the first small ones again. Nothing is refused.
+fn two_workers(memory_bytes: u64, large_bytes: usize) {
+    let store = Store::new(Config { memory_bytes, workers_max: 2, ..Config::default() }).unwrap();
+    let mut workers = [(); 2].map(|()| store.worker().unwrap());
+    let large: Vec<u8> = (0..large_bytes).map(|i| (i * 13 % 253) as u8).collect();
+    let small = |worker: &mut Worker, name: u64, count: u64| {
+        (0..count).for_each(|n| set(worker, NOW + n / 64, name << 40 | n, &[3; 100]));
+    };
+    let all = |worker: &mut Worker, name: u64, count: u64| {
+        for n in 0..count {
+            set(worker, NOW, name << 40 | n, &large);
+            // The other may have had it evicted since.
+            assert_ne!(is_whole(worker, NOW, name << 40 | n, &large), Some(false));
+        }
+    };
+    let fills = memory_bytes / 120;
+    let [one, other] = &mut workers;
+    small(one, 1, fills);
+    std::thread::scope(|scope| {
+        scope.spawn(|| all(one, 2, 4));
+        scope.spawn(|| small(other, 3, fills));
+    });
+    std::thread::scope(|scope| {
+        // Each replaces its own. Together they are less than the quarter that values on their way may take.
+        scope.spawn(|| (0..3).for_each(|_| set(one, NOW, 4 << 40, &large[1..])));
+        scope.spawn(|| (0..3).for_each(|_| set(other, NOW, 5 << 40, &large[2..])));
+    });
+    for (worker, name, from) in [(&mut *one, 4 << 40, 1), (&mut *other, 5 << 40, 2)] {
+        assert_ne!(is_whole(worker, NOW, name, &large[from..]), Some(false));
+        set(worker, NOW, name, &large[from..]);
+        assert!(holds(worker, NOW, name, &large[from..]));
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| small(one, 6, fills));
+        scope.spawn(|| all(other, 7, 2));
+    });
+    assert_eq!(store.totals().out_of_memory, 0);
+    drop(workers);
+    store.check();
+}
+
+#[test]
+fn two_workers_with_large_and_small_values_at_once() {
+    two_workers(128 << 20, 15 << 20);
+}
+
+#[test]
+#[ignore = "fills five gigabytes; the test before does the same on a small scale"]
+fn two_workers_with_values_of_more_than_half_a_gigabyte() {
+    two_workers(5 << 30, 600 << 20);
 }
