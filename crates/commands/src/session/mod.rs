@@ -41,6 +41,8 @@ use crate::upload::{Gathering, Purpose};
 
 /// First byte of the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
+/// What is received with fewer bytes has too few requests for a run of them.
+const RUN_BYTES_MIN: usize = 256;
 /// First byte of a RESP request.
 const RESP_ARRAY: u8 = b'*';
 
@@ -176,7 +178,7 @@ impl Session {
         cx.shared.flush_if_due(&mut cx.guard);
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
-        let runs = !cx.shared.redis.events.any();
+        let runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
         let mut call = Call { cx, out, reader, tally: Tally::default(), runs, line_mark: None, skips: false };
         let next = loop {
             if let Some(next) = self.step(&mut call) {
