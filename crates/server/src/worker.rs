@@ -346,10 +346,11 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
         let wait = tick_at.map(|at| Duration::from_millis(at.saturating_sub(events.now())));
         let turn = events.turn(&mut service, wait)?;
         if turn.woken {
-            if !take_mail(&mut events, &mut service) {
+            let go_on = take_mail(&mut events, &mut service);
+            service.deliver(&mut events);
+            if !go_on {
                 return drain(events, service);
             }
-            service.deliver(&mut events);
         }
         service.balance(&mut events);
         if service.overflow.any() {

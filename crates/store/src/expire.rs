@@ -17,7 +17,7 @@
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::evict::Reason;
-use crate::item::{EXPIRY, Kind, RawItem};
+use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::worker::Local;
 use crate::{Millis, Store};
@@ -54,7 +54,7 @@ struct Visit {
     tag: u64,
     /// The next chunk.
     chunk: usize,
-    /// Bytes of large values whose heads were seen.
+    /// Bytes of large values that stay and whose heads were seen.
     beside: u64,
     /// When those that stay will expire.
     later: Later,
@@ -209,6 +209,11 @@ impl Local {
                     if !header.is_item() {
                         continue;
                     }
+                    if item.expired_by(header, now) {
+                        expired[count] = location;
+                        count += 1;
+                        continue;
+                    }
                     let mut bytes = class.chunk_bytes() as u64;
                     if header.kind() == Kind::Large {
                         // SAFETY: a published item, which stays whole for this worker's epoch.
@@ -216,16 +221,9 @@ impl Local {
                         visit.beside += value_bytes;
                         bytes += value_bytes;
                     }
-                    if !header.has(EXPIRY) {
-                        continue;
-                    }
                     match item.expires_at() {
                         0 => {}
-                        at if at <= now => {
-                            expired[count] = location;
-                            count += 1;
-                        }
-                        at => visit.later.add(at - now, bytes),
+                        at => visit.later.add(at.saturating_sub(now), bytes),
                     }
                 }
                 end = visit.chunk >= carved;

@@ -7,7 +7,7 @@ use crate::arena::Arena;
 use crate::bucket::{Control, FREQUENCY_MAX, Slot};
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::index::Locked;
-use crate::item::{Header, KEY_BYTES_SHORT, RawItem, token};
+use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem, token};
 use crate::read::{Hint, same_key, seen};
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
@@ -68,7 +68,7 @@ impl Guard<'_> {
             return false;
         }
         self.local.breathe(store);
-        // 1. Is it so? Nothing of this changes while the item is linked.
+        // 1. Is it so? Nothing of this changes while the item is linked, in this epoch.
         let location = hint.cell.slot().location();
         if location == 0 {
             return false;
@@ -94,13 +94,17 @@ impl Guard<'_> {
         }
         // 2. The new item, which nobody sees.
         let Some(draft) = self.draft_plain(key, value) else { return false };
-        // 3. In its place, if the slot still names what was read.
+        // 3. In its place, if the slot still names what was read. Memory may have been waited for outside the
+        // epoch: the chunk may have been freed and hold another item by now, or a later one of this key.
         let Some(control) = self.lock_hinted(key, hint) else {
             self.give_back(&draft);
             return false;
         };
         let slot = hint.cell.slot();
-        if slot.location() != location {
+        let same = slot.location() == location
+            && slot.tag() == u64::from(hint.tag)
+            && old.header().is_same_write(old_header);
+        if !same {
             hint.home.unlock(control);
             self.give_back(&draft);
             return false;
@@ -220,7 +224,7 @@ impl Guard<'_> {
     /// Frees what was written and not published.
     #[cold]
     fn give_back(&mut self, draft: &Draft) {
-        draft.raw.publish_header(draft.header, 0);
+        draft.raw.publish_header(draft.header.with_kind(Kind::Draft), 0);
         self.local.free_unseen(self.store, draft.chunk);
     }
 

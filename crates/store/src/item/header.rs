@@ -105,6 +105,11 @@ impl Header {
     pub(crate) fn is_simple(self, key_bytes: usize) -> bool {
         Header(self.0 | FETCHED).is_plain(key_bytes)
     }
+    /// Both are of one item, read meanwhile or not: keys of one home never have two writes of one number.
+    #[inline(always)]
+    pub(crate) fn is_same_write(self, other: Header) -> bool {
+        (self.0 ^ other.0) & !FETCHED == 0
+    }
     /// Bytes of a value in place.
     #[inline(always)]
     pub(crate) fn value_bytes(self) -> usize {

@@ -21,7 +21,7 @@ pub struct Hint<'g> {
     pub(crate) cell: &'g Cell,
     /// What it said; [`Slot::EMPTY`] if none was seen.
     pub(crate) slot: Slot,
-    tag: u32,
+    pub(crate) tag: u32,
 }
 
 impl Store {

@@ -1,0 +1,81 @@
+//! The short way of the usual write, where the memory for it has to be waited for: what it read before may be
+//! another item's by then, or a later one of the same key in the same place. Nothing that was acknowledged is lost.
+
+use larder_store::{Attributes, Config, Expect, Guard, Key, Store, Value};
+
+const NOW: u64 = 1_700_000_000_000;
+const COUNTER: &[u8] = b"counter-";
+const THREADS: u64 = 3;
+const ROUNDS: u64 = 6_000;
+/// A value as long as the counter's, of which the memory is full.
+const DIGITS: usize = 12;
+
+fn digits(value: u64) -> String {
+    format!("{value:0DIGITS$}")
+}
+
+fn value_of(guard: &mut Guard<'_>, key: &Key<'_>) -> u64 {
+    let item = guard.get(key).hit().expect("what is written all the time is not evicted");
+    let Value::Whole(value) = item.value() else { panic!("it is small") };
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+/// Adds one where the hint says; false, and nothing done, if that is not simply done.
+fn add(guard: &mut Guard<'_>) -> bool {
+    let key = guard.key(COUNTER);
+    let mut hint = guard.prefetch_bucket(&key);
+    if guard.prefetch_item(&key, &mut hint) {
+        guard.prefetch_again(&key, &mut hint);
+    }
+    guard.replace_with(&key, &hint, true, |old| {
+        Some(digits(std::str::from_utf8(old).unwrap().parse::<u64>().unwrap() + 1))
+    })
+}
+
+#[test]
+fn sums_are_exact_where_memory_is_waited_for_between_reading_and_writing() {
+    let store = Store::new(Config { memory_bytes: 4 << 20, workers_max: 3, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(COUNTER);
+    guard.store_value(&key, digits(0).as_bytes(), &Attributes::default(), Expect::Any).unwrap();
+    drop(guard);
+    drop(worker);
+    let added = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut worker = store.worker().unwrap();
+                    let mut added = 0;
+                    for round in 0..ROUNDS {
+                        let mut guard = worker.enter(NOW);
+                        // New keys of the counter's class use up what the worker has at hand …
+                        for n in 0..(round % 7) * 5 {
+                            let name = (thread << 56 | round << 16 | n).to_be_bytes();
+                            let key = guard.key(&name);
+                            let _ = guard.store_value(
+                                &key,
+                                digits(n).as_bytes(),
+                                &Attributes::default(),
+                                Expect::Any,
+                            );
+                        }
+                        // … and sums in a row use the same chunks in turns.
+                        added += (0..60).map(|_| u64::from(add(&mut guard))).sum::<u64>();
+                    }
+                    added
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
+    });
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(COUNTER);
+    assert_eq!(value_of(&mut guard, &key), added);
+    assert!(added > THREADS * ROUNDS, "{added} of {} were tried", THREADS * ROUNDS * 60);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
