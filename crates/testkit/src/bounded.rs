@@ -2,11 +2,16 @@
 
 use crate::client::Client;
 use crate::process::Server;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
 
 /// A megabyte, as `-m` counts.
 pub const MEBIBYTE: u64 = 1 << 20;
 /// A value that just fits the default item limit.
 pub const LARGE: usize = 1_048_000;
+/// How long a server may take for what it has to do at once: far longer than it takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Pages of an optimised program in memory, about.
 const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
 
@@ -101,4 +106,21 @@ pub fn random(below: usize) -> impl Iterator<Item = usize> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     })
+}
+
+/// Reads what the server has sent until it closes the connection; false if it has not after [`PATIENCE`] without a byte.
+///
+/// # Panics
+/// If the socket takes no time limit.
+pub fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let mut bytes = vec![0; 1 << 20];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            // It was reset.
+            Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+    }
 }

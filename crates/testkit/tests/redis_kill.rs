@@ -1,16 +1,13 @@
 //! A client that is to be closed is closed: one of many that are named at once, and that never send
 //! anything again.
 
-use larder_testkit::bounded::Bounded;
+use larder_testkit::bounded::{Bounded, is_closed};
 use larder_testkit::talk::encode;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// More than a worker's mailbox has room for.
 const CLIENTS: usize = 1500;
-/// How long something may take that happens by itself.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One worker, which cannot look at anything before it has carried out the command that names them all.
 fn server_and_clients(words: &[&[u8]], reply: &str) -> (Bounded, Vec<TcpStream>) {
@@ -29,20 +26,6 @@ fn ask(stream: &mut TcpStream, words: &[&[u8]], reply: &str) {
     let mut bytes = vec![0; reply.len()];
     stream.read_exact(&mut bytes).expect("a reply");
     assert_eq!(String::from_utf8_lossy(&bytes), reply);
-}
-
-/// Reads what the server has sent until it closes the connection.
-fn is_closed(stream: &mut TcpStream) -> bool {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let mut bytes = vec![0; 1 << 20];
-    loop {
-        match stream.read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            // It was reset.
-            Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-        }
-    }
 }
 
 #[test]

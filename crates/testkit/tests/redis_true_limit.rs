@@ -1,10 +1,10 @@
 //! `-m` bounds the process beside RESP clients that hold all they may: queues of MULTI, watched keys,
 //! subscribers that read nothing. The cache is full meanwhile, and goes on.
 
-use larder_testkit::bounded::{Bounded, number, random};
+use larder_testkit::bounded::{Bounded, PATIENCE, is_closed, number, random};
 use larder_testkit::client::Client;
 use larder_testkit::talk::encode;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 const MEGABYTES: u64 = 64;
 const CLIENTS: usize = 200;
-/// How long something may take that happens by itself.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn full() -> (Bounded, Client) {
     full_of(MEGABYTES, "2")
@@ -47,20 +45,6 @@ fn line(stream: &mut TcpStream) -> String {
         line.push(byte[0]);
     }
     String::from_utf8_lossy(&line).trim_end().to_owned()
-}
-
-/// Reads what the server has sent until it closes the connection.
-fn is_closed(stream: &mut TcpStream) -> bool {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let mut bytes = vec![0; 1 << 20];
-    loop {
-        match stream.read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            // It was reset.
-            Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-        }
-    }
 }
 
 #[test]
