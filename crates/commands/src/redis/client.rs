@@ -258,9 +258,10 @@ impl Clients {
         }
     }
 
-    /// All of them, as of now.
+    /// All of them, as of now. One that is to be closed is gone for everyone else, although its worker may
+    /// not have looked yet.
     pub fn list(&self) -> Vec<Arc<Facts>> {
-        self.all().clone()
+        self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Facts>>> {
