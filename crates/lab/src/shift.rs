@@ -79,7 +79,7 @@ pub struct Options {
     /// Keys and values of a phase, as a multiple of the memory
     #[arg(long, default_value = "2", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
-    /// Requests a second that are offered [default: half of what the slowest server can]
+    /// Requests a second that are offered [default: half of what the slowest server can in its hardest phase]
     #[arg(long, value_name = "N", value_parser = numbers::positive)]
     rate: Option<f64>,
     /// Connections

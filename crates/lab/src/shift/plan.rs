@@ -135,6 +135,12 @@ impl Plan {
         (self.length().as_secs_f64() / self.bin.as_secs_f64()).round() as usize
     }
 
+    /// The plan that stays in one phase however long it takes, all of it in one bin: for what is not on its clock.
+    pub fn only_in(&self, phase: usize) -> Plan {
+        let phases = self.phases[..=phase].to_vec();
+        Plan { phases, before: Duration::ZERO, after: Duration::ZERO, bin: Duration::MAX, ..self.clone() }
+    }
+
     /// The plan of a server that only ever sees the last phase.
     pub fn only_last(&self) -> Plan {
         let mut last = self.phases[self.phases.len() - 1].clone();
@@ -201,5 +207,7 @@ pub(super) mod tests {
         let at = |ms| plan.phase_at(Duration::from_millis(ms));
         assert_eq!([at(0), at(1_999), at(2_000), at(4_999), at(5_000)], [0, 0, 1, 1, 2]);
         assert_eq!((plan.length(), plan.bins()), (Duration::from_secs(8), 32));
+        let stays = |phase| [0, 9_999].map(|ms| plan.only_in(phase).phase_at(Duration::from_millis(ms)));
+        assert_eq!([stays(0), stays(1), stays(2)], [[0; 2], [1; 2], [2; 2]]);
     }
 }

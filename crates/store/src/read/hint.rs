@@ -34,11 +34,16 @@ impl Store {
         let place = self.index.place(&self.arena, hash);
         let control = place.home().control();
         if let Some(found) = self.index.scan(&place, control, Slot::probation) {
-            let item = self.arena.at(found.slot.location()).as_ptr().cast_const();
-            prefetch(item);
-            // What takes its place is longer than what is left of the first line.
-            prefetch(item.wrapping_add(64));
+            self.prefetch_chunk(found.slot.location());
         }
+    }
+
+    /// Starts loading a chunk: two lines, since most items are longer than what is left of the first.
+    #[inline(always)]
+    pub(crate) fn prefetch_chunk(&self, location: u64) {
+        let chunk = self.arena.at(location).as_ptr().cast_const();
+        prefetch(chunk);
+        prefetch(chunk.wrapping_add(64));
     }
 }
 
@@ -121,10 +126,7 @@ impl<'w> Guard<'w> {
         }
         hint.cell = bucket.cell(matches.trailing_zeros() as usize);
         hint.slot = hint.cell.slot();
-        let item = self.store.arena.at(hint.slot.location()).as_ptr().cast_const();
-        prefetch(item);
-        // Most items are longer than what is left of their first line.
-        prefetch(item.wrapping_add(64));
+        self.store.prefetch_chunk(hint.slot.location());
     }
 
     /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.

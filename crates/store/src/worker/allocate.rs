@@ -6,7 +6,6 @@
 
 use super::{Local, RECLAIM_CHUNKS};
 use crate::class::ClassId;
-use crate::read::prefetch;
 use crate::slab::{Magazine, unpoison_chunk};
 use crate::{Eviction, Store};
 use std::sync::atomic::Ordering;
@@ -49,20 +48,12 @@ impl Local {
         }
         let chunk = self.limbo.take_of(class)?;
         // A lock is a barrier: what is written before it had better be written by then.
-        self.prefetch_chunk(store, self.limbo.front().location());
+        store.prefetch_chunk(self.limbo.front().location());
         if chunk.requested() != requested {
             let more = requested as i64 - chunk.requested() as i64;
             self.counters(store).class(class).requested_bytes.add(more);
         }
         Some(chunk.location())
-    }
-
-    /// Starts loading the chunk that is used after this one.
-    #[inline(always)]
-    fn prefetch_chunk(&self, store: &Store, chunk: u64) {
-        let next = store.arena.at(chunk).as_ptr().cast_const();
-        prefetch(next);
-        prefetch(next.wrapping_add(64));
     }
 
     /// A chunk that was free.
@@ -72,8 +63,8 @@ impl Local {
         let Some(chunk) = magazine.pop() else {
             return self.allocate_slow(store, class, requested);
         };
-        let next = magazine.next();
-        self.prefetch_chunk(store, next);
+        // The one that is used after this.
+        store.prefetch_chunk(magazine.next());
         self.magazine_bytes -= class.chunk_bytes();
         self.count_used(store, class, requested);
         unpoison_chunk(&store.arena, class, chunk);
