@@ -77,8 +77,10 @@ const TICK_MORE_MS: Millis = 2;
 const TRIM_SHARE: u64 = 64;
 /// Steps of upkeep in one round, each bounded by the store.
 const STEPS_MAX: usize = 16;
-/// No step is begun in a round after this: requests wait meanwhile.
+/// No step is begun in a round after this …
 const STEPS_US_MAX: u64 = 300;
+/// … or this, where requests wait meanwhile.
+const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 const CLOCK_MS: Millis = 1000;
 
@@ -169,16 +171,17 @@ impl Service {
         &self.hub.desks[self.index].counters
     }
 
-    /// A round of upkeep; true when there is more to do.
-    fn upkeep(&mut self) -> bool {
+    /// A round of upkeep, `beside_requests` or at leisure; true when there is more to do.
+    fn upkeep(&mut self, beside_requests: bool) -> bool {
         self.out.shrink(OUTPUT_KEPT_BYTES);
         let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
-        let until_us = self.hub.clock_us() + STEPS_US_MAX;
+        let us_max = if beside_requests { STEPS_US_BESIDE_MAX } else { STEPS_US_MAX };
+        let until_us = self.hub.clock_us() + us_max;
         let mut more = true;
         for _ in 0..STEPS_MAX {
-            more = guard.maintain();
+            more = if beside_requests { guard.maintain_beside_requests() } else { guard.maintain() };
             if !more || self.hub.clock_us() >= until_us {
                 break;
             }
@@ -359,7 +362,7 @@ pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Resu
         }
         busy |= turn.events > 0;
         if tick_at.is_some_and(|at| turn.now >= at) {
-            let more = service.upkeep();
+            let more = service.upkeep(busy);
             busy |= service.shed(&mut events);
             tick_at = match (more, busy, index) {
                 (true, _, _) => Some(turn.now + TICK_MORE_MS),

@@ -23,6 +23,7 @@
 
 mod changes;
 mod directory;
+mod filling;
 mod grow;
 mod pages;
 mod place;

@@ -30,6 +30,9 @@ const LOOK_MS: Millis = 100;
 /// And after a pass that made it no smaller.
 const LOOK_PAUSE_MS: Millis = 5_000;
 
+/// While requests come, a sparse segment is rebuilt this often at most: the requests of some 100 µs wait for one.
+const REBUILD_PAUSE_MS: Millis = 10;
+
 /// Free spans whose memory a step gives to the system.
 const TRIM_SPANS: usize = 4;
 
@@ -52,13 +55,25 @@ pub(crate) struct Upkeep {
     hurried: bool,
     /// When that is looked at again.
     look_at: Millis,
+    /// When the next segment may be rebuilt for that beside requests.
+    rebuild_at: Millis,
     /// When what buffers are charged may fall again.
     settle_at: Millis,
 }
 
 impl Guard<'_> {
-    /// Does a bounded piece of upkeep (some 50 µs at most); true when there is more to do now.
+    /// Does a bounded piece of upkeep, some 50 µs, or some 100 µs when a segment of the index is rebuilt; true when
+    /// there is more to do now.
     pub fn maintain(&mut self) -> bool {
+        self.step(false)
+    }
+
+    /// As [`Guard::maintain`] while requests come, one in a hundred of which may meet a rebuilding.
+    pub fn maintain_beside_requests(&mut self) -> bool {
+        self.step(true)
+    }
+
+    fn step(&mut self, beside_requests: bool) -> bool {
         let store = self.store;
         self.local.queue_fresh(store);
         self.settle_watches();
@@ -105,7 +120,7 @@ impl Guard<'_> {
             let then = upkeep.last_s;
             let mut cursor = 0;
             loop {
-                cursor = self.age_segment(cursor, |code| access::rebased(code, then));
+                (cursor, _) = self.age_segment(cursor, |code| access::rebased(code, then));
                 if cursor == 0 {
                     break;
                 }
@@ -134,6 +149,7 @@ impl Guard<'_> {
                 slots: store.index.slots(),
                 running: true,
                 look_at: upkeep.look_at,
+                rebuild_at: upkeep.rebuild_at,
                 settle_at: upkeep.settle_at,
                 hurried,
                 compaction: std::mem::take(&mut upkeep.compaction),
@@ -147,8 +163,17 @@ impl Guard<'_> {
         }
         if flushing {
             self.clean(upkeep.cursor);
+        } else if beside_requests
+            && self.now < upkeep.rebuild_at
+            && self.now + REBUILD_PAUSE_MS >= upkeep.rebuild_at
+        {
+            return true;
         }
-        upkeep.cursor = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
+        let rebuilt;
+        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
+        if rebuilt {
+            upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
+        }
         if upkeep.cursor == 0 {
             upkeep.running = false;
             // A pass that found nothing to do is not made again at once.
@@ -190,8 +215,9 @@ impl Guard<'_> {
         }
     }
 
-    /// Rewrites the access codes of one segment; returns the next one's cursor.
-    fn age_segment(&mut self, cursor: u64, new: impl Fn(u64) -> u64) -> u64 {
+    /// Rewrites the access codes of one segment, and rebuilds it if it is sparse; returns the next one's cursor, and
+    /// whether this one was rebuilt.
+    fn age_segment(&mut self, cursor: u64, new: impl Fn(u64) -> u64) -> (u64, bool) {
         let store = self.store;
         let (mut checked, mut buckets) = (0, 0);
         let next = store.index.sweep(&store.arena, cursor, &mut |bucket| {
@@ -218,8 +244,8 @@ impl Guard<'_> {
             && store.index.shrink(&store.arena, cursor, store.stamp(), &mut rebuild)
         {
             // Once more from where the segment begins now: it may be half of one that is sparse, too.
-            return store.index.start_of(&store.arena, cursor).max(1);
+            return (store.index.start_of(&store.arena, cursor).max(1), true);
         }
-        next
+        (next, false)
     }
 }

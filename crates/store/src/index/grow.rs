@@ -8,8 +8,9 @@
 //! All buckets old and new are locked while slots are dealt out: some 30 to 300 µs.
 
 use super::directory::{Directory, PAGES_MAX, depth_of, doubled, pages_of};
+use super::filling::Filling;
 use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, lock_all, number_of};
-use super::place::{Place, home_of, other_of, tag_of};
+use super::place::{Place, home_of, tag_of};
 use super::{Full, Index, Items};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
@@ -19,8 +20,6 @@ use std::sync::atomic::Ordering;
 const PAGES_AFTER_SPLIT: usize = 8;
 /// Keys that a split loads ahead.
 const KEYS_AHEAD: usize = 24;
-/// Moves that a rebuild tries for one item before it gives the segment another page.
-const REBUILD_MOVES_MAX: usize = 200;
 
 impl Index {
     /// Gives the segment of `seen` more room, unless somebody just did; none if a transaction holds a part of it.
@@ -116,10 +115,9 @@ impl Index {
         }
 
         // 4. Put them where they belong now.
-        let mut away = vec![0u32; all.len()];
+        let (low, high) = all.split_at(if split { PAGES_AFTER_SPLIT * PAGE_BUCKETS } else { all.len() });
+        let (mut low, mut high) = (Filling::new(low), Filling::new(high));
         if split {
-            let (low, high) = all.split_at(PAGES_AFTER_SPLIT * PAGE_BUCKETS);
-            let (away_low, away_high) = away.split_at_mut(low.len());
             for (i, slot) in slots.iter().enumerate() {
                 if let Some(ahead) = slots.get(i + KEYS_AHEAD) {
                     items.prefetch(ahead.location());
@@ -127,14 +125,14 @@ impl Index {
                 let item_hash = items.hash(slot.location());
                 let slot = slot.with_tag(tag_of(item_hash, depth + 1));
                 let upper = item_hash << depth >> 63 == 1;
-                let (buckets, away) = if upper { (high, &mut *away_high) } else { (low, &mut *away_low) };
-                if let Err(left) = settle(buckets, away, slot) {
+                let half = if upper { &mut high } else { &mut low };
+                if let Err(left) = half.settle(slot) {
                     items.discard(left.location());
                 }
             }
         } else {
             for slot in slots {
-                if let Err(left) = settle(&all, &mut away, slot) {
+                if let Err(left) = low.settle(slot) {
                     items.discard(left.location());
                 }
             }
@@ -155,7 +153,7 @@ impl Index {
             self.change_directory(growth, new, items);
         }
         self.changes.raise();
-        for (bucket, away) in all.iter().zip(away) {
+        for (bucket, away) in all.iter().zip(low.away().chain(high.away())) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {
                 control = control.away_more();
@@ -170,30 +168,4 @@ impl Index {
         }
         Some(Ok(()))
     }
-}
-
-/// Puts a slot into buckets that nobody else can touch, moving others as far as it takes.
-pub(super) fn settle(buckets: &[&Bucket], away: &mut [u32], slot: Slot) -> Result<(), Slot> {
-    let n = buckets.len();
-    let mut homeless = slot;
-    let mut bucket = home_of(slot.tag(), n);
-    for turn in 0..REBUILD_MOVES_MAX {
-        let (home, other) = (home_of(homeless.tag(), n), other_of(homeless.tag(), n));
-        for target in [home, other] {
-            if buckets[target].claim(homeless) {
-                away[home] += u32::from(target != home);
-                return Ok(());
-            }
-        }
-        // Both are full: it takes the place of one in the bucket it did not come from.
-        bucket = if bucket == home { other } else { home };
-        let victim = (homeless.0 as usize).wrapping_add(turn) % SLOTS;
-        let next = buckets[bucket].slot(victim);
-        buckets[bucket].replace(victim, homeless);
-        away[home] += u32::from(bucket != home);
-        let next_home = home_of(next.tag(), n);
-        away[next_home] -= u32::from(bucket != next_home);
-        homeless = next;
-    }
-    Err(homeless)
 }

@@ -13,7 +13,7 @@
 //! batch point to buckets for as long as it lasts.
 
 use super::directory::{Directory, Entry, depth_of, pages_of};
-use super::grow::settle;
+use super::filling::Filling;
 use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page, lock_all};
 use super::place::{Place, home_of};
 use super::{Index, Items};
@@ -196,9 +196,9 @@ impl Index {
         }
 
         // 4. Put them where they belong now.
-        let mut away = vec![0u32; new.len()];
+        let mut filling = Filling::new(&new);
         for slot in slots {
-            if let Err(left) = settle(&new, &mut away, slot) {
+            if let Err(left) = filling.settle(slot) {
                 items.discard(left.location());
             }
         }
@@ -210,7 +210,7 @@ impl Index {
         };
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
         self.changes.raise();
-        for (bucket, away) in new.iter().zip(away) {
+        for (bucket, away) in new.iter().zip(filling.away()) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {
                 control = control.away_more();
