@@ -9,7 +9,8 @@
 //!
 //! The span is drained in steps as the class allocates, about four times as fast, and meanwhile the
 //! class evicts its own: no request pays for a whole span, and memory follows the workload as fast
-//! as it is written.
+//! as it is written. A class that has little of its own to evict meanwhile, as a new one, has the next span drained
+//! while it uses up the last.
 
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
@@ -89,16 +90,29 @@ impl Local {
                 Some(donor) => self.drain_of(store, donor),
                 None => {
                     self.asks = 1;
+                    self.fed = None;
                     return false;
                 }
             };
         }
         self.asks = 0;
+        if round > 0 {
+            self.fed = Some(class);
+        }
         let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
         let Some(from) = self.draining_class() else { return true };
         let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, STEP_CHUNKS_MAX) << round.min(8);
         self.drain_step(store, chunks);
         from != class
+    }
+
+    /// While others give to `class`: drains a step of the next span beside what is left of the last. Who found
+    /// nothing left would pay for a whole span.
+    #[inline]
+    pub(crate) fn drain_ahead(&mut self, store: &Store, class: ClassId) {
+        if self.fed == Some(class) && !store.arena.has_span() {
+            self.arbitrate(store, class, 0);
+        }
     }
 
     /// Empties a span of a class that has room for what is in it; true if there was one, and memory came

@@ -302,6 +302,13 @@ impl Arena {
         (self.used.load(Ordering::Relaxed) + kept - lent).saturating_sub(allowed)
     }
 
+    /// True if [`Arena::take_span`] has a span for items.
+    #[inline]
+    pub(crate) fn has_span(&self) -> bool {
+        let allowed = self.spans_allowed();
+        self.used.load(Ordering::Relaxed) + kept_for_index(allowed) < allowed
+    }
+
     /// Counts bytes outside the spans as used (or, negative, as free again).
     pub(crate) fn charge(&self, bytes: i64) {
         self.charged_bytes.fetch_add(bytes as u64, Ordering::Relaxed);

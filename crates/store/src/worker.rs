@@ -57,6 +57,8 @@ pub(crate) struct Local {
     pub(crate) looked_at: u64,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
+    /// A class that others give to, and that found too little of it once.
+    pub(crate) fed: Option<ClassId>,
     /// The keys that are written at once.
     pub(crate) transaction: Transaction,
     /// The hash of a key that is not evicted for what this worker allocates.
@@ -110,6 +112,7 @@ impl Worker {
             spans_moved: 0,
             looked_at: 0,
             asks: 0,
+            fed: None,
             transaction: Transaction::default(),
             spared: None,
             events: EventBuffer::default(),

@@ -97,6 +97,7 @@ impl Local {
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
+        self.drain_ahead(store, class);
         while round < ALLOCATE_ROUNDS_MAX {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
