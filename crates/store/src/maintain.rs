@@ -9,7 +9,7 @@ use crate::Millis;
 use crate::access;
 use crate::bucket::SLOTS;
 use crate::compact::Compaction;
-use crate::held::PEAK_MS;
+use crate::held::{PEAK_MS, trim_heap};
 use crate::worker::Guard;
 use crate::write::Rebuild;
 use std::sync::atomic::Ordering;
@@ -180,7 +180,10 @@ impl Guard<'_> {
             let shrunk = store.index.slots() < upkeep.slots;
             upkeep.hurried &= shrunk;
             upkeep.look_at = if shrunk { 0 } else { self.now + LOOK_PAUSE_MS };
-            store.index.halve(&Rebuild { store, local: self.local });
+            if store.index.halve(&Rebuild { store, local: self.local }) {
+                // Longer directories and rebuildings have left holes.
+                trim_heap();
+            }
             store.all_clean(upkeep.stamp);
             return upkeep.hurried || store.stamp_count() != upkeep.stamp;
         }

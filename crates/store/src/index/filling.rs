@@ -44,8 +44,8 @@ impl<'b, 'p> Filling<'b, 'p> {
     }
 
     /// How many items at home in each bucket live elsewhere.
-    pub(super) fn away(&self) -> impl Iterator<Item = u16> {
-        self.counts.iter().map(|count| count.away)
+    pub(super) fn into_away(self) -> impl Iterator<Item = u16> {
+        self.counts.into_iter().map(|count| count.away)
     }
 
     #[inline]

@@ -153,7 +153,7 @@ impl Index {
             self.change_directory(growth, new, items);
         }
         self.changes.raise();
-        for (bucket, away) in all.iter().zip(low.away().chain(high.away())) {
+        for (bucket, away) in all.iter().zip(low.into_away().chain(high.into_away())) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {
                 control = control.away_more();

@@ -67,16 +67,18 @@ impl Index {
         self.scattered.store(growth.scattered(), Ordering::Relaxed);
     }
 
-    /// Makes the directory half as long while no segment needs all of it.
-    pub(crate) fn halve(&self, items: &dyn Items) {
+    /// Makes the directory half as long if no segment needs all of it; true if so.
+    pub(crate) fn halve(&self, items: &dyn Items) -> bool {
         let mut growth = self.growth.lock().expect("no panic under the lock");
         let old = self.directory();
         let deep = |entry: &Entry| depth_of(entry.meta.load(Ordering::Relaxed)) == old.depth;
-        if old.depth > 0 && !old.entries.iter().any(deep) {
+        let halves = old.depth > 0 && !old.entries.iter().any(deep);
+        if halves {
             let entries = old.entries.iter().step_by(2).map(Entry::copy).collect();
             let new = Box::new(Directory { depth: old.depth - 1, entries });
             self.change_directory(&mut growth, new, items);
         }
+        halves
     }
 
     /// Pages are out of use, and wait until no batch can see them.
@@ -210,7 +212,7 @@ impl Index {
         };
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
         self.changes.raise();
-        for (bucket, away) in new.iter().zip(filling.away()) {
+        for (bucket, away) in new.iter().zip(filling.into_away()) {
             let mut control = Control::new(writes, stamp);
             for _ in 0..away {
                 control = control.away_more();
