@@ -155,3 +155,23 @@ fn hits_are_back_when_the_memory_was_written_one_and_a_half_times_with_new_sizes
     store.check();
     assert!(back >= 0.95 * fresh, "{from} B to {to} B: {back:.3} of hits, {fresh:.3} in a fresh store");
 }
+
+/// A span of the old size holds some 500 keys. Only the first writes of the new size, before it is known that
+/// it needs more, may empty one at once.
+#[test]
+fn no_write_of_another_size_takes_out_a_whole_span() {
+    let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };
+    let mut worker = Store::new(config).expect("memory").worker().expect("a worker");
+    let store = std::sync::Arc::clone(worker.store());
+    let mut now = 1_700_000_000_000;
+    (0..2 * MEMORY_BYTES / 120).for_each(|name| set(&mut worker, &mut now, name, 90));
+    let mut most = 0;
+    for name in 0..2 * MEMORY_BYTES / 1_024 {
+        let before = store.totals().items;
+        set(&mut worker, &mut now, 1 << 40 | name, 1_000);
+        if name >= 200 {
+            most = most.max(before.saturating_sub(store.totals().items));
+        }
+    }
+    assert!(most <= 250, "{most} keys went for one");
+}

@@ -97,6 +97,29 @@ fn index_shrinks_with_the_items_and_gives_its_memory_back() {
 }
 
 #[test]
+fn beside_requests_one_segment_is_rebuilt_at_a_time() {
+    const ITEMS: u64 = 200_000;
+    /// Two segments of 14 pages, merged.
+    const SLOTS_MAX: u64 = 28 * 448;
+    let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    (0..ITEMS).for_each(|name| set(&mut worker, NOW, name));
+    (0..ITEMS).filter(|name| !name.is_multiple_of(20)).for_each(|name| delete(&mut worker, NOW, name));
+    let full = store.totals().index_slots as u64;
+    let mut slots = full;
+    for now in (NOW..NOW + 3_000).step_by(5) {
+        let before = slots;
+        // As often as it likes, ten milliseconds have not passed.
+        for _ in 0..32 {
+            let _ = worker.enter(now).maintain_beside_requests();
+        }
+        slots = store.totals().index_slots as u64;
+        assert!(before - slots <= SLOTS_MAX, "from {before} to {slots} at {}", now - NOW);
+    }
+    assert!(slots * 8 < full, "{slots} of {full} are left for a twentieth of the items");
+}
+
+#[test]
 fn shrinking_index_loses_no_key_under_readers_and_writers() {
     const KEPT: u64 = 5_000;
     let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
