@@ -105,7 +105,7 @@ fn beside_requests_one_segment_is_rebuilt_at_a_time() {
     let mut worker = store.worker().unwrap();
     (0..ITEMS).for_each(|name| set(&mut worker, NOW, name));
     (0..ITEMS).filter(|name| !name.is_multiple_of(20)).for_each(|name| delete(&mut worker, NOW, name));
-    let full = store.totals().index_slots as u64;
+    let full = store.totals().index_slots;
     let mut slots = full;
     for now in (NOW..NOW + 3_000).step_by(5) {
         let before = slots;
@@ -113,7 +113,7 @@ fn beside_requests_one_segment_is_rebuilt_at_a_time() {
         for _ in 0..32 {
             let _ = worker.enter(now).maintain_beside_requests();
         }
-        slots = store.totals().index_slots as u64;
+        slots = store.totals().index_slots;
         assert!(before - slots <= SLOTS_MAX, "from {before} to {slots} at {}", now - NOW);
     }
     assert!(slots * 8 < full, "{slots} of {full} are left for a twentieth of the items");
