@@ -107,10 +107,16 @@ impl Local {
     }
 
     /// While others give to `class`: drains a step of the next span beside what is left of the last. Who found
-    /// nothing left would pay for a whole span.
+    /// nothing left would pay for a whole span. Not where there is room still, or will be: what is free and what has
+    /// expired goes first.
     #[inline]
     pub(crate) fn drain_ahead(&mut self, store: &Store, class: ClassId) {
-        if self.fed == Some(class) && !store.arena.has_span() {
+        if self.fed != Some(class) {
+            return;
+        }
+        let arena = &store.arena;
+        let roomy = store.slabs.view(class).free_chunks() > class.chunks_per_span() as u64;
+        if !roomy && !arena.has_span() && arena.over_items_limit() == 0 && !arena.agenda().any(self.now) {
             self.arbitrate(store, class, 0);
         }
     }

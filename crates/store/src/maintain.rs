@@ -164,6 +164,7 @@ impl Guard<'_> {
         if flushing {
             self.clean(upkeep.cursor);
         } else if beside_requests
+            && upkeep.cursor > target
             && self.now < upkeep.rebuild_at
             && self.now + REBUILD_PAUSE_MS >= upkeep.rebuild_at
         {

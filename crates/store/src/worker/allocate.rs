@@ -97,7 +97,9 @@ impl Local {
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
-        self.drain_ahead(store, class);
+        if store.evicts() && !(spares && store.arena.barren.holds(self.now)) {
+            self.drain_ahead(store, class);
+        }
         while round < ALLOCATE_ROUNDS_MAX {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
@@ -183,6 +185,7 @@ impl Local {
             }
             tries += 1;
         }
+        self.fed = None;
         if spares {
             // What comes free in the spans that were tried is to be had.
             self.stop_drains(store);
