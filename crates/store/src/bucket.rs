@@ -189,6 +189,10 @@ impl Control {
     pub(crate) fn away(self) -> u64 {
         self.0 >> AWAY_SHIFT & AWAY_MAX
     }
+    /// So many of what is at home here live elsewhere.
+    pub(crate) fn with_away(self, items: u64) -> Control {
+        Control(self.without_away().0 | items.min(AWAY_MAX) << AWAY_SHIFT)
+    }
     #[inline]
     pub(crate) fn away_more(self) -> Control {
         if self.away() == AWAY_MAX { self } else { Control(self.0 + (1 << AWAY_SHIFT)) }

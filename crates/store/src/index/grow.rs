@@ -153,14 +153,11 @@ impl Index {
             self.change_directory(growth, new, items);
         }
         self.changes.raise();
-        for (bucket, away) in all.iter().zip(low.into_away().chain(high.into_away())) {
-            let mut control = Control::new(writes, stamp);
-            for _ in 0..away {
-                control = control.away_more();
-            }
-            let control = if watched { control.with_watched() } else { control };
-            bucket.unlock(if held.is_some() { control.with_held() } else { control });
-        }
+        let control = Control::new(writes, stamp);
+        let control = if watched { control.with_watched() } else { control };
+        let control = if held.is_some() { control.with_held() } else { control };
+        low.unlock(control);
+        high.unlock(control);
         // A transaction's keys may be at home in any of them now.
         if let Some(held) = held {
             held.retain(|&number| !old.contains(&((number / PAGE_BUCKETS as u64) as u32)));

@@ -212,13 +212,8 @@ impl Index {
         };
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
         self.changes.raise();
-        for (bucket, away) in new.iter().zip(filling.into_away()) {
-            let mut control = Control::new(writes, stamp);
-            for _ in 0..away {
-                control = control.away_more();
-            }
-            bucket.unlock(if watched { control.with_watched() } else { control });
-        }
+        let control = Control::new(writes, stamp);
+        filling.unlock(if watched { control.with_watched() } else { control });
         for (bucket, control) in low.iter().chain(&high).zip(controls()) {
             bucket.unlock(control.without_away().written());
         }
