@@ -25,11 +25,11 @@ use crate::class::SPAN_BYTES;
 use crate::due::Agenda;
 use crate::numbers::{GROUP, Numbers};
 use crate::sync::Apart;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use free::Free;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes an arena can span: what a slot's location reaches.
 pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;

@@ -328,7 +328,7 @@ impl Bucket {
     }
 
     /// A bit per slot that carries `tag`.
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, larder_schedule))))]
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64) -> u32 {
         use std::arch::x86_64::{
@@ -354,7 +354,7 @@ impl Bucket {
     }
 
     /// A bit per slot that carries `tag`.
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, larder_schedule)))))]
     pub(crate) fn matches(&self, tag: u64) -> u32 {
         // A slot with the tag, its tag bits flipped by the tag, is below the lowest other tag:
         // compare and add with carry, without a branch.

@@ -7,9 +7,9 @@ use crate::class::{ClassId, SPAN_BYTES};
 use crate::index::PAGE_BYTES;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
+use crate::sync::atomic::Ordering;
 use crate::worker::{chunk_facts, class_of};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two

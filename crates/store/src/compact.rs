@@ -15,9 +15,9 @@
 use crate::arena::{OWNER_FREE, OWNER_INDEX};
 use crate::class::{CLASSES_END, ClassId};
 use crate::drain::LINGERING_MAX;
+use crate::sync::atomic::Ordering;
 use crate::worker::Local;
 use crate::{Automove, Millis, Store};
-use std::sync::atomic::Ordering;
 
 /// How long something has to be free.
 const PERIOD_MS: Millis = 2_000;

@@ -1,7 +1,7 @@
 //! How a store is made, what of it can be set later, and why it could not be made.
 
+use crate::sync::atomic::Ordering;
 use crate::{MEMORY_BYTES_MIN, Store};
-use std::sync::atomic::Ordering;
 
 /// How a store is made.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::class::{CLASSES, ClassId};
 use crate::database::DATABASES;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread changes and all may read. Sums of several wrap to the right value even
 /// when one of them is "negative": a chunk taken by one worker may be freed by another.

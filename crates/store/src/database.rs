@@ -12,7 +12,7 @@
 //!   concerns, and how many items are gone but not yet taken out.
 
 use crate::counters::WorkerCounters;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Names of databases.
 pub const DATABASES: u8 = 16;

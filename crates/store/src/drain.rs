@@ -19,9 +19,9 @@ use crate::index::Found;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::slab::Magazine;
+use crate::sync::atomic::Ordering;
 use crate::worker::Local;
 use crate::{Eviction, Store};
-use std::sync::atomic::Ordering;
 
 /// Spans that wait for chunks in other hands, at most.
 pub(crate) const LINGERING_MAX: usize = 4;

@@ -5,8 +5,8 @@
 
 use crate::Store;
 use crate::item::RawItem;
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::worker::{Guard, Local};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Bytes of keys that wait in one worker's buffer at most; what comes then is counted and lost.
 const EVENT_BYTES_MAX: usize = 1 << 20;

@@ -26,9 +26,9 @@ use crate::ghost::Queue;
 use crate::index::{Found, Locked};
 use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
+use crate::sync::atomic::Ordering;
 use crate::worker::{Local, class_of};
 use crate::{Eviction, Millis, Store, access};
-use std::sync::atomic::Ordering;
 
 /// Victims looked for at a time.
 pub(crate) const BATCH: usize = 32;

@@ -19,9 +19,9 @@ use crate::class::{ClassId, SPAN_BYTES};
 use crate::evict::Reason;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
+use crate::sync::atomic::Ordering;
 use crate::worker::Local;
 use crate::{Millis, Store};
-use std::sync::atomic::Ordering;
 
 /// Chunks that a step looks at, about.
 const STEP_CHUNKS: usize = 1024;
@@ -127,9 +127,9 @@ impl Local {
             // Outside meanwhile, so as not to hold back the one that is waited for.
             store.epochs.leave(self.id);
             if waited < WAITS_BUSY {
-                std::thread::yield_now();
+                crate::sync::yield_now();
             } else {
-                std::thread::sleep(WAIT_SLEEP);
+                crate::sync::sleep(WAIT_SLEEP);
             }
             store.epochs.enter(self.id);
         }

@@ -6,8 +6,8 @@
 use crate::Store;
 use crate::bucket::Control;
 use crate::database::DATABASES;
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// The stamp that clean buckets carry.

@@ -13,10 +13,10 @@
 //! others then. A part out of use is freed when every batch is over that could have seen it.
 
 use crate::arena::Arena;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicPtr;
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
 use std::ptr::null_mut;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicPtr;
 
 /// Places of the first part.
 const PLACES_MIN: u64 = 1024;

@@ -10,8 +10,8 @@
 //! falls to the most of the last [`PEAK_MS`], by upkeep: spans would be drained and taken again all the
 //! time.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::{Millis, Store};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Connections may hold one part in this many of the memory limit.
 pub const HELD_SHARE: u64 = 4;

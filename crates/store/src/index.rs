@@ -37,11 +37,11 @@ pub(crate) use place::Place;
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use crate::sync::Backoff;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use directory::{Directory, Entry, depth_of, meta};
 use pages::{Growth, PAGE_BUCKETS, bucket_by_number, clear_page};
 use place::{home_of, other_of, tag_of};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A slot that a search found.
 #[derive(Clone, Copy)]

@@ -23,10 +23,10 @@ pub(crate) use header::{
 pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use header::{KEY_LONG, KEY_SHIFT};
 use shape::key_room;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The longest key whose length the header can say.
 pub(crate) const KEY_BYTES_SHORT: usize = KEY_LONG - 1;

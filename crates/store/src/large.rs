@@ -13,8 +13,8 @@ use crate::arena::Arena;
 use crate::class::CHUNK_BYTES_MAX;
 use crate::item::{RawItem, Shape};
 use crate::pin::Pins;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the value in a full piece.
 pub(crate) const PIECE_BYTES: usize = CHUNK_BYTES_MAX - 8;

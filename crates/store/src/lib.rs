@@ -86,6 +86,8 @@ mod patch;
 mod pin;
 mod read;
 mod ring;
+#[cfg(larder_schedule)]
+pub mod schedule;
 mod slab;
 mod soonest;
 mod sync;
@@ -114,6 +116,8 @@ pub use watch::Touched;
 pub use worker::{Guard, Worker};
 
 use crate::sync::Apart;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use arena::{ARENA_BYTES_MAX, Arena};
 use bucket::Control;
 use class::SPAN_BYTES;
@@ -125,8 +129,7 @@ use ghost::Ghosts;
 use index::Index;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use slab::Slabs;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use transaction::World;
 use watch::Watches;
 

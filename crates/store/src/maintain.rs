@@ -10,9 +10,9 @@ use crate::access;
 use crate::bucket::SLOTS;
 use crate::compact::Compaction;
 use crate::held::{PEAK_MS, trim_heap};
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::write::Rebuild;
-use std::sync::atomic::Ordering;
 
 /// Chunks drained in a step after the limit was lowered.
 const SHRINK_CHUNKS: usize = 256;
@@ -208,9 +208,9 @@ impl Guard<'_> {
             waits += 1;
             store.leave_batch(self.local.id);
             if waits <= GIVE_WAY_WAITS_BUSY {
-                std::thread::yield_now();
+                crate::sync::yield_now();
             } else {
-                std::thread::sleep(GIVE_WAY_SLEEP);
+                crate::sync::sleep(GIVE_WAY_SLEEP);
             }
             store.enter_batch(self.local.id);
             if waits >= GIVE_WAY_WAITS_MAX {

@@ -17,8 +17,8 @@ use crate::index::Found;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::slab::unpoison_chunk;
+use crate::sync::atomic::Ordering;
 use crate::worker::{Local, chunk_facts};
-use std::sync::atomic::Ordering;
 
 impl Local {
     /// Counts a free chunk as used by `bytes`, and lets it be touched.

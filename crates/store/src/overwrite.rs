@@ -9,9 +9,9 @@ use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::index::Locked;
 use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem, token};
 use crate::read::{Hint, same_key, seen};
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Refusal, Stored};
-use std::sync::atomic::Ordering;
 
 /// A whole item that was written and that nobody sees.
 struct Draft {

@@ -17,10 +17,10 @@ use crate::evict::Reason;
 use crate::index::Found;
 use crate::item::{FETCHED, Header, RawItem};
 use crate::sync::Backoff;
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Key, Millis, Store};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The answer to a read.
 #[derive(Debug)]

@@ -20,9 +20,10 @@ use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
 use crate::soonest::Bar;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, MutexGuard};
 use crate::view::ClassView;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Spans looked at for the one with the most room.
 const EMPTIEST_SPANS_MAX: usize = 32;

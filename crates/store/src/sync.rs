@@ -1,10 +1,38 @@
-//! Atomics, or the model checker's atomics under `--cfg loom`; the bucket, the epochs, the
-//! pins, due times and ghosts are written against these, so that the models run the store's own code.
+//! Every word that threads share, every lock and every wait of the store comes from here.
+//!
+//! | build | words | locks | waits |
+//! |---|---|---|---|
+//! | usual | the standard library's | the standard library's | spin, then give up the core |
+//! | `--cfg larder_schedule` | the same words, with a turn before each access | a turn, then tried | the end of a turn |
+//! | `--cfg loom` | the model checker's, for the modules that the models run | | the checker's |
+//!
+//! [`atomic`] is for modules that loom does not run, the names beside it for those that it does: the bucket, the
+//! epochs, the pins, due times and ghosts. Under the schedule (`schedule.rs`) both are the same.
 
+#[cfg(larder_schedule)]
+mod words;
+
+/// Words of modules that no loom model runs.
+pub(crate) mod atomic {
+    #[cfg(larder_schedule)]
+    pub(crate) use super::words::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+    };
+    #[cfg(not(larder_schedule))]
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+    };
+}
+
+#[cfg(not(loom))]
+pub(crate) use atomic::{AtomicU16, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
+
+#[cfg(not(larder_schedule))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+#[cfg(larder_schedule)]
+pub(crate) use words::{Mutex, MutexGuard};
 
 /// What workers keep writing, on lines of its own: what lies beside it is read by every request.
 #[derive(Debug, Default)]
@@ -28,20 +56,34 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Rounds of spinning before the core is given up: a lock is held for some 50 ns, so that a
     /// longer wait means that its holder does not run.
-    #[cfg(not(loom))]
-    const SPIN_ROUNDS_MAX: u32 = 64;
+    const SPIN_ROUNDS_MAX: u32 = if cfg!(any(loom, larder_schedule)) { 0 } else { 64 };
 
     /// One wait.
     #[inline]
     pub(crate) fn wait(&mut self) {
         self.rounds += 1;
-        #[cfg(loom)]
-        loom::thread::yield_now();
-        #[cfg(not(loom))]
         if self.rounds < Self::SPIN_ROUNDS_MAX {
             std::hint::spin_loop();
         } else {
-            std::thread::yield_now();
+            yield_now();
         }
     }
+}
+
+/// Gives up the core once.
+pub(crate) fn yield_now() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(larder_schedule)]
+    crate::schedule::wait();
+    #[cfg(not(any(loom, larder_schedule)))]
+    std::thread::yield_now();
+}
+
+/// Gives up the core for a while.
+pub(crate) fn sleep(time: std::time::Duration) {
+    #[cfg(larder_schedule)]
+    crate::schedule::sleep(time);
+    #[cfg(not(larder_schedule))]
+    std::thread::sleep(time);
 }

@@ -2,8 +2,8 @@
 
 use crate::class::ClassId;
 use crate::counters::{ClassCount, Counter, WorkerCounters};
+use crate::sync::atomic::Ordering;
 use crate::{Millis, Store};
-use std::sync::atomic::Ordering;
 
 /// Store-wide figures, summed over workers and classes when asked.
 #[derive(Clone, Debug, Default)]

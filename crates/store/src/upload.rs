@@ -15,11 +15,11 @@
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, RawItem, Shape};
 use crate::large::{Large, PieceCursor, piece_bytes, piece_space};
+use crate::sync::atomic::Ordering;
 use crate::worker::{Guard, free_alone};
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Uploads may hold one part in this many of the memory limit.
 const UPLOAD_SHARE: u64 = 4;

@@ -3,7 +3,7 @@
 
 use crate::Millis;
 use crate::slab::Moment;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What others see of a class without its lock.
 #[derive(Debug)]

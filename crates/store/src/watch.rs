@@ -14,11 +14,13 @@
 
 use crate::bucket::Control;
 use crate::item::RawItem;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::worker::Guard;
 use crate::{Key, Lookup, Store};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// All watches together hold at most one part in this many of the memory limit.
 const WATCH_SHARE: u64 = 16;

@@ -10,7 +10,7 @@
 //! One window for all classes: so ghost hits of a class that needs memory take it from main wherever that
 //! is, and no class has a share of its own to defend.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Probation is one part in this many of the memory limit, at least.
 const SHARE: u64 = 10;

@@ -21,10 +21,10 @@ use crate::evict::Fresh;
 use crate::index::Locked;
 use crate::limbo::Limbo;
 use crate::slab::Magazine;
+use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
 use crate::{Millis, Store};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Chunks taken back at a time.
 const RECLAIM_CHUNKS: usize = 32;
@@ -178,7 +178,7 @@ impl Drop for Worker {
         while local.limbo.len() > 0 {
             local.pass_epochs(store);
             if local.limbo.len() > 0 {
-                std::thread::yield_now();
+                crate::sync::yield_now();
             }
         }
         store.leave_batch(local.id);

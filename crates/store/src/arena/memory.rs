@@ -10,8 +10,8 @@ use super::span::Span;
 use super::{Arena, HUGE_PAGE_BYTES};
 use crate::class::SPAN_BYTES;
 use crate::numbers::GROUP;
+use crate::sync::atomic::Ordering;
 use rustix::mm::{Advice, madvise};
-use std::sync::atomic::Ordering;
 
 /// Free spans that keep their memory: one for this many in use.
 const SPARE_SHARE: usize = 128;

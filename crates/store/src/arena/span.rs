@@ -2,7 +2,7 @@
 
 use crate::due::Due;
 use crate::slab::Moment;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// No chunk, in a span's free list.
 pub(crate) const NONE: u16 = u16::MAX;

@@ -18,9 +18,9 @@ use crate::ghost::Queue;
 use crate::item::RawItem;
 use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
+use crate::sync::atomic::Ordering;
 use crate::worker::{FRESH_MAX, Local};
 use crate::{Eviction, Millis, Store};
-use std::sync::atomic::Ordering;
 
 /// Ghost hits count half after one part in this many of the limit was written by new keys.
 const GHOST_PERIODS: u64 = 8;

@@ -7,7 +7,7 @@
 //! A segment of a lesser depth than the directory's is named by several entries, all alike. Pages are
 //! written before the word that counts them; a new version says that a segment is another now.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most pages of a segment: what fits in a directory entry of one cache line.
 pub(super) const PAGES_MAX: usize = 14;

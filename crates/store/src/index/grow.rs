@@ -14,7 +14,7 @@ use super::place::{Place, home_of, tag_of};
 use super::{Full, Index, Items};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Pages of each half after a split.
 const PAGES_AFTER_SPLIT: usize = 8;

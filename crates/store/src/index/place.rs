@@ -3,7 +3,7 @@
 use super::directory::{Directory, Entry, depth_of, pages_of};
 use super::pages::{PAGE_BUCKETS, bucket, number_of};
 use crate::bucket::{Bucket, TAG_BITS};
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// The bits of a hash below the `depth` that its segment has: tag and position.
 #[inline]

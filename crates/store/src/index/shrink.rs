@@ -19,7 +19,7 @@ use super::place::{Place, home_of};
 use super::{Index, Items};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Slots of a page.
 const PAGE_SLOTS: usize = PAGE_BUCKETS * SLOTS;

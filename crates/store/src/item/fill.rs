@@ -9,7 +9,7 @@ use super::header::{DRAFT_LARGE, EXPIRY, EXTENSION, FLAGS, Header, KEY_LONG, KEY
 use super::shape::{Shape, key_room};
 use super::{KEY_INLINE_MAX, RawItem};
 use crate::Millis;
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 impl RawItem {
     /// Writes everything but the header of an item with its value in place: the chunk stays a free

@@ -1,7 +1,7 @@
 //! Spans in a row: the queue that a class's hand goes round, and the spans that are drained.
 
 use crate::arena::Arena;
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Spans in a row, linked through their descriptions.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@
 use super::{Local, RECLAIM_CHUNKS};
 use crate::class::ClassId;
 use crate::slab::{Magazine, unpoison_chunk};
+use crate::sync::atomic::Ordering;
 use crate::{Eviction, Store};
-use std::sync::atomic::Ordering;
 
 /// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
 /// is pinned or a worker is kept from running inside its batch.
@@ -155,9 +155,9 @@ impl Local {
                 // Outside meanwhile, so as not to hold back another that waits like this.
                 store.epochs.leave(self.id);
                 if round >= ALLOCATE_ROUNDS_SLEEP {
-                    std::thread::sleep(ALLOCATE_SLEEP);
+                    crate::sync::sleep(ALLOCATE_SLEEP);
                 } else {
-                    std::thread::yield_now();
+                    crate::sync::yield_now();
                 }
                 store.epochs.enter(self.id);
             }

@@ -12,7 +12,7 @@ use crate::item::{DRAFT_LARGE, Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::Outgoing;
 use crate::slab::poison_chunk;
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Chunks that may wait although their epoch has passed: they are the next to be used again. They have
 /// no more bytes than the magazines may.

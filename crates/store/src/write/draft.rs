@@ -3,9 +3,9 @@
 use crate::class::ClassId;
 use crate::item::{DRAFT_LARGE, RawItem, Shape, key_heap_bytes};
 use crate::large::{Large, head_chunk_bytes};
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Attributes, KEY_BYTES_MAX, Key, Refusal, Store};
-use std::sync::atomic::Ordering;
 
 /// Keys longer than this are looked at before they are written.
 const KEY_LONG_BYTES: usize = 4 << 10;

@@ -1,0 +1,393 @@
+//! A seeded scheduler for the store's own code, under `--cfg larder_schedule`.
+//!
+//! ```text
+//! threads     coroutines, of which one runs at a time
+//! turn        before each access to a shared word, a fence or a lock (`sync/words.rs`)
+//! strategy    says after how many turns another thread goes on, and which
+//! wait        where the store spins, yields or sleeps: another thread goes on
+//! time        20 ns a turn; who sleeps goes on when it has passed, or when nobody else can
+//! ```
+//!
+//! The same seed and the same threads give the same run. A run fails when a thread panics, or when no thread has
+//! ended an operation ([`Schedule::progress`]) for [`IDLE_WAITS_MAX`] waits or [`IDLE_TURNS_MAX`] turns: the stacks of
+//! all threads are part of the message.
+//!
+//! Strategies, drawn by the seed:
+//!
+//! - *arbitrary*: a thread goes on for a random number of turns, of a mean between 1 and 1,000; then any other.
+//! - *priorities*: the first of an order of threads goes on until it waits; at a few random turns the one that runs
+//!   becomes the last (Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding
+//!   bugs", ASPLOS 2010).
+//!
+//! It does not reorder accesses as weak memory does: that is loom's (`models.rs`).
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// Waits without the end of an operation after which a run has failed.
+const IDLE_WAITS_MAX: u64 = 200_000;
+/// And turns.
+const IDLE_TURNS_MAX: u64 = 20_000_000;
+/// What a turn takes.
+const TURN_NS: u64 = 20;
+/// Threads' stacks.
+const STACK_BYTES: usize = 512 << 10;
+/// Changes of priority in a run, at most.
+const CHANGES_MAX: u64 = 6;
+
+/// Why a thread gives up its turn.
+enum Pause {
+    /// Its turns are used up.
+    Turn,
+    /// It waits for another.
+    Wait,
+    /// It sleeps for so many nanoseconds.
+    Sleep(u64),
+    /// It has said where it stands.
+    Told(String),
+}
+
+type Thread = Coroutine<(), Pause, (), DefaultStack>;
+
+/// What the thread that runs, and the scheduler, know of each other.
+struct Running {
+    /// Turns until another thread goes on.
+    left: Cell<u64>,
+    /// How the thread that runs gives up its turn; null where no schedule runs.
+    yielder: Cell<*const Yielder<(), Pause>>,
+    /// Operations that ended.
+    progress: Cell<u64>,
+    /// Waits of the thread that runs.
+    waits: Cell<u64>,
+    /// Threads are to say where they stand.
+    asked: Cell<bool>,
+}
+
+thread_local! {
+    static RUNNING: Running = const {
+        Running {
+            left: Cell::new(u64::MAX),
+            yielder: Cell::new(std::ptr::null()),
+            progress: Cell::new(0),
+            waits: Cell::new(0),
+            asked: Cell::new(false),
+        }
+    };
+}
+
+/// Before an access: the end of the turn, if the strategy says so.
+#[inline]
+pub(crate) fn turn() {
+    RUNNING.with(|running| match running.left.get() {
+        0 => pause(running, Pause::Turn),
+        left => running.left.set(left - 1),
+    });
+}
+
+/// A wait for another thread.
+pub(crate) fn wait() {
+    RUNNING.with(|running| {
+        running.waits.set(running.waits.get() + 1);
+        pause(running, Pause::Wait);
+    });
+}
+
+/// Stands still for a time: a worker that its system interrupts inside a batch, or a store that sleeps.
+pub fn sleep(time: Duration) {
+    RUNNING.with(|running| {
+        running.waits.set(running.waits.get() + 1);
+        pause(running, Pause::Sleep(time.as_nanos() as u64));
+    });
+}
+
+/// An operation has ended.
+pub fn progress() {
+    RUNNING.with(|running| running.progress.set(running.progress.get() + 1));
+}
+
+/// How often the thread that runs has waited.
+pub fn waits() -> u64 {
+    RUNNING.with(|running| running.waits.get())
+}
+
+#[cold]
+fn pause(running: &Running, why: Pause) {
+    let yielder = running.yielder.get();
+    if yielder.is_null() {
+        // No schedule: tests of one thread, and what a test does before and after its schedule.
+        running.left.set(u64::MAX);
+        if !matches!(why, Pause::Turn) {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    // SAFETY: 1. The scheduler sets the pointer when it resumes a thread, to that thread's own, which lives as long
+    // as its stack. 2. Only the thread that runs comes here.
+    let yielder = unsafe { &*yielder };
+    yielder.suspend(why);
+    while running.asked.get() {
+        yielder.suspend(Pause::Told(stack()));
+    }
+}
+
+/// The frames of this project on the stack of the thread that runs.
+fn stack() -> String {
+    let all = Backtrace::force_capture().to_string();
+    let mut lines = all.lines().map(str::trim).peekable();
+    let mut ours = String::new();
+    while let Some(line) = lines.next() {
+        let place = lines.next_if(|line| line.starts_with("at "));
+        if line.contains("larder") || line.contains("schedules::") {
+            let name = line.split_once(": ").map_or(line, |(_, name)| name);
+            if !name.contains("::schedule::") && !name.contains("::words::") {
+                let _ = writeln!(ours, "    {name} {}", place.unwrap_or_default());
+            }
+        }
+    }
+    ours
+}
+
+/// Which thread goes on, and for how long.
+enum Strategy {
+    Arbitrary {
+        mean: u64,
+    },
+    Priorities {
+        /// Threads, the first first.
+        order: Vec<usize>,
+        /// Turns at which the one that runs becomes the last, the next at the end.
+        changes: Vec<u64>,
+    },
+}
+
+/// splitmix64.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// Any number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
+    }
+}
+
+/// A thread of a schedule.
+struct Member {
+    name: String,
+    thread: Thread,
+    yielder: *const Yielder<(), Pause>,
+    waits: u64,
+    /// When it goes on.
+    wakes_at: u64,
+}
+
+/// Threads, and the order in which they go on.
+pub struct Schedule {
+    random: Random,
+    seed: u64,
+    /// Turns that a run is expected to have.
+    length: u64,
+    members: Vec<Member>,
+}
+
+impl std::fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedule").field("seed", &self.seed).field("threads", &self.members.len()).finish()
+    }
+}
+
+thread_local! {
+    /// The yielder of the thread that begins.
+    static BEGUN: RefCell<Vec<*const Yielder<(), Pause>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Schedule {
+    /// A schedule without threads. `length` is about how many turns all threads will have: a strategy spreads what
+    /// it changes over so many.
+    pub fn new(seed: u64, length: u64) -> Schedule {
+        Schedule { random: Random(seed), seed, length, members: Vec::new() }
+    }
+
+    /// Adds a thread.
+    pub fn thread(&mut self, name: impl Into<String>, body: impl FnOnce() + 'static) {
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+        let thread = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Pause>, ()| {
+            BEGUN.with_borrow_mut(|begun| begun.push(std::ptr::from_ref(yielder)));
+            RUNNING.with(|running| running.yielder.set(std::ptr::from_ref(yielder)));
+            body();
+        });
+        let name = name.into();
+        self.members.push(Member { name, thread, yielder: std::ptr::null(), waits: 0, wakes_at: 0 });
+    }
+
+    /// Runs all threads to their ends; returns how many turns they had.
+    ///
+    /// # Panics
+    /// When a thread does, or nobody gets on: with the seed, and all stacks.
+    pub fn run(mut self) -> u64 {
+        let mut strategy = self.strategy();
+        let (mut turns, mut now_ns, mut idle_waits, mut idle_turns, mut seen) = (0, 0, 0, 0, 0);
+        RUNNING.with(|running| running.progress.set(0));
+        while let Some(picked) = self.pick(&mut strategy, &mut now_ns) {
+            let quantum = self.quantum(&mut strategy, turns);
+            let result = self.resume(picked, quantum);
+            let used = RUNNING.with(|running| quantum - running.left.get().min(quantum) + 1);
+            turns += used;
+            now_ns += used * TURN_NS;
+            let progress = RUNNING.with(|running| running.progress.get());
+            if progress != seen {
+                (seen, idle_waits, idle_turns) = (progress, 0, 0);
+            }
+            idle_turns += used;
+            let member = &mut self.members[picked];
+            match result {
+                Err(message) => {
+                    let why = format!("{} panicked: {message}", member.name);
+                    self.fail(&why);
+                }
+                Ok(CoroutineResult::Return(())) => strategy.forget(picked),
+                Ok(CoroutineResult::Yield(Pause::Turn)) => {
+                    if let Strategy::Priorities { changes, .. } = &mut strategy
+                        && changes.last().is_some_and(|&at| turns >= at)
+                    {
+                        changes.pop();
+                        strategy.last(picked);
+                    }
+                }
+                Ok(CoroutineResult::Yield(Pause::Wait)) => {
+                    idle_waits += 1;
+                    strategy.last(picked);
+                }
+                Ok(CoroutineResult::Yield(Pause::Sleep(ns))) => {
+                    idle_waits += 1;
+                    member.wakes_at = now_ns + ns;
+                    strategy.last(picked);
+                }
+                Ok(CoroutineResult::Yield(Pause::Told(_))) => unreachable!("nobody asked"),
+            }
+            if idle_waits > IDLE_WAITS_MAX || idle_turns > IDLE_TURNS_MAX {
+                self.fail(&format!("nobody gets on: {idle_waits} waits, {idle_turns} turns"));
+            }
+        }
+        turns
+    }
+
+    fn strategy(&mut self) -> Strategy {
+        let threads = self.members.len();
+        if self.random.below(2) == 0 {
+            return Strategy::Arbitrary { mean: [1, 3, 10, 30, 100, 1000][self.random.below(6) as usize] };
+        }
+        let mut order: Vec<usize> = (0..threads).collect();
+        for i in (1..threads).rev() {
+            order.swap(i, self.random.below(i as u64 + 1) as usize);
+        }
+        let changes = self.random.below(CHANGES_MAX + 1);
+        let mut changes: Vec<u64> = (0..changes).map(|_| self.random.below(self.length.max(1))).collect();
+        changes.sort_unstable_by(|a, b| b.cmp(a));
+        Strategy::Priorities { order, changes }
+    }
+
+    /// The thread that goes on next; none if all have ended.
+    fn pick(&mut self, strategy: &mut Strategy, now_ns: &mut u64) -> Option<usize> {
+        let alive = |member: &Member| !member.thread.done();
+        let wakes = self.members.iter().filter(|m| alive(m)).map(|m| m.wakes_at).min()?;
+        *now_ns = (*now_ns).max(wakes);
+        let able = |member: &Member| alive(member) && member.wakes_at <= *now_ns;
+        match strategy {
+            Strategy::Arbitrary { .. } => {
+                let count = self.members.iter().filter(|m| able(m)).count() as u64;
+                let nth = self.random.below(count) as usize;
+                self.members.iter().enumerate().filter(|(_, m)| able(m)).nth(nth).map(|(i, _)| i)
+            }
+            Strategy::Priorities { order, .. } => order.iter().copied().find(|&i| able(&self.members[i])),
+        }
+    }
+
+    /// For how many turns it goes on.
+    fn quantum(&mut self, strategy: &mut Strategy, turns: u64) -> u64 {
+        match strategy {
+            Strategy::Arbitrary { mean } => self.random.below(2 * *mean),
+            // A thread that sleeps wakes in between.
+            Strategy::Priorities { changes, .. } => {
+                changes.last().map_or(10_000, |&at| at.saturating_sub(turns).min(10_000))
+            }
+        }
+    }
+
+    fn resume(&mut self, picked: usize, quantum: u64) -> Result<CoroutineResult<Pause, ()>, String> {
+        let member = &mut self.members[picked];
+        RUNNING.with(|running| {
+            running.left.set(quantum);
+            running.yielder.set(member.yielder);
+            running.waits.set(member.waits);
+        });
+        let result = catch_unwind(AssertUnwindSafe(|| member.thread.resume(())));
+        RUNNING.with(|running| {
+            member.waits = running.waits.get();
+            running.yielder.set(std::ptr::null());
+        });
+        if let Some(yielder) = BEGUN.with_borrow_mut(Vec::pop) {
+            member.yielder = yielder;
+        }
+        result.map_err(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()
+        })
+    }
+
+    /// Has every thread say where it stands, and panics.
+    fn fail(&mut self, why: &str) -> ! {
+        RUNNING.with(|running| running.asked.set(true));
+        let mut text = format!("seed {}: {why}\n", self.seed);
+        for picked in 0..self.members.len() {
+            let state = match &self.members[picked].thread {
+                thread if thread.done() => "has ended\n".to_owned(),
+                thread if !thread.started() => "has not begun\n".to_owned(),
+                _ => match self.resume(picked, 0) {
+                    Ok(CoroutineResult::Yield(Pause::Told(stack))) => format!("stands at\n{stack}"),
+                    _ => "does not say where it stands\n".to_owned(),
+                },
+            };
+            let _ = write!(text, "  {} {state}", self.members[picked].name);
+        }
+        RUNNING.with(|running| {
+            running.asked.set(false);
+            running.left.set(u64::MAX);
+        });
+        // What they hold of the store cannot be given back: they are left where they stand.
+        std::mem::forget(std::mem::take(&mut self.members));
+        panic!("{text}");
+    }
+}
+
+impl Strategy {
+    /// The thread comes behind all others.
+    fn last(&mut self, thread: usize) {
+        if let Strategy::Priorities { order, .. } = self
+            && let Some(at) = order.iter().position(|&other| other == thread)
+        {
+            order.remove(at);
+            order.push(thread);
+        }
+    }
+
+    /// The thread has ended.
+    fn forget(&mut self, thread: usize) {
+        if let Strategy::Priorities { order, .. } = self {
+            order.retain(|&other| other != thread);
+        }
+    }
+}
