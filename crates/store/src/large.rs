@@ -189,6 +189,30 @@ impl Large {
         PieceCursor::at(self, arena, i).next(arena).expect("the value has so many pieces")
     }
 
+    /// The value is in one piece at most. Nobody writes into such a value once it is published
+    /// ([`crate::Guard::patch`]).
+    pub(crate) fn has_one_run(self) -> bool {
+        self.head().value_bytes <= PIECE_BYTES as u64
+    }
+
+    /// The value, if it is in one piece at most: readable without a pin.
+    ///
+    /// # Safety
+    /// The item is a large one that was reachable in this epoch, and `'a` ends before the epoch does.
+    pub(crate) unsafe fn in_one_run<'a>(self, arena: &Arena) -> Option<&'a [u8]> {
+        if !self.has_one_run() {
+            return None;
+        }
+        let Some(piece) = self.first_piece() else { return Some(&[]) };
+        // SAFETY: 1. A piece that the head named in this epoch is used for nothing else before the epoch is
+        // over: what frees or moves it retires it. 2. It holds all of the value, behind its header word. 3. It
+        // does not change: `patch` leaves values of one piece alone.
+        Some(unsafe {
+            let bytes = self.head().value_bytes as usize;
+            std::slice::from_raw_parts(arena.at(piece).as_ptr().add(8), bytes)
+        })
+    }
+
     /// The location of the first piece, if there is one.
     pub(crate) fn first_piece(self) -> Option<u64> {
         let head = self.head();

@@ -5,8 +5,9 @@
 //! 2. The bytes are written, the item gets the bucket's next version, watches are touched.
 //! 3. Pins may come again, and see all of the bytes and the new version.
 //!
-//! What is pinned, grows, or is small enough to be copied is for the general way ([`crate::write`]). A
-//! copy of the whole value for one bit of it takes as long as the value is large.
+//! What is pinned, grows, or is small enough to be copied is for the general way ([`crate::write`]): a
+//! value in one piece is read without a pin. A copy of the whole value for one bit of it takes as long as the
+//! value is large.
 
 use crate::access;
 use crate::expect::check;
@@ -53,6 +54,10 @@ impl Guard<'_> {
             }
             // SAFETY: a large item that is reachable under this lock.
             let large = unsafe { Large::of(raw) };
+            if large.has_one_run() {
+                // It is read without a pin, and is small enough to be copied.
+                return Ok(None);
+            }
             let fits =
                 offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= large.head().value_bytes);
             let writes = locked.control.writes() + 1;

@@ -62,6 +62,45 @@ fn what_does_not_fit_is_small_or_was_changed_is_not_patched() {
     assert_eq!(guard.patch(&key, 0, &[2; 64 << 10], Expect::Any), Ok(Some(100_000)));
 }
 
+/// A long key has its value in pieces however short it is: up to one piece it is one run of bytes to whoever
+/// reads it, without a pin, and so it never changes.
+#[test]
+fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
+    let store = Store::new(Config::default()).unwrap();
+    let (mut reads, mut writes) = (store.worker().unwrap(), store.worker().unwrap());
+    let name = [b'k'; 9000];
+    for len in [0, 1, PIECE - 1, PIECE] {
+        let old = vec![1; len];
+        let (mut guard, mut other) = (reads.enter(NOW), writes.enter(NOW));
+        let key = guard.key(&name);
+        guard.store_value(&key, &old, &Attributes::default(), Expect::Any).unwrap();
+        let item = guard.peek(&key).hit().unwrap();
+        assert_eq!(item.value_bytes(), len as u64);
+        assert!(item.item_bytes() > (name.len() + len) as u64);
+        let Value::Whole(value) = item.value() else { panic!("{len} bytes are one run") };
+        let changed = other.patch(&key, 0, &[2], Expect::Present);
+        assert_eq!(changed, Ok(None), "{len} bytes");
+        other.overlay(&key, 0, &[2], Expect::Present).unwrap();
+        assert!(bytes(&mut other, &key).starts_with(&[2]));
+        // What would take its memory, if that were free already.
+        for n in 0..200_u32 {
+            let name = n.to_le_bytes();
+            let key = other.key(&name);
+            other.store_value(&key, &vec![3; len.max(100)], &Attributes::default(), Expect::Any).unwrap();
+        }
+        other.delete(&key, Expect::Present).unwrap();
+        assert!(value == old, "{len} bytes");
+    }
+    let mut guard = reads.enter(NOW);
+    let key = guard.key(&name);
+    guard.store_value(&key, &[1; PIECE + 1], &Attributes::default(), Expect::Any).unwrap();
+    assert!(matches!(guard.peek(&key).hit().unwrap().value(), Value::Pieces(_)));
+    assert_eq!(guard.patch(&key, 0, &[2], Expect::Present), Ok(Some(PIECE as u64 + 1)));
+    drop(guard);
+    drop((reads, writes));
+    store.check();
+}
+
 #[test]
 fn pinned_value_stays_as_it_is() {
     let store = Store::new(Config::default()).unwrap();

@@ -8,12 +8,13 @@ use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
 use std::sync::Arc;
 
-/// An item's value.
+/// An item's value. Which of the two it is follows from its length alone, but for the few bytes around 16 KiB
+/// that fit a chunk with a short key and not with a long one.
 #[derive(Debug)]
 pub enum Value<'g> {
-    /// One run of bytes (values up to about 16 KiB).
+    /// One run of bytes: values up to about 16 KiB, the empty one among them.
     Whole(&'g [u8]),
-    /// A larger value, to be pinned before it is read.
+    /// Two pieces or more, to be pinned before they are read.
     Pieces(InPieces<'g>),
 }
 

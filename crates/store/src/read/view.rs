@@ -61,7 +61,17 @@ impl<'g> Item<'g> {
             // SAFETY: `'g` ends before the guard can leave its epoch.
             return Value::Whole(unsafe { self.raw.whole_value(self.header) });
         }
-        Value::Pieces(InPieces(*self))
+        self.large_value()
+    }
+    /// The value of an item that keeps it in pieces: in one run of bytes if they are no more than one.
+    #[cold]
+    #[inline(never)]
+    fn large_value(&self) -> Value<'g> {
+        // SAFETY: a large item that was reachable in this epoch, which `'g` ends before.
+        match unsafe { Large::of(self.raw).in_one_run(&self.arc.arena) } {
+            Some(value) => Value::Whole(value),
+            None => Value::Pieces(InPieces(*self)),
+        }
     }
     /// Keeps a large value in place while it is being sent.
     ///
@@ -144,12 +154,11 @@ impl<'g> Item<'g> {
     }
     /// Bytes of header, key, value and what goes with them.
     pub fn item_bytes(&self) -> u64 {
-        let head = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64
-            + key_heap_bytes(self.key().len()) as u64;
-        match self.value() {
-            Value::Whole(_) => head,
-            Value::Pieces(value) => head + value.value_bytes(),
+        let chunk = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64;
+        if self.header.is_whole() {
+            return chunk;
         }
+        chunk + key_heap_bytes(self.key().len()) as u64 + self.value_bytes()
     }
 }
 
