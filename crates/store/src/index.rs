@@ -25,9 +25,12 @@ mod changes;
 mod directory;
 mod filling;
 mod grow;
+mod locks;
 mod pages;
 mod place;
 mod shrink;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod walk;
 
 pub(crate) use changes::Changes;

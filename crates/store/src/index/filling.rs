@@ -1,7 +1,7 @@
 //! Filling: the slots of a segment are dealt out anew to buckets that nobody else can touch.
 
 use super::place::{home_of, other_of};
-use crate::bucket::{Bucket, Control, SLOTS, Slot};
+use crate::bucket::{Bucket, SLOTS, Slot};
 
 /// Moves that are tried for one slot before it is left out.
 const MOVES_MAX: usize = 200;
@@ -43,11 +43,9 @@ impl<'b, 'p> Filling<'b, 'p> {
         self.displace(other, slot)
     }
 
-    /// Opens all of them, each with `control` and its own count of items that live elsewhere.
-    pub(super) fn unlock(self, control: Control) {
-        for (bucket, count) in self.buckets.iter().zip(self.counts) {
-            bucket.unlock(control.with_away(count.away.into()));
-        }
+    /// How many of the items at home in bucket `i` live elsewhere.
+    pub(super) fn away(&self, i: usize) -> u64 {
+        self.counts[i].away.into()
     }
 
     #[inline]

@@ -9,7 +9,8 @@
 
 use super::directory::{Directory, PAGES_MAX, depth_of, doubled, pages_of};
 use super::filling::Filling;
-use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, lock_all, number_of};
+use super::locks::Locks;
+use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, number_of};
 use super::place::{Place, home_of, tag_of};
 use super::{Full, Index, Items};
 use crate::arena::Arena;
@@ -89,10 +90,11 @@ impl Index {
         let all: Vec<&Bucket> =
             pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect();
         let own = held.as_deref().map_or(&[][..], |held| held);
-        let Some(controls) = lock_all(base, &all, own) else {
+        let Some(mut locks) = Locks::take(base, &all, own) else {
             growth.give_pages(&pages[old.len()..]);
             return None;
         };
+        let controls = locks.controls();
         let old_buckets = old.len() * PAGE_BUCKETS;
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
@@ -115,7 +117,8 @@ impl Index {
         }
 
         // 4. Put them where they belong now.
-        let (low, high) = all.split_at(if split { PAGES_AFTER_SPLIT * PAGE_BUCKETS } else { all.len() });
+        let low_buckets = if split { PAGES_AFTER_SPLIT * PAGE_BUCKETS } else { all.len() };
+        let (low, high) = all.split_at(low_buckets);
         let (mut low, mut high) = (Filling::new(low), Filling::new(high));
         if split {
             for (i, slot) in slots.iter().enumerate() {
@@ -156,8 +159,11 @@ impl Index {
         let control = Control::new(writes, stamp);
         let control = if watched { control.with_watched() } else { control };
         let control = if held.is_some() { control.with_held() } else { control };
-        low.unlock(control);
-        high.unlock(control);
+        for i in 0..all.len() {
+            let away = if i < low_buckets { low.away(i) } else { high.away(i - low_buckets) };
+            locks.set(i, control.with_away(away));
+        }
+        drop(locks);
         // A transaction's keys may be at home in any of them now.
         if let Some(held) = held {
             held.retain(|&number| !old.contains(&((number / PAGE_BUCKETS as u64) as u32)));

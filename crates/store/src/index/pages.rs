@@ -66,26 +66,6 @@ pub(super) fn bucket_by_number<'a>(base: *const u8, number: u64) -> &'a Bucket {
     bucket(base, (number / PAGE_BUCKETS as u64) as u32, number as usize % PAGE_BUCKETS)
 }
 
-/// Locks buckets; none if one of them is in a transaction that is not the caller's own, whose buckets'
-/// numbers are `own`.
-pub(super) fn lock_all(base: *const u8, all: &[&Bucket], own: &[u64]) -> Option<Vec<Control>> {
-    let mut controls = Vec::with_capacity(all.len());
-    for (i, bucket) in all.iter().enumerate() {
-        let control = bucket.lock_open().or_else(|| {
-            let ours = own.iter().any(|&number| std::ptr::eq(bucket_by_number(base, number), *bucket));
-            ours.then(|| bucket.control())
-        });
-        let Some(control) = control else {
-            for (bucket, control) in all[..i].iter().zip(controls) {
-                bucket.unlock(control);
-            }
-            return None;
-        };
-        controls.push(control);
-    }
-    Some(controls)
-}
-
 /// Makes all buckets of a page empty and unlocked.
 pub(super) fn clear_page(arena: &Arena, page: u32) {
     let base = arena.at(0).as_ptr().cast_const();

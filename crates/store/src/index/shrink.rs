@@ -14,7 +14,8 @@
 
 use super::directory::{Directory, Entry, depth_of, pages_of};
 use super::filling::Filling;
-use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page, lock_all};
+use super::locks::Locks;
+use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page};
 use super::place::{Place, home_of};
 use super::{Index, Items};
 use crate::arena::Arena;
@@ -28,7 +29,7 @@ const SPARSE_PERCENT: usize = 76;
 /// … to so many pages that they are filled about this much at most.
 const FILL_PERCENT: usize = 87;
 /// Two halves are merged if they fit this many pages.
-const MERGE_PAGES_MAX: usize = 12;
+pub(super) const MERGE_PAGES_MAX: usize = 12;
 /// An index of fewer pages may be sparse: a segment has one at least.
 const PAGES_LAST: u64 = 16;
 
@@ -150,34 +151,33 @@ impl Index {
             clear_page(arena, page);
             pages.push(page);
         }
-        let buckets_of = |pages: &[u32]| -> Vec<&Bucket> {
-            pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect()
-        };
-        let (low, high, new) = (buckets_of(&old[0]), buckets_of(&old[1]), buckets_of(&pages));
-        let mut slots = Vec::with_capacity((low.len() + high.len()) * SLOTS);
+        let all: Vec<&Bucket> = (old.iter().flatten().chain(&pages))
+            .flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i)))
+            .collect();
+        let (low, rest) = all.split_at(old[0].len() * PAGE_BUCKETS);
+        let (high, new) = rest.split_at(old[1].len() * PAGE_BUCKETS);
+        let old_buckets = low.len() + high.len();
+        let mut slots = Vec::with_capacity(old_buckets * SLOTS);
 
         // 2. Every bucket that an old or a new view of the entry can name is locked.
-        let Some(low_controls) = lock_all(base, &low, &[]) else {
+        let Some(mut locks) = Locks::take(base, &all, &[]) else {
             growth.give_pages(&pages);
             return None;
         };
-        let high_controls = lock_all(base, &high, &[]);
-        let items_now = low.iter().chain(&high).map(|bucket| bucket.slots_used()).sum::<usize>();
-        let room = items_now * 100 <= new.len() * SLOTS * (FILL_PERCENT + 3);
-        let Some(high_controls) = high_controls.filter(|_| room) else {
-            low.iter().zip(low_controls).for_each(|(bucket, control)| bucket.unlock(control));
+        // What came since it was planned may need more than was taken.
+        let items_now = all[..old_buckets].iter().map(|bucket| bucket.slots_used()).sum::<usize>();
+        if items_now * 100 > new.len() * SLOTS * (FILL_PERCENT + 3) {
+            drop(locks);
             growth.give_pages(&pages);
-            return if room { None } else { Some(false) };
-        };
-        for bucket in &new {
-            bucket.lock();
+            return Some(false);
         }
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
-        let controls = || low_controls.iter().chain(&high_controls);
-        let writes = controls().map(|control| control.writes()).max().unwrap_or(0) + 1;
-        let watched = controls().any(|control| control.watched());
-        for (upper, buckets, controls) in [(0, &low, &low_controls), (1, &high, &high_controls)] {
+        let controls = &locks.controls()[..old_buckets];
+        let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
+        let watched = controls.iter().any(|control| control.watched());
+        let (low_controls, high_controls) = controls.split_at(low.len());
+        for (upper, buckets, controls) in [(0, low, low_controls), (1, high, high_controls)] {
             for bucket in buckets {
                 for i in 0..SLOTS {
                     let slot = bucket.slot(i);
@@ -198,7 +198,7 @@ impl Index {
         }
 
         // 4. Put them where they belong now.
-        let mut filling = Filling::new(&new);
+        let mut filling = Filling::new(new);
         for slot in slots {
             if let Err(left) = filling.settle(slot) {
                 items.discard(left.location());
@@ -213,10 +213,14 @@ impl Index {
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
         self.changes.raise();
         let control = Control::new(writes, stamp);
-        filling.unlock(if watched { control.with_watched() } else { control });
-        for (bucket, control) in low.iter().chain(&high).zip(controls()) {
-            bucket.unlock(control.without_away().written());
+        let control = if watched { control.with_watched() } else { control };
+        for i in 0..old_buckets {
+            locks.set(i, locks.controls()[i].without_away().written());
         }
+        for i in 0..new.len() {
+            locks.set(old_buckets + i, control.with_away(filling.away(i)));
+        }
+        drop(locks);
         growth.retire(items.tag(), old.concat());
         Some(true)
     }

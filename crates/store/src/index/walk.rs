@@ -5,11 +5,11 @@
 //! stays at it, so none is left out.
 
 use super::directory::depth_of;
-use super::pages::lock_all;
+use super::locks::Locks;
 use super::place::home_of;
 use super::{Index, Items};
 use crate::arena::Arena;
-use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
+use crate::bucket::{Bucket, SLOTS, Slot, TAG_BITS};
 
 impl Index {
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
@@ -22,15 +22,15 @@ impl Index {
         let place = self.place(arena, hash);
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
-        let controls = lock_all(place.base, &all, &[])?;
-        let mut cleaned: Vec<Control> = controls
-            .iter()
-            .map(|control| match control.stamp() == stamp {
-                true => *control,
+        let mut stamps = Vec::with_capacity(n);
+        let mut locks = Locks::take(place.base, &all, &[])?;
+        stamps.extend(locks.controls().iter().map(|control| control.stamp()));
+        for (home, &was) in stamps.iter().enumerate() {
+            if was != stamp {
                 // What stays away is counted anew.
-                false => control.without_away().with_stamp(stamp).written(),
-            })
-            .collect();
+                locks.set(home, locks.controls()[home].without_away().with_stamp(stamp).written());
+            }
+        }
         for (at, bucket) in all.iter().enumerate() {
             for i in 0..SLOTS {
                 let slot = bucket.slot(i);
@@ -38,7 +38,7 @@ impl Index {
                     continue;
                 }
                 let home = home_of(slot.tag(), n);
-                let was = controls[home].stamp();
+                let was = stamps[home];
                 if was == stamp {
                     continue;
                 }
@@ -46,12 +46,9 @@ impl Index {
                     bucket.replace(i, Slot::EMPTY);
                     items.discard(slot.location());
                 } else if at != home {
-                    cleaned[home] = cleaned[home].away_more();
+                    locks.set(home, locks.controls()[home].away_more());
                 }
             }
-        }
-        for (bucket, control) in all.iter().zip(cleaned) {
-            bucket.unlock(control);
         }
         Some(())
     }
@@ -79,11 +76,10 @@ impl Index {
         let place = self.place(arena, cursor);
         let depth = depth_of(place.meta);
         let all: Vec<&Bucket> = (0..place.buckets()).map(|i| place.bucket(i)).collect();
-        let controls = lock_all(place.base, &all, &[])?;
-        let mut slots: Vec<Slot> = all.iter().flat_map(|b| (0..SLOTS).map(|i| b.slot(i))).collect();
-        for (bucket, control) in all.iter().zip(controls) {
-            bucket.unlock(control);
-        }
+        let mut slots: Vec<Slot> = Vec::with_capacity(all.len() * SLOTS);
+        let locks = Locks::take(place.base, &all, &[])?;
+        slots.extend(all.iter().flat_map(|b| (0..SLOTS).map(|i| b.slot(i))));
+        drop(locks);
         slots.retain(|slot| !slot.is_empty() && slot.tag() >= place.tag);
         slots.sort_unstable_by_key(|slot| slot.tag());
         // Items of one tag are visited together: the cursor cannot point between them.

@@ -1,0 +1,67 @@
+//! Locks: buckets that one thread has locked together, to rebuild, clean or walk a segment.
+//!
+//! They go when this goes, by whatever way the work is left, and each with the control word that was set for
+//! it; one for which none was set is left as it was found.
+
+use super::pages::bucket_by_number;
+use crate::bucket::{Bucket, Control};
+
+/// Locked buckets.
+pub(super) struct Locks<'b, 'p> {
+    buckets: &'b [&'p Bucket],
+    /// Of those that are locked so far: what they are let go with.
+    controls: Vec<Control>,
+}
+
+impl<'b, 'p> Locks<'b, 'p> {
+    /// Locks buckets, one after another; none if one of them is in a transaction that is not the caller's own,
+    /// whose buckets' numbers are `own`.
+    pub(super) fn take(base: *const u8, buckets: &'b [&'p Bucket], own: &[u64]) -> Option<Locks<'b, 'p>> {
+        let mut locks = Locks { buckets, controls: Vec::with_capacity(buckets.len()) };
+        for bucket in buckets {
+            let control = bucket.lock_open().or_else(|| {
+                let ours = own.iter().any(|&number| std::ptr::eq(bucket_by_number(base, number), *bucket));
+                ours.then(|| bucket.control())
+            })?;
+            locks.controls.push(control);
+        }
+        Some(locks)
+    }
+
+    /// What the buckets are let go with.
+    pub(super) fn controls(&self) -> &[Control] {
+        &self.controls
+    }
+
+    /// Sets what bucket `i` is let go with.
+    pub(super) fn set(&mut self, i: usize, control: Control) {
+        self.controls[i] = control;
+    }
+}
+
+impl Drop for Locks<'_, '_> {
+    fn drop(&mut self) {
+        for (bucket, &control) in self.buckets.iter().zip(&self.controls) {
+            bucket.unlock(control);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_locked_is_let_go_with_what_was_set_and_at_once_if_a_transaction_is_in_the_way() {
+        let new: [Bucket; 4] = std::array::from_fn(|_| Bucket::new());
+        let buckets: Vec<&Bucket> = new.iter().collect();
+        let none = std::ptr::null();
+        let mut locks = Locks::take(none, &buckets, &[]).expect("all are free");
+        assert!(new.iter().all(|bucket| bucket.control().busy()));
+        locks.set(2, locks.controls()[2].with_held());
+        drop(locks);
+        assert_eq!([0, 1, 2, 3].map(|i| new[i].control().busy()), [false, false, true, false]);
+        assert!(Locks::take(none, &buckets, &[]).is_none());
+        assert_eq!([0, 1, 2, 3].map(|i| new[i].control().busy()), [false, false, true, false]);
+    }
+}
