@@ -12,6 +12,7 @@
 //!   concerns, and how many items are gone but not yet taken out.
 
 use crate::counters::WorkerCounters;
+use crate::flush::flushes_since;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Names of databases.
@@ -94,7 +95,7 @@ impl Flushes {
     /// True if all items of a bucket stamped `was` are gone when the stamp is `now`; none if it
     /// depends on their database.
     pub(crate) fn took_all(&self, was: u8, now: u8) -> Option<bool> {
-        if was == now {
+        if flushes_since(was, now) == 0 {
             return Some(false);
         }
         self.scopes(was, now).any(|scope| scope == ALL).then_some(true)
@@ -106,7 +107,7 @@ impl Flushes {
     }
 
     fn scopes(&self, was: u8, now: u8) -> impl Iterator<Item = u8> {
-        (1..=now.wrapping_sub(was))
+        (1..=flushes_since(was, now))
             .map(move |n| self.scopes[usize::from(was.wrapping_add(n))].load(Ordering::Relaxed))
     }
 

@@ -84,6 +84,9 @@ pub(crate) trait Items {
     fn prefetch(&self, location: u64);
     /// The hash of the key of the item there.
     fn hash(&self, location: u64) -> u64;
+    /// The stamp of buckets that are clean now. Asked when all buckets of a segment are locked: none of them
+    /// has a later one then, and nobody can write to what this stamp takes.
+    fn stamp(&self) -> u8;
     /// The item there, at home in a bucket stamped `was`, is gone now that the stamp is `now`.
     fn flushed(&self, location: u64, was: u8, now: u8) -> bool;
     /// The item there was flushed; its slot is gone.

@@ -244,9 +244,7 @@ impl Guard<'_> {
         }
         let mut rebuild = Rebuild { store, local: self.local };
         store.index.harvest(&store.arena, &rebuild);
-        if store.index.is_sparse(checked, buckets)
-            && store.index.shrink(&store.arena, cursor, store.stamp(), &mut rebuild)
-        {
+        if store.index.is_sparse(checked, buckets) && store.index.shrink(&store.arena, cursor, &mut rebuild) {
             // Once more from where the segment begins now: it may be half of one that is sparse, too.
             return (store.index.start_of(&store.arena, cursor).max(1), true);
         }

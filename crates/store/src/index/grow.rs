@@ -29,7 +29,6 @@ impl Index {
         arena: &Arena,
         hash: u64,
         seen_meta: u64,
-        stamp: u8,
         held: Option<&mut Vec<u64>>,
         items: &mut dyn Items,
     ) -> Option<Result<(), Full>> {
@@ -39,7 +38,7 @@ impl Index {
                 return Some(Ok(()));
             }
             self.growing.store(1, Ordering::Relaxed);
-            let grown = self.rebuild(arena, growth, &place, hash, stamp, held, items);
+            let grown = self.rebuild(arena, growth, &place, hash, held, items);
             self.pages.store(growth.pages_used, Ordering::Relaxed);
             self.growing.store(0, Ordering::Relaxed);
             grown
@@ -52,14 +51,12 @@ impl Index {
         growth.retired.push((items.tag(), unsafe { Box::from_raw(old) }));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of growing, with all that it is told")]
     fn rebuild(
         &self,
         arena: &Arena,
         growth: &mut Growth,
         place: &Place<'_>,
         hash: u64,
-        stamp: u8,
         held: Option<&mut Vec<u64>>,
         items: &mut dyn Items,
     ) -> Option<Result<(), Full>> {
@@ -96,6 +93,11 @@ impl Index {
         };
         let controls = locks.controls();
         let old_buckets = old.len() * PAGE_BUCKETS;
+        // A flush since a transaction began comes after it, and its segments keep their stamp till then.
+        let stamp = match held {
+            Some(_) => place.home().control().stamp(),
+            None => locks.stamp(items),
+        };
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;

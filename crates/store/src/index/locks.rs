@@ -3,8 +3,10 @@
 //! They go when this goes, by whatever way the work is left, and each with the control word that was set for
 //! it; one for which none was set is left as it was found.
 
+use super::Items;
 use super::pages::bucket_by_number;
 use crate::bucket::{Bucket, Control};
+use crate::flush::flushes_since;
 
 /// Locked buckets.
 pub(super) struct Locks<'b, 'p> {
@@ -26,6 +28,14 @@ impl<'b, 'p> Locks<'b, 'p> {
             locks.controls.push(control);
         }
         Some(locks)
+    }
+
+    /// The stamp that the buckets get. It is read when all of them are locked: one that was read before may be
+    /// older than theirs by now, and what was written since would be taken for flushed.
+    pub(super) fn stamp(&self, items: &dyn Items) -> u8 {
+        let stamp = items.stamp();
+        debug_assert!(self.controls.iter().all(|control| flushes_since(stamp, control.stamp()) == 0));
+        stamp
     }
 
     /// What the buckets are let go with.

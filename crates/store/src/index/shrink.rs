@@ -91,10 +91,10 @@ impl Index {
 
     /// Gives the segment of `hash` fewer pages, or lower ones, if that is worth it; true if so. Some
     /// 300 µs at most, under the locks of its buckets.
-    pub(crate) fn shrink(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> bool {
+    pub(crate) fn shrink(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> bool {
         let shrunk = self.with_growth(|growth| {
             growth.harvest(arena, items);
-            let shrunk = self.shrink_segment(arena, growth, hash, stamp, items);
+            let shrunk = self.shrink_segment(arena, growth, hash, items);
             self.pages.store(growth.pages_used, Ordering::Relaxed);
             self.scattered.store(growth.scattered(), Ordering::Relaxed);
             shrunk
@@ -132,7 +132,6 @@ impl Index {
         arena: &Arena,
         growth: &mut Growth,
         hash: u64,
-        stamp: u8,
         items: &mut dyn Items,
     ) -> Option<bool> {
         let base = arena.at(0).as_ptr().cast_const();
@@ -173,6 +172,7 @@ impl Index {
         }
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
+        let stamp = locks.stamp(items);
         let controls = &locks.controls()[..old_buckets];
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
         let watched = controls.iter().any(|control| control.watched());
@@ -227,7 +227,7 @@ impl Index {
 }
 
 impl Place<'_> {
-    fn pages(&self) -> Vec<u32> {
+    pub(super) fn pages(&self) -> Vec<u32> {
         self.entry.pages[..pages_of(self.meta)].iter().map(|page| page.load(Ordering::Relaxed)).collect()
     }
 

@@ -1,32 +1,58 @@
-//! Rebuildings of an index without a store: what they leave of locks and items when something comes between.
+//! Rebuildings of an index without a store: what they leave of locks and items when something comes between, and
+//! what they hold when they ask for the stamp.
 
+use super::directory::PAGES_MAX;
 use super::pages::PAGE_BUCKETS;
 use super::shrink::MERGE_PAGES_MAX;
-use super::{Full, Index, Items, Place};
+use super::{Full, Hold, Index, Items, Place};
 use crate::arena::Arena;
-use crate::bucket::{Bucket, SLOTS, Slot};
+use crate::bucket::{Bucket, Control, SLOTS, Slot};
+use std::cell::Cell;
 use std::thread;
 
 /// Items that are their location, and whose hash is made of it.
-#[derive(Default)]
-struct Numbers {
-    discarded: Vec<u64>,
+struct Numbers<'i> {
+    index: &'i Index,
+    arena: &'i Arena,
+    /// Of keys whose buckets are to be locked when the stamp is asked for.
+    hashes: Vec<u64>,
+    stamp: u8,
+    /// How often it was asked for.
+    asked: Cell<u32>,
+}
+
+impl<'i> Numbers<'i> {
+    fn of(index: &'i Index, arena: &'i Arena) -> Numbers<'i> {
+        Numbers { index, arena, hashes: Vec::new(), stamp: 0, asked: Cell::new(0) }
+    }
 }
 
 fn hash_of(location: u64) -> u64 {
     location.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Items for Numbers {
+impl Items for Numbers<'_> {
     fn prefetch(&self, _location: u64) {}
     fn hash(&self, location: u64) -> u64 {
         hash_of(location)
+    }
+    fn stamp(&self) -> u8 {
+        self.asked.set(self.asked.get() + 1);
+        assert!(self.index.growth.try_lock().is_err(), "nobody else rebuilds the segment");
+        for &hash in &self.hashes {
+            let home = self.index.place(self.arena, hash).home();
+            assert!(
+                home.control().busy(),
+                "nobody writes to it, after a flush that this stamp does not know of"
+            );
+        }
+        self.stamp
     }
     fn flushed(&self, _location: u64, _was: u8, _now: u8) -> bool {
         false
     }
     fn discard(&mut self, location: u64) {
-        self.discarded.push(location);
+        panic!("{location} has a place");
     }
     fn tag(&self) -> u64 {
         0
@@ -47,7 +73,7 @@ fn insert(index: &Index, arena: &Arena, location: u64, grows: bool) -> bool {
         if inserted || !grows {
             return inserted;
         }
-        let grown = index.grow(arena, hash, meta, 0, None, &mut Numbers::default());
+        let grown = index.grow(arena, hash, meta, None, &mut Numbers::of(index, arena));
         assert_eq!(grown, Some(Ok::<_, Full>(())), "there is memory, and no transaction");
     }
 }
@@ -57,6 +83,11 @@ fn remove(index: &Index, arena: &Arena, location: u64) {
     let found = index.scan(&locked.place, locked.control, |slot| slot.location() == location);
     index.remove(&mut locked, &found.expect("it was put there"));
     locked.home.unlock(locked.control.written());
+}
+
+/// There is one segment.
+fn is_whole(index: &Index, arena: &Arena) -> bool {
+    std::ptr::eq(index.place(arena, 0).entry, index.place(arena, u64::MAX).entry)
 }
 
 fn buckets<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Bucket> {
@@ -84,7 +115,7 @@ fn a_merge_for_which_too_much_has_come_meanwhile_leaves_everything_open() {
     let index = Index::new(&arena).unwrap();
     // 1. Two halves, with as many items as a merge may just have.
     let mut locations = Vec::new();
-    while index.place(&arena, LOW).meta == index.place(&arena, HIGH).meta {
+    while is_whole(&index, &arena) {
         locations.push(1 + locations.len() as u64);
         assert!(insert(&index, &arena, locations[locations.len() - 1], true));
     }
@@ -93,13 +124,13 @@ fn a_merge_for_which_too_much_has_come_meanwhile_leaves_everything_open() {
         remove(&index, &arena, locations.pop().expect("there are too many"));
     }
     let (low, high) = (index.place(&arena, LOW), index.place(&arena, HIGH));
-    let pages = index.pages_of_spans();
+    let slots = index.slots();
 
     thread::scope(|scope| {
         // 2. The merge has made its plan when it locks buckets, and waits for the second.
         let (first, second) = (low.bucket(0), low.bucket(1));
         let control = second.lock();
-        let merge = scope.spawn(|| index.shrink(&arena, LOW, 0, &mut Numbers::default()));
+        let merge = scope.spawn(|| index.shrink(&arena, LOW, &mut Numbers::of(&index, &arena)));
         while !first.control().busy() {
             thread::yield_now();
         }
@@ -117,7 +148,52 @@ fn a_merge_for_which_too_much_has_come_meanwhile_leaves_everything_open() {
 
     assert!(buckets(&low).chain(buckets(&high)).all(|bucket| !bucket.control().busy()));
     assert!(index.holds(&low) && index.holds(&high));
-    assert_eq!(index.pages_of_spans(), pages);
+    assert_eq!(index.slots(), slots, "the pages that were taken for it are free again");
     locations.sort_unstable();
     assert_eq!(reached(&index, &arena), locations);
+}
+
+#[test]
+fn the_stamp_is_asked_for_when_no_bucket_of_the_segment_can_be_written_to() {
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    let ends = [0, 1 << 20, 1 << 62, 1 << 63, u64::MAX];
+    let numbers = |stamp| Numbers { stamp, hashes: ends.to_vec(), ..Numbers::of(&index, &arena) };
+    let stamps = || ends.map(|hash| index.place(&arena, hash).home().control().stamp());
+    let grow = |stamp| {
+        let mut items = numbers(stamp);
+        let meta = index.place(&arena, 0).meta;
+        assert_eq!(index.grow(&arena, 0, meta, None, &mut items), Some(Ok(())));
+        assert_eq!((items.asked.get(), stamps()), (1, [stamp; 5]));
+    };
+    // By a page, up to the most that a segment has, and in two.
+    (2..=PAGES_MAX as u8).for_each(grow);
+    grow(100);
+    assert!(!is_whole(&index, &arena));
+    // Both halves become one.
+    let mut items = numbers(101);
+    assert!(index.shrink(&arena, 0, &mut items));
+    assert_eq!(index.place(&arena, 0).pages(), index.place(&arena, u64::MAX).pages());
+    assert_eq!((items.asked.get(), stamps()), (1, [101; 5]));
+    let mut items = numbers(102);
+    assert_eq!(index.clean(&arena, 0, &mut items), Some(()));
+    assert_eq!((items.asked.get(), stamps()), (1, [102; 5]));
+}
+
+#[test]
+fn a_segment_that_grows_under_a_transaction_keeps_the_stamp_that_it_began_with() {
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    let mut held = Vec::new();
+    assert_eq!(index.hold(&arena, 7, Control::gate(0), &mut held), Hold::Held);
+    // A flush comes now.
+    let mut items = Numbers { stamp: 1, ..Numbers::of(&index, &arena) };
+    let meta = index.place(&arena, 7).meta;
+    assert_eq!(index.grow(&arena, 7, meta, Some(&mut held), &mut items), Some(Ok(())));
+    let place = index.place(&arena, 7);
+    assert_eq!(held.len(), place.buckets());
+    assert!(buckets(&place).all(|bucket| bucket.control().held() && bucket.control().stamp() == 0));
+    index.release(&arena, &mut held);
+    assert_eq!(index.clean(&arena, 7, &mut items), Some(()));
+    assert!(buckets(&place).all(|bucket| !bucket.control().busy() && bucket.control().stamp() == 1));
 }

@@ -14,16 +14,17 @@ use crate::bucket::{Bucket, SLOTS, Slot, TAG_BITS};
 impl Index {
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
     /// holds a part of it.
-    pub(crate) fn clean(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> Option<()> {
-        self.with_growth(|_| self.clean_segment(arena, hash, stamp, items))
+    pub(crate) fn clean(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> Option<()> {
+        self.with_growth(|_| self.clean_segment(arena, hash, items))
     }
 
-    fn clean_segment(&self, arena: &Arena, hash: u64, stamp: u8, items: &mut dyn Items) -> Option<()> {
+    fn clean_segment(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> Option<()> {
         let place = self.place(arena, hash);
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
         let mut stamps = Vec::with_capacity(n);
         let mut locks = Locks::take(place.base, &all, &[])?;
+        let stamp = locks.stamp(items);
         stamps.extend(locks.controls().iter().map(|control| control.stamp()));
         for (home, &was) in stamps.iter().enumerate() {
             if was != stamp {

@@ -26,6 +26,9 @@ impl Items for Rebuild<'_> {
     fn hash(&self, location: u64) -> u64 {
         self.store.hash_at(location)
     }
+    fn stamp(&self) -> u8 {
+        self.store.stamp()
+    }
     fn flushed(&self, location: u64, was: u8, now: u8) -> bool {
         self.store.flushes.took_all(was, now).unwrap_or_else(|| {
             // SAFETY: reachable until its slot is cleared, in this epoch.
@@ -53,7 +56,7 @@ impl Guard<'_> {
     pub(crate) fn clean(&mut self, hash: u64) {
         let store = self.store;
         self.local.between_transactions(store, usize::MAX, |local| {
-            store.index.clean(&store.arena, hash, store.stamp(), &mut Rebuild { store, local })
+            store.index.clean(&store.arena, hash, &mut Rebuild { store, local })
         });
         self.local.breathe(store);
     }
@@ -62,19 +65,13 @@ impl Guard<'_> {
     #[cold]
     pub(super) fn make_room(&mut self, hash: u64, meta: u64) -> bool {
         let store = self.store;
-        if self.local.transaction.open
-            && store.index.lock_held(&store.arena, hash).control.stamp() != store.stamp()
-        {
-            // A flush comes after this transaction: its segment is not cleaned while it is open.
-            return self.evict_neighbour(hash);
-        }
         let mut held = std::mem::take(&mut self.local.transaction.held);
         let open = self.local.transaction.open;
         // Two transactions in one segment that both want it to grow are in each other's way.
         let rounds = if open { HELD_ROUNDS_MAX } else { usize::MAX };
         let grown = self.local.between_transactions(store, rounds, |local| {
             let held = open.then_some(&mut held);
-            store.index.grow(&store.arena, hash, meta, store.stamp(), held, &mut Rebuild { store, local })
+            store.index.grow(&store.arena, hash, meta, held, &mut Rebuild { store, local })
         });
         self.local.transaction.held = held;
         let grown = grown.unwrap_or(Err(Full));

@@ -148,6 +148,34 @@ fn transaction_of_many_new_keys_has_the_index_grow_under_it() {
 }
 
 #[test]
+fn index_grows_under_a_transaction_that_a_flush_comes_after() {
+    let store = store(64);
+    store.set_eviction(larder_store::Eviction::Off);
+    let mut workers = [store.worker().unwrap(), store.worker().unwrap()];
+    let names: Vec<[u8; 4]> = (0..30_000u32).map(u32::to_le_bytes).collect();
+    let [worker, other] = &mut workers;
+    let mut guard = worker.enter(NOW);
+    set(&mut guard, 0, b"before", b"1");
+    let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+    guard.begin(keys);
+    let (early, late) = names.split_at(100);
+    early.iter().for_each(|name| set(&mut guard, 0, name, b"early"));
+    other.enter(NOW).flush();
+    // Fifty times more than the index has room for: nothing is refused, and nothing is gone before the end.
+    late.iter().for_each(|name| set(&mut guard, 0, name, b"late"));
+    assert!(early.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"early")));
+    assert!(late.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"late")));
+    guard.finish();
+    for name in names.iter().map(|name| &name[..]).chain([&b"before"[..]]) {
+        assert_eq!(get(&mut guard, 0, name), None, "the flush came after all of it");
+    }
+    drop(guard);
+    drop(workers);
+    assert_eq!(store.database_items(0), 0);
+    store.check();
+}
+
+#[test]
 fn every_operation_works_in_a_transaction() {
     let store = store(16);
     let mut worker = store.worker().unwrap();
