@@ -9,6 +9,7 @@
 //! | `bench server\|store` | the figures that the project promises |
 //! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
+//! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod lab;
 mod models;
 mod run;
 mod sanitize;
+mod schedules;
 mod test;
 mod tidy;
 
@@ -41,8 +43,9 @@ fn main() -> ExitCode {
             "bench" => bench::bench(rest),
             "lab" => lab::lab(),
             "models" => models::models(),
+            "schedules" => schedules::schedules(rest),
             "sanitize" => sanitize::sanitize(),
-            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | sanitize"
+            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | schedules | sanitize"
                 .into()),
         };
     match result {

@@ -30,9 +30,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Waits without the end of an operation after which a run has failed.
-const IDLE_WAITS_MAX: u64 = 200_000;
+const IDLE_WAITS_MAX: u64 = 2_000_000;
 /// And turns.
-const IDLE_TURNS_MAX: u64 = 20_000_000;
+const IDLE_TURNS_MAX: u64 = 50_000_000;
 /// What a turn takes.
 const TURN_NS: u64 = 20;
 /// Threads' stacks.
@@ -48,6 +48,8 @@ enum Pause {
     Wait,
     /// It sleeps for so many nanoseconds.
     Sleep(u64),
+    /// It has seen what may not be.
+    Failed(String),
     /// It has said where it stands.
     Told(String),
 }
@@ -62,8 +64,9 @@ struct Running {
     yielder: Cell<*const Yielder<(), Pause>>,
     /// Operations that ended.
     progress: Cell<u64>,
-    /// Waits of the thread that runs.
+    /// Waits of the thread that runs, and how long it slept, in nanoseconds.
     waits: Cell<u64>,
+    slept_ns: Cell<u64>,
     /// Threads are to say where they stand.
     asked: Cell<bool>,
 }
@@ -75,6 +78,7 @@ thread_local! {
             yielder: Cell::new(std::ptr::null()),
             progress: Cell::new(0),
             waits: Cell::new(0),
+            slept_ns: Cell::new(0),
             asked: Cell::new(false),
         }
     };
@@ -97,11 +101,17 @@ pub(crate) fn wait() {
     });
 }
 
+/// Lets others go on: what is done for as long as they are at work would keep them from it.
+pub fn pass() {
+    RUNNING.with(|running| pause(running, Pause::Wait));
+}
+
 /// Stands still for a time: a worker that its system interrupts inside a batch, or a store that sleeps.
 pub fn sleep(time: Duration) {
     RUNNING.with(|running| {
-        running.waits.set(running.waits.get() + 1);
-        pause(running, Pause::Sleep(time.as_nanos() as u64));
+        let ns = time.as_nanos() as u64;
+        running.slept_ns.set(running.slept_ns.get() + ns);
+        pause(running, Pause::Sleep(ns));
     });
 }
 
@@ -110,9 +120,14 @@ pub fn progress() {
     RUNNING.with(|running| running.progress.set(running.progress.get() + 1));
 }
 
-/// How often the thread that runs has waited.
-pub fn waits() -> u64 {
-    RUNNING.with(|running| running.waits.get())
+/// How often the thread that runs has waited, and how long it has slept.
+pub fn waited() -> (u64, Duration) {
+    RUNNING.with(|running| (running.waits.get(), Duration::from_nanos(running.slept_ns.get())))
+}
+
+/// Ends the run: the thread that runs has seen what may not be. All threads say where they stand.
+pub fn fail(why: String) {
+    RUNNING.with(|running| pause(running, Pause::Failed(why)));
 }
 
 #[cold]
@@ -121,8 +136,10 @@ fn pause(running: &Running, why: Pause) {
     if yielder.is_null() {
         // No schedule: tests of one thread, and what a test does before and after its schedule.
         running.left.set(u64::MAX);
-        if !matches!(why, Pause::Turn) {
-            std::thread::yield_now();
+        match why {
+            Pause::Failed(why) => panic!("{why}"),
+            Pause::Wait | Pause::Sleep(_) => std::thread::yield_now(),
+            Pause::Turn | Pause::Told(_) => {}
         }
         return;
     }
@@ -141,12 +158,11 @@ fn stack() -> String {
     let mut lines = all.lines().map(str::trim).peekable();
     let mut ours = String::new();
     while let Some(line) = lines.next() {
-        let place = lines.next_if(|line| line.starts_with("at "));
-        if line.contains("larder") || line.contains("schedules::") {
-            let name = line.split_once(": ").map_or(line, |(_, name)| name);
-            if !name.contains("::schedule::") && !name.contains("::words::") {
-                let _ = writeln!(ours, "    {name} {}", place.unwrap_or_default());
-            }
+        let Some(place) = lines.next_if(|line| line.starts_with("at ./")) else { continue };
+        let name = line.split_once(": ").map_or(line, |(_, name)| name);
+        let name = name.split('<').next().unwrap_or(name);
+        if !place.contains("schedule.rs") && !place.contains("words.rs") {
+            let _ = writeln!(ours, "    {name} {place}");
         }
     }
     ours
@@ -190,6 +206,7 @@ struct Member {
     thread: Thread,
     yielder: *const Yielder<(), Pause>,
     waits: u64,
+    slept_ns: u64,
     /// When it goes on.
     wakes_at: u64,
 }
@@ -230,7 +247,14 @@ impl Schedule {
             body();
         });
         let name = name.into();
-        self.members.push(Member { name, thread, yielder: std::ptr::null(), waits: 0, wakes_at: 0 });
+        self.members.push(Member {
+            name,
+            thread,
+            yielder: std::ptr::null(),
+            waits: 0,
+            slept_ns: 0,
+            wakes_at: 0,
+        });
     }
 
     /// Runs all threads to their ends; returns how many turns they had.
@@ -275,6 +299,10 @@ impl Schedule {
                     idle_waits += 1;
                     member.wakes_at = now_ns + ns;
                     strategy.last(picked);
+                }
+                Ok(CoroutineResult::Yield(Pause::Failed(why))) => {
+                    let why = format!("{}: {why}", member.name);
+                    self.fail(&why);
                 }
                 Ok(CoroutineResult::Yield(Pause::Told(_))) => unreachable!("nobody asked"),
             }
@@ -333,10 +361,12 @@ impl Schedule {
             running.left.set(quantum);
             running.yielder.set(member.yielder);
             running.waits.set(member.waits);
+            running.slept_ns.set(member.slept_ns);
         });
         let result = catch_unwind(AssertUnwindSafe(|| member.thread.resume(())));
         RUNNING.with(|running| {
             member.waits = running.waits.get();
+            member.slept_ns = running.slept_ns.get();
             running.yielder.set(std::ptr::null());
         });
         if let Some(yielder) = BEGUN.with_borrow_mut(Vec::pop) {

@@ -96,7 +96,7 @@ impl Index {
         // A flush since a transaction began comes after it, and its segments keep their stamp till then.
         let stamp = match held {
             Some(_) => place.home().control().stamp(),
-            None => locks.stamp(items),
+            None => locks.stamp(old_buckets, items),
         };
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.

@@ -30,11 +30,13 @@ impl<'b, 'p> Locks<'b, 'p> {
         Some(locks)
     }
 
-    /// The stamp that the buckets get. It is read when all of them are locked: one that was read before may be
-    /// older than theirs by now, and what was written since would be taken for flushed.
-    pub(super) fn stamp(&self, items: &dyn Items) -> u8 {
+    /// The stamp that the buckets get, of which the first `old` were in use. It is read when all of them are locked:
+    /// one that was read before may be older than theirs by now, and what was written since would be taken for
+    /// flushed.
+    pub(super) fn stamp(&self, old: usize, items: &dyn Items) -> u8 {
         let stamp = items.stamp();
-        debug_assert!(self.controls.iter().all(|control| flushes_since(stamp, control.stamp()) == 0));
+        let old = &self.controls[..old];
+        debug_assert!(old.iter().all(|control| flushes_since(stamp, control.stamp()) == 0));
         stamp
     }
 

@@ -172,7 +172,7 @@ impl Index {
         }
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
-        let stamp = locks.stamp(items);
+        let stamp = locks.stamp(old_buckets, items);
         let controls = &locks.controls()[..old_buckets];
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
         let watched = controls.iter().any(|control| control.watched());

@@ -24,7 +24,7 @@ impl Index {
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
         let mut stamps = Vec::with_capacity(n);
         let mut locks = Locks::take(place.base, &all, &[])?;
-        let stamp = locks.stamp(items);
+        let stamp = locks.stamp(n, items);
         stamps.extend(locks.controls().iter().map(|control| control.stamp()));
         for (home, &was) in stamps.iter().enumerate() {
             if was != stamp {

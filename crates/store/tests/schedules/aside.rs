@@ -1,0 +1,227 @@
+//! What goes on beside those who know what must be there.
+
+use crate::stage::{Actor, Cast, size, value};
+use larder_store::schedule::sleep;
+use larder_store::{Attributes, Automove, Expect, Upload};
+use std::time::Duration;
+
+/// What a thread does all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Flushes, once or twice.
+    Flusher,
+    /// Inserts many small items and deletes them again, so that the index grows and shrinks.
+    Grower,
+    /// Stores values of all sizes, so that classes take from each other.
+    Filler,
+    /// Upkeep, with time that passes.
+    Upkeep,
+    /// Walks over everything.
+    Walker,
+    /// Moves spans from class to class.
+    Mover,
+    /// Lowers and raises the limit.
+    Limiter,
+    /// Enters a batch and is not heard of for a while.
+    Staller,
+    /// Lets many items expire.
+    Expirer,
+    /// Uploads that stand still, values that are being sent.
+    Pinner,
+    /// Transactions of many keys.
+    Transactions,
+}
+
+/// Everything that may happen where items are evicted.
+pub const ALL: [Role; 11] = [
+    Role::Flusher,
+    Role::Grower,
+    Role::Filler,
+    Role::Upkeep,
+    Role::Walker,
+    Role::Mover,
+    Role::Limiter,
+    Role::Staller,
+    Role::Expirer,
+    Role::Pinner,
+    Role::Transactions,
+];
+
+/// And what leaves enough memory where none are.
+pub const KEEPING: [Role; 7] =
+    [Role::Flusher, Role::Grower, Role::Upkeep, Role::Walker, Role::Mover, Role::Staller, Role::Transactions];
+
+/// Adds one to `most` of these, drawn.
+pub fn some(cast: &mut Cast, most: u64, of: &[Role]) {
+    for _ in 0..1 + cast.random.below(most) {
+        let role = of[cast.random.below(of.len() as u64) as usize];
+        one(cast, role);
+    }
+}
+
+/// Adds one.
+pub fn one(cast: &mut Cast, role: Role) {
+    let id = cast.stage().number();
+    match role {
+        Role::Flusher => cast.aside("flusher", flush),
+        Role::Grower => {
+            let (mut next, mut most) = (0, 0);
+            cast.aside("grower", move |actor| grow(actor, id, &mut next, &mut most));
+        }
+        Role::Filler => cast.aside("filler", move |actor| fill(actor, id)),
+        Role::Upkeep => cast.aside("upkeep", upkeep),
+        Role::Walker => {
+            let mut cursor = 0;
+            cast.aside("walker", move |actor| {
+                let items = 1 + actor.random.below(100) as usize;
+                cursor = actor.batch(|guard, _, _| guard.walk(cursor, items, &mut |item| _ = item.key()));
+            });
+        }
+        Role::Mover => cast.aside("mover", r#move),
+        Role::Limiter => cast.aside("limiter", |actor| {
+            nap(actor, 100_000);
+            actor.batch(|guard, stage, random| {
+                assert!(stage.store.set_memory_bytes((2 << 20) + (random.below(4) << 20)));
+                guard.give_way();
+            });
+        }),
+        Role::Staller => cast.aside("staller", |actor| {
+            nap(actor, 100_000);
+            actor.batch(|guard, _, random| {
+                let key = guard.key(b"fill-1");
+                let _ = guard.get(&key);
+                sleep(Duration::from_nanos(random.below(20_000_000)));
+            });
+        }),
+        Role::Expirer => cast.aside("expirer", move |actor| {
+            actor.batch(|guard, stage, random| {
+                let name = format!("brief-{}", stage.number());
+                let expires_at = stage.now() + 1 + random.below(2_000);
+                let attributes = Attributes { expires_at, ..Attributes::default() };
+                let key = guard.key(name.as_bytes());
+                let _ = guard.store_value(&key, &value(id, 0, size(random)), &attributes, Expect::Any);
+                stage.pass(random.below(100));
+            });
+        }),
+        Role::Pinner => {
+            let mut under_way: Option<Upload> = None;
+            cast.aside("pinner", move |actor| pin(actor, id, &mut under_way));
+        }
+        Role::Transactions => cast.aside("transactions", |actor| {
+            actor.batch(|guard, stage, random| {
+                let count = 2 + random.below(30);
+                let names: Vec<String> =
+                    (0..count).map(|_| format!("many-{}", random.below(2_000))).collect();
+                guard.begin_in(0, names.iter().map(|name| name.as_bytes()));
+                for name in &names {
+                    let key = guard.key(name.as_bytes());
+                    let done = guard.store_value(&key, &[b't'; 200], &Attributes::default(), Expect::Any);
+                    assert!(done.is_ok() || !stage.evicts, "a transaction is refused: {done:?}");
+                }
+                guard.finish();
+            });
+        }),
+    }
+}
+
+fn nap(actor: &mut Actor, ns: u64) {
+    sleep(Duration::from_nanos(actor.random.below(ns)));
+}
+
+fn flush(actor: &mut Actor) {
+    nap(actor, 200_000);
+    actor.batch(|guard, stage, random| {
+        for _ in 0..1 + random.below(2) {
+            stage.flush(|| if random.below(2) == 0 { guard.flush() } else { guard.flush_database(0) });
+        }
+    });
+}
+
+/// Items of one grower at most.
+const GROWN_MAX: u64 = 4_000;
+
+fn grow(actor: &mut Actor, id: u64, next: &mut u64, most: &mut u64) {
+    if *next >= *most {
+        // What came last goes first, all but some.
+        let stay = actor.random.below(*next + 1);
+        let gone = *next - stay;
+        for _ in 0..gone.div_ceil(64) {
+            actor.batch(|guard, _, _| {
+                for _ in 0..64.min(*next - stay) {
+                    *next -= 1;
+                    let name = format!("grow-{id}-{next}");
+                    let key = guard.key(name.as_bytes());
+                    let _ = guard.delete(&key, Expect::Any);
+                }
+            });
+        }
+        *most = *next + 1 + actor.random.below(GROWN_MAX - *next);
+    }
+    actor.batch(|guard, stage, random| {
+        for _ in 0..1 + random.below(64) {
+            *next += 1;
+            let name = format!("grow-{id}-{}", *next - 1);
+            let key = guard.key(name.as_bytes());
+            let done = guard.store_value(&key, &[b'g'; 16], &Attributes::default(), Expect::Any);
+            assert!(done.is_ok() || !stage.evicts, "an insertion is refused: {done:?}");
+        }
+    });
+}
+
+fn fill(actor: &mut Actor, id: u64) {
+    actor.batch(|guard, stage, random| {
+        let name = format!("filler-{id}-{}", random.below(5_000));
+        let key = guard.key(name.as_bytes());
+        let bytes = size(random);
+        let done = guard.store_value(&key, &value(id, 0, bytes), &Attributes::default(), Expect::Any);
+        assert!(done.is_ok() || !stage.evicts, "a write is refused: {done:?}");
+    });
+}
+
+fn upkeep(actor: &mut Actor) {
+    actor.batch(|guard, stage, random| {
+        stage.pass(random.below(60));
+        if random.below(2) == 0 {
+            guard.maintain()
+        } else {
+            guard.maintain_beside_requests()
+        };
+    });
+    if actor.random.below(20) == 0 {
+        actor.rest();
+    }
+}
+
+fn r#move(actor: &mut Actor) {
+    nap(actor, 100_000);
+    actor.batch(|guard, stage, random| {
+        let modes = [Automove::Off, Automove::Ages, Automove::Always];
+        stage.store.set_automove(modes[random.below(3) as usize]);
+        let classes = stage.store.classes(guard.now());
+        let mut pick =
+            || classes.get(random.below(2 * classes.len() as u64 + 1) as usize).map(|class| class.id);
+        let (from, to) = (pick(), pick());
+        guard.reassign(from, to, 1 + random.below(4) as usize);
+    });
+}
+
+fn pin(actor: &mut Actor, id: u64, under_way: &mut Option<Upload>) {
+    nap(actor, 50_000);
+    let bytes = 20_000 + actor.random.below(60_000);
+    actor.batch(|guard, _, random| {
+        let name = format!("pinned-{id}-{}", random.below(4));
+        let key = guard.key(name.as_bytes());
+        if let Some(mut upload) = under_way.take() {
+            let rest = vec![b'u'; upload.missing().min(20_000) as usize];
+            if guard.upload_fill(&mut upload, &rest).is_ok() && random.below(8) > 0 {
+                if upload.missing() == 0 {
+                    let _ = guard.publish(upload, Expect::Any);
+                } else {
+                    *under_way = Some(upload);
+                }
+            }
+            return;
+        }
+        *under_way = guard.upload(&key, bytes, &Attributes::default()).ok();
+    });
+}

@@ -1,0 +1,86 @@
+//! Counters that several threads raise: by a token, as what was seen, and in transactions.
+//!
+//! A counter has a generation, made new by whoever finds none, and a count. A key's tokens only grow, so its writes
+//! in the order of their tokens have to read 1, 2, 3 … of one generation, then 1, 2, 3 … of the next: a lost update is
+//! a count that comes twice, an item that came back is a generation that goes on after another began.
+
+use crate::stage::{Actor, Cast, Stage, collect, size, value, words};
+use larder_store::schedule::Random;
+use larder_store::{Attributes, Expect, Guard, Lookup, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys that all raise.
+const KEYS: u64 = 4;
+
+/// Of each counter, by the token of the write: generation and count.
+pub type Notes = BTreeMap<u64, BTreeMap<u64, (u64, u64)>>;
+
+/// Adds `count` threads that raise counters so many times.
+pub fn join(cast: &mut Cast, count: u64, steps: u64) {
+    for _ in 0..count {
+        cast.main("counter", move |actor| {
+            for _ in 0..steps {
+                step(actor);
+            }
+        });
+    }
+}
+
+fn step(actor: &mut Actor) {
+    actor.batch(|guard, stage, random| {
+        if random.below(3) > 0 {
+            let counter = random.below(KEYS);
+            return raise(guard, stage, random, counter, false);
+        }
+        let counters: BTreeSet<u64> = (0..3).map(|_| random.below(KEYS)).collect();
+        let names: Vec<String> = counters.iter().map(|n| format!("counter-{n}")).collect();
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
+        guard.begin(keys);
+        counters.iter().for_each(|&counter| raise(guard, stage, random, counter, true));
+        guard.finish();
+    });
+}
+
+/// Reads a counter and writes it one higher; alone in a transaction, else if it is unchanged.
+fn raise(guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, counter: u64, alone: bool) {
+    let name = format!("counter-{counter}");
+    let key = guard.key(name.as_bytes());
+    let (generation, count, expect) = match guard.get(&key) {
+        Lookup::Hit(item) => {
+            let (generation, count) = words(&collect(item.value()));
+            let unchanged = random.below(2) == 0;
+            let expect = if unchanged { Expect::Unchanged(item.seen()) } else { Expect::Cas(item.cas()) };
+            (generation, count + 1, expect)
+        }
+        _ => (stage.number(), 1, Expect::Absent),
+    };
+    let expect = if alone { Expect::Any } else { expect };
+    let bytes = size(random);
+    match guard.store_value(&key, &value(generation, count, bytes), &Attributes::default(), expect) {
+        Ok(stored) => {
+            let twin =
+                stage.notes.borrow_mut().entry(counter).or_default().insert(stored.cas, (generation, count));
+            assert!(twin.is_none(), "{name} was given token {} twice", stored.cas);
+        }
+        Err(Refusal::NoMemory) => assert!(!stage.evicts, "no memory for {name}"),
+        Err(refusal) => assert!(!alone, "{refusal:?} in a transaction"),
+    }
+}
+
+/// The writes of each counter are in order.
+pub fn check(notes: &Notes) {
+    for (counter, notes) in notes {
+        let mut ended = BTreeSet::new();
+        let mut last: Option<(u64, u64)> = None;
+        for (token, &(generation, count)) in notes {
+            let follows = last.filter(|last| last.0 == generation);
+            let expected = follows.map_or(1, |last| last.1 + 1);
+            assert_eq!(count, expected, "counter {counter} at token {token}: {generation} after {last:?}");
+            assert!(
+                follows.is_some() || ended.insert(generation),
+                "counter {counter}: {generation} came back"
+            );
+            last = Some((generation, count));
+        }
+    }
+}

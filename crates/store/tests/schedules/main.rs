@@ -1,0 +1,148 @@
+//! The store's own code under the seeded scheduler: built with `--cfg larder_schedule`, run by `cargo xtask schedules`.
+//!
+//! A scenario is a store, a few threads that know exactly what must be there, and others beside them that grow,
+//! shrink, flush, move, expire, stall and wait. After each schedule every acknowledged write is there, or the store
+//! has said that it was evicted, or a flush explains it; the books are right, no lock is held, and all memory comes
+//! back. `LARDER_SCHEDULE_SEED=n` replays one schedule of a scenario, `LARDER_SCHEDULE_RUNS=n` tries so many, from
+//! `LARDER_SCHEDULE_FIRST` on.
+#![cfg(larder_schedule)]
+
+mod aside;
+mod counter;
+mod owner;
+mod stage;
+mod together;
+mod watcher;
+
+use larder_store::{Config, Eviction};
+use stage::{Cast, play};
+
+/// Plays a scenario with seeds 0 to `runs`, or as the environment says.
+fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) {
+    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match given("LARDER_SCHEDULE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = given("LARDER_SCHEDULE_FIRST").unwrap_or(0);
+            first..first + given("LARDER_SCHEDULE_RUNS").unwrap_or(runs)
+        }
+    };
+    let began = std::time::Instant::now();
+    let (mut turns, mut length, count) = (0, 100_000, seeds.end - seeds.start);
+    for seed in seeds {
+        println!("{name}: LARDER_SCHEDULE_SEED={seed}");
+        // The first says how long the others are: each seed's schedule is the same whichever came before.
+        let ran = play(seed, length, &scenario);
+        length = length.max(100_000);
+        turns += ran;
+    }
+    println!("{name}: {count} schedules, {turns} turns, {:?}", began.elapsed());
+}
+
+fn config(mebibytes: u64) -> Config {
+    Config { memory_bytes: mebibytes << 20, memory_bytes_max: 16 << 20, workers_max: 8, evict: true, seed: 1 }
+}
+
+/// Owners beside a few of everything that may happen to a store, drawn by the seed; the store evicts.
+#[test]
+fn what_is_acknowledged_is_there_or_was_evicted() {
+    explore("evicting", 150, |cast| {
+        let mebibytes = 2 + cast.random.below(3);
+        cast.store(config(mebibytes), Eviction::All);
+        cast.fill(20_000);
+        owner::join(cast, 2, 60);
+        aside::some(cast, 3, &aside::ALL);
+    });
+}
+
+/// As above with eviction off: nothing may be missing but for flushes.
+#[test]
+fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
+    explore("keeping", 150, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        owner::join(cast, 2, 60);
+        aside::some(cast, 3, &aside::KEEPING);
+    });
+}
+
+/// Growth, merges and flushes, and nothing else: where a flush meets a rebuilding.
+#[test]
+fn writes_after_a_flush_stay_beside_growth_and_merges() {
+    explore("flushing", 150, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = 5_000 + cast.random.below(2_000);
+        cast.fill(items);
+        owner::join(cast, 1, 60);
+        aside::one(cast, aside::Role::Flusher);
+        aside::one(cast, aside::Role::Grower);
+        aside::one(cast, aside::Role::Grower);
+        aside::one(cast, aside::Role::Upkeep);
+    });
+}
+
+/// A segment that is merged while others insert into it.
+#[test]
+fn merges_beside_inserts_leave_no_lock() {
+    explore("merging", 150, |cast| {
+        cast.store(config(16), Eviction::Off);
+        // Two halves of a split with so few items that they are merged, nearly.
+        cast.fill(8_000);
+        let stay = 3_000 + cast.random.below(1_700);
+        cast.thin(stay);
+        owner::join(cast, 1, 40);
+        aside::one(cast, aside::Role::Grower);
+        aside::one(cast, aside::Role::Upkeep);
+        aside::some(cast, 1, &[aside::Role::Upkeep, aside::Role::Flusher, aside::Role::Transactions]);
+    });
+}
+
+/// Counters that several threads raise by CAS and in transactions: no update lost, none doubled, none back.
+#[test]
+fn counters_are_exact_beside_everything() {
+    explore("counting", 150, |cast| {
+        let mebibytes = 2 + cast.random.below(3);
+        cast.store(config(mebibytes), Eviction::All);
+        cast.fill(20_000);
+        counter::join(cast, 3, 60);
+        aside::some(cast, 2, &aside::ALL);
+    });
+}
+
+/// Several keys written as one, and read one by one, by hints, and as one.
+#[test]
+fn keys_of_a_transaction_change_as_one() {
+    explore("together", 200, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        together::join(cast, 60);
+        aside::some(cast, 2, &aside::KEEPING);
+    });
+}
+
+/// Transactions in a full store, beside others and walks: nobody waits long, nothing is refused.
+#[test]
+fn transactions_of_a_full_store_get_their_memory() {
+    explore("full", 60, |cast| {
+        cast.store(config(2), Eviction::All);
+        cast.fill(20_000);
+        for _ in 0..3 {
+            together::join_inserts(cast, 15);
+        }
+        aside::some(cast, 2, &[aside::Role::Walker, aside::Role::Walker, aside::Role::Staller]);
+    });
+}
+
+/// Watches beside growth and merges: a write raises the flag, and the bit ends with the watch.
+#[test]
+fn watches_see_every_write_and_end() {
+    explore("watching", 150, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = 300 + cast.random.below(7_000);
+        cast.fill(items);
+        watcher::join(cast, 40);
+        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::Flusher]);
+    });
+}

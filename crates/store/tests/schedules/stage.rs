@@ -1,0 +1,316 @@
+//! What the threads of a schedule share: a store, time, what was flushed, and what the store says it took out.
+
+use larder_store::schedule::{Random, Schedule, fail, pass, progress, waited};
+use larder_store::{Attributes, Config, Event, Eviction, Expect, Guard, Store, Value, Worker};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When the clock starts.
+pub const NOW: u64 = 1_700_000_000_000;
+/// Waits of one batch after which it waits for too long. A rebuilding of a segment is some 30,000 turns, and in the
+/// worst of schedules who waits for it waits for each of them.
+const WAITS_MAX: u64 = 1_000_000;
+/// And how long it may sleep: another may stall for 20 ms.
+const SLEPT_MAX: Duration = Duration::from_millis(60);
+/// Steps of upkeep in which everything that a flush took comes free.
+const CLEARING_STEPS_MAX: u64 = 100_000;
+
+/// A flush, by the ticks between which it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Flush {
+    pub began: u64,
+    pub ended: u64,
+}
+
+/// What all threads of a schedule see.
+pub struct Stage {
+    pub store: Arc<Store>,
+    pub evicts: bool,
+    ms: Cell<u64>,
+    tick: Cell<u64>,
+    pub flushes: RefCell<Vec<Flush>>,
+    /// How often the store said that it took a key out.
+    taken: RefCell<HashMap<Vec<u8>, u64>>,
+    /// How often a key was missing for no other reason.
+    missed: RefCell<HashMap<Vec<u8>, u64>>,
+    /// Threads that everybody else goes on for.
+    at_work: Cell<usize>,
+    /// Writes of counters.
+    pub notes: RefCell<crate::counter::Notes>,
+    /// Numbers that are given once.
+    numbers: Cell<u64>,
+}
+
+impl Stage {
+    /// The time of the store.
+    pub fn now(&self) -> u64 {
+        self.ms.get()
+    }
+
+    pub fn pass(&self, ms: u64) {
+        self.ms.set(self.ms.get() + ms);
+    }
+
+    /// A moment of its own, later than all before.
+    pub fn tick(&self) -> u64 {
+        self.tick.set(self.tick.get() + 1);
+        self.tick.get()
+    }
+
+    /// A number of its own.
+    pub fn number(&self) -> u64 {
+        self.numbers.set(self.numbers.get() + 1);
+        self.numbers.get()
+    }
+
+    /// Somebody is still at work.
+    pub fn at_work(&self) -> bool {
+        self.at_work.get() > 0
+    }
+
+    /// Makes a flush.
+    pub fn flush(&self, flush: impl FnOnce()) {
+        let at = self.flushes.borrow().len();
+        let began = self.tick();
+        // Until it is over it may take anything, whenever that is looked for.
+        self.flushes.borrow_mut().push(Flush { began, ended: u64::MAX });
+        flush();
+        self.flushes.borrow_mut()[at].ended = self.tick();
+    }
+
+    /// Something was flushed, or is about to be.
+    pub fn flushes(&self) -> bool {
+        !self.flushes.borrow().is_empty()
+    }
+
+    /// A flush may have taken what was written between these ticks and is missing between those.
+    pub fn may_be_flushed(&self, write_began: u64, read_ended: u64) -> bool {
+        self.flushes.borrow().iter().any(|flush| flush.ended > write_began && flush.began < read_ended)
+    }
+
+    /// A flush must have taken what was written before `write_ended`, for who reads from `read_began` on.
+    pub fn must_be_flushed(&self, write_ended: u64, read_began: u64) -> bool {
+        self.flushes.borrow().iter().any(|flush| flush.began > write_ended && flush.ended < read_began)
+    }
+
+    /// A key is missing that nothing but eviction or its expiry explains: the store has to have said so.
+    pub fn miss(&self, key: &[u8]) {
+        *self.missed.borrow_mut().entry(key.to_vec()).or_default() += 1;
+    }
+}
+
+/// A thread with its worker.
+pub struct Actor {
+    pub stage: Rc<Stage>,
+    pub random: Random,
+    worker: Worker,
+}
+
+impl Actor {
+    /// One batch.
+    pub fn batch<R>(&mut self, f: impl FnOnce(&mut Guard<'_>, &Stage, &mut Random) -> R) -> R {
+        let before = waited();
+        let mut guard = self.worker.enter(self.stage.now());
+        let result = f(&mut guard, &self.stage, &mut self.random);
+        take_events(&mut guard, &self.stage);
+        drop(guard);
+        let (waits, slept) = waited();
+        let (waits, slept) = (waits - before.0, slept - before.1);
+        if waits > WAITS_MAX || slept > SLEPT_MAX {
+            fail(format!("a batch waited {waits} times and slept {slept:?}"));
+        }
+        progress();
+        result
+    }
+
+    /// As a worker that has nothing to do.
+    pub fn rest(&mut self) {
+        self.worker.rest();
+    }
+}
+
+fn take_events(guard: &mut Guard<'_>, stage: &Stage) {
+    if guard.has_events() {
+        let mut keys = Vec::new();
+        guard.take_events(&mut |_, _, key| keys.push(key.to_vec()));
+        let mut taken = stage.taken.borrow_mut();
+        keys.into_iter().for_each(|key| *taken.entry(key).or_default() += 1);
+    }
+}
+
+/// Who plays, before the schedule begins.
+pub struct Cast {
+    pub random: Random,
+    stage: Option<Rc<Stage>>,
+    schedule: Schedule,
+    names: HashMap<&'static str, u64>,
+}
+
+impl Cast {
+    /// Makes the store.
+    pub fn store(&mut self, config: Config, eviction: Eviction) {
+        let store = Store::new(config).expect("a store");
+        store.set_eviction(eviction);
+        store.note_events(&[Event::Evicted, Event::Expired]);
+        self.stage = Some(Rc::new(Stage {
+            store,
+            evicts: eviction != Eviction::Off,
+            ms: Cell::new(NOW),
+            tick: Cell::new(0),
+            flushes: RefCell::default(),
+            taken: RefCell::default(),
+            missed: RefCell::default(),
+            at_work: Cell::new(0),
+            notes: RefCell::default(),
+            numbers: Cell::new(0),
+        }));
+    }
+
+    pub fn stage(&self) -> Rc<Stage> {
+        Rc::clone(self.stage.as_ref().expect("a cast has its store first"))
+    }
+
+    fn actor(&mut self) -> Actor {
+        let stage = self.stage();
+        let worker = stage.store.worker().expect("a worker for each");
+        Actor { stage, random: Random(self.random.draw()), worker }
+    }
+
+    /// Stores so many small items before the schedule begins, or as many as there is memory for.
+    pub fn fill(&mut self, items: u64) {
+        let mut actor = self.actor();
+        for n in 0..items {
+            let refused = actor.batch(|guard, _, _| {
+                let name = format!("fill-{n}");
+                let key = guard.key(name.as_bytes());
+                guard.store_value(&key, &[b'f'; 100], &Attributes::default(), Expect::Any).is_err()
+            });
+            if refused {
+                break;
+            }
+        }
+    }
+
+    /// Deletes them again, but for the first `stay`.
+    pub fn thin(&mut self, stay: u64) {
+        let mut actor = self.actor();
+        for n in stay.. {
+            let gone = actor.batch(|guard, _, _| {
+                let name = format!("fill-{n}");
+                let key = guard.key(name.as_bytes());
+                guard.delete(&key, Expect::Present).is_err()
+            });
+            if gone {
+                break;
+            }
+        }
+    }
+
+    /// Adds a thread that everybody else goes on for.
+    pub fn main(&mut self, name: &'static str, body: impl FnOnce(&mut Actor) + 'static) {
+        let stage = self.stage();
+        stage.at_work.set(stage.at_work.get() + 1);
+        self.thread(name, move |actor| {
+            body(actor);
+            actor.stage.at_work.set(actor.stage.at_work.get() - 1);
+        });
+    }
+
+    /// Adds a thread that does `step` as long as others are at work.
+    pub fn aside(&mut self, name: &'static str, mut step: impl FnMut(&mut Actor) + 'static) {
+        self.thread(name, move |actor| {
+            while actor.stage.at_work() {
+                step(actor);
+                if actor.random.below(8) == 0 {
+                    pass();
+                }
+            }
+        });
+    }
+
+    fn thread(&mut self, name: &'static str, body: impl FnOnce(&mut Actor) + 'static) {
+        let number = self.names.entry(name).or_default();
+        *number += 1;
+        let name = format!("{name}-{number}");
+        let mut actor = self.actor();
+        self.schedule.thread(name, move || body(&mut actor));
+    }
+}
+
+/// Plays one schedule and what comes after it; returns its turns.
+pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
+    let mut cast = Cast {
+        random: Random(seed ^ 0x5eed),
+        stage: None,
+        schedule: Schedule::new(seed, length),
+        names: HashMap::new(),
+    };
+    scenario(&mut cast);
+    let stage = cast.stage();
+    let Cast { schedule, .. } = cast;
+    let turns = schedule.run();
+    // 1. What is missing was taken out, as the store's events say.
+    let (taken, missed) = (stage.taken.borrow(), stage.missed.borrow());
+    for (key, times) in missed.iter() {
+        let said = taken.get(key).copied().unwrap_or(0);
+        assert!(*times <= said, "{} was lost {times} times, and taken out {said} times", key.escape_ascii());
+    }
+    crate::counter::check(&stage.notes.borrow());
+    // 2. The books are right, no bucket is locked, and everything can be given back. In a schedule, too: what waits
+    // for a lock that nobody holds is found.
+    let store = Arc::clone(&stage.store);
+    let mut now = stage.now();
+    let mut after = Schedule::new(seed, 0);
+    after.thread("afterwards", move || {
+        store.check();
+        let mut worker = store.worker().expect("nobody else is there");
+        worker.enter(now).flush();
+        for step in 0.. {
+            if store.totals().items == 0 {
+                break;
+            }
+            assert!(step < CLEARING_STEPS_MAX, "{} items stay after a flush", store.totals().items);
+            now += 50;
+            worker.enter(now).maintain();
+            progress();
+        }
+        drop(worker);
+        store.check();
+    });
+    turns + after.run()
+}
+
+/// A value that says whose it is and what write made it, to its end.
+pub fn value(owner: u64, write: u64, bytes: usize) -> Vec<u8> {
+    let words = [owner.to_le_bytes(), write.to_le_bytes()].concat();
+    words.iter().copied().cycle().take(bytes.max(16)).collect()
+}
+
+/// Whose value this is, and which write made it.
+pub fn words(bytes: &[u8]) -> (u64, u64) {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let (owner, write) = (word(0), word(8));
+    assert!(bytes == value(owner, write, bytes.len()), "a torn value");
+    (owner, write)
+}
+
+/// The bytes of a value.
+pub fn collect(value: Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Whole(bytes) => bytes.to_vec(),
+        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+    }
+}
+
+/// Bytes of a value: mostly small, now and then in pieces.
+pub fn size(random: &mut Random) -> usize {
+    match random.below(60) {
+        0 => 70_000 + random.below(30_000) as usize,
+        1..3 => 17_000 + random.below(20_000) as usize,
+        3..10 => 500 + random.below(15_000) as usize,
+        _ => 16 + random.below(300) as usize,
+    }
+}

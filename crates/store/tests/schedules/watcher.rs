@@ -1,0 +1,74 @@
+//! Watches: a key that was written since it was watched has raised the flag, and one that raised no flag is what it was.
+
+use crate::stage::{Actor, Cast, collect, words};
+use larder_store::schedule::sleep;
+use larder_store::{Attributes, Expect, Touched};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Keys that are watched and written.
+const KEYS: u64 = 3;
+
+fn name(n: u64) -> String {
+    format!("watched-{n}")
+}
+
+/// Adds two who watch, and one who writes.
+pub fn join(cast: &mut Cast, steps: u64) {
+    for _ in 0..2 {
+        cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));
+    }
+    cast.aside("disturber", |actor| {
+        let ns = actor.random.below(20_000);
+        sleep(Duration::from_nanos(ns));
+        actor.batch(|guard, stage, random| {
+            let name = name(random.below(KEYS));
+            let key = guard.key(name.as_bytes());
+            if random.below(4) == 0 {
+                let _ = guard.delete(&key, Expect::Present);
+                return;
+            }
+            let value = crate::stage::value(0, stage.number(), 16 + random.below(100) as usize);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is memory");
+        });
+    });
+}
+
+/// WATCH, a look, other work, and EXEC: reads again, writes, and ends the watch.
+fn watch(actor: &mut Actor) {
+    let n = actor.random.below(KEYS);
+    let name = name(n);
+    let flag = Touched::default();
+    let seen = actor.batch(|guard, _, _| {
+        let key = guard.key(name.as_bytes());
+        guard
+            .watch(0, &key, &flag)
+            .expect("there is memory for a watch")
+            .then(|| guard.peek(&key).hit().map(|item| words(&collect(item.value())).1))
+            .flatten()
+    });
+    if actor.random.below(2) == 0 {
+        let ns = actor.random.below(50_000);
+        sleep(Duration::from_nanos(ns));
+    }
+    let began = actor.stage.tick();
+    actor.batch(|guard, stage, random| {
+        let key = guard.key(name.as_bytes());
+        guard.begin([key]);
+        let now = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
+        if !flag.load(Ordering::Relaxed) {
+            // Gone without a flag is gone by a flush; what EXEC makes of that is the session's.
+            let by_flush = now.is_none() && stage.may_be_flushed(0, stage.tick());
+            assert!(
+                now == seen || by_flush,
+                "{name} was {seen:?}, is {now:?}, and raised no flag; since {began}"
+            );
+        }
+        if random.below(2) == 0 {
+            let value = crate::stage::value(0, stage.number(), 32);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is memory");
+        }
+        guard.finish();
+    });
+    actor.stage.store.unwatch(0, name.as_bytes(), &flag);
+}
