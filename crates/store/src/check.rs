@@ -13,7 +13,8 @@ use std::collections::HashMap;
 
 impl Store {
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
-    /// places, and that chunks, spans and bytes add up to the arena.
+    /// places, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched for
+    /// nothing.
     ///
     /// # Panics
     /// If something does not add up, or a worker exists.
@@ -95,5 +96,23 @@ impl Store {
         let keys = self.key_bytes.load(Ordering::Relaxed);
         let beside = rings + self.ghosts.bytes() + keys + self.watch_bytes() + self.outside_bytes();
         assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
+        // 4. No bucket is locked, and those are watched that a watched key is at home in.
+        let mut watched = 0;
+        let mut cursor = 0;
+        loop {
+            cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
+                assert!(!bucket.control().busy(), "a bucket is locked");
+                watched += usize::from(bucket.control().watched());
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        let homes = self.watches.homes(|hash| {
+            let home = self.index.place(&self.arena, hash).home();
+            assert!(home.control().watched(), "a watch that no write sees");
+            std::ptr::from_ref(home)
+        });
+        assert_eq!(watched, homes, "buckets that are watched for nothing");
     }
 }

@@ -45,6 +45,7 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering,
 use directory::{Directory, Entry, depth_of, meta};
 use pages::{Growth, PAGE_BUCKETS, bucket_by_number, clear_page};
 use place::{home_of, other_of, tag_of};
+use std::ops::RangeInclusive;
 
 /// A slot that a search found.
 #[derive(Clone, Copy)]
@@ -89,6 +90,8 @@ pub(crate) trait Items {
     fn stamp(&self) -> u8;
     /// The item there, at home in a bucket stamped `was`, is gone now that the stamp is `now`.
     fn flushed(&self, location: u64, was: u8, now: u8) -> bool;
+    /// A key with one of these hashes, which are those of a locked bucket, is watched.
+    fn watched(&self, hashes: RangeInclusive<u64>) -> bool;
     /// The item there was flushed; its slot is gone.
     fn discard(&mut self, location: u64);
     /// The epoch of what is out of use from now on.

@@ -13,12 +13,14 @@
 //! there, went by itself.
 
 use crate::bucket::Control;
+use crate::index::Locked;
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::worker::Guard;
 use crate::{Key, Lookup, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -88,8 +90,14 @@ impl Watches {
         }
     }
 
-    /// Takes a watch out; true if none is left that `near` says is in the same bucket.
-    fn remove(&self, key: &Key<'_>, flag: &Touched, near: impl Fn(u64) -> bool) -> bool {
+    /// A key with one of these hashes, which are those of a bucket, is watched.
+    pub(crate) fn has(&self, hashes: RangeInclusive<u64>) -> bool {
+        // Buckets are in the order of the hash, and none is in two shards.
+        self.shard(*hashes.start()).range(hashes).next().is_some()
+    }
+
+    /// Takes a watch out.
+    fn remove(&self, key: &Key<'_>, flag: &Touched) {
         let mut shard = self.shard(key.hash);
         if let Some(list) = shard.get_mut(&key.hash) {
             if let Some(watch) = list.iter_mut().find(|watch| watch.is(key))
@@ -102,10 +110,12 @@ impl Watches {
                 shard.remove(&key.hash);
             }
         }
-        // Buckets are in the order of the hash, and none is in two shards.
-        let before = shard.range(..=key.hash).next_back();
-        let after = shard.range(key.hash..).next();
-        !before.into_iter().chain(after).any(|(&hash, _)| near(hash))
+    }
+
+    /// How many different buckets have watched keys; `home` says which one a hash's is.
+    pub(crate) fn homes<H: Ord>(&self, home: impl Fn(u64) -> H) -> usize {
+        let shards = self.shards.iter().map(|shard| shard.lock().expect("no panic under the lock"));
+        shards.flat_map(|shard| shard.keys().map(|&hash| home(hash)).collect::<BTreeSet<H>>()).count()
     }
 
     /// Raises the flags of all who watch a key.
@@ -150,6 +160,14 @@ impl Store {
         if control.watched() {
             self.touch_watches(key);
         }
+    }
+
+    /// Unlocks a bucket whose watches have become fewer; `hash` is one that is at home there. If it has none,
+    /// writes need not look for any.
+    fn unlock_watched(&self, locked: Locked<'_>, hash: u64) {
+        let Locked { place, home, control } = locked;
+        let watched = self.watches.has(place.home_hashes(hash));
+        home.unlock(if watched { control } else { control.without_watched() });
     }
 
     #[cold]
@@ -204,11 +222,9 @@ impl Guard<'_> {
         };
         for (name, key, flag) in leaving {
             let key = self.key_in(name, &key);
-            let mut locked = self.lock_clean(key.hash);
-            if store.watches.remove(&key, &flag, |hash| locked.place.same_home(key.hash, hash)) {
-                locked.control = locked.control.without_watched();
-            }
-            locked.home.unlock(locked.control);
+            let locked = self.lock_clean(key.hash);
+            store.watches.remove(&key, &flag);
+            store.unlock_watched(locked, key.hash);
             let bytes = Watch::bytes(key.bytes);
             store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
             store.arena.charge(-(bytes as i64));
@@ -225,15 +241,17 @@ impl Guard<'_> {
         let mut moved = Vec::new();
         for shard in &store.watches.shards {
             let mut shard = shard.lock().expect("no panic under the lock");
-            for list in shard.values_mut() {
-                let (go, stay) =
+            for (&hash, list) in shard.iter_mut() {
+                let (go, stay): (Vec<_>, _) =
                     std::mem::take(list).into_iter().partition(|watch| [one, other].contains(&watch.name));
                 *list = stay;
-                moved.extend::<Vec<Watch>>(go);
+                moved.extend(go.into_iter().map(|watch| (hash, watch)));
             }
             shard.retain(|_, list| !list.is_empty());
         }
-        for mut watch in moved {
+        for (left, mut watch) in moved {
+            let locked = self.lock_clean(left);
+            store.unlock_watched(locked, left);
             let there = [one, other].map(|name| {
                 let key = self.key_in(name, &watch.key);
                 matches!(self.peek(&key), Lookup::Hit(_))
@@ -250,5 +268,97 @@ impl Guard<'_> {
             watch.number = number;
             store.watches.shard(hash).entry(hash).or_default().push(watch);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Touched;
+    use crate::{Attributes, Config, Expect, Guard, Store};
+    use std::sync::atomic::Ordering;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn set(guard: &mut Guard<'_>, name: &[u8]) {
+        let key = guard.key(name);
+        guard.store_value(&key, b"12345678", &Attributes::default(), Expect::Any).unwrap();
+    }
+
+    /// Buckets with the bit, and all buckets.
+    fn watched(store: &Store) -> (usize, usize) {
+        let (mut watched, mut all, mut cursor) = (0, 0, 0);
+        loop {
+            cursor = store.index.sweep(&store.arena, cursor, &mut |bucket| {
+                all += 1;
+                watched += usize::from(bucket.control().watched());
+            });
+            if cursor == 0 {
+                return (watched, all);
+            }
+        }
+    }
+
+    #[test]
+    fn a_watch_follows_its_key_while_the_index_grows_and_shrinks_and_ends_with_its_bit() {
+        const KEYS: u32 = 40_000;
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let flag = Touched::default();
+        let key = guard.key(b"watched");
+        guard.watch(0, &key, &flag).unwrap();
+        let seen = |guard: &mut Guard<'_>, when: &str| {
+            assert_eq!(watched(&store).0, 1, "{when}");
+            assert!(!flag.load(Ordering::Relaxed), "{when}");
+            set(guard, b"watched");
+            assert!(flag.swap(false, Ordering::Relaxed), "{when}");
+        };
+        for n in 0..KEYS {
+            set(&mut guard, &n.to_le_bytes());
+            if n % 2_000 == 0 {
+                seen(&mut guard, "growing");
+            }
+        }
+        let (_, grown) = watched(&store);
+        for n in 0..KEYS {
+            let name = n.to_le_bytes();
+            let key = guard.key(&name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        for second in 1..1_000 {
+            drop(guard);
+            guard = worker.enter(NOW + second * 1_000);
+            guard.maintain();
+            if second % 50 == 0 {
+                seen(&mut guard, "shrinking");
+            }
+        }
+        assert!(grown > 6_000 && watched(&store).1 < grown / 8, "{grown}");
+        store.unwatch(0, b"watched", &flag);
+        guard.settle_watches();
+        assert_eq!(watched(&store).0, 0);
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
+    #[test]
+    fn databases_that_are_swapped_leave_no_bits_behind() {
+        let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let flag = Touched::default();
+        for name in [1, 2] {
+            let key = guard.key_in(name, b"watched");
+            guard.watch(name, &key, &flag).unwrap();
+        }
+        guard.swap_databases(1, 2);
+        guard.swap_databases(1, 3);
+        assert_eq!(watched(&store).0, 2);
+        for name in [1, 2] {
+            store.unwatch(name, b"watched", &flag);
+        }
+        guard.settle_watches();
+        assert_eq!(watched(&store).0, 0);
     }
 }

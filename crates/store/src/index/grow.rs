@@ -11,7 +11,7 @@ use super::directory::{Directory, PAGES_MAX, depth_of, doubled, pages_of};
 use super::filling::Filling;
 use super::locks::Locks;
 use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, number_of};
-use super::place::{Place, home_of, tag_of};
+use super::place::{Extent, Place, home_of, tag_of};
 use super::{Full, Index, Items};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
@@ -101,7 +101,7 @@ impl Index {
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
-        let watched = controls.iter().any(|control| control.watched());
+        let watched: Vec<_> = locks.watched(Extent::new(hash, depth, old_buckets), 0).collect();
         for bucket in &all[..old_buckets] {
             for i in 0..SLOTS {
                 let slot = bucket.slot(i);
@@ -146,9 +146,9 @@ impl Index {
         // 5. Say so in the directory, then let go.
         let version = (place.meta >> 16) + 1;
         let directory = new_directory.as_deref().unwrap_or(place.directory);
+        let bit = 1 << (63 - depth);
         if split {
             let (low, high) = pages.split_at(PAGES_AFTER_SPLIT);
-            let bit = 1 << (63 - depth);
             directory.announce(hash & !bit, depth + 1, low, version);
             directory.announce(hash | bit, depth + 1, high, version);
         } else {
@@ -159,11 +159,17 @@ impl Index {
         }
         self.changes.raise();
         let control = Control::new(writes, stamp);
-        let control = if watched { control.with_watched() } else { control };
         let control = if held.is_some() { control.with_held() } else { control };
         for i in 0..all.len() {
             let away = if i < low_buckets { low.away(i) } else { high.away(i - low_buckets) };
             locks.set(i, control.with_away(away));
+        }
+        if split {
+            let [low, high] = [hash & !bit, hash | bit].map(|hash| Extent::new(hash, depth + 1, low_buckets));
+            locks.watch(&watched, low, 0, items);
+            locks.watch(&watched, high, low_buckets, items);
+        } else {
+            locks.watch(&watched, Extent::new(hash, depth, all.len()), 0, items);
         }
         drop(locks);
         // A transaction's keys may be at home in any of them now.

@@ -5,8 +5,10 @@
 
 use super::Items;
 use super::pages::bucket_by_number;
+use super::place::Extent;
 use crate::bucket::{Bucket, Control};
 use crate::flush::flushes_since;
+use std::ops::RangeInclusive;
 
 /// Locked buckets.
 pub(super) struct Locks<'b, 'p> {
@@ -43,6 +45,28 @@ impl<'b, 'p> Locks<'b, 'p> {
     /// What the buckets are let go with.
     pub(super) fn controls(&self) -> &[Control] {
         &self.controls
+    }
+
+    /// The hashes of those that are watched among the buckets of a segment, the first of which is bucket `first`.
+    pub(super) fn watched(&self, extent: Extent, first: usize) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let watched = move |i: &usize| self.controls[first + i].watched();
+        (0..extent.buckets).filter(watched).map(move |i| extent.hashes(i))
+    }
+
+    /// Has those buckets of a segment, the first of which is bucket `first`, be watched whose keys are: they are
+    /// among the keys with the hashes `watched`.
+    pub(super) fn watch(
+        &mut self,
+        watched: &[RangeInclusive<u64>],
+        extent: Extent,
+        first: usize,
+        items: &dyn Items,
+    ) {
+        for i in watched.iter().flat_map(|hashes| extent.homes(hashes)) {
+            if items.watched(extent.hashes(i)) {
+                self.set(first + i, self.controls[first + i].with_watched());
+            }
+        }
     }
 
     /// Sets what bucket `i` is let go with.

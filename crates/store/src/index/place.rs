@@ -4,6 +4,7 @@ use super::directory::{Directory, Entry, depth_of, pages_of};
 use super::pages::{PAGE_BUCKETS, bucket, number_of};
 use crate::bucket::{Bucket, TAG_BITS};
 use crate::sync::atomic::Ordering;
+use std::ops::{Range, RangeInclusive};
 
 /// The bits of a hash below the `depth` that its segment has: tag and position.
 #[inline]
@@ -28,6 +29,38 @@ pub(super) fn home_of(tag: u64, buckets: usize) -> usize {
 pub(super) fn other_of(tag: u64, buckets: usize) -> usize {
     let (home, other) = (home_of(tag, buckets), home_of(mixed(tag), buckets));
     if other != home { other } else { (home + 1) % buckets }
+}
+
+/// The hashes of a segment, dealt out to so many buckets in their order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The lowest.
+    first: u64,
+    depth: u32,
+    pub(super) buckets: usize,
+}
+
+impl Extent {
+    /// The segment of this depth that `hash` is in.
+    pub(super) fn new(hash: u64, depth: u32, buckets: usize) -> Extent {
+        let below = u64::MAX.checked_shr(depth).unwrap_or(0);
+        Extent { first: hash & !below, depth, buckets }
+    }
+
+    /// The hashes whose keys are at home in bucket `i`.
+    pub(super) fn hashes(self, i: usize) -> RangeInclusive<u64> {
+        let first_tag = |i: usize| ((i as u64) << TAG_BITS).div_ceil(self.buckets as u64);
+        let lowest = |tag: u64| self.first | tag << (64 - TAG_BITS) >> self.depth;
+        lowest(first_tag(i))..=lowest(first_tag(i + 1) - 1) | u64::MAX >> (TAG_BITS + self.depth)
+    }
+
+    /// The buckets in which keys of some of these hashes are at home.
+    pub(super) fn homes(self, hashes: &RangeInclusive<u64>) -> Range<usize> {
+        let last = self.first | u64::MAX.checked_shr(self.depth).unwrap_or(0);
+        let (from, to) = (self.first.max(*hashes.start()), last.min(*hashes.end()));
+        let home = |hash: u64| home_of(tag_of(hash, self.depth), self.buckets);
+        if from > to { 0..0 } else { home(from)..home(to) + 1 }
+    }
 }
 
 /// Where the keys of one hash live, as the directory said at one moment.
@@ -60,12 +93,10 @@ impl<'a> Place<'a> {
         self.meta
     }
 
-    /// True if keys of this hash are at home in the same bucket as those of `mine`, whose place it is.
-    pub(crate) fn same_home(&self, mine: u64, hash: u64) -> bool {
-        let depth = depth_of(self.meta);
-        let n = self.buckets();
-        let segment = |hash: u64| hash.checked_shr(64 - depth).unwrap_or(0);
-        segment(hash) == segment(mine) && home_of(tag_of(hash, depth), n) == home_of(self.tag, n)
+    /// The hashes whose keys are at home in the home bucket; `hash` is the one whose place this is.
+    pub(crate) fn home_hashes(&self, hash: u64) -> RangeInclusive<u64> {
+        let extent = Extent::new(hash, depth_of(self.meta), self.buckets());
+        extent.hashes(home_of(self.tag, self.buckets()))
     }
 
     /// The number of the home bucket, for [`super::Index::release`].
@@ -78,5 +109,32 @@ impl<'a> Place<'a> {
     #[inline]
     pub(crate) fn other(&self) -> &'a Bucket {
         self.bucket(other_of(self.tag, self.buckets()))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_share_the_hashes_of_their_segment_without_a_gap() {
+        for depth in [0, 1, 6, 20] {
+            for pages in [1, 3, 8, 13, 14] {
+                let (hash, buckets) = (0x9e37_79b9_7f4a_7c15, pages * PAGE_BUCKETS);
+                let extent = Extent::new(hash, depth, buckets);
+                let mut next = extent.first;
+                for i in 0..buckets {
+                    let hashes = extent.hashes(i);
+                    assert_eq!((*hashes.start(), extent.homes(&hashes)), (next, i..i + 1));
+                    assert_eq!(hashes.start() >> 58, hashes.end() >> 58, "none is in two shards of a table");
+                    next = hashes.end().wrapping_add(1);
+                }
+                let last = extent.first | u64::MAX >> depth;
+                assert_eq!(next, last.wrapping_add(1));
+                assert_eq!(extent.homes(&(0..=u64::MAX)), 0..buckets);
+                assert!(extent.first == 0 || extent.homes(&(0..=extent.first - 1)).is_empty());
+                assert!(last == u64::MAX || extent.homes(&(last + 1..=u64::MAX)).is_empty());
+            }
+        }
     }
 }

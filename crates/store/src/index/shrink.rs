@@ -16,7 +16,7 @@ use super::directory::{Directory, Entry, depth_of, pages_of};
 use super::filling::Filling;
 use super::locks::Locks;
 use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page};
-use super::place::{Place, home_of};
+use super::place::{Extent, Place, home_of};
 use super::{Index, Items};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
@@ -175,7 +175,12 @@ impl Index {
         let stamp = locks.stamp(old_buckets, items);
         let controls = &locks.controls()[..old_buckets];
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;
-        let watched = controls.iter().any(|control| control.watched());
+        let half = |upper: bool, buckets: usize| {
+            let bit = if merge { 1 << (64 - depth) } else { 0 };
+            Extent::new(if upper { hash | bit } else { hash & !bit }, depth, buckets)
+        };
+        let mut watched: Vec<_> = locks.watched(half(false, low.len()), 0).collect();
+        watched.extend(locks.watched(half(true, high.len()), low.len()));
         let (low_controls, high_controls) = controls.split_at(low.len());
         for (upper, buckets, controls) in [(0, low, low_controls), (1, high, high_controls)] {
             for bucket in buckets {
@@ -213,13 +218,14 @@ impl Index {
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
         self.changes.raise();
         let control = Control::new(writes, stamp);
-        let control = if watched { control.with_watched() } else { control };
         for i in 0..old_buckets {
             locks.set(i, locks.controls()[i].without_away().written());
         }
         for i in 0..new.len() {
             locks.set(old_buckets + i, control.with_away(filling.away(i)));
         }
+        let whole = Extent::new(hash, depth - u32::from(merge), new.len());
+        locks.watch(&watched, whole, old_buckets, items);
         drop(locks);
         growth.retire(items.tag(), old.concat());
         Some(true)

@@ -8,6 +8,7 @@ use super::{Full, Hold, Index, Items, Place};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::thread;
 
 /// Items that are their location, and whose hash is made of it.
@@ -49,6 +50,9 @@ impl Items for Numbers<'_> {
         self.stamp
     }
     fn flushed(&self, _location: u64, _was: u8, _now: u8) -> bool {
+        false
+    }
+    fn watched(&self, _hashes: RangeInclusive<u64>) -> bool {
         false
     }
     fn discard(&mut self, location: u64) {

@@ -6,6 +6,7 @@ use crate::index::{Full, Items};
 use crate::item::RawItem;
 use crate::read::prefetch;
 use crate::worker::{Guard, Local};
+use std::ops::RangeInclusive;
 
 /// Times that a transaction tries to have its segment grow while another holds a part of it.
 const HELD_ROUNDS_MAX: usize = 100;
@@ -35,6 +36,9 @@ impl Items for Rebuild<'_> {
             let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
             self.store.flushes.took(was, now, raw.number(raw.header()))
         })
+    }
+    fn watched(&self, hashes: RangeInclusive<u64>) -> bool {
+        self.store.watches.has(hashes)
     }
     fn discard(&mut self, location: u64) {
         // SAFETY: reachable until a moment ago, in this epoch.
