@@ -181,7 +181,8 @@ fn start_workers(hub: &Arc<Hub>) -> Result<Vec<std::thread::JoinHandle<()>>, Str
 
 fn store_config(config: &Config) -> larder_store::Config {
     use std::hash::{BuildHasher, Hasher};
-    // `cache_memlimit` may raise the limit to all memory there is; only address space is reserved.
+    // `cache_memlimit` may raise the limit to all memory there is, or as much of it as the store can address;
+    // only address space is reserved.
     let physical = physical_memory_bytes();
     larder_store::Config {
         memory_bytes: config.memory_bytes,

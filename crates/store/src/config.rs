@@ -1,15 +1,17 @@
 //! How a store is made, what of it can be set later, and why it could not be made.
 
+#[cfg(doc)]
+use crate::MEMORY_BYTES_MAX;
 use crate::sync::atomic::Ordering;
 use crate::{MEMORY_BYTES_MIN, Store};
 
 /// How a store is made.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes that items, index and bookkeeping may take together; at least [`MEMORY_BYTES_MIN`].
+    /// Bytes that items, index and bookkeeping may take together: [`MEMORY_BYTES_MIN`] to [`MEMORY_BYTES_MAX`].
     pub memory_bytes: u64,
-    /// Address space to reserve, the most [`Store::set_memory_bytes`] can grow to; at most 256 GiB.
-    /// Less than `memory_bytes` means just that.
+    /// Address space to reserve, the most [`Store::set_memory_bytes`] can grow to. Less than `memory_bytes`
+    /// means just that, more than [`MEMORY_BYTES_MAX`] as much as there can be.
     pub memory_bytes_max: u64,
     /// Most workers that may exist at once.
     pub workers_max: usize,

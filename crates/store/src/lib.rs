@@ -138,6 +138,8 @@ pub type Millis = u64;
 
 /// The least memory a store works in: the index, and a span for a few classes.
 pub const MEMORY_BYTES_MIN: u64 = 16 * SPAN_BYTES as u64;
+/// The most memory that a store can address: 256 GiB, but for the span at location 0.
+pub const MEMORY_BYTES_MAX: u64 = ARENA_BYTES_MAX - SPAN_BYTES as u64;
 
 /// The shared part.
 #[derive(Debug)]
@@ -195,13 +197,13 @@ impl Store {
     /// # Errors
     /// [`Error::Config`] for limits that cannot work, [`Error::System`] if the system says no.
     pub fn new(config: Config) -> Result<Arc<Store>, Error> {
-        let bytes_max = config.memory_bytes_max.max(config.memory_bytes);
         if config.memory_bytes < MEMORY_BYTES_MIN {
             return Err(Error::Config("the memory limit is too small"));
         }
-        if bytes_max > ARENA_BYTES_MAX - SPAN_BYTES as u64 {
+        if config.memory_bytes > MEMORY_BYTES_MAX {
             return Err(Error::Config("the memory limit is too large"));
         }
+        let bytes_max = config.memory_bytes_max.clamp(config.memory_bytes, MEMORY_BYTES_MAX);
         if config.workers_max == 0 {
             return Err(Error::Config("at least one worker is needed"));
         }

@@ -110,9 +110,9 @@ pub const OPTIONS: &[Row] = &[
     Row {
         value: Some("MB"),
         default: "64",
-        range: "1 to 16777216",
+        range: "1 to 262143",
         apply: |config, value| {
-            config.memory_bytes = number::<u64>(value, 1, 16 << 20)? << 20;
+            config.memory_bytes = number::<u64>(value, 1, larder_store::MEMORY_BYTES_MAX >> 20)? << 20;
             Ok(())
         },
         ..row('m', "memory-limit", "memory for items, their index, buffers and threads, in megabytes")
@@ -441,6 +441,13 @@ mod tests {
         assert!(item("1073741825").is_err());
         assert!(item("18446744073709551615g").is_err());
         assert!(item("k").is_err());
+    }
+
+    #[test]
+    fn memory_is_a_megabyte_at_least_and_what_the_store_can_address_at_most() {
+        let memory = |value: &str| set("memory-limit", value).map(|config| config.memory_bytes >> 20);
+        assert_eq!((memory("1"), memory("262143")), (Ok(1), Ok(262_143)));
+        assert!(memory("0").is_err() && memory("262144").is_err());
     }
 
     #[test]

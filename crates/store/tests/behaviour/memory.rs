@@ -1,7 +1,9 @@
 //! A full store, and a limit that is lowered: what goes, what stays, what is refused.
 
 use crate::{NOW, get, set, store};
-use larder_store::{Attributes, Config, Expect, Refusal, Store, Worker};
+use larder_store::{
+    Attributes, Config, Error, Expect, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Refusal, Store, Worker,
+};
 
 #[test]
 fn full_store_evicts_and_keeps_what_is_read() {
@@ -22,6 +24,28 @@ fn full_store_evicts_and_keeps_what_is_read() {
     let totals = store.totals();
     assert!(totals.evictions > 300_000 && totals.used_bytes <= totals.memory_bytes, "{totals:?}");
     assert!(totals.items > 40_000, "{totals:?}");
+}
+
+#[test]
+fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
+    let store = |memory_bytes, memory_bytes_max| {
+        Store::new(Config { memory_bytes, memory_bytes_max, workers_max: 1, ..Config::default() })
+    };
+    // A machine of 384 GiB, one of as much as there can be, and a byte less or more.
+    for max in [384 << 30, MEMORY_BYTES_MAX - 1, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, u64::MAX] {
+        let store = store(64 << 20, max).expect("address space is all that is taken");
+        assert_eq!(store.memory_bytes_max(), MEMORY_BYTES_MAX);
+        assert!(!store.set_memory_bytes(MEMORY_BYTES_MAX + 1));
+        assert!(store.set_memory_bytes(MEMORY_BYTES_MAX) && store.set_memory_bytes(MEMORY_BYTES_MIN));
+        assert!(!store.set_memory_bytes(MEMORY_BYTES_MIN - 1));
+        let mut worker = store.worker().unwrap();
+        set(&mut worker.enter(NOW), b"k", b"v");
+        assert!(get(&mut worker.enter(NOW), b"k").is_some());
+    }
+    assert!(store(MEMORY_BYTES_MAX, 0).is_ok() && store(MEMORY_BYTES_MIN, 0).is_ok());
+    for bad in [MEMORY_BYTES_MAX + 1, MEMORY_BYTES_MIN - 1] {
+        assert!(matches!(store(bad, u64::MAX), Err(Error::Config(_))));
+    }
 }
 
 #[test]
