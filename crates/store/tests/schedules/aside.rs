@@ -86,7 +86,7 @@ pub fn one(cast: &mut Cast, role: Role) {
             });
         }),
         Role::Staller => cast.aside("staller", |actor| {
-            nap(actor, 100_000);
+            nap(actor, 5_000_000);
             actor.batch(|guard, _, random| {
                 let key = guard.key(b"fill-1");
                 let _ = guard.get(&key);
