@@ -1,10 +1,12 @@
-//! `cargo xtask schedules`: the store's own code under the seeded scheduler (`crates/store/src/schedule.rs`).
+//! `cargo xtask schedules`: the store's own code, and sessions over it, under the seeded scheduler
+//! (`crates/store/src/schedule.rs`).
 
 use crate::run::{Outcome, cargo, run, target};
 
 /// Plays the schedules of every scenario whose name holds one of `names`, or of all.
 pub fn schedules(names: &[String]) -> Outcome {
-    let mut arguments = vec!["test", "--release", "--package", "larder-store", "--test", "schedules", "--"];
+    let mut arguments = vec!["test", "--release", "--package", "larder-store", "--test", "schedules"];
+    arguments.extend(["--package", "larder-testkit", "--test", "session_schedules", "--"]);
     arguments.extend(names.iter().map(String::as_str));
     let mut command = cargo(&arguments);
     command.env("RUSTFLAGS", "--cfg larder_schedule").env("CARGO_TARGET_DIR", target().join("schedules"));

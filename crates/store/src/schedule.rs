@@ -241,6 +241,8 @@ impl Schedule {
     /// Adds a thread.
     pub fn thread(&mut self, name: impl Into<String>, body: impl FnOnce() + 'static) {
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+        // What a stack begins with has to be small.
+        let body = Box::new(body);
         let thread = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Pause>, ()| {
             BEGUN.with_borrow_mut(|begun| begun.push(std::ptr::from_ref(yielder)));
             RUNNING.with(|running| running.yielder.set(std::ptr::from_ref(yielder)));

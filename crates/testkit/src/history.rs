@@ -243,7 +243,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    fn add(&mut self, mut calls: Vec<Call<Operation, Outcome>>) {
+    /// Judges the calls of one history.
+    pub fn add(&mut self, mut calls: Vec<Call<Operation, Outcome>>) {
         calls.sort_by_key(|call| call.began);
         let overlap = |pair: &[Call<Operation, Outcome>]| {
             pair[0].thread != pair[1].thread && pair[1].began < pair[0].ended

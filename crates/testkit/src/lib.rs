@@ -6,13 +6,14 @@
 //! - [`store_model`]: a store and a plain map side by side;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: one that is held to
 //!   its memory limit;
-//! - [`linear`], [`history`]: whether what two clients saw can be put in one order;
+//! - [`linear`], [`history`], [`both`]: whether what two clients saw can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of such a server, in words;
 //! - [`proof`]: values that prove where they come from.
 
 #![forbid(unsafe_code)]
 
+pub mod both;
 pub mod bounded;
 pub mod client;
 pub mod history;

@@ -64,6 +64,7 @@ impl Local {
             let mut value = || options.next().ok_or(format!("{option} wants a value"));
             match option {
                 "-m" => config.memory_bytes = number(value()?)? << 20,
+                "-t" => config.workers_max = number(value()?)? as usize,
                 "-M" => config.evict = false,
                 "-I" => settings.item_bytes_max = size(value()?)?,
                 "-C" => settings.cas = false,
@@ -95,7 +96,7 @@ impl Local {
     /// Another worker of the same server, for another thread. Letters between the two are lost.
     ///
     /// # Errors
-    /// There are two already.
+    /// There are two already, or as many as `-t` said.
     pub fn sibling(&self) -> Result<Local, String> {
         Ok(Local {
             worker: self.store().worker().map_err(|error| format!("{error:?}"))?,

@@ -1,0 +1,134 @@
+//! Sessions under the seeded scheduler: what two clients of both protocols see can be put in one order, whatever the
+//! store does beside them. Built with `--cfg larder_schedule`, run by `cargo xtask schedules`; how to replay a seed is
+//! said in `crates/store/tests/schedules`.
+#![cfg(larder_schedule)]
+
+use larder_store::schedule::{Random, Schedule, pass, progress};
+use larder_store::{Attributes, Automove, Expect, Store};
+use larder_testkit::both::Both;
+use larder_testkit::history::{Client, Script, Verdict, play, script};
+use larder_testkit::local::{Local, START};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Histories of a schedule.
+const HISTORIES: u64 = 12;
+
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Goes on while clients are at work: inserts and deletes small items, so that the index grows and shrinks.
+fn disturb(store: &Arc<Store>, mut random: Random, at_work: &Cell<usize>) {
+    let mut worker = store.worker().expect("a worker");
+    let (mut now, mut next) = (START, 0u64);
+    while at_work.get() > 0 {
+        now += random.below(30);
+        let mut guard = worker.enter(now);
+        match random.below(8) {
+            0..4 => {
+                for _ in 0..random.below(100) {
+                    next += 1;
+                    let name = format!("grow-{next}");
+                    let key = guard.key(name.as_bytes());
+                    guard
+                        .store_value(&key, &[b'g'; 24], &Attributes::default(), Expect::Any)
+                        .expect("memory");
+                }
+            }
+            4 => {
+                for _ in 0..random.below(next + 1) {
+                    let name = format!("grow-{next}");
+                    let key = guard.key(name.as_bytes());
+                    let _ = guard.delete(&key, Expect::Any);
+                    next -= 1;
+                }
+            }
+            5 => {
+                store.set_automove([Automove::Ages, Automove::Always][random.below(2) as usize]);
+                let classes = store.classes(now);
+                let mut pick =
+                    || classes.get(random.below(1 + classes.len() as u64) as usize).map(|class| class.id);
+                guard.reassign(pick(), pick(), 1 + random.below(3) as usize);
+            }
+            _ => drop(guard.maintain()),
+        }
+        drop(guard);
+        progress();
+        pass();
+    }
+}
+
+fn schedule(seed: u64) -> Verdict {
+    let options = ["-m", "16", "-t", "4", "-M"].map(str::to_owned);
+    let local = Local::new(&options).expect("a server");
+    let sibling = local.sibling().expect("another worker");
+    let store = Arc::clone(local.store());
+    let mut random = Random(seed);
+    // Large enough for the segment of these keys to split, or not.
+    let mut worker = store.worker().expect("a worker");
+    for n in 0..random.below(6_000) {
+        let mut guard = worker.enter(START);
+        let name = format!("fill-{n}");
+        let key = guard.key(name.as_bytes());
+        guard.store_value(&key, &[b'f'; 24], &Attributes::default(), Expect::Any).expect("memory");
+    }
+    drop(worker);
+    let mut state = seed;
+    let scripts: Rc<Vec<Script>> = Rc::new((0..HISTORIES).map(|_| script(&mut state)).collect());
+    let (at_work, clock) = (Rc::new(Cell::new(2)), Rc::new(AtomicU64::new(0)));
+    let arrived = Rc::new(Cell::new(0));
+    let calls = Rc::new(RefCell::new(vec![Vec::new(); HISTORIES as usize]));
+    let mut schedule = Schedule::new(seed, 300_000);
+    for (thread, local) in [local, sibling].into_iter().enumerate() {
+        let (scripts, at_work, clock, calls) =
+            (Rc::clone(&scripts), Rc::clone(&at_work), Rc::clone(&clock), Rc::clone(&calls));
+        let arrived = Rc::clone(&arrived);
+        let mut client = Both::new(local, random.draw());
+        schedule.thread(format!("client-{thread}"), move || {
+            for history in 0..HISTORIES {
+                // Both begin together.
+                arrived.set(arrived.get() + 1);
+                while arrived.get() < 2 * (history + 1) {
+                    pass();
+                }
+                let script = &scripts[history as usize][thread];
+                let made = play(&mut client as &mut dyn Client, history, thread, script, &clock);
+                calls.borrow_mut()[history as usize].extend(made);
+                progress();
+            }
+            at_work.set(at_work.get() - 1);
+        });
+    }
+    for n in 0..1 + random.below(2) {
+        let (store, at_work, random) = (Arc::clone(&store), Rc::clone(&at_work), Random(random.draw()));
+        schedule.thread(format!("disturber-{n}"), move || disturb(&store, random, &at_work));
+    }
+    schedule.run();
+    store.check();
+    let mut verdict = Verdict::default();
+    calls.take().into_iter().for_each(|calls| verdict.add(calls));
+    verdict
+}
+
+#[test]
+fn what_two_clients_see_can_be_put_in_one_order_whatever_the_store_does() {
+    let seeds = match given("LARDER_SCHEDULE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = given("LARDER_SCHEDULE_FIRST").unwrap_or(0);
+            first..first + given("LARDER_SCHEDULE_RUNS").unwrap_or(100)
+        }
+    };
+    let (mut met, all) = (0, (seeds.end - seeds.start) * HISTORIES);
+    for seed in seeds {
+        println!("sessions: LARDER_SCHEDULE_SEED={seed}");
+        let verdict = schedule(seed);
+        assert!(verdict.violations.is_empty(), "seed {seed}: no order explains {:#?}", verdict.violations[0]);
+        met += verdict.overlapping.max(verdict.alternating);
+    }
+    println!("sessions: {met} of {all} histories in which the two met");
+    assert!(met * 4 > all, "they meet in every other history");
+}
