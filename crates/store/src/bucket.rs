@@ -259,8 +259,8 @@ impl Bucket {
         Control(self.control.load(Ordering::Acquire))
     }
 
-    /// Takes the lock; waits for its holder, and for a transaction.
-    #[inline]
+    /// Takes the lock; waits for its holder, and for a transaction, as only tests and models may.
+    #[cfg(any(test, loom))]
     pub(crate) fn lock(&self) -> Control {
         let mut backoff = Backoff::default();
         loop {

@@ -67,6 +67,11 @@ impl Epochs {
         self.workers[id].store(OUTSIDE, Ordering::Release);
     }
 
+    /// Worker `id` has announced itself.
+    pub(crate) fn is_inside(&self, id: usize) -> bool {
+        self.workers[id].load(Ordering::Relaxed) != OUTSIDE
+    }
+
     /// The tag for what has just been unlinked.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {

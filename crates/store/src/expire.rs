@@ -20,6 +20,7 @@ use crate::evict::Reason;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
+use crate::wait::Wait;
 use crate::worker::Local;
 use crate::{Millis, Store};
 
@@ -33,9 +34,8 @@ const BATCH: usize = 16;
 const DUE_SHARE: u64 = 32;
 /// A span is visited no sooner than this after its last visit.
 const VISIT_PAUSE_MS: Millis = 100;
-/// Who needs room and waits for another worker gives up the core so often, then sleeps.
-const WAITS_BUSY: usize = 16;
-const WAIT_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
+/// Who needs room and waits for another worker gives up the core so often, then sleeps once.
+const WAITS_BUSY: u32 = 16;
 
 /// What expiry is at; one worker at a time has it.
 #[derive(Debug, Default)]
@@ -118,20 +118,14 @@ impl Local {
     /// A step for who needs room, and would evict what lives otherwise: while another worker is at it, or
     /// in a batch that holds it back, this one waits a little. True if there may be more to do now.
     pub(crate) fn expire(&mut self, store: &Store, now: Millis) -> bool {
-        for waited in 0..=WAITS_BUSY {
+        let mut wait = Wait::for_memory_sleeping_from(WAITS_BUSY);
+        for _ in 0..=WAITS_BUSY {
             match self.expire_step(store, now) {
                 Step::Nothing => return false,
                 Step::Done => return true,
                 Step::Taken | Step::Held => {}
             }
-            // Outside meanwhile, so as not to hold back the one that is waited for.
-            store.epochs.leave(self.id);
-            if waited < WAITS_BUSY {
-                crate::sync::yield_now();
-            } else {
-                crate::sync::sleep(WAIT_SLEEP);
-            }
-            store.epochs.enter(self.id);
+            self.wait(store, &mut wait);
         }
         true
     }

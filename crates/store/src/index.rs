@@ -39,7 +39,6 @@ pub(crate) use place::Place;
 
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
-use crate::sync::Backoff;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use directory::{Directory, Entry, depth_of, meta};
@@ -206,21 +205,7 @@ impl Index {
         !control.busy() && again == control && self.holds(place)
     }
 
-    /// Locks the home bucket of a hash.
-    #[inline]
-    pub(crate) fn lock<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
-        loop {
-            let place = self.place(arena, hash);
-            let home = place.home();
-            let control = home.lock();
-            if self.holds(&place) {
-                return Locked { place, home, control };
-            }
-            home.unlock(control);
-        }
-    }
-
-    /// As [`Index::lock`], but gives up if the lock is taken.
+    /// Locks the home bucket of a hash if the lock is free.
     pub(crate) fn try_lock<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
         let home = place.home();
@@ -232,7 +217,7 @@ impl Index {
         None
     }
 
-    /// As [`Index::lock`], but gives up if the bucket is in a transaction.
+    /// Locks the home bucket of a hash; none if it is in a transaction, which is not waited for here.
     pub(crate) fn lock_open<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
         loop {
             let place = self.place(arena, hash);
@@ -245,14 +230,14 @@ impl Index {
         }
     }
 
-    /// The home bucket of a hash that this thread's transaction holds: nobody else locks it.
-    pub(crate) fn lock_held<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
+    /// The home bucket of a hash that this thread's transaction holds: nobody else locks it. None if
+    /// no transaction does.
+    pub(crate) fn lock_held<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
         let home = place.home();
         let control = home.control();
         debug_assert!(control.held(), "a transaction touches the keys that it began with");
-        // One that does not waits like anybody.
-        if control.held() { Locked { place, home, control } } else { self.lock(arena, hash) }
+        control.held().then_some(Locked { place, home, control })
     }
 
     /// The home bucket of a hash if it is one of those that this thread's transaction holds.
@@ -301,16 +286,13 @@ impl Index {
         }
     }
 
-    /// Before a transaction: lets those first who wait for a segment without one.
+    /// Somebody waits for a segment without transactions: new ones let him first.
     #[inline]
-    pub(crate) fn give_way(&self) {
-        let mut backoff = Backoff::default();
-        while self.pressing.load(Ordering::Relaxed) > 0 {
-            backoff.wait();
-        }
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressing.load(Ordering::Relaxed) > 0
     }
 
-    /// Somebody waits for a segment without transactions, or (negative) no longer: new ones let him first.
+    /// Somebody waits for a segment without transactions, or (negative) no longer.
     pub(crate) fn press(&self, waiting: i32) {
         self.pressing.fetch_add(waiting as u32, Ordering::Relaxed);
     }

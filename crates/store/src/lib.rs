@@ -19,7 +19,7 @@
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, compact
-//! together   transaction, watch, flush, database
+//! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, event, check
 //! ```
 //!
@@ -95,6 +95,7 @@ mod totals;
 mod transaction;
 mod upload;
 mod view;
+mod wait;
 mod watch;
 mod window;
 mod worker;

@@ -11,6 +11,7 @@ use crate::bucket::SLOTS;
 use crate::compact::Compaction;
 use crate::held::{PEAK_MS, trim_heap};
 use crate::sync::atomic::Ordering;
+use crate::wait::Wait;
 use crate::worker::Guard;
 use crate::write::Rebuild;
 
@@ -19,9 +20,8 @@ const SHRINK_CHUNKS: usize = 256;
 /// Steps in which items give way to memory that was taken beside them.
 const GIVE_WAY_ROUNDS_MAX: usize = 1024;
 /// How often other workers' batches are waited for in that: by giving up the core, then by sleeping.
-const GIVE_WAY_WAITS_BUSY: usize = 8;
-const GIVE_WAY_WAITS_MAX: usize = 24;
-const GIVE_WAY_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
+const GIVE_WAY_WAITS_BUSY: u32 = 8;
+const GIVE_WAY_WAITS_MAX: u32 = 24;
 /// A clock that moved this far between two steps was set, not passed.
 const CLOCK_JUMP_S: u64 = 64;
 
@@ -195,7 +195,7 @@ impl Guard<'_> {
     /// each 64 KiB, and two milliseconds at most while other workers' batches hold free memory back.
     pub fn give_way(&mut self) {
         let store = self.store;
-        let mut waits = 0;
+        let (mut waits, mut wait) = (0, Wait::for_memory_sleeping_from(GIVE_WAY_WAITS_BUSY));
         for _ in 0..GIVE_WAY_ROUNDS_MAX {
             let over = store.arena.over_limit();
             if over == 0 || !store.evicts() {
@@ -204,15 +204,11 @@ impl Guard<'_> {
             if self.local.shrink(store, over, SHRINK_CHUNKS) {
                 continue;
             }
-            // Outside, so as not to hold back the one that is waited for.
+            // Between two batches: pages of the index, too, are waited for by others.
             waits += 1;
-            store.leave_batch(self.local.id);
-            if waits <= GIVE_WAY_WAITS_BUSY {
-                crate::sync::yield_now();
-            } else {
-                crate::sync::sleep(GIVE_WAY_SLEEP);
-            }
-            store.enter_batch(self.local.id);
+            self.local.leave_batch(store);
+            self.local.wait_outside(store, &mut wait);
+            self.local.enter_batch(store);
             if waits >= GIVE_WAY_WAITS_MAX {
                 return;
             }

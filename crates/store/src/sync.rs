@@ -47,7 +47,8 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
-/// Waits for another thread to leave a short critical section: spins, then gives up the core.
+/// Waits for another thread to leave a short critical section, in which it waits for nothing but such sections:
+/// spins, then gives up the core. Everything else is waited for by [`crate::wait::Wait`].
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     rounds: u32,

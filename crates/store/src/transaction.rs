@@ -19,7 +19,8 @@
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
 use crate::index::{Hold, Locked};
-use crate::sync::{Apart, AtomicU64, Backoff, Ordering, fence};
+use crate::sync::{Apart, AtomicU64, Ordering, fence};
+use crate::wait::Wait;
 use crate::worker::{Guard, Local};
 use crate::{Key, Store};
 
@@ -100,28 +101,16 @@ impl World {
         self.workers[id].store(0, Ordering::Release);
     }
 
-    pub(crate) fn wait_until_free(&self) {
-        let mut backoff = Backoff::default();
-        // Acquire pairs with `give`.
-        while self.owner.load(Ordering::Acquire) != 0 {
-            backoff.wait();
-        }
-    }
-
     pub(crate) fn take(&self, id: usize) -> bool {
         self.owner.compare_exchange(0, id as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    pub(crate) fn wait_for_others(&self, id: usize) {
+    /// Another worker than `id`, which has taken the store, is still in a batch.
+    pub(crate) fn others_inside(&self, id: usize) -> bool {
         // Pairs with the fence behind `enter`: either it sees the owner, or this sees the batch.
         fence(Ordering::SeqCst);
-        for (_, worker) in self.workers.iter().enumerate().filter(|(i, _)| *i != id) {
-            let mut backoff = Backoff::default();
-            while worker.load(Ordering::Acquire) != 0 {
-                backoff.wait();
-            }
-        }
-        self.holds.fetch_add(1, Ordering::Relaxed);
+        // Acquire pairs with `leave`: what the batch did is seen.
+        self.workers.iter().enumerate().any(|(i, worker)| i != id && worker.load(Ordering::Acquire) != 0)
     }
 
     pub(crate) fn give(&self) {
@@ -129,33 +118,42 @@ impl World {
     }
 }
 
-impl Store {
-    /// Begins a batch of worker `id`: announced to the epochs, and nobody has the store to itself.
+impl Local {
+    /// Begins a batch: announced to the epochs, and nobody has the store to itself.
     #[inline]
-    pub(crate) fn enter_batch(&self, id: usize) {
-        self.world.enter(id, self.epochs.now());
-        self.epochs.enter(id);
-        if self.world.taken() {
-            self.enter_batch_later(id);
+    pub(crate) fn enter_batch(&mut self, store: &Store) {
+        self.announce(store);
+        if store.world.taken() {
+            self.enter_batch_later(store);
         }
+    }
+
+    #[inline]
+    fn announce(&self, store: &Store) {
+        store.world.enter(self.id, store.epochs.now());
+        store.epochs.enter(self.id);
     }
 
     #[cold]
-    fn enter_batch_later(&self, id: usize) {
-        while self.world.taken() {
-            self.leave_batch(id);
-            self.world.wait_until_free();
-            self.world.enter(id, self.epochs.now());
-            self.epochs.enter(id);
+    fn enter_batch_later(&mut self, store: &Store) {
+        while store.world.taken() {
+            self.leave_batch(store);
+            let mut wait = Wait::idle();
+            while store.world.taken() {
+                self.wait_outside(store, &mut wait);
+            }
+            self.announce(store);
         }
     }
 
     #[inline]
-    pub(crate) fn leave_batch(&self, id: usize) {
-        self.epochs.leave(id);
-        self.world.leave(id);
+    pub(crate) fn leave_batch(&self, store: &Store) {
+        store.epochs.leave(self.id);
+        store.world.leave(self.id);
     }
+}
 
+impl Store {
     /// How often a worker had the store to itself.
     pub fn whole_holds(&self) -> u64 {
         self.world.holds.load(Ordering::Relaxed)
@@ -197,17 +195,17 @@ impl Guard<'_> {
     /// Sets the bits of all home buckets; false, and none set, if it has to be begun anew.
     fn hold(&mut self, hashes: &[u64]) -> bool {
         let store = self.store;
-        store.index.give_way();
+        self.local.give_way(store);
         let gate = store.gate();
         let mut held = std::mem::take(&mut self.local.transaction.held);
         debug_assert!(held.is_empty());
-        let mut backoff = Backoff::default();
+        let mut wait = Wait::idle();
         let mut unclean = None;
         let mut left = hashes;
         while let (Some((&hash, rest)), None) = (left.split_first(), unclean) {
             match store.index.hold(&store.arena, hash, gate, &mut held) {
                 Hold::Held => left = rest,
-                Hold::Busy => self.local.wait_for_transaction(store, &mut backoff),
+                Hold::Busy => self.local.wait(store, &mut wait),
                 Hold::Unclean => unclean = Some(hash),
             }
         }
@@ -230,17 +228,20 @@ impl Guard<'_> {
     /// If a transaction is open already.
     pub fn begin_whole(&mut self) {
         assert!(!self.in_transaction(), "one transaction at a time");
-        let (store, id) = (self.store, self.local.id);
-        // Outside while waiting, so that others get on: with their epochs, and with their own wait for
-        // all others.
-        store.leave_batch(id);
-        while !store.world.take(id) {
-            store.world.wait_until_free();
+        let (store, local) = (self.store, &mut *self.local);
+        // Between two batches while waiting, so that others get on with their own wait for all others.
+        local.leave_batch(store);
+        let mut wait = Wait::idle();
+        while !store.world.take(local.id) {
+            local.wait_outside(store, &mut wait);
         }
-        store.world.wait_for_others(id);
-        store.world.enter(id, store.epochs.now());
-        store.epochs.enter(id);
-        self.local.transaction.whole = true;
+        let mut wait = Wait::idle();
+        while store.world.others_inside(local.id) {
+            local.wait_outside(store, &mut wait);
+        }
+        store.world.holds.fetch_add(1, Ordering::Relaxed);
+        local.announce(store);
+        local.transaction.whole = true;
     }
 
     /// Ends what [`Guard::begin`] or [`Guard::begin_whole`] began; nothing if neither did.
@@ -277,27 +278,24 @@ impl Guard<'_> {
     }
 }
 
-/// Waiting for another's transaction, which may need memory: outside of the epoch, which holds some back, and
-/// ready to give what this worker has of spans that are to be emptied. The caller holds no reference into
-/// the arena.
+/// Waiting for another's transaction. The caller holds no reference into the arena.
 impl Local {
-    #[cold]
-    pub(crate) fn wait_for_transaction(&mut self, store: &Store, backoff: &mut Backoff) {
-        store.epochs.leave(self.id);
-        backoff.wait();
-        store.epochs.enter(self.id);
-        if self.recalled != store.recall.load(Ordering::Relaxed) {
-            self.stop_drains(store);
-            self.answer_recall(store);
+    /// Before a transaction: lets those first who wait for a segment without one. They wait for transactions
+    /// that are open, and these may need memory.
+    #[inline]
+    fn give_way(&mut self, store: &Store) {
+        let mut wait = Wait::idle();
+        while store.index.is_pressed() {
+            self.wait(store, &mut wait);
         }
     }
 
     /// Locks the home bucket of a hash that another's transaction has.
     #[cold]
     pub(crate) fn lock_later<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
-        let mut backoff = Backoff::default();
+        let mut wait = Wait::idle();
         loop {
-            self.wait_for_transaction(store, &mut backoff);
+            self.wait(store, &mut wait);
             if let Some(locked) = store.index.lock_open(&store.arena, hash) {
                 return locked;
             }
@@ -316,10 +314,10 @@ impl Local {
         if done.is_some() {
             return done;
         }
-        let mut backoff = Backoff::default();
+        let mut wait = Wait::idle();
         store.index.press(1);
         for _ in 1..rounds {
-            self.wait_for_transaction(store, &mut backoff);
+            self.wait(store, &mut wait);
             done = f(self);
             if done.is_some() {
                 break;

@@ -23,6 +23,7 @@ use crate::limbo::Limbo;
 use crate::slab::Magazine;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
+use crate::wait::Wait;
 use crate::{Millis, Store};
 use std::sync::Arc;
 
@@ -124,8 +125,8 @@ impl Worker {
     /// Enters a batch at time `now`. Costs a store and a fence: once a receive, not once a request.
     #[inline]
     pub fn enter(&mut self, now: Millis) -> Guard<'_> {
-        self.store.enter_batch(self.local.id);
         let Worker { store, local } = self;
+        local.enter_batch(store);
         local.now = now;
         if local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
@@ -147,11 +148,11 @@ impl Worker {
     /// that another needs.
     pub fn rest(&mut self) {
         let Worker { store, local } = self;
-        store.enter_batch(local.id);
+        local.enter_batch(store);
         local.queue_fresh(store);
         local.stop_drains(store);
         local.answer_recall(store);
-        store.leave_batch(local.id);
+        local.leave_batch(store);
     }
 
     /// The store.
@@ -163,25 +164,25 @@ impl Worker {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.local.finish(self.store);
-        self.store.leave_batch(self.local.id);
+        self.local.leave_batch(self.store);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let Worker { store, local } = self;
-        store.enter_batch(local.id);
+        local.enter_batch(store);
         local.queue_fresh(store);
         local.stop_drains(store);
         // Other workers may still be inside a batch that sees these: wait for them, as they do not
         // wait for us.
+        let mut wait = Wait::for_memory();
+        local.pass_epochs(store);
         while local.limbo.len() > 0 {
+            local.wait(store, &mut wait);
             local.pass_epochs(store);
-            if local.limbo.len() > 0 {
-                crate::sync::yield_now();
-            }
         }
-        store.leave_batch(local.id);
+        local.leave_batch(store);
         for class in ClassId::all() {
             local.empty_magazine(store, class);
         }
@@ -199,9 +200,12 @@ impl Local {
     /// caller holds no reference into the arena.
     #[inline]
     pub(crate) fn lock<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
-        if self.transaction.open {
-            return store.index.lock_held(&store.arena, hash);
+        if self.transaction.open
+            && let Some(locked) = store.index.lock_held(&store.arena, hash)
+        {
+            return locked;
         }
+        // A key that the transaction did not begin with is locked like anybody's.
         match store.index.lock_open(&store.arena, hash) {
             Some(locked) => locked,
             None => self.lock_later(store, hash),

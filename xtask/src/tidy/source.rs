@@ -13,6 +13,15 @@ const MACHINE: &[&str] = &["home", "root", "work", "Users"];
 const UNFINISHED: &[&str] =
     &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimpl", "emented!(")];
 
+/// What waits in the store, and the modules that may: who waits for another worker leaves its epoch.
+const WAITS: &[(&str, &[&str])] = &[
+    ("thread::sleep(", &["schedule", "sync"]),
+    ("thread::yield_now(", &["schedule", "sync"]),
+    ("sync::sleep(", &["wait"]),
+    ("sync::yield_now(", &["wait"]),
+    ("Backoff::", &["bucket", "pin", "read"]),
+];
+
 /// Looks through all files that hold text.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
@@ -23,7 +32,9 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
         if generated {
             continue;
         }
+        let mut tests = false;
         for (index, line) in text.lines().enumerate() {
+            tests |= line.starts_with("#[cfg(") && line.contains("test");
             let mut complain =
                 |what: &str| complaints.push(format!("{}:{}: {what}", file.display(), index + 1));
             if UNFINISHED.iter().any(|word| line.contains(word)) {
@@ -34,6 +45,9 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
             }
             if is_rust(file) && has_unsafe(line) && !may_be_unsafe(file) {
                 complain("unsafe code outside of store and eventloop");
+            }
+            if !tests && waits_elsewhere(file, line) {
+                complain("the store waits by wait.rs, outside of the epoch");
             }
         }
         if is_crate_root(file) && !may_be_unsafe(file) && !text.contains("#![forbid(unsafe_code)]") {
@@ -54,6 +68,18 @@ fn names_machine(line: &str) -> bool {
             !line[..at].ends_with(|before: char| before.is_alphanumeric() || "./_-})*".contains(before))
         })
     })
+}
+
+/// Something of the store waits that is not one of the modules that may.
+fn waits_elsewhere(file: &Path, line: &str) -> bool {
+    let Ok(module) = file.strip_prefix("crates/store/src") else { return false };
+    let module = module.with_extension("");
+    // Tests wait as they like.
+    !module.starts_with("models")
+        && !module.ends_with("tests")
+        && WAITS
+            .iter()
+            .any(|(word, may)| line.contains(word) && !may.iter().any(|may| module == Path::new(may)))
 }
 
 fn is_rust(file: &Path) -> bool {
@@ -91,6 +117,17 @@ mod tests {
         assert!(has_unsafe("pub unsafe fn read()"));
         assert!(!has_unsafe("#![forbid(unsafe_code)]"));
         assert!(!has_unsafe("// unsafe only in store"));
+    }
+
+    #[test]
+    fn store_waits_in_one_place() {
+        let waits = |module: &str| {
+            let file = Path::new("crates/store/src").join(module);
+            waits_elsewhere(&file, "        crate::sync::yield_now();")
+        };
+        assert!(waits("transaction.rs") && waits("worker/allocate.rs"));
+        assert!(!waits("wait.rs") && !waits("models/moving.rs") && !waits("index/tests.rs"));
+        assert!(!waits_elsewhere(Path::new("crates/server/src/main.rs"), "std::thread::sleep(time);"));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Items for Numbers<'_> {
 fn insert(index: &Index, arena: &Arena, location: u64, grows: bool) -> bool {
     loop {
         let hash = hash_of(location);
-        let mut locked = index.lock(arena, hash);
+        let mut locked = index.lock_open(arena, hash).expect("no transaction");
         let slot = Slot::new(locked.place.tag, location, 0, false);
         let inserted = index.insert(&mut locked, slot);
         let meta = Index::meta(&locked);
@@ -83,7 +83,7 @@ fn insert(index: &Index, arena: &Arena, location: u64, grows: bool) -> bool {
 }
 
 fn remove(index: &Index, arena: &Arena, location: u64) {
-    let mut locked = index.lock(arena, hash_of(location));
+    let mut locked = index.lock_open(arena, hash_of(location)).expect("no transaction");
     let found = index.scan(&locked.place, locked.control, |slot| slot.location() == location);
     index.remove(&mut locked, &found.expect("it was put there"));
     locked.home.unlock(locked.control.written());

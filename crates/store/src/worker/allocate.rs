@@ -8,6 +8,7 @@ use super::{Local, RECLAIM_CHUNKS};
 use crate::class::ClassId;
 use crate::slab::{Magazine, unpoison_chunk};
 use crate::sync::atomic::Ordering;
+use crate::wait::Wait;
 use crate::{Eviction, Store};
 
 /// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
@@ -15,10 +16,8 @@ use crate::{Eviction, Store};
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
-/// Rounds after which it sleeps: that worker does not run, and may not for some milliseconds.
+/// Rounds after which it has begun to sleep, and asks others for what they hold.
 const ALLOCATE_ROUNDS_SLEEP: usize = 64;
-/// How long it sleeps.
-const ALLOCATE_SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
@@ -96,6 +95,7 @@ impl Local {
         let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
+        let mut wait = Wait::for_memory();
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
         if store.evicts() && !(spares && store.arena.barren.holds(self.now)) {
             self.drain_ahead(store, class);
@@ -152,14 +152,7 @@ impl Local {
             let wanted = if round < ALLOCATE_ROUNDS_SLEEP { over } else { u32::MAX };
             let waits = shrinking && !self.shrink(store, wanted, SHRINK_CHUNKS);
             if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
-                // Outside meanwhile, so as not to hold back another that waits like this.
-                store.epochs.leave(self.id);
-                if round >= ALLOCATE_ROUNDS_SLEEP {
-                    crate::sync::sleep(ALLOCATE_SLEEP);
-                } else {
-                    crate::sync::yield_now();
-                }
-                store.epochs.enter(self.id);
+                self.wait(store, &mut wait);
             }
             round += 1;
             // Another's batch holds back what went already: more would wait for it, too. A batch that was

@@ -72,6 +72,46 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
     }
 }
 
+/// Three workers whose transactions need memory, beside what makes them wait for each other: a walk, and the
+/// cleaning of segments after a flush.
+#[test]
+fn no_write_of_a_transaction_is_refused_while_others_wait_for_segments() {
+    const TRANSACTIONS: u64 = 400;
+    for flushes in [false, true] {
+        let store = store(16);
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        (0..40_000u64).for_each(|n| set(&mut guard, 0, &n.to_be_bytes(), &[1; 400]));
+        drop(guard);
+        drop(worker);
+        let stop = AtomicBool::new(false);
+        run(&store, 4, |i, worker| {
+            let mut cursor = 0;
+            while i == 0 && !stop.load(Ordering::Relaxed) {
+                let mut guard = worker.enter(NOW);
+                cursor = guard.walk(cursor, 10, &mut |_| {});
+                if flushes && cursor == 0 {
+                    guard.flush_database(5);
+                }
+            }
+            let _end = Ends(&stop);
+            for n in 0..if i == 0 { 0 } else { TRANSACTIONS } {
+                let mut guard = worker.enter(NOW);
+                let names: Vec<_> =
+                    (0..16).map(|k| [i as u64, n * 16 + k].map(u64::to_be_bytes).concat()).collect();
+                let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+                guard.begin(keys.iter().copied());
+                for key in &keys {
+                    let stored = guard.store_value(key, &[7; 400], &Attributes::default(), Expect::Any);
+                    assert!(stored.is_ok(), "flushes {flushes}, transaction {n}: {stored:?}");
+                }
+                guard.finish();
+            }
+        });
+        store.check();
+    }
+}
+
 /// What one worker deletes is room for another, which need not evict for it: also while the first does
 /// nothing, neither allocate nor rest.
 #[test]

@@ -1,0 +1,192 @@
+//! Waiting for another worker: the one way to do it.
+//!
+//! ```text
+//! lock of a bucket, class, arena      held for some 100 ns, its holder waits for no memory    spun for, where one is
+//! bits of a transaction, the store    held for as long as their holder works, and for that
+//! as a whole, a batch, an epoch       it may need memory                                      waited for as here
+//! ```
+//!
+//! Memory comes free when every worker has left the epoch in which it was unlinked. Who waited inside its
+//! epoch for somebody who needs memory would wait for itself. So whoever waits for another worker
+//!
+//! 1. leaves its epoch,
+//! 2. spins, gives up the core, or sleeps,
+//! 3. gives back what it has of spans that others want emptied,
+//! 4. enters again.
+//!
+//! The caller holds no reference into the arena, and no lock.
+
+use crate::Store;
+use crate::sync::atomic::Ordering;
+use crate::worker::Local;
+use std::time::Duration;
+
+/// Turns of spinning, for what mostly ends within a microsecond.
+const SPINS: u32 = if cfg!(larder_schedule) { 0 } else { 64 };
+/// Turns of giving up the core before the first sleep: whoever is waited for does not run, and may not for
+/// some milliseconds.
+const YIELDS: u32 = 60;
+/// How long one sleep takes.
+const SLEEP: Duration = Duration::from_micros(100);
+
+/// How long somebody has waited already.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    turn: u32,
+    sleep_from: u32,
+    /// Spans that are being drained are let go of when others want memory back: this worker does nothing
+    /// with them meanwhile.
+    idle: bool,
+}
+
+impl Wait {
+    /// For another worker's command to end.
+    pub(crate) fn idle() -> Wait {
+        Wait { turn: 0, sleep_from: u32::MAX, idle: true }
+    }
+
+    /// For memory that other workers' epochs hold back; this worker goes on draining spans for it.
+    pub(crate) fn for_memory() -> Wait {
+        Wait::for_memory_sleeping_from(YIELDS)
+    }
+
+    /// As [`Wait::for_memory`], sleeping after so many turns.
+    pub(crate) fn for_memory_sleeping_from(yields: u32) -> Wait {
+        Wait { turn: SPINS, sleep_from: SPINS + yields, idle: false }
+    }
+
+    /// One turn.
+    fn pause(&mut self) {
+        self.turn = self.turn.saturating_add(1);
+        if self.turn <= SPINS {
+            std::hint::spin_loop();
+        } else if self.turn <= self.sleep_from {
+            crate::sync::yield_now();
+        } else {
+            crate::sync::sleep(SLEEP);
+        }
+    }
+}
+
+impl Local {
+    /// One turn of waiting, in a batch.
+    #[cold]
+    pub(crate) fn wait(&mut self, store: &Store, wait: &mut Wait) {
+        store.epochs.leave(self.id);
+        self.wait_outside(store, wait);
+        store.epochs.enter(self.id);
+    }
+
+    /// One turn of waiting, between two batches, or outside of the epoch of one.
+    #[cold]
+    pub(crate) fn wait_outside(&mut self, store: &Store, wait: &mut Wait) {
+        debug_assert!(!store.epochs.is_inside(self.id), "who waits for another worker holds no epoch");
+        wait.pause();
+        if self.recalled != store.recall.load(Ordering::Relaxed) {
+            store.epochs.enter(self.id);
+            if wait.idle {
+                self.stop_drains(store);
+            }
+            self.answer_recall(store);
+            store.epochs.leave(self.id);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::class::ClassId;
+    use crate::{Attributes, Config, Expect, Store};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    const NOW: u64 = 1_700_000_000_000;
+    /// What is waited for comes within microseconds, or never.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn store(megabytes: u64) -> Arc<Store> {
+        Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
+    }
+
+    /// Waits; false if it was in vain.
+    fn comes(mut holds: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        while !holds() {
+            if began.elapsed() > PATIENCE {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    /// A transaction that begins while another worker waits for a segment lets that one first; it may be
+    /// waiting for a third, whose transaction needs memory.
+    #[test]
+    fn who_lets_another_first_holds_back_no_memory() {
+        const KEYS: u64 = 400;
+        let store = store(8);
+        let mut worker = store.worker().unwrap();
+        for n in 0..40_000u64 {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[1; 400], &Attributes::default(), Expect::Any).unwrap();
+        }
+        let id = worker.local.id;
+        let mut guard = worker.enter(NOW);
+        let names: Vec<[u8; 8]> = (0..KEYS).map(|n| (n | 1 << 50).to_be_bytes()).collect();
+        let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+        guard.begin(keys.iter().copied());
+        store.index.press(1);
+        std::thread::scope(|scope| {
+            let second = &store;
+            scope.spawn(move || {
+                let mut worker = second.worker().unwrap();
+                let mut guard = worker.enter(NOW);
+                let key = guard.key(b"other");
+                guard.begin([key]);
+                guard.finish();
+            });
+            let entered = comes(|| store.world.others_inside(id));
+            let refused = keys
+                .iter()
+                .find_map(|key| guard.store_value(key, &[1; 400], &Attributes::default(), Expect::Any).err());
+            guard.finish();
+            store.index.press(-1);
+            assert!(entered);
+            assert_eq!(refused, None, "memory that nobody uses comes free");
+        });
+    }
+
+    /// Who waits for the store to be nobody's alone gives back the free chunks that it has of spans that are
+    /// wanted empty.
+    #[test]
+    fn who_waits_for_the_store_gives_back_what_is_recalled() {
+        let store = store(4);
+        let mut other = store.worker().unwrap();
+        let mut guard = other.enter(NOW);
+        let key = guard.key(b"key");
+        guard.store_value(&key, &[1; 900], &Attributes::default(), Expect::Any).unwrap();
+        let used = ClassId(guard.get(&key).hit().unwrap().class());
+        guard.delete(&key, Expect::Present).unwrap();
+        guard.local.pass_epochs(&store);
+        drop(guard);
+        let all_free = || store.slabs.class(used).free_chunks == used.chunks_per_span() as u64;
+        assert!(!all_free(), "some are in its magazine");
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        guard.begin_whole();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                drop(other.enter(NOW));
+            });
+            // It may enter just before this, and finds it then when it enters.
+            store.recall.fetch_add(1, Ordering::Relaxed);
+            let given = comes(all_free);
+            guard.finish();
+            assert!(given, "a worker without a batch keeps no span from emptying");
+        });
+    }
+}
