@@ -3,6 +3,7 @@
 
 use crate::Store;
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
+use crate::bucket::SLOTS;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::index::PAGE_BYTES;
 use crate::item::{Kind, RawItem};
@@ -27,9 +28,13 @@ impl Store {
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];
-        let mut cursor = 0;
+        let (mut cursor, mut slots) = (0, Vec::new());
         loop {
-            let next = self.index.walk(&self.arena, cursor, 1000, &mut |slot| {
+            cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
+                assert!(!bucket.control().busy(), "a bucket is locked, or in a transaction");
+                slots.extend((0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty()));
+            });
+            for slot in slots.drain(..) {
                 let location = slot.location();
                 // SAFETY: the store is at rest.
                 let raw = unsafe { RawItem::new(self.arena.at(location)) };
@@ -38,7 +43,9 @@ impl Store {
                 items[class_of(&self.arena, raw.header(), location).0 as usize] += 1;
                 assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
                 let hash = self.hash_at(location);
-                assert_eq!(self.index.place(&self.arena, hash).tag, slot.tag(), "a slot in the wrong place");
+                let place = self.index.place(&self.arena, hash);
+                let found = self.index.scan(&place, place.home().control(), |other| other == slot);
+                assert!(found.is_some(), "a slot is not where its key is looked for");
                 if raw.header().kind() == Kind::Large {
                     // SAFETY: a large item at rest.
                     unsafe { Large::of(raw) }.chunks(&self.arena, &mut |chunk| {
@@ -46,8 +53,7 @@ impl Store {
                         assert!(reached.insert(chunk, facts).is_none(), "a piece is in two values");
                     });
                 }
-            });
-            cursor = next.expect("no transaction is open");
+            }
             if cursor == 0 {
                 break;
             }

@@ -36,6 +36,7 @@ mod walk;
 pub(crate) use changes::Changes;
 pub(crate) use pages::PAGE_BYTES;
 pub(crate) use place::Place;
+pub(crate) use walk::Walked;
 
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};

@@ -272,11 +272,13 @@ impl Drop for Store {
         let mut cursor = 0;
         while *self.key_bytes.get_mut() > 0 {
             let mut freed = 0;
-            let next = self.index.walk(&self.arena, cursor, usize::MAX, &mut |slot| {
-                // SAFETY: nobody else uses the store; each item is reached once.
-                freed += unsafe { item::RawItem::new(self.arena.at(slot.location())).free_key() } as u64;
+            cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
+                let slots = (0..bucket::SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty());
+                for slot in slots {
+                    // SAFETY: nobody else uses the store; each item is reached once.
+                    freed += unsafe { item::RawItem::new(self.arena.at(slot.location())).free_key() } as u64;
+                }
             });
-            cursor = next.expect("no transaction is open");
             *self.key_bytes.get_mut() -= freed;
             if cursor == 0 {
                 break;

@@ -14,10 +14,11 @@ pub(crate) use view::seen;
 use crate::access;
 use crate::bucket::{Cell, FREQUENCY_MAX, Slot};
 use crate::evict::Reason;
-use crate::index::Found;
+use crate::index::{Found, Walked};
 use crate::item::{FETCHED, Header, RawItem};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
+use crate::wait::Wait;
 use crate::worker::Guard;
 use crate::{Key, Millis, Store};
 use std::sync::Arc;
@@ -248,23 +249,31 @@ impl<'w> Guard<'w> {
     }
 
     /// Visits live items from `cursor` on, about `items_max` of them; returns where to go on, 0 at
-    /// the end. Every key that was there throughout is visited; some may be visited twice.
+    /// the end. Every key that was there throughout is visited; some may be visited twice. Leaves the epoch
+    /// before the first is visited, so that a walk of many steps in one batch holds back no memory. Not in a
+    /// transaction of keys. Costs some 5 µs and what the visits do.
     pub fn walk(&mut self, cursor: u64, items_max: usize, visit: &mut dyn FnMut(Item<'_>)) -> u64 {
         let store = self.store;
-        if store.index.place(&store.arena, cursor).home().control().stamp() != store.stamp() {
-            self.clean(cursor);
+        debug_assert!(!self.local.transaction.open, "a walk waits for transactions");
+        self.local.step_out(store);
+        let mut slots = Vec::new();
+        let mut wait = Wait::idle();
+        let next = loop {
+            match store.index.walk(&store.arena, cursor, items_max, store.gate(), &mut slots) {
+                Walked::To(next) => break next,
+                Walked::Held => self.local.wait(store, &mut wait),
+                Walked::Unclean => self.clean(cursor),
+            }
+        };
+        slots.iter().for_each(|slot| store.prefetch_chunk(slot.location()));
+        for slot in slots {
+            // SAFETY: reachable in this epoch.
+            let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
+            if !raw.expired(self.now) {
+                let (hash, header) = (store.hash_at(slot.location()), raw.header());
+                visit(Item { raw, header, slot, hash, now_s: self.now_s, arc: self.arc });
+            }
         }
-        let (now, now_s, arc) = (self.now, self.now_s, self.arc);
-        let next = self.local.between_transactions(store, usize::MAX, |_| {
-            store.index.walk(&store.arena, cursor, items_max, &mut |slot| {
-                // SAFETY: reachable in this epoch.
-                let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
-                if !raw.expired(now) {
-                    let (hash, header) = (store.hash_at(slot.location()), raw.header());
-                    visit(Item { raw, header, slot, hash, now_s, arc });
-                }
-            })
-        });
-        next.expect("it is tried for ever")
+        next
     }
 }

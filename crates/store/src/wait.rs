@@ -189,4 +189,25 @@ mod tests {
             assert!(given, "a worker without a batch keeps no span from emptying");
         });
     }
+
+    /// A batch of many steps holds back no more than a step.
+    #[test]
+    fn walk_leaves_the_epoch_between_its_steps() {
+        let store = store(4);
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        for n in 0..1000u64 {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"value", &Attributes::default(), Expect::Any).unwrap();
+        }
+        let tag = store.epochs.tag();
+        let mut cursor = 0;
+        for _ in 0..3 {
+            cursor = guard.walk(cursor, 64, &mut |_| {});
+            assert_ne!(cursor, 0);
+            store.epochs.advance();
+        }
+        assert!(store.epochs.safe(tag), "what was unlinked before the walk comes free during it");
+    }
 }

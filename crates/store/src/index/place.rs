@@ -24,6 +24,12 @@ pub(super) fn home_of(tag: u64, buckets: usize) -> usize {
     ((tag * buckets as u64) >> TAG_BITS) as usize
 }
 
+/// The lowest tag that is at home in bucket `i`; `i` may be the number of buckets.
+#[inline]
+pub(super) fn first_tag_of(i: usize, buckets: usize) -> u64 {
+    ((i as u64) << TAG_BITS).div_ceil(buckets as u64)
+}
+
 /// Which is the other.
 #[inline]
 pub(super) fn other_of(tag: u64, buckets: usize) -> usize {

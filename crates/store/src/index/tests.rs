@@ -102,8 +102,10 @@ fn buckets<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Bucket> {
 fn reached(index: &Index, arena: &Arena) -> Vec<u64> {
     let (mut cursor, mut locations) = (0, Vec::new());
     loop {
-        let next = index.walk(arena, cursor, usize::MAX, &mut |slot| locations.push(slot.location()));
-        cursor = next.expect("no transaction is open");
+        cursor = index.sweep(arena, cursor, &mut |bucket| {
+            let slots = (0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty());
+            locations.extend(slots.map(Slot::location));
+        });
         if cursor == 0 {
             locations.sort_unstable();
             return locations;

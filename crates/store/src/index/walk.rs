@@ -1,4 +1,4 @@
-//! Passes over the index, a segment at a time, in the order of the hash: cleaning after a flush, walking
+//! Passes over the index in the order of the hash: cleaning after a flush, walking
 //! items with a cursor, sweeping buckets.
 //!
 //! A cursor is a hash. Segments may grow, split and merge between two steps of a pass: what is at a hash
@@ -6,10 +6,57 @@
 
 use super::directory::depth_of;
 use super::locks::Locks;
-use super::place::home_of;
-use super::{Index, Items};
+use super::place::{Place, first_tag_of, home_of};
+use super::{Index, Items, Locked};
 use crate::arena::Arena;
-use crate::bucket::{Bucket, SLOTS, Slot, TAG_BITS};
+use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
+use crate::sync::atomic::{Ordering, fence};
+use std::ops::Range;
+
+/// Where a step of a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// The next step begins here; 0: there is none.
+    To(u64),
+    /// A transaction holds the bucket of the cursor: nothing was collected.
+    Held,
+    /// The segment has to be cleaned first: nothing was collected.
+    Unclean,
+}
+
+impl Place<'_> {
+    /// Adds the segment's slots whose tags are in a range.
+    fn collect(&self, tags: Range<u64>, slots: &mut Vec<Slot>) {
+        for i in 0..self.buckets() {
+            let bucket = self.bucket(i);
+            slots.extend(
+                (0..SLOTS)
+                    .map(|i| bucket.slot(i))
+                    .filter(|slot| !slot.is_empty() && tags.contains(&slot.tag())),
+            );
+        }
+    }
+
+    /// Leaves the first `items_max` of the slots that were collected from `cursor` up to `end_tag`; items of
+    /// one tag stay together, since a cursor cannot point between them.
+    fn cut(&self, cursor: u64, end_tag: u64, items_max: usize, slots: &mut Vec<Slot>) -> Walked {
+        let items_max = items_max.max(1);
+        let mut end_tag = end_tag;
+        if slots.len() > items_max {
+            let least = slots.iter().map(|slot| slot.tag()).min().unwrap_or(end_tag);
+            let (_, &mut cut, _) = slots.select_nth_unstable_by_key(items_max, |slot| slot.tag());
+            end_tag = cut.tag().max(least + 1);
+            slots.retain(|slot| slot.tag() < end_tag);
+        }
+        let depth = depth_of(self.meta);
+        let segment = if depth == 0 { 0 } else { cursor >> (64 - depth) << (64 - depth) };
+        Walked::To(match (end_tag >> TAG_BITS, depth) {
+            (0, _) => segment | end_tag << (64 - TAG_BITS) >> depth,
+            (_, 0) => 0,
+            (_, _) => segment.wrapping_add(1 << (64 - depth)),
+        })
+    }
+}
 
 impl Index {
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
@@ -54,49 +101,65 @@ impl Index {
         Some(())
     }
 
-    /// Every slot whose position is in `[from, to)` of the segment that `cursor` falls in, with all
-    /// of the segment's buckets locked for a moment, so that none moves meanwhile. Returns where
-    /// the next call goes on, 0 at the end; none if a transaction holds a part of the segment.
+    /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on,
+    /// and in those behind it, in one segment, about `items_max` in all. No lock, so that nobody waits for a
+    /// walk: what was collected of a bucket counts if its control word is then what it was before; else this step
+    /// ends there, and the next has its first bucket locked.
     pub(crate) fn walk(
         &self,
         arena: &Arena,
         cursor: u64,
         items_max: usize,
-        visit: &mut dyn FnMut(Slot),
-    ) -> Option<u64> {
-        self.with_growth(|_| self.walk_segment(arena, cursor, items_max, visit))
+        gate: u64,
+        slots: &mut Vec<Slot>,
+    ) -> Walked {
+        slots.clear();
+        let place = self.place(arena, cursor);
+        let n = place.buckets();
+        let first = home_of(place.tag, n);
+        let end = n.min(first + 1 + items_max / SLOTS);
+        // 1. What the buckets are like.
+        let controls: Vec<Control> = (first..end).map(|i| place.bucket(i).control()).collect();
+        // 2. What is at home there. It may be anywhere in the segment.
+        place.collect(place.tag..first_tag_of(end, n), slots);
+        // 3. Whether they are still like that: the slots were read before the words are read again.
+        fence(Ordering::Acquire);
+        let holds =
+            |i: usize, was: Control| was.passes(gate) && !was.busy() && place.bucket(i).control() == was;
+        let end = match self.holds(&place) {
+            true => (first..end).zip(controls).find(|&(i, was)| !holds(i, was)).map_or(end, |(i, _)| i),
+            false => first,
+        };
+        if end == first {
+            return self.walk_locked(arena, cursor, items_max, gate, slots);
+        }
+        let end_tag = first_tag_of(end, n);
+        slots.retain(|slot| slot.tag() < end_tag);
+        place.cut(cursor, end_tag, items_max, slots)
     }
 
-    fn walk_segment(
+    /// As [`Index::walk`], of one bucket, under its lock: only its holder moves what is at home there.
+    #[cold]
+    fn walk_locked(
         &self,
         arena: &Arena,
         cursor: u64,
         items_max: usize,
-        visit: &mut dyn FnMut(Slot),
-    ) -> Option<u64> {
-        let place = self.place(arena, cursor);
-        let depth = depth_of(place.meta);
-        let all: Vec<&Bucket> = (0..place.buckets()).map(|i| place.bucket(i)).collect();
-        let mut slots: Vec<Slot> = Vec::with_capacity(all.len() * SLOTS);
-        let locks = Locks::take(place.base, &all, &[])?;
-        slots.extend(all.iter().flat_map(|b| (0..SLOTS).map(|i| b.slot(i))));
-        drop(locks);
-        slots.retain(|slot| !slot.is_empty() && slot.tag() >= place.tag);
-        slots.sort_unstable_by_key(|slot| slot.tag());
-        // Items of one tag are visited together: the cursor cannot point between them.
-        let mut end = slots.len().min(items_max.max(1));
-        while end > 0 && end < slots.len() && slots[end].tag() == slots[end - 1].tag() {
-            end += 1;
+        gate: u64,
+        slots: &mut Vec<Slot>,
+    ) -> Walked {
+        slots.clear();
+        let Some(Locked { place, home, control }) = self.lock_open(arena, cursor) else {
+            return Walked::Held;
+        };
+        let clean = control.passes(gate);
+        let n = place.buckets();
+        let end_tag = first_tag_of(home_of(place.tag, n) + 1, n);
+        if clean {
+            place.collect(place.tag..end_tag, slots);
         }
-        slots[..end].iter().for_each(|&slot| visit(slot));
-        let segment = if depth == 0 { 0 } else { cursor >> (64 - depth) << (64 - depth) };
-        Some(if end < slots.len() {
-            segment | slots[end].tag() << (64 - TAG_BITS) >> depth
-        } else if depth == 0 {
-            0
-        } else {
-            segment.wrapping_add(1 << (64 - depth))
-        })
+        home.unlock(control);
+        if clean { place.cut(cursor, end_tag, items_max, slots) } else { Walked::Unclean }
     }
 
     /// Runs `f` over every bucket of the segment that `cursor` falls in, without locks; returns the

@@ -81,6 +81,14 @@ impl Local {
         }
     }
 
+    /// Between two steps of something long: announces the epoch that it is, if it has moved on. The caller holds no
+    /// reference into the arena.
+    #[inline]
+    pub(crate) fn step_out(&mut self, store: &Store) {
+        self.breathe(store);
+        store.epochs.renew(self.id);
+    }
+
     /// Tags a group of chunks. The epochs are moved on only when those that wait longest would soon be
     /// wanted: each of their steps is a line that goes from core to core.
     fn let_go(&mut self, store: &Store) {

@@ -65,9 +65,9 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
                 }
             }
         });
-        // A third of them, and a batch that was interrupted costs no more.
-        let left = store.totals().items;
-        assert!(left > 4_000, "way {kind}: {left} are left");
+        // A third of them, and a batch that was interrupted costs no more; a walk is in one all the time.
+        let (left, least) = (store.totals().items, if kind == 3 { 2_000 } else { 4_000 });
+        assert!(left > least, "way {kind}: {left} are left");
         store.check();
     }
 }
