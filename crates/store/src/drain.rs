@@ -309,6 +309,10 @@ impl Local {
             }
             // What is missing is in other workers' hands.
             self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+            // Another's batch holds back what went already: more would wait for it, too.
+            if self.limbo_chunks() > 0 {
+                return;
+            }
         }
     }
 
