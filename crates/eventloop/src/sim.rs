@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,12 +63,30 @@ struct Wire {
     /// The peer sends no more.
     peer_ended: bool,
     peer_reset: bool,
+    /// The peer resets the connection when so many bytes have been sent to it.
+    reset_at: Option<u64>,
+    /// Bytes sent to the peer.
+    sent: u64,
+    /// Bytes that wait for the peer at most, in place of the weather's.
+    window: Option<usize>,
     /// The server has dropped its stream.
     server_closed: bool,
     watched: Option<(u64, Interest)>,
 }
 
 impl Wire {
+    /// Bytes that a send takes now, if it takes all that there is room for.
+    fn room(&self, weather: &Weather) -> usize {
+        let room = self.window.unwrap_or(weather.window).saturating_sub(self.to_peer.len());
+        self.reset_at.map_or(room, |at| room.min((at - self.sent) as usize))
+    }
+
+    /// What was sent to the peer is lost. What has come from it can be received, as from a real socket.
+    fn reset(&mut self) {
+        self.peer_reset = true;
+        self.to_peer.clear();
+    }
+
     fn event(&self, weather: &Weather) -> Option<Event> {
         let (token, interest) = self.watched?;
         if self.server_closed {
@@ -80,7 +98,7 @@ impl Wire {
         let event = Event {
             token,
             readable: read && (!self.to_server.is_empty() || ended),
-            writable: write && (self.to_peer.len() < weather.window || self.peer_reset),
+            writable: write && (self.room(weather) > 0 || self.peer_reset),
             hangup: self.peer_reset,
         };
         (event.readable || event.writable || event.hangup).then_some(event)
@@ -101,7 +119,12 @@ struct Net {
 impl Net {
     fn size(&mut self, bound: usize, available: usize) -> usize {
         let most = bound.min(available);
-        if self.weather.arbitrary && most > 0 { self.random.up_to(most) } else { most }
+        // One in four takes all there is: what is filled to the last byte is a case of its own.
+        if self.weather.arbitrary && most > 0 && !self.random.draw().is_multiple_of(4) {
+            self.random.up_to(most)
+        } else {
+            most
+        }
     }
 }
 
@@ -227,38 +250,31 @@ impl Drop for SimStream {
 
 impl Stream for SimStream {
     fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let net = &mut *self.net.borrow_mut();
-        let wire = &net.wires[&self.id];
-        if wire.peer_reset {
-            return Err(io::ErrorKind::ConnectionReset.into());
-        }
-        let available = wire.to_server.len().min(buffer.len());
-        if available == 0 {
-            return if wire.peer_ended { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
-        }
-        let size = net.size(net.weather.receive_max, available);
-        let wire = net.wires.get_mut(&self.id).expect("found above");
-        for (to, byte) in buffer.iter_mut().zip(wire.to_server.drain(..size)) {
-            *to = byte;
-        }
-        Ok(size)
+        self.recv_vectored(&mut [IoSliceMut::new(buffer)])
     }
 
     fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let mut received = 0;
-        for slice in slices {
-            match self.recv(slice) {
-                Ok(bytes) => {
-                    received += bytes;
-                    if bytes < slice.len() {
-                        break;
-                    }
-                }
-                Err(error) if received == 0 => return Err(error),
-                Err(_) => break,
-            }
+        let net = &mut *self.net.borrow_mut();
+        let wire = &net.wires[&self.id];
+        let room: usize = slices.iter().map(|slice| slice.len()).sum();
+        let available = wire.to_server.len().min(room);
+        if available == 0 {
+            return match (wire.peer_reset, wire.peer_ended) {
+                (true, _) => Err(io::ErrorKind::ConnectionReset.into()),
+                (false, true) => Ok(0),
+                (false, false) => Err(io::ErrorKind::WouldBlock.into()),
+            };
         }
-        Ok(received)
+        let size = net.size(net.weather.receive_max, available);
+        let wire = net.wires.get_mut(&self.id).expect("found above");
+        let mut left = size;
+        for slice in slices {
+            let bytes = left.min(slice.len());
+            // A deque is read in order, and all of it that is asked for.
+            wire.to_server.read_exact(&mut slice[..bytes])?;
+            left -= bytes;
+        }
+        Ok(size)
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -267,12 +283,17 @@ impl Stream for SimStream {
         if wire.peer_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        let room = net.weather.window.saturating_sub(wire.to_peer.len()).min(bytes.len());
+        let room = wire.room(&net.weather).min(bytes.len());
         if room == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let size = net.size(net.weather.send_max, room);
-        net.wires.get_mut(&self.id).expect("found above").to_peer.extend(&bytes[..size]);
+        let wire = net.wires.get_mut(&self.id).expect("found above");
+        wire.to_peer.extend(&bytes[..size]);
+        wire.sent += size as u64;
+        if wire.reset_at == Some(wire.sent) {
+            wire.reset();
+        }
         Ok(size)
     }
 
@@ -285,7 +306,7 @@ impl Stream for SimStream {
         let net = &mut *self.net.borrow_mut();
         net.asked += 1;
         let wire = &net.wires[&self.id];
-        let room = net.weather.window.saturating_sub(wire.to_peer.len());
+        let room = wire.room(&net.weather);
         if wire.peer_reset { room.max(1) } else { room }
     }
 
@@ -330,13 +351,22 @@ impl Peer {
         self.wire(|wire| wire.peer_ended = true);
     }
 
-    /// Resets the connection: everything under way is lost.
+    /// Resets the connection: what it was sent is lost, and sends fail from now on.
     pub fn reset(&self) {
-        self.wire(|wire| {
-            wire.peer_reset = true;
-            wire.to_server.clear();
-            wire.to_peer.clear();
-        });
+        self.wire(Wire::reset);
+    }
+
+    /// Resets the connection when `bytes` more bytes have been sent to the peer.
+    pub fn reset_after(&self, bytes: u64) {
+        if bytes == 0 {
+            return self.reset();
+        }
+        self.wire(|wire| wire.reset_at = Some(wire.sent + bytes));
+    }
+
+    /// Has `bytes` wait for the peer at most, whatever the weather.
+    pub fn narrow(&self, bytes: usize) {
+        self.wire(|wire| wire.window = Some(bytes));
     }
 
     /// The server has closed the connection.
