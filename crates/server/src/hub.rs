@@ -15,7 +15,6 @@ use larder_store::Store;
 
 use crate::config::{Config, Protocol, Reported};
 use crate::doomed::{Doom, Doomed};
-use crate::listen::Bound;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
 use crate::table::Table;
@@ -116,11 +115,18 @@ impl Hub {
         }
     }
 
-    /// A hub for a configuration.
+    /// A hub for a configuration, whose server listens at these addresses; those from `redis_from` on are
+    /// for RESP.
     ///
     /// # Errors
     /// When wakers cannot be had (too many open files).
-    pub fn new(config: Config, store: Arc<Store>, bound: &[Bound], log: Log) -> std::io::Result<Hub> {
+    pub fn new(
+        config: Config,
+        store: Arc<Store>,
+        listening: Vec<Address>,
+        redis_from: usize,
+        log: Log,
+    ) -> std::io::Result<Hub> {
         let desk = |_| {
             let mailbox = Mailbox::new()?;
             Ok(Desk {
@@ -143,9 +149,9 @@ impl Hub {
             table: Table::new(config.threads),
             desks,
             tally: Tally::default(),
-            listening: bound.iter().map(|bound| bound.address.clone()).collect(),
-            listening_at: bound.iter().map(|bound| plain(&bound.address).into()).collect(),
-            redis_from: bound.iter().position(|bound| bound.redis).unwrap_or(bound.len()),
+            listening_at: listening.iter().map(|address| plain(address).into()).collect(),
+            listening,
+            redis_from,
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
             started: Instant::now(),

@@ -128,8 +128,10 @@ pub fn serve(config: Config) -> Result<(), String> {
         let written = listen::write_port_file(path.as_ref(), &bound);
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
-    let hub = Hub::new(config, store, &bound, log).map_err(|error| format!("cannot start: {error}"))?;
-    let hub = Arc::new(hub);
+    let listening = bound.iter().map(|at| at.address.clone()).collect();
+    let redis_from = bound.iter().position(|at| at.redis).unwrap_or(bound.len());
+    let hub = Hub::new(config, store, listening, redis_from, log);
+    let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
     let workers = start_workers(&hub)?;
     if process::is_detached() {
         process::say_ready();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::OutputLimit;
-use larder_eventloop::{Closed, Epoll, EventLoop};
+use larder_eventloop::{Backend, Closed, EventLoop};
 use larder_store::Millis;
 
 use crate::table::Facts;
@@ -62,7 +62,7 @@ impl Overflow {
 
 impl Service {
     /// Closes connections that are above their limits; true while there are others that may come to be.
-    pub(crate) fn cut(&mut self, events: &mut EventLoop<Epoll, Service>) -> bool {
+    pub(crate) fn cut<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
         while let Some(facts) = self.overflow.due(events.now()) {
             let index = (facts.place() & u64::from(u32::MAX)) as usize;
             // It may have ended since, and another have its place.
