@@ -250,39 +250,24 @@ impl Output {
         used
     }
 
-    /// The first `bytes`, which nothing is spliced into.
-    ///
-    /// # Panics
-    /// If that is not so.
+    /// Where the next byte goes: an index that stays true until something is sent or forgotten.
     #[inline]
-    pub fn front(&self, bytes: usize) -> &[u8] {
-        let end = self.start + bytes;
-        assert!(self.splices.front().is_none_or(|splice| splice.at >= end), "bytes of the buffer");
-        &self.buf[self.start..end]
+    pub fn end(&self) -> usize {
+        self.end
     }
 
-    /// As [`Output::advance`], of bytes of [`Output::front`] when what follows is sent at once too:
-    /// nothing moves to the front.
-    ///
-    /// # Panics
-    /// As [`Output::front`].
+    /// Replies between two places where [`Output::end`] was, with no value spliced in between.
     #[inline]
-    pub fn pop_front(&mut self, bytes: usize) {
-        self.start += self.front(bytes).len();
-        if self.is_empty() {
-            self.start = 0;
-            self.end = 0;
-        }
+    pub fn between(&self, from: usize, to: usize) -> &[u8] {
+        debug_assert!(from >= self.start && to <= self.end, "replies that are there");
+        &self.buf[from..to]
     }
 
-    /// Forgets all but the first `bytes`, which nothing is spliced into.
-    pub fn truncate(&mut self, bytes: u64) {
-        self.end = self.start + bytes as usize;
-        self.splices.clear();
-        self.pinned_bytes = 0;
-        if bytes == 0 {
-            self.clear();
-        }
+    /// Forgets what is in front of a place where [`Output::end`] was.
+    pub fn forget_until(&mut self, from: usize) {
+        assert!((self.start..=self.end).contains(&from), "a place among the replies");
+        assert!(self.splices.front().is_none_or(|splice| splice.at >= from), "no value is in front of it");
+        self.start = from;
     }
 
     /// The replies as one run, if nothing is spliced in: the common case, sent without a vector.
@@ -340,19 +325,27 @@ impl Output {
     /// Moves what is not sent into an output of its own, in a buffer of just its size; this one is
     /// empty afterwards and keeps its buffer.
     pub fn take_rest(&mut self) -> Output {
-        let start = self.start;
+        let rest = self.split_off(self.start);
+        self.clear();
+        rest
+    }
+
+    /// As [`Output::take_rest`], of what lies behind a place where [`Output::end`] was; all values that are
+    /// spliced in lie there. What lies in front stays.
+    pub fn split_off(&mut self, from: usize) -> Output {
+        assert!(self.splices.front().is_none_or(|splice| splice.at >= from), "no value is in front of it");
         let mut rest = Output {
-            buf: block_of(&self.buf[start..self.end]),
+            buf: block_of(&self.buf[from..self.end]),
             start: 0,
-            end: self.end - start,
+            end: self.end - from,
             splices: std::mem::take(&mut self.splices),
-            pinned_bytes: self.pinned_bytes,
+            pinned_bytes: std::mem::take(&mut self.pinned_bytes),
             limit_bytes: 0,
         };
         for splice in &mut rest.splices {
-            splice.at -= start;
+            splice.at -= from;
         }
-        self.clear();
+        self.end = from;
         rest
     }
 
@@ -423,17 +416,20 @@ mod tests {
     }
 
     #[test]
-    fn truncate_keeps_the_front() {
+    fn what_lies_between_two_ends_is_read_forgotten_and_split_off() {
         let mut out = Output::new(10);
-        out.put(b"sent keep drop");
-        out.advance(5);
-        assert_eq!(out.front(4), b"keep");
-        out.put(b"!");
-        out.truncate(4);
-        assert_eq!(out.to_vec(), b"keep");
-        out.pop_front(2);
-        assert_eq!(out.to_vec(), b"ep");
-        out.truncate(0);
+        out.put(b"first");
+        let from = out.end();
+        out.put(b"second");
+        let to = out.end();
+        out.put(b"third");
+        assert_eq!((out.between(0, from), out.between(from, to)), (&b"first"[..], &b"second"[..]));
+        assert_eq!(out.split_off(to).to_vec(), b"third");
+        assert_eq!(out.to_vec(), b"firstsecond");
+        out.forget_until(from);
+        assert_eq!(out.to_vec(), b"second");
+        out.advance(3);
+        assert_eq!(out.take_rest().to_vec(), b"ond");
         assert!(out.is_empty());
     }
 

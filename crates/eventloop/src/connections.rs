@@ -42,6 +42,8 @@ pub(crate) struct Connection<S, C> {
     pub interest: Interest,
     /// No more is received; when the replies are out, it ends for this reason.
     pub closing: Option<crate::Closed>,
+    /// It is in the list of those whose replies are held.
+    pub held: bool,
     /// The handler holds memory for bytes that are still to come.
     pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.

@@ -75,6 +75,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     /// looked at. A peer that sleeps is then woken once for many sends, not once for each; waking
     /// costs the sender some microseconds.
     held: Vec<Id>,
+    /// Bytes of these replies.
+    held_bytes: u64,
     /// Connections whose replies wait for room.
     waiting: usize,
     /// Connections that the handler holds memory for, for bytes to come.
@@ -94,6 +96,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connections: Connections::new(),
             queue: VecDeque::new(),
             held: Vec::new(),
+            held_bytes: 0,
             asleep: BinaryHeap::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
@@ -123,6 +126,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             sent_at: now,
             interest: Interest::Read,
             closing: None,
+            held: false,
             receiving: false,
             again: false,
             blocked: false,
@@ -253,11 +257,15 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     fn send_all_held(&mut self, handler: &mut H) {
         let now = self.backend.now();
         let mut held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
         for id in held.drain(..) {
-            let connection = self.connections.find(id).expect("a connection is not closed while it is held");
-            let sent = handler.send_held(&mut connection.state, &mut connection.stream);
-            match sent.map(|sent| note_sent(connection, sent, &mut self.waiting, now)) {
-                Ok(()) => self.arrange(handler, id),
+            let Some(connection) = self.connections.find(id) else {
+                debug_assert!(false, "what is held goes out before its connection ends");
+                continue;
+            };
+            connection.held = false;
+            match send(handler, connection, &mut self.waiting, now) {
+                Ok(_) => self.arrange(handler, id),
                 Err(_) => self.close(handler, id, Closed::Error),
             }
         }

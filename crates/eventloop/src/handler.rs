@@ -151,37 +151,20 @@ pub trait Handler {
         false
     }
 
-    /// Sends the connection's replies by one call of `stream`, none if there are none, and keeps
-    /// what does not fit (also after `WouldBlock`).
+    /// Sends the connection's replies and nothing else, by one call of `stream`, none if there are none, and
+    /// keeps what does not fit (also after `WouldBlock`).
     ///
     /// # Errors
     /// What the stream said, other than `WouldBlock`; the connection is closed.
     fn send<S: Stream>(&mut self, connection: &mut Self::Connection, stream: &mut S) -> io::Result<Sent>;
 
-    /// The replies that [`Handler::received`] has just left may go out a little later, together with
-    /// those of other connections: true if the handler will know which are whose, when
-    /// [`Handler::send_held`] is called for each connection in the order of these calls. The loop sends
-    /// held replies before it does anything else with their connections.
-    fn hold(&mut self, connection: &mut Self::Connection) -> bool {
+    /// Bytes of the connection's replies, if they may go out a little later, together with those of other
+    /// connections; asked when [`Handler::received`] has left them. None if there are none, or they are
+    /// to be sent at once. Whatever the loop does meanwhile, they stay this connection's.
+    #[inline]
+    fn held(&self, connection: &Self::Connection) -> Option<u64> {
         let _ = connection;
-        false
-    }
-
-    /// Bytes held.
-    fn held_bytes(&self) -> u64 {
-        0
-    }
-
-    /// As [`Handler::send`], of the oldest replies held, which are this connection's.
-    ///
-    /// # Errors
-    /// As for [`Handler::send`].
-    fn send_held<S: Stream>(
-        &mut self,
-        connection: &mut Self::Connection,
-        stream: &mut S,
-    ) -> io::Result<Sent> {
-        self.send(connection, stream)
+        None
     }
 
     /// The connection has ended and is forgotten.

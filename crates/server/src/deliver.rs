@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_eventloop::{Closed, Epoll, EventLoop, Id};
+use larder_eventloop::{Backend, Closed, EventLoop, Id};
 
 use crate::doomed::Doom;
 use crate::worker::Service;
@@ -20,7 +20,7 @@ const PUSH_AT_BYTES: u64 = 256 << 10;
 
 impl Service {
     /// Delivers what waits in this worker's post.
-    pub(crate) fn deliver(&mut self, events: &mut EventLoop<Epoll, Service>) {
+    pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
         let hub = Arc::clone(self.hub());
         let (letters, mut held) = hub.desks[self.index()].post.take();
         // Behind the letters: who has missed one is not given those that came after it.
@@ -42,7 +42,7 @@ impl Service {
             if connection.session.redis_client() != Some(letter.target.client) {
                 continue;
             }
-            let rest = connection.rest.get_or_insert_default();
+            let rest = self.outbox.own(&mut connection.replies);
             let before = rest.capacity_bytes();
             rest.set_limit(hub.config.reply_bytes_max());
             connection.session.deliver(&letter, rest);
@@ -69,7 +69,7 @@ impl Service {
     }
 
     /// Closes those whom others want closed.
-    fn close_doomed(&mut self, events: &mut EventLoop<Epoll, Service>) {
+    fn close_doomed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
         for (client, Doom { index, missed }) in self.hub().desks[self.index()].doomed.take() {
             if let Some(id) = events.id_at(index)
                 && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
@@ -82,12 +82,12 @@ impl Service {
 
     /// Sends what a listener was told. It is closed if more than `bytes_max` waits then, or anything to
     /// speak of while connections hold all the memory they may: who publishes does not wait for it.
-    fn push_letters(&mut self, events: &mut EventLoop<Epoll, Service>, id: Id, bytes_max: u64) {
+    fn push_letters<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, id: Id, bytes_max: u64) {
         events.push(self, id);
         let store = &self.hub().store;
         let most =
             if store.held_bytes() < store.held_bytes_max() { bytes_max } else { bytes_max.min(SHORT_BYTES) };
-        let waits = events.state(id).and_then(|at| at.rest.as_ref()).map_or(0, |rest| rest.len());
+        let waits = events.state(id).and_then(|at| at.replies.rest()).map_or(0, |rest| rest.len());
         if waits > most {
             self.hub().tally.listeners_cut.fetch_add(1, Relaxed);
             events.close(self, id, Closed::Shed);

@@ -1,25 +1,28 @@
 //! A worker: one thread, one loop, one view of the store.
 //!
 //! [`Service`] is the loop's handler: it gives received bytes to the connection's session and sends
-//! what the session leaves. Replies are written into one output for all connections; only what a
-//! socket does not take moves to its connection.
+//! what the session leaves ([`replies`]).
 
 pub(crate) mod handling;
+#[cfg(test)]
+mod on_sim;
+mod replies;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_commands::{Context, Counters, Host, Output, Room, Session};
-use larder_eventloop::{Closed, Epoll, EventLoop, Limits, Millis};
+use larder_commands::{Context, Counters, Host, Room, Session};
+use larder_eventloop::socket::{Address, Socket};
+use larder_eventloop::{Backend, Closed, Epoll, EventLoop, Limits, Millis};
 use larder_store::Millis as WallMillis;
 
 use crate::hub::{Hub, Message};
 use crate::overflow::Overflow;
 use crate::table::{Facts, Standing};
 use handling::At;
+use replies::{Outbox, Replies};
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
 /// once, and what a processor's second cache holds.
@@ -88,8 +91,8 @@ const CLOCK_MS: Millis = 1000;
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) session: Session,
-    /// Replies that the socket did not take.
-    pub(crate) rest: Option<Box<Output>>,
+    /// Its replies that are not sent.
+    pub(crate) replies: Replies,
     /// Bytes of its memory, as the store was told.
     held: usize,
     pub(crate) facts: Arc<Facts>,
@@ -101,13 +104,10 @@ pub struct Service {
     hub: Arc<Hub>,
     index: usize,
     store: larder_store::Worker,
-    out: Output,
+    /// Replies of this turn.
+    pub(crate) outbox: Outbox,
     /// Room for values that commands work on.
     room: Room,
-    /// Bytes of each connection's held replies, which `out` begins with, in order.
-    held: VecDeque<u64>,
-    /// Their sum.
-    held_bytes: u64,
     /// The loop's time.
     now: Millis,
     /// The wall clock's time less the loop's.
@@ -134,10 +134,8 @@ impl Service {
             hub,
             index,
             store,
-            out: Output::new(SEND_AT_BYTES),
+            outbox: Outbox::new(SEND_AT_BYTES),
             room: Room::default(),
-            held: VecDeque::new(),
-            held_bytes: 0,
             now: 0,
             wall_base: 0,
             wall_read_at: 0,
@@ -173,7 +171,7 @@ impl Service {
 
     /// A round of upkeep, `beside_requests` or at leisure; true when there is more to do.
     fn upkeep(&mut self, beside_requests: bool) -> bool {
-        self.out.shrink(OUTPUT_KEPT_BYTES);
+        self.outbox.shrink(OUTPUT_KEPT_BYTES);
         let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
@@ -211,7 +209,7 @@ impl Service {
     /// After each turn: tells the store what connections hold, has items give way to it, and lets
     /// connections take less while they hold all they may.
     #[inline]
-    fn balance(&mut self, events: &mut EventLoop<Epoll, Service>) {
+    fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
@@ -224,7 +222,7 @@ impl Service {
     #[inline]
     fn set_short(&mut self, short: bool) {
         self.short = short;
-        self.out.set_limit(self.room(SEND_AT_BYTES));
+        self.outbox.set_limit(self.room(SEND_AT_BYTES));
     }
 
     /// Bytes of replies that a connection may have more, `most` at most: the less may still be held, the
@@ -246,7 +244,7 @@ impl Service {
 
     /// Closes connections that stand still and hold memory that others need: one for a value that was
     /// refused, more while they hold more than they may. True while there may be more to close.
-    fn shed(&mut self, events: &mut EventLoop<Epoll, Service>) -> bool {
+    fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
         let hub = Arc::clone(&self.hub);
         let now = events.now();
         if hub.store.take_refusal() {
@@ -276,7 +274,7 @@ impl Service {
         self.short || now < self.shed_until
     }
 
-    fn shed_one(&mut self, events: &mut EventLoop<Epoll, Service>, index: usize) {
+    fn shed_one<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, index: usize) {
         if let Some(id) = events.id_at(index) {
             events.close(self, id, Closed::Shed);
         }
@@ -298,21 +296,30 @@ impl Service {
     }
 
     /// Takes over a connection.
-    fn adopt(
+    fn adopt(&mut self, events: &mut EventLoop<Epoll, Service>, socket: Socket, listener: usize) {
+        match socket.peer_address() {
+            Ok(peer) => self.enter(events, socket, peer, listener),
+            Err(_) => self.hub.ended(self.index),
+        }
+    }
+
+    /// Has the loop watch a connection, and begins its conversation.
+    fn enter<B: Backend>(
         &mut self,
-        events: &mut EventLoop<Epoll, Service>,
-        socket: larder_eventloop::socket::Socket,
+        events: &mut EventLoop<B, Service>,
+        stream: B::Stream,
+        peer: Address,
         listener: usize,
     ) {
-        let peer = match socket.peer_address() {
-            Ok(peer) => peer,
-            Err(_) => return self.hub.ended(self.index),
-        };
         tracing::debug!(peer = %peer, worker = self.index, "connection opened");
         let facts = Arc::new(Facts::new(peer, listener, events.now()));
-        let connection =
-            Connection { session: Session::new(), rest: None, held: 0, facts: Arc::clone(&facts) };
-        match events.adopt(socket, connection) {
+        let connection = Connection {
+            session: Session::new(),
+            replies: Replies::None,
+            held: 0,
+            facts: Arc::clone(&facts),
+        };
+        match events.adopt(stream, connection) {
             Ok(id) => {
                 self.hub.store.set_aside(CONNECTION_BYTES);
                 self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// How long a server may take to listen, or to stop.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Free ports are found by asking for one and giving it back: another process may be faster.
@@ -189,9 +191,39 @@ impl Server {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        // A process that is gone already has nothing to end.
-        let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+        self.signal(Signal::TERM);
+    }
+
+    /// Has it stand still, so that what is sent meanwhile has all come when it goes on.
+    ///
+    /// # Errors
+    /// When it does not come to stand.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(Signal::STOP);
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            let mut threads = std::fs::read_dir(format!("/proc/{}/task", self.id()))?;
+            let stands = |thread: io::Result<std::fs::DirEntry>| {
+                let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+                io::Result::Ok(stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+            };
+            if threads.try_fold(true, |all, thread| Ok::<_, io::Error>(all & stands(thread)?))? {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// Has it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // A process that is gone already hears none.
+        let _ = pid.map(|pid| kill_process(pid, signal));
     }
 
     /// Stops it with SIGTERM and returns its status; none when it does not stop in time.

@@ -70,6 +70,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             && connection.kept.is_empty()
             && handler.destination(&mut connection.state).is_some();
         if connection.uploads {
+            // Replies to what was in front of it may be held, and what comes now can be answered too.
+            self.send_held(handler);
             self.receive_directly(handler, id);
         }
     }
@@ -162,13 +164,20 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
                 self.settle(handler, id, Some(Closed::Input));
             }
-            Next::Receive if connection.closing.is_none() && handler.hold(&mut connection.state) => {
-                self.held.push(id);
-                if handler.held_bytes() >= HELD_BYTES_MAX {
-                    self.send_held(handler);
+            Next::Receive => match handler.held(&connection.state) {
+                Some(bytes) if connection.closing.is_none() => {
+                    // If it were not so they would go out all the same: the handler knows whose they are.
+                    debug_assert!(!connection.held, "what is held goes out before more is made");
+                    if !std::mem::replace(&mut connection.held, true) {
+                        self.held.push(id);
+                    }
+                    self.held_bytes += bytes;
+                    if self.held_bytes >= HELD_BYTES_MAX {
+                        self.send_held(handler);
+                    }
                 }
-            }
-            Next::Receive => self.settle(handler, id, None),
+                _ => self.settle(handler, id, None),
+            },
             Next::Again | Next::Yield => {
                 connection.again = true;
                 self.settle(handler, id, None);

@@ -2,7 +2,6 @@
 //! itself, `x<n>\n` by n bytes, `u<n>\n` takes n bytes directly and is answered by their sum, `q\n`
 //! closes.
 
-use std::collections::VecDeque;
 use std::io;
 
 use larder_eventloop::sim::{Peer, Sim, Weather};
@@ -20,10 +19,6 @@ pub struct Toy {
     pub sends: u64,
     pub fills: u64,
     pub unsent_most: u64,
-    /// Numbers of the replies held, in order, and bytes of them.
-    held: VecDeque<u64>,
-    held_ever: u64,
-    held_bytes: u64,
 }
 
 #[derive(Default)]
@@ -33,8 +28,6 @@ pub struct Conn {
     upload_at: usize,
     /// Replies wait for room.
     waits: bool,
-    /// Number under which its replies are held.
-    held: Option<u64>,
 }
 
 impl Conn {
@@ -119,30 +112,11 @@ impl Handler for Toy {
         Ok(Sent { bytes: bytes as u64, unsent: conn.out.len() as u64 })
     }
 
-    fn hold(&mut self, conn: &mut Conn) -> bool {
-        assert_eq!(conn.held, None, "held replies go out before more are made");
-        if conn.out.is_empty() || conn.waits {
-            return false;
-        }
-        self.held_ever += 1;
-        self.held_bytes += conn.out.len() as u64;
-        conn.held = Some(self.held_ever);
-        self.held.push_back(self.held_ever);
-        true
+    fn held(&self, conn: &Conn) -> Option<u64> {
+        (!conn.out.is_empty() && !conn.waits).then_some(conn.out.len() as u64)
     }
 
-    fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
-    fn send_held<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
-        assert!(conn.held.is_some() && self.held.pop_front() == conn.held.take(), "in the order of holding");
-        self.held_bytes -= conn.out.len() as u64;
-        self.send(conn, stream)
-    }
-
-    fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
-        assert_eq!(conn.held, None, "held replies go out before the end");
+    fn closed(&mut self, _id: Id, _conn: Conn, why: Closed) {
         self.closed.push(why);
     }
 }

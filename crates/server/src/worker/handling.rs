@@ -1,22 +1,20 @@
 //! What a worker does with a connection's bytes: gives them to its session, sends what the session leaves,
 //! and keeps account of what a socket did not take.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 
 use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Closed, Handler, Id, Millis, Next, Place, Sent, Stream, Taken};
 
+use super::replies::Replies;
 use super::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
 use crate::hub::Hub;
 use crate::table::Facts;
 
 /// Replies of a connection that may be held for a common send: what a socket surely takes at once.
 const HELD_REPLIES_MAX: u64 = 32 << 10;
-
-/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
-const SLICES: usize = 64;
 
 /// Changes of the memory that input takes are told from this many bytes on.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
@@ -50,7 +48,7 @@ pub(crate) fn plain(address: &Address) -> String {
 impl Service {
     /// Tells the store what a connection's replies hold; items give way if it is more.
     pub(crate) fn count_held(&mut self, connection: &mut Connection) {
-        let held = connection.rest.as_deref().map_or(0, |rest| rest.capacity_bytes().max(1));
+        let held = connection.replies.rest().map_or(0, |rest| rest.capacity_bytes().max(1));
         let before = std::mem::replace(&mut connection.held, held);
         if held != before {
             let store = &self.hub.store;
@@ -64,11 +62,10 @@ impl Service {
         }
     }
 
-    /// Tells the store and the table what a connection's replies hold after a send; how many bytes
-    /// wait.
-    fn keep_account(&mut self, connection: &mut Connection, moved: bool) -> u64 {
+    /// Tells the store and the table what a connection's replies hold after a send.
+    fn keep_account(&mut self, connection: &mut Connection, moved: bool) {
         self.count_held(connection);
-        let unsent = connection.rest.as_deref().map_or(0, Output::len);
+        let unsent = connection.replies.rest().map_or(0, Output::len);
         if unsent == 0 {
             connection.facts.moves();
         } else {
@@ -78,7 +75,6 @@ impl Service {
         if let Some(limit) = connection.session.output_limit(&self.hub.shared) {
             self.overflow.left_behind(&connection.facts, unsent, limit, self.now);
         }
-        unsent
     }
 }
 
@@ -87,6 +83,7 @@ impl Handler for Service {
 
     #[inline]
     fn woke(&mut self, now: Millis) {
+        debug_assert!(self.outbox.is_empty(), "what a turn has left of replies went out with it");
         self.now = now;
         if now >= self.wall_read_at + CLOCK_MS {
             self.read_wall_clock(now);
@@ -95,21 +92,19 @@ impl Handler for Service {
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
-        let room = connection.rest.as_ref().map_or(0, |_| self.room(SEND_AT_BYTES));
+        let room = connection.replies.rest().map_or(0, |_| self.room(SEND_AT_BYTES));
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
-        let out = match &mut connection.rest {
-            Some(rest) => {
-                rest.set_limit((rest.len() + room).min(hub.config.reply_bytes_max()));
-                rest
-            }
-            None => &mut self.out,
-        };
+        if let Replies::Rest(rest) = &mut connection.replies {
+            rest.set_limit((rest.len() + room).min(hub.config.reply_bytes_max()));
+        }
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
         let mut context =
             Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer, room: &self.room };
-        let progress = connection.session.receive(&mut context, input, out);
+        let session = &mut connection.session;
+        let progress =
+            self.outbox.write(&mut connection.replies, |out| session.receive(&mut context, input, out));
         counters.add(Counter::BytesRead, progress.consumed as u64);
         let partial = progress.consumed < input.len() || !connection.session.is_idle();
         connection.facts.received(self.now, partial);
@@ -158,66 +153,29 @@ impl Handler for Service {
         connection.session.holds_room()
     }
 
+    #[inline]
     fn send<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
-        let out = match &mut connection.rest {
-            Some(rest) => rest,
-            None => &mut self.out,
-        };
-        if out.is_empty() {
+        if connection.replies.is_none() {
             return Ok(Sent::default());
         }
-        let bytes = send_all(out, stream).inspect_err(|_| self.out.clear())?;
-        self.hub.desks[self.index].counters.add(Counter::BytesWritten, bytes);
-        match &mut connection.rest {
-            Some(rest) if rest.is_empty() => connection.rest = None,
-            Some(_) => {}
-            None if self.out.is_empty() => return Ok(Sent { bytes, unsent: 0 }),
-            None => connection.rest = Some(Box::new(self.out.take_rest())),
+        let waited = connection.replies.rest().is_some();
+        let sent = self.outbox.send(&mut connection.replies, stream)?;
+        self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent.bytes);
+        if waited || sent.unsent > 0 {
+            self.keep_account(connection, sent.bytes > 0);
         }
-        Ok(Sent { bytes, unsent: self.keep_account(connection, bytes > 0) })
+        Ok(sent)
     }
 
     #[inline]
-    fn hold(&mut self, connection: &mut Connection) -> bool {
-        let bytes = self.out.len() - self.held_bytes;
+    fn held(&self, connection: &Connection) -> Option<u64> {
         // Large values go out on their own; what waits for room goes on waiting.
-        let holds = (1..=HELD_REPLIES_MAX).contains(&bytes)
-            && !self.short
-            && connection.rest.is_none()
-            && self.out.contiguous().is_some();
-        if holds {
-            self.held.push_back(bytes);
-            self.held_bytes += bytes;
-        }
-        holds
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
-    fn send_held<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
-        let bytes = self.held.pop_front().expect("the loop asks for what is held");
-        self.held_bytes -= bytes;
-        let replies = self.out.front(bytes as usize);
-        let sent = or_none(stream.send(replies));
-        if let Ok(sent) = sent
-            && sent < replies.len()
-        {
-            connection.rest = Some(Box::new(Output::of(&replies[sent..])));
-        }
-        self.out.pop_front(bytes as usize);
-        let sent = sent? as u64;
-        self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent);
-        let unsent = if sent < bytes { self.keep_account(connection, sent > 0) } else { 0 };
-        Ok(Sent { bytes: sent, unsent })
+        connection.replies.plain_bytes().filter(|&bytes| bytes <= HELD_REPLIES_MAX && !self.short)
     }
 
     fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
-        // What its session had left and no send took belongs to nobody else.
-        self.out.truncate(self.held_bytes);
+        self.outbox.forget(std::mem::take(&mut connection.replies));
         self.hub.table.strike(self.index, id.index());
-        connection.rest = None;
         self.keep_account(&mut connection, true);
         self.hub.store.set_aside(-CONNECTION_BYTES);
         match why {
@@ -234,36 +192,5 @@ impl Handler for Service {
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         drop(connection);
         self.hub.ended(self.index);
-    }
-}
-
-/// Sends what the stream takes now of all replies; how many bytes that was.
-#[inline]
-fn send_all<S: Stream>(out: &mut Output, stream: &mut S) -> io::Result<u64> {
-    if let Some(bytes) = out.contiguous() {
-        let sent = or_none(stream.send(bytes))?;
-        out.advance(sent as u64);
-        return Ok(sent as u64);
-    }
-    let mut total = 0;
-    while !out.is_empty() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let used = out.slices(&mut slices);
-        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
-        let sent = or_none(stream.send_vectored(&slices[..used]))?;
-        out.advance(sent as u64);
-        total += sent as u64;
-        if sent < offered {
-            break;
-        }
-    }
-    Ok(total)
-}
-
-#[inline]
-fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
-    match sent {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        sent => sent,
     }
 }

@@ -1,0 +1,232 @@
+//! A worker's service over the simulated network: small requests and the heads of large values in one
+//! receive, by peers of both protocols of which some reset or stop reading at any byte. Each value says
+//! whose it is, so a reply that goes astray is seen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_eventloop::sim::{Peer, Sim, Weather};
+use larder_eventloop::socket::Address;
+use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
+use larder_store::Store;
+
+use super::{STALL_MS, Service};
+use crate::config::Config;
+use crate::hub::Hub;
+use crate::log::Log;
+
+/// A value that a receive does not bring whole.
+const LONG: usize = RECEIVE_BYTES + 40_000;
+/// A value of which more is missing, behind what is received of it first, than is waited for.
+const SHORT: usize = 40_000;
+/// A value of which a connection asks for many at once.
+const MANY: usize = 1_000;
+/// A value that is sent from where it lies.
+const SPLICED: usize = 20_000;
+
+fn address() -> Address {
+    Address::Unix("/sim".into())
+}
+
+struct World {
+    events: EventLoop<Sim, Service>,
+    service: Service,
+}
+
+impl World {
+    fn new(seed: u64, weather: Weather) -> World {
+        let config = Config { threads: 1, ..Config::default() };
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let worker = store.worker().expect("a worker of the store");
+        let hub = Hub::new(config, store, vec![address()], 1, Log::default()).expect("wakers");
+        let limits = Limits { reply_bytes_max: hub.config.reply_bytes_max(), idle_ms: 0, stall_ms: STALL_MS };
+        let service = Service::new(Arc::new(hub), 0, worker);
+        World { events: EventLoop::new(Sim::new(seed, weather), limits), service }
+    }
+
+    fn connect(&mut self) -> Peer {
+        let (stream, peer) = self.events.backend().connect();
+        self.service.enter(&mut self.events, stream, address(), 0);
+        peer
+    }
+
+    fn turn(&mut self) {
+        self.events.turn(&mut self.service, Some(Duration::ZERO)).expect("a turn");
+        // What this worker's clients have published for each other.
+        self.service.deliver(&mut self.events);
+        self.service.balance(&mut self.events);
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.turn();
+            if !self.events.backend().busy() {
+                self.turn();
+                if !self.events.backend().busy() {
+                    return;
+                }
+            }
+        }
+        panic!("the loop does not come to rest");
+    }
+
+    fn read_all(&mut self, peer: &Peer) -> String {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            let bytes = peer.read(usize::MAX);
+            if bytes.is_empty() {
+                return String::from_utf8(all).expect("nothing else was stored");
+            }
+            all.extend(bytes);
+        }
+    }
+
+    fn exchange(&mut self, peer: &Peer, request: &str, reply: &str) {
+        peer.send(request.as_bytes());
+        assert_eq!(self.read_all(peer), reply);
+    }
+}
+
+/// Words as a RESP client sends them.
+fn resp(words: &[&str]) -> String {
+    let bulks: String = words.iter().map(|word| bulk(word)).collect();
+    format!("*{}\r\n{bulks}", words.len())
+}
+
+fn bulk(word: &str) -> String {
+    format!("${}\r\n{word}\r\n", word.len())
+}
+
+/// A client: its name is in each of its keys and values.
+struct Client {
+    name: char,
+    resp: bool,
+}
+
+impl Client {
+    fn text(&self, bytes: usize) -> String {
+        String::from(self.name).repeat(bytes)
+    }
+
+    /// Requests, and the replies to them.
+    fn get(&self, bytes: usize) -> (String, String) {
+        let (key, value) = (format!("{}{bytes}", self.name), self.text(bytes));
+        if self.resp {
+            (resp(&["GET", &key]), bulk(&value))
+        } else {
+            (format!("get {key}\r\n"), format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n"))
+        }
+    }
+
+    fn set(&self, bytes: usize) -> (String, String) {
+        let (key, value) = (format!("{}{bytes}", self.name), self.text(bytes));
+        if self.resp {
+            (resp(&["SET", &key, &value]), "+OK\r\n".into())
+        } else {
+            (format!("set {key} 0 0 {bytes}\r\n{value}\r\n"), "STORED\r\n".into())
+        }
+    }
+
+    /// A small request and the head of a value in one receive, twice, and behind the last value so many that
+    /// their replies are not held.
+    fn pipeline(&self) -> (String, String) {
+        let mut parts = vec![self.get(9), self.set(SHORT), self.get(9), self.set(SHORT)];
+        parts.resize(parts.len() + 40, self.get(MANY));
+        parts.into_iter().unzip()
+    }
+}
+
+const CLIENTS: [Client; 4] = [
+    Client { name: 'a', resp: false },
+    Client { name: 'b', resp: true },
+    Client { name: 'c', resp: false },
+    Client { name: 'd', resp: true },
+];
+
+/// Bytes of the replies to a pipeline in front of the many, and a few more.
+const FIRST_BYTES: usize = 100;
+
+/// Clients whose last receive began an upload, and whose values are there.
+fn uploaders(world: &mut World) -> Vec<Peer> {
+    let peer = |client: &Client| {
+        let peer = world.connect();
+        for bytes in [9, MANY, SPLICED, LONG] {
+            let (request, reply) = client.set(bytes);
+            world.exchange(&peer, &request, &reply);
+        }
+        peer
+    };
+    CLIENTS.iter().map(peer).collect()
+}
+
+/// Has all of `CLIENTS` ask at once, one of them being what `trouble` makes of it.
+fn ask_at_once(seed: u64, weather: Weather, one: usize, trouble: impl FnOnce(&Peer)) -> (World, Vec<Peer>) {
+    let mut world = World::new(seed, weather);
+    let peers = uploaders(&mut world);
+    for (peer, client) in peers.iter().zip(&CLIENTS) {
+        peer.send(client.pipeline().0.as_bytes());
+    }
+    trouble(&peers[one]);
+    (world, peers)
+}
+
+/// Each client but `without` is sent the replies to what it has asked, and no other byte.
+fn all_is_answered(world: &mut World, peers: &[Peer], without: Option<usize>, what: &str) {
+    for (index, (peer, client)) in peers.iter().zip(&CLIENTS).enumerate() {
+        peer.narrow(usize::MAX);
+        let got = world.read_all(peer);
+        let right = got == client.pipeline().1;
+        assert!(right || without == Some(index), "{}: {}, {what}", client.name, &got[..got.len().min(200)]);
+    }
+}
+
+/// Each of the clients, and each of so many bytes.
+fn each_at_each(bytes: std::ops::RangeInclusive<usize>) -> impl Iterator<Item = (usize, usize)> {
+    bytes.flat_map(|at| (0..CLIENTS.len()).map(move |index| (index, at)))
+}
+
+#[test]
+fn a_client_that_resets_at_any_byte_of_its_replies_costs_no_other_one() {
+    for (victim, at) in each_at_each(0..=FIRST_BYTES) {
+        let reset = |peer: &Peer| peer.reset_after(at as u64);
+        let (mut world, peers) = ask_at_once(at as u64, Weather::FAIR, victim, reset);
+        all_is_answered(&mut world, &peers, Some(victim), &format!("{victim} resets after {at}"));
+        assert_eq!(world.events.len(), CLIENTS.len() - 1);
+    }
+}
+
+#[test]
+fn a_client_that_takes_any_part_of_its_replies_gets_the_rest_of_them_and_no_other() {
+    for (slow, taken) in each_at_each(1..=FIRST_BYTES) {
+        let (mut world, peers) = ask_at_once(taken as u64, Weather::FAIR, slow, |peer| peer.narrow(taken));
+        world.turn();
+        // One that comes meanwhile, and is sent a value from where it lies.
+        let other = &CLIENTS[(slow + 1) % CLIENTS.len()];
+        let late = world.connect();
+        world.exchange(&late, &other.get(SPLICED).0, &other.get(SPLICED).1);
+        all_is_answered(&mut world, &peers, None, &format!("{slow} takes {taken}"));
+    }
+}
+
+#[test]
+fn a_drain_amid_such_requests_ends_each_connection_behind_its_last_reply() {
+    for (victim, at) in each_at_each(0..=FIRST_BYTES) {
+        let resets = at % 2 == 0;
+        let trouble = |peer: &Peer| if resets { peer.reset_after(at as u64) } else { peer.narrow(at) };
+        let (mut world, peers) = ask_at_once(at as u64, Weather::FAIR, victim, trouble);
+        world.events.drain(&mut world.service, STALL_MS);
+        let without = resets.then_some(victim);
+        all_is_answered(&mut world, &peers, without, &format!("{victim}, drained at {at}"));
+        assert!(world.events.is_empty());
+    }
+}
+
+#[test]
+fn in_a_storm_each_client_gets_its_own_replies() {
+    for seed in 0..60 {
+        let weather = Weather { receive_max: usize::MAX, ..Weather::STORM };
+        let (mut world, peers) = ask_at_once(seed, weather, 0, |_| ());
+        all_is_answered(&mut world, &peers, None, &format!("seed {seed}"));
+    }
+}

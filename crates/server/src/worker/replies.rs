@@ -1,0 +1,405 @@
+//! The replies of a worker's connections, from being written to being sent.
+//!
+//! ```text
+//! out    | part of one | part of another | part of a third, with large values spliced in |
+//! rest   | of a fourth, whose socket took no more |
+//! ```
+//!
+//! Connections write into one output, one behind the other, so that the small replies of many lie close
+//! together in memory that is warm. What a socket does not take moves into an output of the connection's own.
+//!
+//! Whose bytes are whose is said once, by the [`Replies`] that each connection has: where its part lies. A
+//! [`Part`] is made and used in this file only, and is neither copied nor shared; the output begins anew
+//! when there are no parts, and only then. So a connection sends bytes of its own or none, in whatever
+//! order connections write, send and end:
+//!
+//! - One that writes behind its own last reply has its part grow.
+//! - One that writes when others have written behind its part has it moved into an output of its own first.
+//! - Values are spliced into the last part only: behind them, others write into outputs of their own.
+
+use std::io::{self, IoSlice};
+
+use larder_commands::Output;
+use larder_eventloop::{Sent, Stream};
+
+/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
+const SLICES: usize = 64;
+
+/// The replies of one connection that are not sent.
+#[derive(Debug, Default)]
+pub(crate) enum Replies {
+    /// There are none.
+    #[default]
+    None,
+    /// They are a part of the worker's output.
+    Part(Part),
+    /// They lie in an output of its own.
+    Rest(Box<Output>),
+}
+
+/// A part of the worker's output: what one connection has written there.
+#[derive(Debug)]
+pub(crate) struct Part {
+    from: usize,
+    to: usize,
+    /// It has values spliced in, and is the last part.
+    spliced: bool,
+}
+
+impl Replies {
+    /// What the connection's socket did not take, or others have written for it.
+    #[inline]
+    pub fn rest(&self) -> Option<&Output> {
+        match self {
+            Replies::None | Replies::Part(_) => None,
+            Replies::Rest(rest) => Some(rest),
+        }
+    }
+
+    /// There are none.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        matches!(self, Replies::None)
+    }
+
+    /// Bytes of a part without large values.
+    #[inline]
+    pub fn plain_bytes(&self) -> Option<u64> {
+        match self {
+            Replies::Part(part) if !part.spliced => Some((part.to - part.from) as u64),
+            Replies::None | Replies::Part(_) | Replies::Rest(_) => None,
+        }
+    }
+}
+
+/// The output of a worker, and how many connections have a part of it.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    out: Output,
+    parts: usize,
+}
+
+impl Outbox {
+    /// An empty one, of which a connection fills `limit_bytes`.
+    pub fn new(limit_bytes: u64) -> Outbox {
+        Outbox { out: Output::new(limit_bytes), parts: 0 }
+    }
+
+    /// Connections fill so many bytes from now on.
+    #[inline]
+    pub fn set_limit(&mut self, limit_bytes: u64) {
+        self.out.set_limit(limit_bytes);
+    }
+
+    /// Gives back memory above `bytes`, if no connection has a part.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.out.shrink(bytes);
+    }
+
+    /// No connection has a part.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.parts == 0
+    }
+
+    /// Has a connection write replies.
+    #[inline]
+    pub fn write<R>(&mut self, replies: &mut Replies, write: impl FnOnce(&mut Output) -> R) -> R {
+        if replies.is_none() && self.out.contiguous().is_some() {
+            let from = self.out.end();
+            let result = write(&mut self.out);
+            let part = self.part_from(from);
+            if part.to > from || part.spliced {
+                *replies = Replies::Part(part);
+                self.parts += 1;
+            }
+            return result;
+        }
+        match replies {
+            Replies::Part(part) if self.is_last(part) => {
+                let result = write(&mut self.out);
+                *part = self.part_from(part.from);
+                result
+            }
+            Replies::None | Replies::Part(_) | Replies::Rest(_) => write(self.own(replies)),
+        }
+    }
+
+    /// What was written from a place on.
+    #[inline]
+    fn part_from(&self, from: usize) -> Part {
+        Part { from, to: self.out.end(), spliced: self.out.contiguous().is_none() }
+    }
+
+    /// Nobody has written behind it.
+    fn is_last(&self, part: &Part) -> bool {
+        part.to == self.out.end() && part.spliced == self.out.contiguous().is_none()
+    }
+
+    /// The connection's own output, to which its part moves if it has one.
+    pub fn own<'r>(&mut self, replies: &'r mut Replies) -> &'r mut Output {
+        let rest = match std::mem::take(replies) {
+            Replies::None => Box::default(),
+            Replies::Part(part) => {
+                let out = if part.spliced {
+                    self.out.split_off(part.from)
+                } else {
+                    Output::of(self.out.between(part.from, part.to))
+                };
+                self.end_part(part);
+                Box::new(out)
+            }
+            Replies::Rest(rest) => rest,
+        };
+        *replies = Replies::Rest(rest);
+        let Replies::Rest(rest) = replies else { unreachable!("it has just become that") };
+        rest
+    }
+
+    /// Sends what the stream takes now of a connection's replies; the others move into an output of its own.
+    ///
+    /// # Errors
+    /// What the stream said, other than `WouldBlock`; a part is gone then.
+    #[inline]
+    pub fn send<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
+        match replies {
+            Replies::None => Ok(Sent::default()),
+            Replies::Part(part) if !part.spliced => {
+                let bytes = self.out.between(part.from, part.to);
+                let sent = or_none(stream.send(bytes));
+                let rest = match sent {
+                    Ok(sent) if sent < bytes.len() => Replies::Rest(Box::new(Output::of(&bytes[sent..]))),
+                    Ok(_) | Err(_) => Replies::None,
+                };
+                let unsent = rest.rest().map_or(0, Output::len);
+                if let Replies::Part(part) = std::mem::replace(replies, rest) {
+                    self.end_part(part);
+                }
+                Ok(Sent { bytes: sent? as u64, unsent })
+            }
+            Replies::Part(_) if self.parts == 1 => self.send_spliced(replies, stream),
+            Replies::Part(_) | Replies::Rest(_) => {
+                let rest = self.own(replies);
+                // A message may have come for one that is not to hear of it.
+                let bytes = if rest.is_empty() { 0 } else { send_all(rest, stream)? };
+                let unsent = rest.len();
+                if unsent == 0 {
+                    *replies = Replies::None;
+                }
+                Ok(Sent { bytes, unsent })
+            }
+        }
+    }
+
+    /// Sends the only part from where it lies.
+    fn send_spliced<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
+        let Replies::Part(part) = std::mem::take(replies) else { unreachable!("a part is sent") };
+        self.out.forget_until(part.from);
+        let sent = send_all(&mut self.out, stream);
+        if sent.is_ok() && !self.out.is_empty() {
+            *replies = Replies::Rest(Box::new(self.out.take_rest()));
+        }
+        self.end_part(part);
+        Ok(Sent { bytes: sent?, unsent: replies.rest().map_or(0, Output::len) })
+    }
+
+    /// A connection's replies are not to be sent any more.
+    pub fn forget(&mut self, replies: Replies) {
+        let Replies::Part(part) = replies else { return };
+        if part.spliced {
+            drop(self.out.split_off(part.from));
+        }
+        self.end_part(part);
+    }
+
+    /// What was a part is none any more; of values that were spliced in none are left.
+    #[inline]
+    fn end_part(&mut self, _part: Part) {
+        self.parts -= 1;
+        if self.parts == 0 {
+            self.out.clear();
+        }
+    }
+}
+
+/// Sends what the stream takes now of all replies; how many bytes that was.
+fn send_all<S: Stream>(out: &mut Output, stream: &mut S) -> io::Result<u64> {
+    if let Some(bytes) = out.contiguous() {
+        let sent = or_none(stream.send(bytes))?;
+        out.advance(sent as u64);
+        return Ok(sent as u64);
+    }
+    let mut total = 0;
+    while !out.is_empty() {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let used = out.slices(&mut slices);
+        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
+        let sent = or_none(stream.send_vectored(&slices[..used]))?;
+        out.advance(sent as u64);
+        total += sent as u64;
+        if sent < offered {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+#[inline]
+fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+
+    use larder_store::{Attributes, Config, Expect, Lookup, Pinned, Store, Value, Worker};
+
+    use super::*;
+
+    /// A stream that takes so many bytes at a time, or has been reset.
+    #[derive(Default)]
+    struct Taker {
+        taken: Vec<u8>,
+        room: usize,
+        reset: bool,
+    }
+
+    impl Stream for Taker {
+        fn recv(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            unreachable!("it only takes")
+        }
+        fn recv_vectored(&mut self, _: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+            unreachable!("it only takes")
+        }
+        fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.send_vectored(&[IoSlice::new(bytes)])
+        }
+        fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            if self.reset {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            let all = slices.iter().flat_map(|slice| slice.iter().copied());
+            let before = self.taken.len();
+            self.taken.extend(all.take(self.room));
+            match self.taken.len() - before {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                sent => {
+                    self.room -= sent;
+                    Ok(sent)
+                }
+            }
+        }
+        fn room(&self) -> usize {
+            self.room
+        }
+        fn pending(&self) -> usize {
+            0
+        }
+    }
+
+    /// A connection, and all that it has ever written.
+    #[derive(Default)]
+    struct Client {
+        replies: Replies,
+        stream: Taker,
+        written: Vec<u8>,
+    }
+
+    impl Client {
+        fn send(&mut self, outbox: &mut Outbox) {
+            let before = self.stream.taken.len();
+            match outbox.send(&mut self.replies, &mut self.stream) {
+                Ok(sent) => {
+                    assert_eq!(sent.bytes as usize, self.stream.taken.len() - before);
+                    assert_eq!(sent.unsent as usize, self.written.len() - self.stream.taken.len());
+                }
+                Err(_) => assert!(self.stream.reset),
+            }
+            assert!(self.written.starts_with(&self.stream.taken), "its own, and nothing else");
+        }
+    }
+
+    /// A value of `byte` in the store.
+    fn pinned(worker: &mut Worker, byte: u8) -> Pinned {
+        let mut guard = worker.enter(1);
+        let name = [byte];
+        let key = guard.key(&name);
+        guard.store_value(&key, &[byte; 20_000], &Attributes::default(), Expect::Any).expect("room");
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it was just stored") };
+        let Value::Pieces(value) = item.value() else { panic!("a value in pieces") };
+        value.pin()
+    }
+
+    fn draw(seed: &mut u64, below: usize) -> usize {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) as usize % below
+    }
+
+    #[test]
+    fn whatever_the_order_each_sends_all_of_its_own_and_nothing_else() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).expect("a store");
+        let mut worker = store.worker().expect("a worker of the store");
+        for mut seed in 0..300 {
+            let mut outbox = Outbox::new(1 << 20);
+            let mut clients: Vec<Client> = (0..4).map(|_| Client::default()).collect();
+            for _ in 0..60 {
+                let index = draw(&mut seed, clients.len());
+                let (byte, bytes) = (b'a' + index as u8, draw(&mut seed, 100));
+                let client = &mut clients[index];
+                match draw(&mut seed, 12) {
+                    0..4 => {
+                        outbox.write(&mut client.replies, |out| out.put(&vec![byte; bytes]));
+                        client.written.resize(client.written.len() + bytes, byte);
+                    }
+                    4 => {
+                        let value = pinned(&mut worker, byte);
+                        outbox.write(&mut client.replies, |out| {
+                            out.put(&vec![byte; bytes]);
+                            out.splice(value);
+                        });
+                        client.written.resize(client.written.len() + bytes + 20_000, byte);
+                    }
+                    5 => {
+                        outbox.own(&mut client.replies).put(b"message");
+                        client.written.extend_from_slice(b"message");
+                    }
+                    6..9 => {
+                        client.stream.room = if bytes.is_multiple_of(4) { 30_000 } else { bytes };
+                        client.send(&mut outbox);
+                    }
+                    9 => {
+                        client.stream.reset = true;
+                        client.send(&mut outbox);
+                        outbox.forget(std::mem::take(client).replies);
+                    }
+                    _ => outbox.forget(std::mem::take(client).replies),
+                }
+            }
+            for client in &mut clients {
+                client.stream.room = usize::MAX;
+                client.send(&mut outbox);
+                assert!(client.stream.taken == client.written && client.replies.is_none());
+            }
+            assert!(outbox.is_empty() && outbox.out.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_part_grows_until_others_have_written_behind_it() {
+        let mut outbox = Outbox::new(1 << 20);
+        let (mut one, mut other) = (Replies::None, Replies::None);
+        outbox.write(&mut one, |_| ());
+        assert!(one.is_none() && outbox.is_empty(), "who writes nothing has no part");
+        outbox.write(&mut one, |out| out.put(b"ab"));
+        outbox.write(&mut one, |out| out.put(b"c"));
+        assert_eq!(one.plain_bytes(), Some(3));
+        outbox.write(&mut other, |out| out.put(b"x"));
+        outbox.write(&mut one, |out| out.put(b"d"));
+        assert_eq!(one.rest().map(Output::to_vec), Some(b"abcd".to_vec()));
+        assert_eq!(other.plain_bytes(), Some(1));
+    }
+}

@@ -1,0 +1,148 @@
+//! Small requests and the heads of large values in one receive of a real server, whose replies are held while
+//! the value is received: from clients that reset, read late, or have not said their password. What has come
+//! in one receive is sent while the server stands still.
+
+use larder_testkit::process::Server;
+use larder_testkit::talk::encode;
+use rustix::net::sockopt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A value that fills the receive that it begins in.
+const LONG: usize = 1_000_000;
+/// One of which more is missing behind a receive than is waited for.
+const SHORT: usize = 40_000;
+
+fn server(options: &[&str]) -> Server {
+    Server::start(&[&["-m", "128", "-t", "1"], options].concat()).expect("larder starts")
+}
+
+fn exchange(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
+    stream.write_all(request).expect("sent");
+    expect(stream, reply);
+}
+
+fn expect(stream: &mut TcpStream, reply: &[u8]) {
+    let mut got = vec![0; reply.len()];
+    stream.read_exact(&mut got).expect("a reply");
+    assert!(got == reply, "{:?}", String::from_utf8_lossy(&got[..got.len().min(100)]));
+}
+
+/// Writes what the peer takes without waiting; how much that was.
+fn pour(stream: &mut TcpStream, bytes: &[u8]) -> usize {
+    stream.set_nonblocking(true).expect("a socket");
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(more) => sent += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    stream.set_nonblocking(false).expect("a socket");
+    sent
+}
+
+/// A connection whose last long receive began a value.
+fn uploader(server: &Server, hello: &[(Vec<u8>, &[u8])], set: &[u8], stored: &[u8]) -> TcpStream {
+    let mut stream = server.connect().expect("a connection");
+    for (request, reply) in hello {
+        exchange(&mut stream, request, reply);
+    }
+    for _ in 0..4 {
+        // The system's buffers grow with it.
+        exchange(&mut stream, set, stored);
+    }
+    server.pause().expect("it stands");
+    let sent = pour(&mut stream, set);
+    server.resume();
+    exchange(&mut stream, &set[sent..], stored);
+    stream
+}
+
+fn text_set(key: &str, bytes: usize) -> Vec<u8> {
+    [format!("set {key} 0 0 {bytes}\r\n").as_bytes(), &vec![b'v'; bytes], b"\r\n"].concat()
+}
+
+fn text_uploader(server: &Server) -> TcpStream {
+    uploader(server, &[], &text_set("warm", LONG), b"STORED\r\n")
+}
+
+#[test]
+fn a_reset_behind_a_request_and_the_head_of_a_value_costs_nobody_else() {
+    let server = server(&[]);
+    let mut other = server.connect().expect("a connection");
+    for _ in 0..3 {
+        let mut stream = text_uploader(&server);
+        server.pause().expect("it stands");
+        stream.write_all(b"get missing\r\n").expect("sent");
+        pour(&mut stream, &text_set("k", SHORT));
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("a socket");
+        drop(stream);
+        server.resume();
+        exchange(&mut other, b"get missing\r\n", b"END\r\n");
+    }
+}
+
+#[test]
+fn a_late_reader_of_a_pipeline_of_small_and_large_requests_gets_each_reply_once() {
+    let server = server(&[]);
+    for bytes in [15_000, 15_037] {
+        let mut stream = text_uploader(&server);
+        sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).expect("a socket");
+        exchange(&mut stream, &text_set("v", bytes), b"STORED\r\n");
+        let round = [b"get v\r\n", &text_set("k", SHORT)[..]].concat();
+        let value = vec![b'v'; bytes];
+        let replies =
+            [format!("VALUE v 0 {bytes}\r\n").as_bytes(), &value, b"\r\nEND\r\nSTORED\r\n"].concat();
+        // More than the system has room for, so that some wait in the server, and each round by itself.
+        let rounds = 400;
+        for _ in 0..rounds {
+            stream.write_all(&round).expect("sent");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (0..rounds).for_each(|_| expect(&mut stream, &replies));
+        exchange(&mut stream, b"mn\r\n", b"MN\r\n");
+    }
+}
+
+/// A client that goes on asking for its own value in front of the head of another, reads late, and expects
+/// no byte but those of its replies.
+fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
+    let ok: &[u8] = b"+OK\r\n";
+    let (key, value) = ([name], vec![name; 15_000]);
+    let set = |bytes: usize| encode(&[b"SET", b"k", &vec![b'v'; bytes]]);
+    let mut stream = uploader(server, &[(encode(&[b"SET", &key, &value]), ok)], &set(LONG), ok);
+    sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).expect("a socket");
+    std::thread::spawn(move || {
+        let round = [encode(&[b"GET", &key]), set(SHORT)].concat();
+        // Until the server ends the connection: what has not come by then is not answered.
+        for _ in 0..ROUNDS {
+            if stream.write_all(&round).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut got = Vec::new();
+        let end = stream.read_to_end(&mut got);
+        assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+        let replies = [b"$15000\r\n", &value[..], b"\r\n", ok].concat().repeat(ROUNDS);
+        assert!(replies.starts_with(&got), "{} bytes to {}", got.len(), char::from(name));
+    })
+}
+
+/// More of them than the system has room for the replies to.
+const ROUNDS: usize = 60;
+
+#[test]
+fn a_signal_amid_such_requests_ends_it_and_each_client_has_had_its_own() {
+    for turn in 0..20 {
+        let mut server = server(&[]);
+        let clients: Vec<_> = (b'a'..=b'c').map(|name| ask_for_its_own(&server, name)).collect();
+        std::thread::sleep(Duration::from_millis(20 + 2 * turn));
+        server.terminate();
+        assert!(server.wait(Duration::from_secs(60)).expect("it stops").success(), "turn {turn}");
+        clients.into_iter().for_each(|client| client.join().expect("its own replies"));
+    }
+}
