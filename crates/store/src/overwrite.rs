@@ -145,18 +145,20 @@ impl Guard<'_> {
         };
         let mut locked =
             Locked { place: store.index.place(&store.arena, key.hash), home: hint.home, control };
-        let version = locked.control.writes() + 1;
-        draft.raw.publish_header(draft.header, version);
-        let inserted =
-            store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_none() && {
-                let bytes = draft.class.chunk_bytes() as u64;
-                let probation = self.local.starts_on_probation(store, draft.class, key.hash, bytes);
-                let slot = Slot::new(locked.place.tag, draft.chunk, access::encode(self.now_s), probation);
-                store.index.insert(&mut locked, slot)
-            };
-        if !inserted {
+        if store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some() {
             hint.home.unlock(locked.control);
             self.give_back(&draft);
+            return false;
+        }
+        let version = locked.control.writes() + 1;
+        draft.raw.publish_header(draft.header, version);
+        let bytes = draft.class.chunk_bytes() as u64;
+        let probation = self.local.starts_on_probation(store, draft.class, key.hash, bytes);
+        let slot = Slot::new(locked.place.tag, draft.chunk, access::encode(self.now_s), probation);
+        if !store.index.insert(&mut locked, slot) {
+            hint.home.unlock(locked.control);
+            // A sweep may have seen it by now.
+            self.local.give_back(store, draft.chunk);
             return false;
         }
         store.touched(locked.control, key);

@@ -213,7 +213,7 @@ impl Guard<'_> {
             let live = old.filter(|(_, raw)| !raw.expired(self.now));
             if let Err(refusal) = check(expect, live.map(|(f, raw)| (raw, f.slot.location())), key.hash) {
                 locked.home.unlock(locked.control);
-                self.local.free_unseen(store, draft.chunk);
+                self.local.give_back(store, draft.chunk);
                 return Err(refusal.into());
             }
             let writes = locked.control.writes() + 1;
@@ -225,7 +225,7 @@ impl Guard<'_> {
             };
             if explicit.is_some() && !raw.has_extension() {
                 locked.home.unlock(locked.control);
-                self.local.free_unseen(store, draft.chunk);
+                self.local.give_back(store, draft.chunk);
                 return Err(Unpublished::NeedsExtension);
             }
             raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole });
@@ -259,7 +259,7 @@ impl Guard<'_> {
                         let meta = Index::meta(&locked);
                         locked.home.unlock(locked.control);
                         if !self.make_room(key.hash, meta) {
-                            self.local.free_unseen(store, draft.chunk);
+                            self.local.give_back(store, draft.chunk);
                             return Err(Refusal::NoMemory.into());
                         }
                         continue;

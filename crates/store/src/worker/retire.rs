@@ -32,6 +32,18 @@ impl Local {
         self.recycle(store, chunk);
     }
 
+    /// Gives back a draft that did not become an item's value. It may have been published and found no place in
+    /// the index: a sweep of another worker may have seen it then, and read its key since.
+    #[cold]
+    pub(crate) fn give_back(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: the chunk is this worker's: no slot names it.
+        if unsafe { RawItem::new(store.arena.at(chunk)) }.header().is_item() {
+            self.retire(store, chunk);
+        } else {
+            self.free_unseen(store, chunk);
+        }
+    }
+
     /// Takes an unlinked item's chunk; it is used again once no worker can see it.
     #[inline]
     pub(crate) fn retire(&mut self, store: &Store, chunk: u64) {

@@ -94,3 +94,79 @@ impl Guard<'_> {
         unsafe { RawItem::new(self.store.arena.at(draft.chunk)) }.draft_value(shape)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store};
+    use std::sync::Arc;
+
+    const NOW: u64 = 1_700_000_000_000;
+    /// More keys than a page of the index has room for.
+    const KEYS: u32 = 500;
+
+    fn store() -> Arc<Store> {
+        let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+        store.set_eviction(Eviction::Off);
+        store
+    }
+
+    fn set(guard: &mut Guard<'_>, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let key = guard.key(name);
+        guard.store_value(&key, value, &Attributes::default(), Expect::Any).map(drop)
+    }
+
+    /// A sweep may have seen it, and reads its key for as long as its batch lasts.
+    #[test]
+    fn what_was_published_and_found_no_place_waits_like_what_is_unlinked() {
+        let store = store();
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        let mut in_the_way = other.enter(NOW);
+        let key = in_the_way.key(b"another transaction's");
+        in_the_way.begin([key]);
+        // The index does not grow: a bucket of its only segment is another's.
+        let mut guard = worker.enter(NOW);
+        let mut set_alone = |name: &[u8], value: &[u8]| {
+            let key = guard.key(name);
+            if store.index.place(&store.arena, key.hash).home().control().held() {
+                return Ok(());
+            }
+            guard.begin([key]);
+            let done = set(&mut guard, name, value);
+            guard.finish();
+            done
+        };
+        let refused = (0..KEYS).find(|n| set_alone(&n.to_le_bytes(), b"12345678") == Err(Refusal::NoMemory));
+        let name = refused.expect("a page has 448 places").to_le_bytes();
+        assert_eq!(set_alone(&name, &[1; 40_000]), Err(Refusal::NoMemory));
+        assert_eq!(guard.local.limbo_chunks(), 2);
+        in_the_way.finish();
+        drop(in_the_way);
+        set(&mut guard, &name, b"12345678").unwrap();
+        drop(guard);
+        drop((worker, other));
+        store.check();
+    }
+
+    #[test]
+    fn what_the_short_way_published_and_found_no_place_waits_too() {
+        let store = store();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let places = store.index.slots();
+        for n in 0..KEYS {
+            let name = n.to_le_bytes();
+            let key = guard.key(&name);
+            let hint = guard.prefetch_bucket(&key);
+            if !guard.insert_value(&key, b"12345678", &hint) {
+                assert_eq!(guard.local.limbo_chunks(), 1);
+                set(&mut guard, &name, b"12345678").unwrap();
+                assert!(store.index.slots() > places, "there was no place");
+                drop(guard);
+                drop(worker);
+                store.check();
+                return;
+            }
+        }
+        panic!("a page has {places} places");
+    }
+}
