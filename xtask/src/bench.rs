@@ -1,10 +1,12 @@
 //! `bench`: the figures that the project promises, measured by programs built for release.
 
+use crate::instructions::instructions;
 use crate::run::{self, Outcome};
 
 const USAGE: &str = "\
 usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…]   the server beside others
-       cargo xtask bench store  [options of cargo bench]                    the store's own threads";
+       cargo xtask bench store  [options of cargo bench]                    the store's own threads
+       cargo xtask bench instructions [--base BINARY]                       what a request costs, by callgrind";
 
 /// Runs the benchmark that `args` (the words behind `bench`) name; what it prints goes to the
 /// terminal.
@@ -13,6 +15,9 @@ usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…]   th
 /// When there is no such benchmark, it cannot be built, or a figure misses its target.
 pub fn bench(args: &[String]) -> Outcome {
     let (name, rest) = args.split_first().ok_or(USAGE)?;
+    if name == "instructions" {
+        return instructions(rest);
+    }
     let mut command = run::cargo(match name.as_str() {
         // The generator is part of the larder binary, which starts itself as the server too.
         "server" => &["run", "--release", "--package", "larder", "--", "lab", "bench-server"],

@@ -6,7 +6,7 @@
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `lab` | the lab against other servers, and its report in a browser |
-//! | `bench server\|store` | the figures that the project promises |
+//! | `bench server\|store\|instructions` | the figures that the project promises |
 //! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
@@ -18,6 +18,7 @@ mod bench;
 mod conformance;
 mod fuzz;
 mod install;
+mod instructions;
 mod lab;
 mod models;
 mod run;

@@ -1,0 +1,130 @@
+//! `cargo xtask bench instructions`: what a pipelined request costs the server in instructions, by callgrind.
+//!
+//! ```text
+//! server under callgrind ◄── 20,000 sets ── requests × 200, so many ── shutdown      counted: A
+//! the same again         ◄── 20,000 sets ── three times as many    ── shutdown      counted: B
+//! a request                  (B − A) / (requests of B − requests of A)
+//! ```
+//!
+//! The kernel's are not counted. The figures of two binaries on one machine are within 1 % of each other unless
+//! their code differs, whatever else the machine does, which no time is.
+
+use crate::install::debian;
+use crate::run::{Outcome, capture, cargo, command, run, target};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const KEYS: usize = 20_000;
+const PIPELINE: usize = 200;
+/// Pipelines of the shorter run; the longer one has three times as many.
+const PIPELINES: usize = 200;
+/// How long a server under callgrind may take to start, and a run to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What the figure of a binary may be above that of another that is not slower.
+const TOLERANCE: f64 = 1.01;
+
+/// A kind of request: its name, one of its requests by the number of a key, and the bytes of its reply.
+type Kind = (&'static str, fn(usize) -> String, usize);
+
+const KINDS: &[Kind] = &[
+    ("get", |n| format!("get key-{n:010}\r\n"), 66),
+    ("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8),
+    ("mg v", |n| format!("mg key-{n:010} v\r\n"), 41),
+    ("ms", |n| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 4),
+    ("GET", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nkey-{n:010}\r\n"), 39),
+    ("SET", |n| format!("*3\r\n$3\r\nSET\r\n$14\r\nkey-{n:010}\r\n$32\r\n{VALUE}\r\n"), 5),
+];
+
+const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
+
+/// Measures the release binary, and `--base BINARY` beside it: an error if a figure is above its by more than 1 %.
+pub fn instructions(arguments: &[String]) -> Outcome {
+    let base = match arguments {
+        [] => None,
+        [option, path] if option == "--base" => Some(Path::new(path)),
+        _ => return Err("usage: cargo xtask bench instructions [--base BINARY]".into()),
+    };
+    debian(&[("valgrind", "valgrind")])?;
+    run(cargo(&["build", "--release", "--package", "larder"]))?;
+    let program = target().join("release/larder");
+    println!("{:<8} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
+    let mut slower = Vec::new();
+    for kind in KINDS {
+        let ours = per_request(&program, kind)?;
+        let theirs = base.map(|base| per_request(base, kind)).transpose()?;
+        let beside = theirs.map_or(String::new(), |theirs| format!("{theirs:>12.1} {:>8.3}", ours / theirs));
+        println!("{:<8} {ours:>12.1} {beside}", kind.0);
+        if theirs.is_some_and(|theirs| ours > theirs * TOLERANCE) {
+            slower.push(kind.0);
+        }
+    }
+    if slower.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("more instructions than before: {}", slower.join(", ")))
+    }
+}
+
+fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
+    let few = counted(program, kind, PIPELINES)?;
+    let many = counted(program, kind, 3 * PIPELINES)?;
+    Ok((many - few) as f64 / (2 * PIPELINES * PIPELINE) as f64)
+}
+
+/// Instructions of a server's whole life, in which it answers so many pipelines.
+fn counted(program: &Path, &(name, request, reply_bytes): &Kind, pipelines: usize) -> Outcome<u64> {
+    let failed = |error: std::io::Error| format!("{}, {name}: {error}", program.display());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    drop(listener);
+    let mut server = command("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    server.arg(program).args(["serve", "-t", "1", "-m", "256", "-p", &port.to_string(), "--redis-port", "0"]);
+    let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let talk = talk(port, request, reply_bytes, pipelines).map_err(failed);
+    // Its end is what says how many there were.
+    capture(command("kill", &["-TERM", &server.id().to_string()]))?;
+    let mut text = String::new();
+    server.stderr.take().expect("it was piped").read_to_string(&mut text).map_err(failed)?;
+    server.wait().map_err(failed)?;
+    talk?;
+    let collected = text.lines().find_map(|line| line.split_once("Collected : "));
+    let count = collected.and_then(|(_, count)| count.trim().parse().ok());
+    count.ok_or_else(|| format!("callgrind has not said how many instructions there were:\n{text}"))
+}
+
+fn talk(
+    port: u16,
+    request: fn(usize) -> String,
+    reply_bytes: usize,
+    pipelines: usize,
+) -> std::io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let mut stream = loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut exchange = |requests: String, replies: usize| -> std::io::Result<()> {
+        stream.write_all(requests.as_bytes())?;
+        let mut reply = vec![0; replies];
+        stream.read_exact(&mut reply)
+    };
+    // The keys are there, in the order in which nobody asks for them.
+    let (_, set, stored) = if request(0).starts_with('*') { KINDS[5] } else { KINDS[1] };
+    for first in (0..KEYS).step_by(PIPELINE) {
+        exchange((first..first + PIPELINE).map(set).collect(), stored * PIPELINE)?;
+    }
+    let key = |n: usize| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS;
+    for pipeline in 0..pipelines {
+        let numbers = pipeline * PIPELINE..(pipeline + 1) * PIPELINE;
+        exchange(numbers.map(|n| request(key(n))).collect(), reply_bytes * PIPELINE)?;
+    }
+    Ok(())
+}
