@@ -115,3 +115,67 @@ proptest! {
         prop_assert!(whole == pieces, "{:?} and in pieces {:?}", rest(&whole), rest(&pieces));
     }
 }
+
+/// Behind a header's carriage return comes its line feed or, as in Redis, any byte; and so behind a value two of any
+/// kind. Long values have ways of their own, which have to see the same ends.
+#[test]
+fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
+    let mut value = vec![b'v'; 50_000];
+    for (feed, header_end, value_end) in
+        [(None, b'X', "\r\n"), (None, b'X', "\n\n"), (Some(0), b'X', "\r\n"), (Some(30_000), b'\r', "\n.")]
+    {
+        value.fill(b'v');
+        if let Some(at) = feed {
+            value[at] = b'\n';
+        }
+        // One that is stored as it comes, and one that is gathered.
+        let mut input = Vec::new();
+        for name in ["SET", "APPEND", "SET"] {
+            input.extend_from_slice(
+                format!("*3\r\n${}\r\n{name}\r\n$1\r\nk\r\n$50000\r", name.len()).as_bytes(),
+            );
+            input.push(header_end);
+            input.extend_from_slice(&value);
+            input.extend_from_slice(value_end.as_bytes());
+            input.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+        }
+        let bulk = |times: usize| {
+            let value = value.repeat(times);
+            [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
+        };
+        let expected =
+            [b"+OK\r\n", &bulk(1)[..], b":100000\r\n", &bulk(2), b"+OK\r\n", &bulk(1)].concat();
+        let first_end = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000\rX".len() + value.len();
+        for piece in [1, 7, 33_000, 40_000, first_end + 1, first_end + 2, input.len()] {
+            let (replies, closed) = replies(&input, piece);
+            assert!(!closed && replies == expected, "{feed:?} {header_end} {value_end:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_long_value_behind_odd_line_ends_is_not_lost() {
+    let mut input = b"*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$50000\r\n".to_vec();
+    input.resize(input.len() + 50_000, b'v');
+    // No line feed up to the end of the request.
+    input.extend_from_slice(b"..$1\rXb..$3\rXend..*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nb\r\n");
+    for piece in [1, 7, 33_000, 50_040, input.len()] {
+        let (replies, closed) = replies(&input, piece);
+        let told = String::from_utf8_lossy(&replies);
+        assert_eq!((&*told, closed), ("+OK\r\n+PONG\r\n$3\r\nend\r\n", false), "in pieces of {piece}");
+    }
+}
+
+/// A request for which there is no memory is thrown away up to its end, wherever that is.
+#[test]
+fn long_request_that_is_refused_ends_where_it_ends() {
+    let mut input = b"*6\r\n$4\r\nMSET\r\n$1\r\na\r\n$6000000\r\n".to_vec();
+    input.resize(input.len() + 6_000_000, b'v');
+    input.extend_from_slice(b"..$1\rXb..$3\rX\ne\n..$2\r\nxx\r\n*1\r\n$4\r\nPING\r\n");
+    for piece in [33_000, input.len() - 40, input.len()] {
+        let (replies, closed) = replies(&input, piece);
+        let told = String::from_utf8_lossy(&replies);
+        let expected = "-OOM command not allowed when used memory > 'maxmemory'.\r\n+PONG\r\n";
+        assert_eq!((&*told, closed), (expected, false), "in pieces of {piece}");
+    }
+}

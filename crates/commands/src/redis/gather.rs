@@ -1,7 +1,7 @@
 //! Requests too long to wait for in the receive buffer: gathered in memory of their own, as much as
 //! has come, out of what all such requests may take together; or thrown away when that is used up.
 
-use larder_protocol::resp::{Decoded, Partial, parse_integer, split};
+use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split};
 use larder_protocol::scan::line_feed;
 
 use super::fail::Fail;
@@ -50,8 +50,7 @@ impl Conversation {
             let taken = match gathering.partial.known_end() {
                 _ if read > 0 => read.min(rest.len()),
                 Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
-                // A header line, or an inline request: to its end.
-                None => line_feed(rest).map_or(rest.len(), |feed| feed + 1),
+                None => gathering.line_bytes(rest).unwrap_or(rest.len()),
             };
             if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
                 return self.give_up();
@@ -106,15 +105,15 @@ impl Conversation {
                 return None;
             }
             let rest = &turn.input[turn.at..];
-            let Some(feed) = line_feed(rest) else { return Some(Next::Receive) };
-            let bytes = match rest[..feed].strip_suffix(b"\r").unwrap_or(&rest[..feed]) {
-                [b'$', digits @ ..] => parse_integer(digits).and_then(|n| u64::try_from(n).ok()),
+            let Some(header) = header_bytes(rest) else { return Some(Next::Receive) };
+            let bytes = match rest[..header] {
+                [b'$', ref digits @ .., _, _] => parse_integer(digits).and_then(|n| u64::try_from(n).ok()),
                 _ => None,
             };
             let Some(bytes) = bytes.filter(|&n| n <= turn.limits.bulk_bytes_max) else {
                 return self.fault(turn, larder_protocol::resp::Fault::BadBulk);
             };
-            turn.at += feed + 1;
+            turn.at += header;
             discard.args -= 1;
             discard.bytes = bytes + 2;
         }
@@ -138,6 +137,17 @@ fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decod
 }
 
 impl Gathering {
+    /// Up to where `rest` goes on with the header line, or the inline request, that is under way; none if its
+    /// end is not in it.
+    fn line_bytes(&self, rest: &[u8]) -> Option<usize> {
+        match (self.bytes.first(), self.bytes.last()) {
+            // Any byte ends it.
+            (Some(b'*'), Some(b'\r')) if self.bytes.len() > self.partial.bytes_read() => Some(1),
+            (Some(b'*'), _) => header_bytes(rest),
+            _ => line_feed(rest).map(|feed| feed + 1),
+        }
+    }
+
     /// Adds bytes; false if there is no memory for them.
     fn take(&mut self, bytes: &[u8], max: u64) -> bool {
         let len = self.bytes.len() + bytes.len();

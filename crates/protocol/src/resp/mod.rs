@@ -105,8 +105,8 @@ impl Partial {
     /// The bytes of the argument that is under way, and where in the request it begins.
     pub fn under_way(&self, input: &[u8]) -> Option<(u64, usize)> {
         let end = self.known_end()?;
-        let feed = line_feed(input.get(self.at..)?)?;
-        let start = self.at + feed + 1;
+        let start = self.at + header_bytes(input.get(self.at..)?)?;
+        // As `bulk` has added it up.
         Some((end - 2 - start as u64, start))
     }
 
@@ -217,6 +217,12 @@ impl Partial {
         self.end = 0;
         Ok(end as usize)
     }
+}
+
+/// Bytes of the header line that `input` begins with, its end included; none if that is not there.
+#[inline]
+pub fn header_bytes(input: &[u8]) -> Option<usize> {
+    line_end(input).map(|at| at + 2)
 }
 
 /// Index of a carriage return that has its line feed, or any byte, behind it.
