@@ -90,9 +90,21 @@ pub(crate) fn rewrite_part<T>(
             Err(fail) => break Err(fail),
         };
         bytes.clear();
-        if let Some(item) = call.cx.guard.peek(key).hit() {
-            let inside = part.start.min(there)..part.end.min(there);
-            each_part(item.value(), inside, &mut |piece| bytes.extend_from_slice(piece));
+        let found = match call.cx.guard.peek(key).hit() {
+            Some(item) => {
+                let found = Expect::Unchanged(item.seen());
+                // Another value may end in front of the part.
+                if found == expect {
+                    let inside = part.start.min(there)..part.end.min(there);
+                    each_part(item.value(), inside, &mut |piece| bytes.extend_from_slice(piece));
+                }
+                found
+            }
+            None => Expect::Absent,
+        };
+        if found != expect {
+            // Others have changed it since, or it gave way to the room that was taken.
+            continue;
         }
         bytes.resize(part.len(), 0);
         bytes.extend_from_within(..);
