@@ -143,12 +143,14 @@ fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
             let value = value.repeat(times);
             [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
         };
-        let expected =
-            [b"+OK\r\n", &bulk(1)[..], b":100000\r\n", &bulk(2), b"+OK\r\n", &bulk(1)].concat();
+        let expected = [b"+OK\r\n", &bulk(1)[..], b":100000\r\n", &bulk(2), b"+OK\r\n", &bulk(1)].concat();
         let first_end = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000\rX".len() + value.len();
         for piece in [1, 7, 33_000, 40_000, first_end + 1, first_end + 2, input.len()] {
             let (replies, closed) = replies(&input, piece);
-            assert!(!closed && replies == expected, "{feed:?} {header_end} {value_end:?} in pieces of {piece}");
+            assert!(
+                !closed && replies == expected,
+                "{feed:?} {header_end} {value_end:?} in pieces of {piece}"
+            );
         }
     }
 }

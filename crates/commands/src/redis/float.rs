@@ -63,12 +63,12 @@ fn decimal(text: &[u8]) -> Option<i128> {
     let (digits, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
         Some(at) => {
             let exponent = rest[at + 1..].strip_prefix(b"+").unwrap_or(&rest[at + 1..]);
-            (&rest[..at], std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?)
+            (&rest[..at], i64::from(std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?))
         }
         None => (rest, 0),
     };
     let point = digits.iter().position(|&b| b == b'.').unwrap_or(digits.len());
-    let places = digits.len().saturating_sub(point + 1) as i32;
+    let places = digits.len().saturating_sub(point + 1) as i64;
     let mut n: i128 = 0;
     let mut seen = false;
     for &byte in digits.iter().filter(|&&b| b != b'.') {
@@ -82,7 +82,7 @@ fn decimal(text: &[u8]) -> Option<i128> {
     if !seen || digits.iter().filter(|&&b| b == b'.').count() > 1 {
         return None;
     }
-    let shift = PLACES as i32 + exponent - places;
+    let shift = i64::from(PLACES) + exponent - places;
     let n = match u32::try_from(shift) {
         Ok(shift) => n.checked_mul(10i128.checked_pow(shift)?)?,
         Err(_) => return None,
@@ -131,5 +131,13 @@ mod tests {
         assert!(sum(b"abc", b"1").is_err());
         assert!(sum(b"1e308", b"1.7e308").is_err());
         assert!(sum(b"1", b"inf").is_err());
+    }
+
+    #[test]
+    fn exponents_at_the_ends_of_their_width_are_as_far_away_as_they_say() {
+        for small in ["1e-2147483648", "0.0000000000000000001e-2147483648"] {
+            assert_eq!(&*sum(small.as_bytes(), b"1").unwrap(), "1", "{small}");
+        }
+        assert!(sum(b"1e2147483647", b"1").is_err());
     }
 }

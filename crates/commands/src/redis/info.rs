@@ -341,7 +341,7 @@ fn keyspace(call: &mut Call<'_, '_, '_>, page: &mut Page) {
         let at = usize::from(db);
         if keys > 0 {
             let expires = keys * sample.expiring[at] / sample.keys[at].max(1);
-            let left_ms = sample.left_ms[at] / sample.expiring[at].max(1);
+            let left_ms = sample.left_ms[at] / u128::from(sample.expiring[at].max(1));
             page.line(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={left_ms}"));
         }
     }

@@ -144,7 +144,7 @@ const SAMPLE_ITEMS: usize = 4096;
 pub(crate) struct Sample {
     pub keys: [u64; larder_store::DATABASES as usize],
     pub expiring: [u64; larder_store::DATABASES as usize],
-    pub left_ms: [u64; larder_store::DATABASES as usize],
+    pub left_ms: [u128; larder_store::DATABASES as usize],
 }
 
 impl Sample {
@@ -158,7 +158,7 @@ impl Sample {
                 sample.keys[db] += 1;
                 if item.expires_at() != 0 {
                     sample.expiring[db] += 1;
-                    sample.left_ms[db] += item.expires_at().saturating_sub(now);
+                    sample.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
                 }
                 seen += 1;
             });
