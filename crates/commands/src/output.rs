@@ -95,6 +95,13 @@ impl Output {
         (self.end - self.start) as u64 + self.pinned_bytes
     }
 
+    /// Bytes of memory that what waits takes here: values that are sent from their place count with what it
+    /// takes to name them.
+    #[inline]
+    pub fn own_bytes(&self) -> u64 {
+        (self.end - self.start + self.splices.len() * size_of::<Splice>()) as u64
+    }
+
     /// Nothing waits to be sent.
     #[inline]
     pub fn is_empty(&self) -> bool {

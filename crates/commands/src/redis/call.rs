@@ -79,6 +79,12 @@ impl Call<'_, '_, '_> {
         }
     }
 
+    /// A reply that grows with the request, or with what was queued, may go on: one command is not sent in
+    /// parts, and what it copies may take as much as all connections may hold.
+    pub fn may_reply_more(&self) -> bool {
+        self.out.own_bytes() < self.cx.guard.store().held_bytes_max()
+    }
+
     pub fn ok(&mut self) -> Done {
         self.out.put(b"+OK\r\n");
         Ok(())

@@ -4,7 +4,7 @@ use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
+use super::reply::{UNPINNED, put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use super::table::flag::{self, LOADING, STALE};
 use super::table::{Command, Group, NO_KEYS, Run, find, rows};
 
@@ -193,6 +193,7 @@ fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.array(args.len());
     for name in args {
         match named(name) {
+            _ if !call.may_reply_more() => call.out.put(UNPINNED),
             Some((group, row)) => put_info(call, group, row),
             None => put_null(call.out, call.client.resp3),
         }
@@ -225,7 +226,12 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let wanted: Vec<_> = if args.is_empty() { rows().collect() } else { args.filter_map(named).collect() };
     call.map(wanted.len());
     for (group, row) in wanted {
-        put_docs(call, group, row);
+        if call.may_reply_more() {
+            put_docs(call, group, row);
+        } else {
+            put_bulk(call.out, row.name.as_bytes());
+            call.out.put(UNPINNED);
+        }
     }
     Ok(())
 }

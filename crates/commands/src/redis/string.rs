@@ -6,7 +6,7 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
+use super::reply::{UNPINNED, put_array, put_bulk, put_null, put_part, put_value};
 use super::rewrite::{Rewrite, large_with, rewrite};
 use super::set::{Condition, Set, set};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
@@ -174,6 +174,10 @@ fn fetch_all(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         for name in args.by_ref().take(SLOTS) {
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
+        }
+        if !call.may_reply_more() {
+            batch.iter().for_each(|_| call.out.put(UNPINNED));
+            continue;
         }
         crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
         for (key, hint) in &batch {

@@ -17,7 +17,9 @@ use larder_store::{DATABASES, Key, Lookup, Store, Touched};
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
-use super::table::flag::{ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE};
+use super::table::flag::{
+    ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE, WRITE,
+};
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
 use crate::output::Output;
 use crate::upload::Held;
@@ -407,6 +409,12 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     Ok(())
 }
 
+/// Its reply may be long although what was queued is short: not that of a write, but of one that changes an
+/// expiry alone.
+fn answers_at_length(row: &Command) -> bool {
+    !row.has(WRITE) || row.name == "getex"
+}
+
 /// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
 fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     let (words, args) = queued.words(bytes);
@@ -414,7 +422,11 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
         keep_letters(call);
     }
     let mark = call.out.mark();
-    let done = call.execute(queued.row, args, words);
+    let done = if call.may_reply_more() || !answers_at_length(queued.row) {
+        call.execute(queued.row, args, words)
+    } else {
+        Err(Fail::HELD)
+    };
     if let Some(id) = queued.id {
         call.cx.counters.rows.called(id, 1);
         if done.is_err() {

@@ -1,0 +1,80 @@
+//! A short request cannot have a reply made that takes more memory than connections may hold.
+
+use larder_testkit::local::{Local, LocalConnection};
+use larder_testkit::redis::frame::Frame;
+use larder_testkit::talk::encode;
+
+/// Copied into replies, not sent from its place.
+const VALUE_BYTES: usize = 16_000;
+const TIMES: usize = 2_000;
+/// A quarter of the memory, and a batch of keys more.
+const REPLY_BYTES_MAX: usize = (16 << 20) / 4 + 64 * VALUE_BYTES;
+const REFUSED: &[u8] = b"-OOM connections hold as much memory as they may";
+
+fn server() -> (Local, LocalConnection) {
+    let mut local = Local::new(&["-m", "16"].map(str::to_owned)).expect("a server");
+    let mut client = local.resp_connection();
+    local.exchange(&mut client, &encode(&[b"SET", b"k", &[b'v'; VALUE_BYTES]]));
+    client.forget();
+    (local, client)
+}
+
+/// How many of the replies in an array are there, before all others are refused.
+fn answered(frame: &Frame) -> usize {
+    let there = frame.inside.iter().take_while(|frame| frame.body.is_some()).count();
+    let refused = frame.inside[there..].iter().filter(|frame| frame.line == REFUSED).count();
+    assert_eq!(there + refused, frame.inside.len());
+    there
+}
+
+#[test]
+fn keys_that_are_asked_for_again_and_again_are_answered_up_to_a_limit() {
+    let (mut local, mut client) = server();
+    let mut words = vec![&b"MGET"[..]];
+    words.resize(TIMES + 1, b"k");
+    local.exchange(&mut client, &encode(&words));
+    assert!(client.sent().len() < REPLY_BYTES_MAX, "{}", client.sent().len());
+    let (frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
+    assert_eq!(frame.inside.len(), TIMES);
+    assert!(answered(&frame) > 200);
+    client.forget();
+    // Few of them are as they were.
+    local.exchange(&mut client, &encode(&words[..101]));
+    let (frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
+    assert_eq!(answered(&frame), 100);
+}
+
+#[test]
+fn transaction_answers_up_to_a_limit_and_writes_all() {
+    for read in ["GET", "GETEX"] {
+        let (mut local, mut client) = server();
+        local.exchange(&mut client, &encode(&[b"MULTI"]));
+        for _ in 0..TIMES {
+            local.exchange(&mut client, &encode(&[read.as_bytes(), b"k"]));
+        }
+        local.exchange(&mut client, &encode(&[b"SET", b"k", b"last"]));
+        client.forget();
+        local.exchange(&mut client, &encode(&[b"EXEC"]));
+        assert!(client.sent().len() < REPLY_BYTES_MAX, "{}", client.sent().len());
+        let (mut frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
+        assert_eq!(frame.inside.pop().map(|last| last.line), Some(b"+OK".to_vec()));
+        assert!(answered(&frame) > 200);
+        client.forget();
+        local.exchange(&mut client, &encode(&[b"GET", b"k"]));
+        assert_eq!(client.sent(), b"$4\r\nlast\r\n");
+    }
+}
+
+#[test]
+fn commands_are_described_up_to_a_limit() {
+    let (mut local, mut client) = server();
+    for (what, each) in [("INFO", 1), ("DOCS", 2)] {
+        let mut words = vec![&b"COMMAND"[..], what.as_bytes()];
+        words.resize(8_000, b"client");
+        local.exchange(&mut client, &encode(&words));
+        assert!(client.sent().len() < REPLY_BYTES_MAX, "{what}: {}", client.sent().len());
+        let (frame, length) = Frame::read(client.sent()).expect("a reply").expect("all of it");
+        assert_eq!((frame.inside.len(), length), ((words.len() - 2) * each, client.sent().len()));
+        client.forget();
+    }
+}
