@@ -1,0 +1,265 @@
+//! Arguments that nobody sends by accident: every command of both protocols with numbers at the ends of every
+//! width, words that its usage names, keys of every kind, too few arguments and too many. Nothing ends the
+//! server, and every request has one whole reply.
+//!
+//! Tests check arithmetic: a sum that would wrap in a release build fails here.
+
+use larder_commands::redis::table::{Command, REDIS};
+use larder_commands::table::{CLASSIC, META};
+use larder_testkit::local::{Local, LocalConnection};
+use larder_testkit::pattern::escaped;
+use larder_testkit::redis::frame::Frame;
+use larder_testkit::talk::encode;
+
+/// Requests of each command.
+const ROUNDS: usize = 800;
+/// After so many the keys are what they were, time has passed, and upkeep is done.
+const ROUNDS_EACH: usize = 50;
+
+/// Numbers at the ends of widths, and what is nearly a number.
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "8",
+    "16",
+    "63",
+    "64",
+    "65",
+    "100",
+    "127",
+    "128",
+    "255",
+    "256",
+    "1023",
+    "16383",
+    "16384",
+    "65535",
+    "65536",
+    "131072",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "-2147483649",
+    "4294967295",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775",
+    "9223372036854776",
+    "-9223372036854776",
+    "1844674407370955161",
+    "4611686018427387904",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775807",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "18446744073709551615",
+    "18446744073709551616",
+    "340282366920938463463374607431768211456",
+    "1.5",
+    "1e308",
+    "-1e308",
+    "1e-320",
+    "1e4932",
+    "0.0000000000000000001e-2147483648",
+    "1e2147483647",
+    "inf",
+    "-inf",
+    "nan",
+    "0x10",
+    "+5",
+    " 5",
+    "5 ",
+    "",
+    "-",
+    "#0",
+    "#9223372036854775807",
+    "u63",
+    "u64",
+    "i64",
+    "i65",
+    "u0",
+];
+
+/// Words that several commands take, and patterns.
+const WORDS: &[&str] =
+    &["*", "?", "[", "[^a-", "\\", "**************a", "all", "k*", "on", "off", "\r\n", "\0", "\u{ff}"];
+
+/// Commands that do not answer at once, or that end what is asked next: their own tests and transcripts.
+const LEFT_OUT: &[&str] = &[
+    "quit",
+    "shutdown",
+    "reset",
+    "debug|populate",
+    "debug|sleep",
+    "client|pause",
+    "client|reply",
+    "client|kill",
+];
+
+/// Which of some things comes next.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+
+    fn of<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
+        list[self.below(list.len())]
+    }
+
+    /// A word for a command whose usage names `usage`.
+    fn word(&mut self, usage: &[&str]) -> Vec<u8> {
+        match self.below(8) {
+            0 | 1 => {
+                let keys = keys();
+                keys[self.below(keys.len())].0.clone()
+            }
+            2 | 3 if !usage.is_empty() => self.of(usage).as_bytes().to_vec(),
+            4 => self.of(WORDS).as_bytes().to_vec(),
+            _ => self.of(NUMBERS).as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Keys and their values: one of each kind.
+fn keys() -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let long = |byte| vec![byte; 8193];
+    vec![
+        (b"number".to_vec(), Some(b"41".to_vec())),
+        (b"empty".to_vec(), Some(Vec::new())),
+        (b"large".to_vec(), Some(vec![b'x'; 100_000])),
+        (b"none".to_vec(), None),
+        (long(b'k'), Some(Vec::new())),
+        (long(b'l'), Some(b"9223372036854775807".to_vec())),
+    ]
+}
+
+/// A server and a client of each protocol.
+struct Talk {
+    local: Local,
+    redis: LocalConnection,
+    memcached: LocalConnection,
+}
+
+impl Talk {
+    fn new() -> Talk {
+        let options = ["-o", "relaxed_privileges,track_sizes"].map(str::to_owned);
+        let mut local = Local::new(&options).expect("a server");
+        let (redis, memcached) = (local.resp_connection(), local.connection());
+        let mut talk = Talk { local, redis, memcached };
+        talk.begin();
+        talk
+    }
+
+    /// Time passes, and the keys are there.
+    fn begin(&mut self) {
+        self.local.shift(70_000);
+        self.local.maintain(20);
+        let mut client = self.local.resp_connection();
+        self.local.exchange(&mut client, &encode(&[b"FLUSHALL"]));
+        for (key, value) in keys() {
+            if let Some(value) = value {
+                self.local.exchange(&mut client, &encode(&[b"SET", &key, &value]));
+            }
+        }
+        self.local.exchange(&mut client, &encode(&[b"PEXPIRE", b"large", b"9000000000"]));
+        (self.redis, self.memcached) = (self.local.resp_connection(), self.local.connection());
+    }
+}
+
+fn words_of(usage: &'static str) -> Vec<&'static str> {
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.');
+    usage.split(is_end).filter(|word| !word.is_empty()).collect()
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    const BYTES: usize = 40;
+    let word = |word: &Vec<u8>| escaped(&word[..word.len().min(BYTES)]);
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_redis_command_answers_any_arguments_once() {
+    let rows = REDIS.iter().flat_map(|group| group.rows);
+    let rows = rows.flat_map(|row| row.subcommands().iter().chain([row]));
+    let mut talk = Talk::new();
+    for row in rows.filter(|row| !LEFT_OUT.contains(&row.name)) {
+        let mut choices = Choices(row.name.bytes().map(u64::from).sum());
+        let usage = words_of(row.usage);
+        for round in 0..ROUNDS {
+            if round % ROUNDS_EACH == 0 {
+                talk.begin();
+            }
+            let mut words: Vec<Vec<u8>> = row.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
+            let count = arguments(row, &mut choices);
+            while words.len() < count {
+                words.push(choices.word(&usage));
+            }
+            // What a container is not to be asked here, it might be by a word.
+            if words.len() > 1 && LEFT_OUT.contains(&&*format!("{}|{}", row.name, shown(&words[1..2]))) {
+                continue;
+            }
+            let sent = encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            talk.local.exchange(&mut talk.redis, &sent);
+            let (mut rest, mut replies) = (talk.redis.sent(), 0);
+            while !rest.is_empty() {
+                let frame = Frame::read(rest).unwrap_or_else(|why| panic!("{}: {why}", shown(&words)));
+                let (_, length) = frame.unwrap_or_else(|| panic!("{}: half a reply", shown(&words)));
+                rest = &rest[length..];
+                replies += 1;
+            }
+            // Each channel has one.
+            let expected = if row.name.contains("subscribe") { replies.max(1) } else { 1 };
+            assert_eq!((replies, talk.redis.is_closed()), (expected, false), "{}", shown(&words));
+            talk.redis.forget();
+            talk.local.letters();
+        }
+    }
+}
+
+/// How many words a request has: as few as there may be, or some more.
+fn arguments(row: &Command, choices: &mut Choices) -> usize {
+    let least = row.arity.unsigned_abs() as usize;
+    if row.arity > 0 { least } else { least + choices.below(9) }
+}
+
+#[test]
+fn every_memcached_command_answers_any_arguments_once() {
+    let mut talk = Talk::new();
+    for row in CLASSIC.iter().chain(META).filter(|row| !LEFT_OUT.contains(&row.name)) {
+        let mut choices = Choices(row.name.bytes().map(u64::from).sum());
+        let usage = words_of(row.usage);
+        for round in 0..ROUNDS {
+            if round % ROUNDS_EACH == 0 {
+                talk.begin();
+            }
+            let mut words = vec![row.name.as_bytes().to_vec()];
+            for _ in 0..choices.below(8) {
+                let mut word = choices.word(&usage);
+                // A meta command's flag with what follows it; and no line of another kind.
+                if row.name.starts_with('m') && choices.below(2) == 0 {
+                    word.insert(0, b"bcfhklqstuvxCDEFIJMNORTPLS"[choices.below(26)]);
+                }
+                word.retain(|byte| !b"\r\n ".contains(byte));
+                words.push(word);
+            }
+            let mut sent = words.join(&b' ');
+            sent.extend_from_slice(b"\r\n");
+            talk.local.exchange(&mut talk.memcached, &sent);
+            talk.memcached.forget();
+            // A value that is waited for comes, or does not: a connection of its own says that all goes on.
+            let mut other = talk.local.connection();
+            talk.local.exchange(&mut other, b"mn\r\n");
+            assert_eq!(other.sent(), b"MN\r\n", "{}", shown(&words));
+            if choices.below(4) == 0 || talk.memcached.is_closed() {
+                talk.memcached = talk.local.connection();
+            }
+        }
+    }
+}
