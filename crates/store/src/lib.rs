@@ -185,6 +185,8 @@ pub struct Store {
     held: Apart<held::Held>,
     /// How often workers were asked to give back what they hold of draining spans.
     recall: AtomicU64,
+    /// Workers that have waited for memory for long.
+    wanting: wait::Wanting,
     upkeep: Mutex<maintain::Upkeep>,
     expiry: Mutex<expire::Expiry>,
     /// A span is being visited.
@@ -241,6 +243,7 @@ impl Store {
             upload_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),
+            wanting: wait::Wanting::default(),
             upkeep: Mutex::default(),
             expiry: Mutex::default(),
             expiring: AtomicBool::new(false),

@@ -200,23 +200,29 @@ impl Guard<'_> {
         let mut held = std::mem::take(&mut self.local.transaction.held);
         debug_assert!(held.is_empty());
         let mut wait = Wait::idle();
-        let mut unclean = None;
+        let (mut unclean, mut in_the_way) = (None, None);
         let mut left = hashes;
-        while let (Some((&hash, rest)), None) = (left.split_first(), unclean) {
+        while let (Some((&hash, rest)), None, None) = (left.split_first(), unclean, in_the_way) {
             match store.index.hold(&store.arena, hash, gate, &mut held) {
                 Hold::Held => left = rest,
+                // What it waits for may need the memory of spans that have items in the buckets it holds.
+                Hold::Busy if !held.is_empty() && store.wanting.any() => in_the_way = Some(hash),
                 Hold::Busy => self.local.wait(store, &mut wait),
                 Hold::Unclean => unclean = Some(hash),
             }
         }
         // A flush since would take what is written into some of the buckets and not into others.
-        let whole = unclean.is_none() && store.gate() == gate;
+        let whole = unclean.is_none() && in_the_way.is_none() && store.gate() == gate;
         if !whole {
             store.index.release(&store.arena, &mut held);
         }
         self.local.transaction.held = held;
         if let Some(hash) = unclean {
             self.clean(hash);
+        }
+        if let Some(hash) = in_the_way {
+            let locked = self.local.lock_later(store, hash);
+            locked.home.unlock(locked.control);
         }
         whole
     }

@@ -17,7 +17,7 @@
 //! The caller holds no reference into the arena, and no lock.
 
 use crate::Store;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::worker::Local;
 use std::time::Duration;
 
@@ -65,6 +65,32 @@ impl Wait {
         } else {
             crate::sync::sleep(SLEEP);
         }
+    }
+}
+
+/// How many workers have waited for memory for so long that they sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Wanting(AtomicU32);
+
+impl Wanting {
+    /// There are some.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more, until the result is dropped.
+    pub(crate) fn one(&self) -> Wanted<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Wanted(self)
+    }
+}
+
+/// A worker that wants memory.
+pub(crate) struct Wanted<'s>(&'s Wanting);
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -95,6 +95,7 @@ impl Local {
         let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
+        let mut wants = None;
         let mut wait = Wait::for_memory();
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
         if store.evicts() && !(spares && store.arena.barren.holds(self.now)) {
@@ -152,6 +153,9 @@ impl Local {
             let wanted = if round < ALLOCATE_ROUNDS_SLEEP { over } else { u32::MAX };
             let waits = shrinking && !self.shrink(store, wanted, SHRINK_CHUNKS);
             if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
+                if round >= ALLOCATE_ROUNDS_SLEEP {
+                    wants.get_or_insert_with(|| store.wanting.one());
+                }
                 self.wait(store, &mut wait);
             }
             round += 1;

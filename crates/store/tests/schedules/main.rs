@@ -46,7 +46,7 @@ fn config(mebibytes: u64) -> Config {
 /// Owners beside a few of everything that may happen to a store, drawn by the seed; the store evicts.
 #[test]
 fn what_is_acknowledged_is_there_or_was_evicted() {
-    explore("evicting", 150, |cast| {
+    explore("evicting", 100, |cast| {
         let mebibytes = 2 + cast.random.below(3);
         cast.store(config(mebibytes), Eviction::All);
         cast.fill(20_000);
@@ -58,7 +58,7 @@ fn what_is_acknowledged_is_there_or_was_evicted() {
 /// As above with eviction off: nothing may be missing but for flushes.
 #[test]
 fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
-    explore("keeping", 150, |cast| {
+    explore("keeping", 100, |cast| {
         cast.store(config(16), Eviction::Off);
         let items = cast.random.below(7_000);
         cast.fill(items);
@@ -70,7 +70,7 @@ fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
 /// Growth, merges and flushes, and nothing else: where a flush meets a rebuilding.
 #[test]
 fn writes_after_a_flush_stay_beside_growth_and_merges() {
-    explore("flushing", 150, |cast| {
+    explore("flushing", 100, |cast| {
         cast.store(config(16), Eviction::Off);
         let items = 5_000 + cast.random.below(2_000);
         cast.fill(items);
@@ -85,7 +85,7 @@ fn writes_after_a_flush_stay_beside_growth_and_merges() {
 /// A segment that is merged while others insert into it.
 #[test]
 fn merges_beside_inserts_leave_no_lock() {
-    explore("merging", 150, |cast| {
+    explore("merging", 100, |cast| {
         cast.store(config(16), Eviction::Off);
         // Two halves of a split with so few items that they are merged, nearly.
         cast.fill(8_000);
@@ -101,7 +101,7 @@ fn merges_beside_inserts_leave_no_lock() {
 /// Counters that several threads raise by CAS and in transactions: no update lost, none doubled, none back.
 #[test]
 fn counters_are_exact_beside_everything() {
-    explore("counting", 150, |cast| {
+    explore("counting", 60, |cast| {
         let mebibytes = 2 + cast.random.below(3);
         cast.store(config(mebibytes), Eviction::All);
         cast.fill(20_000);
@@ -113,7 +113,7 @@ fn counters_are_exact_beside_everything() {
 /// Several keys written as one, and read one by one, by hints, and as one.
 #[test]
 fn keys_of_a_transaction_change_as_one() {
-    explore("together", 200, |cast| {
+    explore("together", 60, |cast| {
         cast.store(config(16), Eviction::Off);
         let items = cast.random.below(7_000);
         cast.fill(items);
@@ -125,7 +125,7 @@ fn keys_of_a_transaction_change_as_one() {
 /// Transactions in a full store, beside others and walks: nobody waits long, nothing is refused.
 #[test]
 fn transactions_of_a_full_store_get_their_memory() {
-    explore("full", 60, |cast| {
+    explore("full", 50, |cast| {
         cast.store(config(2), Eviction::All);
         cast.fill(20_000);
         for _ in 0..3 {
@@ -138,7 +138,7 @@ fn transactions_of_a_full_store_get_their_memory() {
 /// Watches beside growth and merges: a write raises the flag, and the bit ends with the watch.
 #[test]
 fn watches_see_every_write_and_end() {
-    explore("watching", 150, |cast| {
+    explore("watching", 100, |cast| {
         cast.store(config(16), Eviction::Off);
         let items = 300 + cast.random.below(7_000);
         cast.fill(items);
