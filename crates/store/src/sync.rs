@@ -57,7 +57,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Rounds of spinning before the core is given up: a lock is held for some 50 ns, so that a
     /// longer wait means that its holder does not run.
-    const SPIN_ROUNDS_MAX: u32 = if cfg!(any(loom, larder_schedule)) { 0 } else { 64 };
+    const SPIN_ROUNDS_MAX: u32 = if cfg!(any(loom, larder_schedule)) { 1 } else { 64 };
 
     /// One wait.
     #[inline]

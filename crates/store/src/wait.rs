@@ -22,7 +22,7 @@ use crate::worker::Local;
 use std::time::Duration;
 
 /// Turns of spinning, for what mostly ends within a microsecond.
-const SPINS: u32 = if cfg!(larder_schedule) { 0 } else { 64 };
+const SPINS: u32 = if cfg!(larder_schedule) { 1 } else { 64 };
 /// Turns of giving up the core before the first sleep: whoever is waited for does not run, and may not for
 /// some milliseconds.
 const YIELDS: u32 = 60;
