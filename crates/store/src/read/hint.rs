@@ -24,6 +24,19 @@ pub struct Hint<'g> {
     pub(crate) tag: u32,
 }
 
+impl Hint<'_> {
+    /// What the cell says now; none unless the home bucket passes the gate. That is looked at first: who saw
+    /// one of a transaction's writes finds the bits of all its keys, or all of its writes. The other way round
+    /// he could read the cell, wait until the transaction is over, and find no bit.
+    #[inline(always)]
+    pub(crate) fn open_slot(&self, gate: u64) -> Option<Slot> {
+        if !self.home.control().passes(gate) {
+            return None;
+        }
+        Some(self.cell.slot())
+    }
+}
+
 impl Store {
     pub(crate) fn prefetch_home(&self, hash: u64) {
         prefetch(std::ptr::from_ref(self.index.place(&self.arena, hash).home()).cast());
@@ -134,10 +147,9 @@ impl<'w> Guard<'w> {
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
         // The index keeps a page while a batch lasts, so the cell is one, if perhaps another key's by now;
         // what it names in this epoch is an item.
-        let slot = hint.cell.slot();
         if !hint.slot.is_empty()
+            && let Some(slot) = hint.open_slot(self.store.gate())
             && !slot.is_empty()
-            && hint.home.control().passes(self.store.gate())
             && let Some((raw, header)) = self.store.item_at(slot, key)
             && !raw.expired_by(header, self.now)
         {
@@ -157,11 +169,7 @@ impl<'w> Guard<'w> {
         let store = self.store;
         let slot = hint.slot;
         // As in `get_hinted`; an empty slot is not hot.
-        if hint.cell.slot() != slot
-            || !hint.home.control().passes(store.gate())
-            || !slot.is_hot(self.now_s)
-            || key.number != 0
-        {
+        if hint.open_slot(store.gate()) != Some(slot) || !slot.is_hot(self.now_s) || key.number != 0 {
             return None;
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
