@@ -127,10 +127,16 @@ impl<'a> Set<'a> {
             if self.condition == Condition::Any && !self.get && self.expiry != Expiry::Keep {
                 expect = Expect::Any;
             }
-            if call.put(key, self.value, &attributes, expect)? {
-                return if self.get { Ok(()) } else { call.ok() };
+            match call.put(key, self.value, &attributes, expect) {
+                Ok(true) => return if self.get { Ok(()) } else { call.ok() },
+                // Another was faster: the value that was to be returned is no longer the one before.
+                Ok(false) => call.out.rewind(mark),
+                // The error is the whole reply.
+                Err(fail) => {
+                    call.out.rewind(mark);
+                    return Err(fail);
+                }
             }
-            call.out.rewind(mark);
         }
     }
 }
