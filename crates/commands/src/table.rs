@@ -110,7 +110,12 @@ pub static CLASSIC: &[Command] = &[
         "Takes from a number, stopping at 0.",
         &["<number>", "NOT_FOUND", "CLIENT_ERROR cannot increment or decrement non-numeric value"],
     ),
-    item("touch", "<key> <exptime> [noreply]", "Sets an item's exptime.", &["TOUCHED", "NOT_FOUND"]),
+    item(
+        "touch",
+        "<key> <exptime> [noreply]",
+        "Sets an item's exptime.",
+        &["TOUCHED", "NOT_FOUND", "SERVER_ERROR out of memory storing object"],
+    ),
     item("gat", "<exptime> <key>*", "As get, setting exptimes.", &["VALUE", "END"]),
     item("gats", "<exptime> <key>*", "As gets, setting exptimes.", &["VALUE", "END"]),
     line(

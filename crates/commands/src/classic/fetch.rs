@@ -1,6 +1,6 @@
 //! get, gets, gat, gats.
 
-use larder_store::{Hint, Key, Lookup};
+use larder_store::{Hint, Key, Lookup, Refusal};
 
 use crate::context::Context;
 use crate::counters::{ClassCounter, Counter};
@@ -67,6 +67,7 @@ pub fn fetch_and_touch(
     cx.counters.add(Counter::CmdTouch, 1);
     let now = cx.now();
     let settings = &cx.shared.settings;
+    let mark = out.mark();
     let hit = match cx.guard.get(key) {
         Lookup::Hit(item) => {
             let token = cas.then(|| settings.token(item.cas()));
@@ -88,7 +89,11 @@ pub fn fetch_and_touch(
     });
     if let Some(class) = hit {
         // An item that another worker removed since was still read before: the reply holds.
-        let _ = cx.guard.touch(key, expires_at(exptime, now));
+        if let Err(Refusal::NoMemory) = cx.guard.touch(key, expires_at(exptime, now)) {
+            cx.counters.add(Counter::StoreNoMemory, 1);
+            out.rewind(mark);
+            return false;
+        }
         cx.counters.add(Counter::TouchHits, 1);
         cx.counters.count_in(class, ClassCounter::TouchHits);
     } else {

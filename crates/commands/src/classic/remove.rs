@@ -1,10 +1,11 @@
 //! delete and touch.
 
-use larder_store::{Expect, Key};
+use larder_store::{Expect, Key, Refusal};
 
 use crate::context::Context;
 use crate::counters::{ClassCounter, Counter};
 use crate::output::Output;
+use crate::text::NO_MEMORY;
 use crate::time::expires_at;
 
 /// delete
@@ -38,7 +39,11 @@ pub fn touch(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, exptime:
             cx.counters.count_in(class, ClassCounter::TouchHits);
             (Counter::TouchHits, b"TOUCHED\r\n")
         }
-        Err(_) => (Counter::TouchMisses, b"NOT_FOUND\r\n"),
+        // It is there: an expiry that it had no room for makes an item longer.
+        Err(Refusal::NoMemory) => (Counter::StoreNoMemory, NO_MEMORY),
+        Err(Refusal::Absent | Refusal::Present | Refusal::Changed) => {
+            (Counter::TouchMisses, b"NOT_FOUND\r\n")
+        }
     };
     cx.counters.add(counter, 1);
     if !noreply {

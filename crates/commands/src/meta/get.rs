@@ -169,7 +169,12 @@ fn get_with_flags(
                 }
                 match expires {
                     Some(at) => {
-                        let _ = cx.guard.touch(key, at);
+                        // An item that another worker removed since was still read before: the reply holds.
+                        if let Err(Refusal::NoMemory) = cx.guard.touch(key, at) {
+                            cx.counters.add(Counter::StoreNoMemory, 1);
+                            out.rewind(mark);
+                            return out.put(NO_MEMORY);
+                        }
                         count_touch(cx, class);
                     }
                     None => {

@@ -255,13 +255,19 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
         None => persist.then_some(0),
     };
     let Some(item) = read(call.cx, call.tally, key, hint) else { return call.null() };
+    let mark = call.out.mark();
     put_value(call.out, &item);
     // One that another removed since was still read before: the reply holds.
     match expiry {
         None => {}
         Some(at) if at != 0 && at <= now => drop(call.cx.guard.delete(key, Expect::Present)),
         // What has no expiry and is given none has not changed.
-        Some(at) => drop(call.cx.guard.touch_if(key, at, |was| was != 0 || at != 0)),
+        Some(at) => {
+            if let Err(Refusal::NoMemory) = call.cx.guard.touch_if(key, at, |was| was != 0 || at != 0) {
+                call.out.rewind(mark);
+                return Err(Fail::OUT_OF_MEMORY);
+            }
+        }
     }
     Ok(())
 }
