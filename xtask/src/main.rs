@@ -11,6 +11,7 @@
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
 //! | `sanitize` | store and session tests under AddressSanitizer |
+//! | `soak [--minutes N] [--seed S]` | the released server in real time, under everything at once |
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod models;
 mod run;
 mod sanitize;
 mod schedules;
+mod soak;
 mod test;
 mod tidy;
 
@@ -46,7 +48,8 @@ fn main() -> ExitCode {
             "models" => models::models(),
             "schedules" => schedules::schedules(rest),
             "sanitize" => sanitize::sanitize(),
-            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | schedules | sanitize"
+            "soak" => soak::soak(rest),
+            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | schedules | sanitize | soak"
                 .into()),
         };
     match result {

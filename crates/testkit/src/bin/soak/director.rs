@@ -1,0 +1,198 @@
+//! From phase to phase: everybody pauses between two requests while the phase ends, is looked at, and the next begins.
+
+use crate::Options;
+use crate::admin::Admin;
+use crate::client::open;
+use crate::dialect::{Dialect, reply};
+use crate::op::{Seen, Verb};
+use crate::phase::{LASTS, MEGABYTES, PHASES, Phase};
+use crate::several::{SHARED, SHARED_START, number};
+use crate::watch;
+use crate::wire::Manner;
+use crate::world::{Cause, World};
+use larder_testkit::process::Server;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the server may take to let go of what connections had.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often somebody looks whether the server is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What must not change while nothing is evicted and nothing is refused.
+const QUIET: [&str; 3] = ["evictions", "store_no_memory", "response_obj_oom"];
+
+/// Directs for so long.
+///
+/// # Errors
+/// That the server is gone.
+pub fn run(world: &World, server: &Server, options: &Options) -> Result<(), String> {
+    let until = Instant::now() + options.lasts;
+    let wanted = |phase: &&Phase| options.phase.as_ref().is_none_or(|name| phase.name == name);
+    let mut admin = Admin::new(world, 0, true);
+    // Between two phases nobody has anything under way.
+    let mut gate = world.gate.write().expect("nobody panics between phases");
+    for (round, phase) in PHASES.iter().filter(wanted).cycle().enumerate() {
+        world.round.store(round, SeqCst);
+        *gate = phase;
+        println!("{:>7.1} s  round {round}: {}", world.now_ms() as f64 / 1e3, phase.name);
+        let figures = begin(world, &mut admin, phase, round);
+        drop(gate);
+        let ends = Instant::now() + LASTS;
+        while Instant::now() < ends.min(until) {
+            thread::sleep(LOOK);
+            if watch::descriptors(server).is_err() {
+                return Err(format!("the server is gone: {}", server.output()));
+            }
+        }
+        // Whoever reads everything at the end does so before the phase is over.
+        if Instant::now() >= until {
+            world.stop.store(true, SeqCst);
+            thread::sleep(LOOK);
+        }
+        gate = world.gate.write().expect("nobody panics between phases");
+        end_phase(world, &mut admin, phase, round, figures);
+        if Instant::now() >= until {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [Option<u64>; 3] {
+    admin.resp(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    admin.flush();
+    if phase.evicts {
+        world.begin(Cause::Evict);
+        admin.resp(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    } else if phase.fills {
+        world.begin(Cause::Full);
+    }
+    let mut sums = world.sums.lock().expect("not poisoned");
+    sums.clear();
+    for shared in 0..SHARED {
+        if phase.counts {
+            let name = format!("shared:{round}:{shared}");
+            admin.resp(&["SET", &name, &SHARED_START.to_string()]);
+            sums.insert(name, (SHARED_START, SHARED_START));
+        }
+    }
+    QUIET.map(|name| admin.stat(name))
+}
+
+fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, figures: [Option<u64>; 3]) {
+    for (name, (least, most)) in world.sums.lock().expect("not poisoned").iter() {
+        let Some(crate::dialect::Reply::Bulk(Some(value))) = admin.resp(&["GET", name]) else {
+            world.lost(&format!("{name} is not there"));
+            continue;
+        };
+        if !number(&value).is_some_and(|value| (*least..=*most).contains(&value)) {
+            let value = String::from_utf8_lossy(&value).into_owned();
+            world.complain(&format!("{name} is {value}, and was counted from {least} to {most}"));
+        }
+    }
+    if phase.counts {
+        for (name, before) in QUIET.iter().zip(figures).take(2) {
+            let now = admin.stat(name);
+            if now != before {
+                world.complain(&format!("{name} was {before:?} and is {now:?} in round {round}"));
+            }
+        }
+    }
+    if phase.moves_limit {
+        admin.set_limit(MEGABYTES, true);
+    }
+    if phase.evicts {
+        admin.resp(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        world.end(Cause::Evict);
+    } else if phase.fills {
+        world.end(Cause::Full);
+    }
+}
+
+/// All clients have gone: the server has let go of all they had, and of all items when it is told to; the descriptors
+/// that it has then.
+///
+/// # Errors
+/// When it cannot be asked.
+pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, String> {
+    let mut text = open(world, 0).ok_or("no connection at the end")?;
+    let mut resp = open(world, 1).ok_or("no connection at the end")?;
+    let mut random = crate::random::Random::of(0, 0);
+    let mut ask = |request: &[u8]| {
+        text.send(request, Manner::Prompt, &mut random)
+            .and_then(|()| text.line())
+            .map_err(|error| error.to_string())
+    };
+    ask(b"flush_all\r\n")?;
+    let mut stat = |name: &str| -> Result<u64, String> {
+        let mut found = 0;
+        resp.send(b"*1\r\n$4\r\nPING\r\n", Manner::Prompt, &mut crate::random::Random::of(0, 0))
+            .and_then(|()| reply(&mut resp))
+            .map_err(|error| error.to_string())?;
+        let mut line = ask(b"stats\r\n")?;
+        while line != b"END" {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if let Some(number) = text.strip_prefix(&format!("STAT {name} ")) {
+                found = number.parse().map_err(|_| text.clone())?;
+            }
+            line = ask(b"")?;
+        }
+        Ok(found)
+    };
+    for (name, wanted) in
+        [("curr_connections", 2), ("response_obj_bytes", 0), ("curr_items", 0), ("bytes", 0)]
+    {
+        let started = Instant::now();
+        loop {
+            let now = stat(name)?;
+            if now == wanted {
+                break;
+            }
+            if started.elapsed() > PATIENCE {
+                world.complain(&format!("{name} stays at {now}, when all are gone"));
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+    // Memory that was given back can be used again.
+    let mut request = Vec::new();
+    Dialect::Classic.put(&mut request, "again", 1, &Verb::Set(vec![b'a'; 500_000], crate::op::Ttl::Ever));
+    if ask(&request)? != b"STORED" {
+        world.complain("an empty store takes no value");
+    }
+    request.clear();
+    Dialect::Classic.put(&mut request, "again", 1, &Verb::Get);
+    text.send(&request, Manner::Prompt, &mut random).map_err(|error| error.to_string())?;
+    let seen = Dialect::Classic.take(&mut text, &Verb::Get).map_err(|error| error.to_string())?;
+    if seen != Seen::Value(vec![b'a'; 500_000], Some(1)) {
+        world.complain(&format!("an empty store keeps no value: {}", seen.shown()));
+    }
+    drop((text, resp));
+    let started = Instant::now();
+    loop {
+        let now = watch::descriptors(server)?;
+        if now == base {
+            return Ok(now);
+        }
+        if started.elapsed() > PATIENCE {
+            world.complain(&format!("{now} descriptors are open when all are gone, {base} were before"));
+            return Ok(now);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The server ends when it is told to, and has said nothing but where it listens.
+pub fn end(world: &World, server: Server) {
+    let output = server.output();
+    if output.trim_end().lines().count() != 1 {
+        world.complain(&format!("the server said: {output}"));
+    }
+    match server.stop() {
+        Some(status) if status.success() => {}
+        other => world.complain(&format!("the server ended with {other:?}")),
+    }
+}

@@ -1,0 +1,430 @@
+//! What a client's keys must hold: every reply is judged by it, and it follows every acknowledged change.
+//!
+//! The client is the only one who writes its keys, so that a value read is exactly the last one written, or the key is
+//! missing and something explains it (see [`crate::world`]). Once it is missing it stays so until it is written. Where a
+//! connection ended before its replies, a key is in doubt until it is read: it holds what any of the unanswered
+//! operations may have made of it, and nothing else.
+
+use crate::dialect::Dialect;
+use crate::op::{Seen, Ttl, Verb, short};
+use crate::world::{Cause, Span};
+use doubt::{counted, differs, done, settle};
+
+mod doubt;
+#[cfg(test)]
+mod tests;
+
+/// How far the server's clock, which it reads once a batch, may be from ours.
+const CLOCK_MS: u64 = 50;
+
+/// What a key holds.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A value.
+    Held(Held),
+    /// One of these, or nobody knows what.
+    Doubtful(Option<Vec<Option<Vec<u8>>>>),
+}
+
+/// A value, and all that is known of it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Its bytes.
+    pub value: Vec<u8>,
+    flags: Option<u32>,
+    /// Not before the one and not after the other, in milliseconds.
+    expires: Option<(u64, u64)>,
+    token: Token,
+    /// When it was last known to be there, and when it was written at the latest.
+    span: Span,
+    /// It may have an expiry that nobody knows.
+    loose: bool,
+}
+
+/// What is known of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Is(u64),
+    /// Larger than any that was seen.
+    Changed,
+    /// Changed or not.
+    Unknown,
+}
+
+/// A key.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: String,
+    /// The flags that memcached's commands give it.
+    pub flags: u32,
+    /// What it holds.
+    pub entry: Entry,
+    token_max: u64,
+}
+
+/// What is wrong with a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What was acknowledged is not there.
+    Lost(String),
+    /// Anything else.
+    Wrong(String),
+}
+
+/// Whether a value was there, and what became of the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// There.
+    There,
+    /// Not there, as it should be.
+    Absent,
+    /// Gone, and that has an explanation.
+    Gone,
+    /// Refused, and that has an explanation.
+    Refused,
+    /// Nobody could have known.
+    Doubtful,
+}
+
+impl Key {
+    /// One that has never been written.
+    pub fn new(name: String, flags: u32) -> Key {
+        Key { name, flags, entry: Entry::Absent, token_max: 0 }
+    }
+
+    /// Nobody knows what it holds.
+    pub fn is_doubtful(&self) -> bool {
+        matches!(self.entry, Entry::Doubtful(_))
+    }
+
+    /// The value, if it is there as far as anybody knows.
+    pub fn value(&self) -> Option<&[u8]> {
+        match &self.entry {
+            Entry::Held(held) => Some(&held.value),
+            Entry::Absent | Entry::Doubtful(_) => None,
+        }
+    }
+
+    /// The token that the item has, if that is known; or one that it has no more.
+    pub fn token(&self) -> Option<u64> {
+        match &self.entry {
+            Entry::Held(Held { token: Token::Is(token), .. }) => Some(*token),
+            _ => (self.token_max > 0).then_some(self.token_max),
+        }
+    }
+
+    /// Something during `span` explains it if the key is missing.
+    pub fn may_be_gone(&self, span: &Span) -> bool {
+        match &self.entry {
+            Entry::Absent | Entry::Doubtful(_) => true,
+            Entry::Held(held) => held.may_be_gone(span),
+        }
+    }
+
+    /// Judges what `verb` was answered.
+    ///
+    /// # Errors
+    /// What is wrong with it. The key holds what it says it holds from then on.
+    pub fn judge(&mut self, dialect: Dialect, verb: &Verb, seen: &Seen, span: &Span) -> Result<Fate, Fault> {
+        let fate = self.follow(dialect, verb, seen, span);
+        if fate.is_err() {
+            self.entry = Entry::Doubtful(None);
+        }
+        fate.map_err(|fault| {
+            let told = |text: String| {
+                format!("{} of {} by {dialect:?}: {text}; seen {}", verb.name(), self.name, seen.shown())
+            };
+            match fault {
+                Fault::Lost(text) => Fault::Lost(told(text)),
+                Fault::Wrong(text) => Fault::Wrong(told(text)),
+            }
+        })
+    }
+
+    fn follow(&mut self, dialect: Dialect, verb: &Verb, seen: &Seen, span: &Span) -> Result<Fate, Fault> {
+        if let Entry::Doubtful(options) = &self.entry {
+            if let Some(entry) = settle(options.as_deref(), verb, seen, *span)? {
+                self.entry = entry;
+            } else {
+                self.doubt(dialect, verb);
+            }
+            return Ok(Fate::Doubtful);
+        }
+        let text = dialect != Dialect::Resp;
+        let flags = text.then_some(self.flags);
+        let fresh = |value: &[u8], ttl: Ttl| Held {
+            value: value.to_vec(),
+            flags,
+            expires: expiry(ttl, dialect, span),
+            token: Token::Changed,
+            span: *span,
+            loose: false,
+        };
+        match (verb, seen) {
+            (Verb::Get, Seen::NotSent) => match self.value() {
+                Some(value) if value.len() > 16 << 10 => Ok(Fate::Refused),
+                _ => Err(Fault::Wrong("a small value is always sent".into())),
+            },
+            (Verb::Get | Verb::GetToken | Verb::Exists | Verb::Delete | Verb::Touch(_), Seen::Nothing)
+            | (Verb::Take | Verb::Replace(..) | Verb::Cas(..), Seen::Nothing)
+            | (Verb::Length, Seen::Number(0)) => self.absent(span),
+            (Verb::Append(_) | Verb::Prepend(_) | Verb::Plus(_) | Verb::Minus(_), Seen::Nothing) if text => {
+                self.absent(span)
+            }
+            (Verb::Get, Seen::Value(value, flags)) => {
+                self.holds(value, *flags, span)?;
+                Ok(Fate::There)
+            }
+            (Verb::GetToken, Seen::Token(value, flags, token)) => {
+                self.holds(value, Some(*flags), span)?;
+                self.has_token(*token)?;
+                Ok(Fate::There)
+            }
+            (Verb::Exists, Seen::Done) => {
+                self.present(span)?;
+                Ok(Fate::There)
+            }
+            (Verb::Length, Seen::Number(bytes)) => {
+                let held = self.present(span)?;
+                if held.value.len() as u64 != *bytes {
+                    return Err(Fault::Wrong(format!("it has {} bytes", held.value.len())));
+                }
+                Ok(Fate::There)
+            }
+            (Verb::Take, Seen::Value(value, flags)) => {
+                self.holds(value, *flags, span)?;
+                self.entry = Entry::Absent;
+                Ok(Fate::There)
+            }
+            (Verb::Delete, Seen::Done) => {
+                self.present(span)?;
+                self.entry = Entry::Absent;
+                Ok(Fate::There)
+            }
+            (Verb::Touch(ttl), Seen::Done) => {
+                let held = self.present(span)?;
+                held.expires = expiry(*ttl, dialect, span);
+                held.loose = false;
+                held.token = if held.token == Token::Changed { Token::Changed } else { Token::Unknown };
+                Ok(Fate::There)
+            }
+            (Verb::Set(value, ttl), Seen::Done) => {
+                self.entry = Entry::Held(fresh(value, *ttl));
+                Ok(Fate::There)
+            }
+            (Verb::Swap(new), Seen::Value(value, flags)) => {
+                self.holds(value, *flags, span)?;
+                self.entry = Entry::Held(fresh(new, Ttl::Ever));
+                Ok(Fate::There)
+            }
+            (Verb::Swap(new), Seen::Nothing) => {
+                let fate = self.absent(span)?;
+                self.entry = Entry::Held(fresh(new, Ttl::Ever));
+                Ok(fate)
+            }
+            (Verb::Add(value, ttl), Seen::Done) => {
+                let fate = self.absent(span)?;
+                self.entry = Entry::Held(fresh(value, *ttl));
+                Ok(fate)
+            }
+            (Verb::Add(..), Seen::Otherwise) => {
+                self.present(span)?;
+                Ok(Fate::There)
+            }
+            (Verb::Replace(value, ttl), Seen::Done) => {
+                self.present(span)?;
+                self.entry = Entry::Held(fresh(value, *ttl));
+                Ok(Fate::There)
+            }
+            (Verb::Cas(value, token), Seen::Done) => {
+                let held = self.present(span)?;
+                if !matches!(held.token, Token::Unknown) && held.token != Token::Is(*token) {
+                    return Err(Fault::Wrong(format!("its token is {:?}", held.token)));
+                }
+                self.entry = Entry::Held(fresh(value, Ttl::Ever));
+                Ok(Fate::There)
+            }
+            (Verb::Cas(_, token), Seen::Otherwise) => {
+                let held = self.present(span)?;
+                if held.token == Token::Is(*token) {
+                    return Err(Fault::Wrong("it has this token".into()));
+                }
+                Ok(Fate::There)
+            }
+            (Verb::Append(more) | Verb::Prepend(more), Seen::Done) if text => {
+                let front = matches!(verb, Verb::Prepend(_));
+                self.concat(more, front, span)
+            }
+            (Verb::Append(more), Seen::Number(bytes)) if !text => {
+                if *bytes == more.len() as u64 {
+                    let fate = self.absent(span)?;
+                    self.entry = Entry::Held(fresh(more, Ttl::Ever));
+                    return Ok(fate);
+                }
+                let fate = self.concat(more, false, span)?;
+                let length = self.value().map_or(0, <[u8]>::len);
+                if length as u64 != *bytes {
+                    return Err(Fault::Wrong(format!("it has {length} bytes now")));
+                }
+                Ok(fate)
+            }
+            (Verb::Plus(by), Seen::Number(sum)) if !text && sum == by => {
+                let fate = self.absent(span)?;
+                self.entry = Entry::Held(fresh(sum.to_string().as_bytes(), Ttl::Ever));
+                Ok(fate)
+            }
+            (Verb::Plus(_) | Verb::Minus(_), Seen::Number(sum)) => {
+                let held = self.present(span)?;
+                let new =
+                    counted(&held.value, verb, text).ok_or(Fault::Wrong("it holds no number".into()))?;
+                if String::from_utf8_lossy(&new).trim_end() != sum.to_string() {
+                    return Err(Fault::Wrong(format!("it was {}", short(&held.value))));
+                }
+                held.rewrite(new, span);
+                Ok(Fate::There)
+            }
+            (_, Seen::Refused) => {
+                if !span.may_meet(Cause::Full, span) {
+                    return Err(Fault::Wrong("there is memory".into()));
+                }
+                let value = self.value().map(<[u8]>::to_vec);
+                match (dialect, verb) {
+                    // memcached keeps no old value that was to be overwritten,
+                    (Dialect::Classic, Verb::Set(..)) => self.entry = Entry::Absent,
+                    // and of what `ms` writes none in any mode, if it had not looked for room before.
+                    (Dialect::Meta, Verb::Plus(_) | Verb::Minus(_) | Verb::Touch(_)) => {}
+                    (Dialect::Meta, _) => self.entry = Entry::Doubtful(Some(vec![value, None])),
+                    (Dialect::Classic | Dialect::Resp, _) => {}
+                }
+                Ok(Fate::Refused)
+            }
+            _ => Err(Fault::Wrong("this is no answer to it".into())),
+        }
+    }
+
+    /// It was there during `span`.
+    fn present(&mut self, span: &Span) -> Result<&mut Held, Fault> {
+        match &mut self.entry {
+            Entry::Absent => Err(Fault::Wrong("it is gone, and nobody has written it since".into())),
+            Entry::Held(held) => match held.must_be_gone(span) {
+                Some(why) => Err(Fault::Wrong(format!("it must be gone by {why}"))),
+                None => {
+                    held.span.before = span.before;
+                    Ok(held)
+                }
+            },
+            Entry::Doubtful(_) => unreachable!("settled before"),
+        }
+    }
+
+    /// It was not there during `span`.
+    fn absent(&mut self, span: &Span) -> Result<Fate, Fault> {
+        match &self.entry {
+            Entry::Absent => Ok(Fate::Absent),
+            Entry::Held(held) if held.may_be_gone(span) => {
+                self.entry = Entry::Absent;
+                Ok(Fate::Gone)
+            }
+            Entry::Held(held) => Err(Fault::Lost(format!(
+                "{} was acknowledged {} ms ago, and nothing took it",
+                short(&held.value),
+                span.after.at_ms - held.span.before.at_ms
+            ))),
+            Entry::Doubtful(_) => unreachable!("settled before"),
+        }
+    }
+
+    fn holds(&mut self, value: &[u8], flags: Option<u32>, span: &Span) -> Result<(), Fault> {
+        let held = self.present(span)?;
+        if held.value != value {
+            return Err(Fault::Wrong(format!(
+                "it holds {}, {}",
+                short(&held.value),
+                differs(&held.value, value)
+            )));
+        }
+        match (held.flags, flags) {
+            (Some(ours), Some(theirs)) if ours != theirs => {
+                Err(Fault::Wrong(format!("its flags are {ours}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_token(&mut self, token: u64) -> Result<(), Fault> {
+        let most = self.token_max;
+        let Entry::Held(held) = &mut self.entry else { return Ok(()) };
+        let fits = match held.token {
+            Token::Is(known) => known == token,
+            Token::Changed => token > most,
+            Token::Unknown => token >= most,
+        };
+        if !fits {
+            return Err(Fault::Wrong(format!("its token is {:?}, the largest seen {most}", held.token)));
+        }
+        held.token = Token::Is(token);
+        self.token_max = token;
+        Ok(())
+    }
+
+    fn concat(&mut self, more: &[u8], front: bool, span: &Span) -> Result<Fate, Fault> {
+        let held = self.present(span)?;
+        let new = if front { [more, &held.value].concat() } else { [&held.value[..], more].concat() };
+        held.rewrite(new, span);
+        Ok(Fate::There)
+    }
+
+    /// The connection ended before these were answered, in this order.
+    pub fn doubt(&mut self, dialect: Dialect, verb: &Verb) {
+        let mut options = match std::mem::replace(&mut self.entry, Entry::Absent) {
+            // What is held may be gone by now, too.
+            Entry::Held(held) => vec![Some(held.value), None],
+            Entry::Absent => vec![None],
+            Entry::Doubtful(Some(options)) => options,
+            Entry::Doubtful(None) => return self.entry = Entry::Doubtful(None),
+        };
+        let after: Vec<_> = options.iter().map(|value| done(dialect, verb, value.as_deref())).collect();
+        for value in after {
+            if !options.contains(&value) {
+                options.push(value);
+            }
+        }
+        self.entry = Entry::Doubtful(Some(options));
+    }
+}
+
+impl Held {
+    fn may_be_gone(&self, span: &Span) -> bool {
+        self.loose
+            || self.span.may_meet(Cause::Flush, span)
+            || self.span.may_meet(Cause::Evict, span)
+            || self.expires.is_some_and(|(early, _)| early <= span.after.at_ms)
+    }
+
+    fn must_be_gone(&self, span: &Span) -> Option<&'static str> {
+        if self.span.was_followed_by(Cause::Flush, span) {
+            return Some("a flush");
+        }
+        self.expires.is_some_and(|(_, late)| late <= span.before.at_ms).then_some("its expiry")
+    }
+
+    /// Its value changed, its expiry did not.
+    fn rewrite(&mut self, value: Vec<u8>, span: &Span) {
+        self.value = value;
+        self.token = Token::Changed;
+        self.span = *span;
+    }
+}
+
+/// When an item written during `span` expires.
+fn expiry(ttl: Ttl, dialect: Dialect, span: &Span) -> Option<(u64, u64)> {
+    let (ms, unit) = match (ttl, dialect) {
+        (Ttl::Ever, _) => return None,
+        (Ttl::Ms(ms), Dialect::Resp) => (ms, 0),
+        (Ttl::Ms(_), Dialect::Classic | Dialect::Meta) => (ttl.seconds() * 1000, 1000),
+    };
+    Some(((span.before.at_ms + ms).saturating_sub(CLOCK_MS), span.after.at_ms + ms + unit + CLOCK_MS))
+}

@@ -1,0 +1,222 @@
+//! A soak of the real server in real time: both protocols, all phases, bad peers, an administrator, and exact
+//! expectations. `cargo xtask soak --minutes N [--seed S]` builds the server and runs it.
+//!
+//! ```text
+//! core 0   larder serve -m 64 -t 2          larder lab null
+//!               ▲   ▲   ▲   ▲                    ▲
+//! core 1   clients, odd clients, administrator, filler, canaries, a look at memory
+//! ```
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`phase`] | what the server is put through for a while, and what that explains |
+//! | [`world`] | what threads share; causes for what is missing |
+//! | [`op`], [`dialect`], [`wire`] | an operation; three ways to say it; connections that behave or do not |
+//! | [`ledger`] | what a key must hold, and the judge of replies |
+//! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
+//! | [`admin`], [`filler`] | verbs at random; full memory |
+//! | [`canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
+//! | [`director`], [`report`] | from phase to phase; the table at the end |
+//!
+//! Decisions of each thread follow from the seed. How threads meet does not: a failure names the phase and what was
+//! asked, and a run with the same seed asks the same again.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod canary;
+mod choice;
+mod client;
+mod dialect;
+mod director;
+mod filler;
+mod ledger;
+mod op;
+mod phase;
+mod random;
+mod report;
+mod several;
+mod values;
+mod watch;
+mod wire;
+mod world;
+
+use larder_testkit::process::{Server, larder};
+use phase::{MEGABYTES, PHASES};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::Duration;
+use world::World;
+
+const USAGE: &str = "soak [--minutes N] [--seed S] [--phase NAME]";
+/// Workers, each of which has a canary.
+const WORKERS: usize = 2;
+/// Clients that behave.
+const CLIENTS: usize = 4;
+/// Clients that do not.
+const ODD_CLIENTS: usize = 4;
+/// Minutes without an argument.
+const MINUTES: f64 = 2.0;
+
+fn main() -> ExitCode {
+    larder_testkit::exit(soak())
+}
+
+/// What the command line says.
+#[derive(Debug, PartialEq)]
+struct Options {
+    lasts: Duration,
+    seed: u64,
+    /// This phase alone.
+    phase: Option<String>,
+}
+
+impl Options {
+    fn parse(words: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options { lasts: Duration::from_secs_f64(MINUTES * 60.0), seed: 1, phase: None };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(USAGE)?;
+            let wrong = |_| format!("{word} {value}: not a number\n{USAGE}");
+            match &word[..] {
+                "--minutes" => {
+                    let minutes = value.parse::<f64>().map_err(|error| wrong(error.to_string()))?;
+                    options.lasts = Duration::try_from_secs_f64(minutes * 60.0)
+                        .map_err(|error| wrong(error.to_string()))?;
+                }
+                "--phase" if PHASES.iter().any(|phase| phase.name == value) => options.phase = Some(value),
+                "--seed" => options.seed = value.parse().map_err(|_| wrong(String::new()))?,
+                _ => return Err(USAGE.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn soak() -> Result<bool, String> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    println!("seed {}, {:.1} minutes", options.seed, options.lasts.as_secs_f64() / 60.0);
+    let two_cores = pin(0);
+    let server = Server::start(&[
+        "--redis-port",
+        "-1",
+        "-m",
+        &MEGABYTES.to_string(),
+        "-t",
+        &WORKERS.to_string(),
+        "-c",
+        "1000",
+    ])?;
+    let null = Null::start()?;
+    // Threads started from here on inherit it.
+    if two_cores && !pin(1) {
+        pin(0);
+    }
+    let ports = [server.address(), redis_port(&server)?];
+    let base = watch::descriptors(&server)?;
+    let world = World::new(ports);
+    let canaries =
+        canary::hatch(server.address(), null.address).map_err(|error| format!("canaries: {error}"))?;
+    let found = thread::scope(|scope| {
+        let world = &world;
+        let (server, seed) = (&server, options.seed);
+        let watch = scope.spawn(move || watch::run(world, server));
+        let canaries = scope.spawn(move || canaries.sing(world));
+        let mut others = Vec::new();
+        for number in 0..CLIENTS + ODD_CLIENTS {
+            others
+                .push(scope.spawn(move || client::Client::new(world, seed, number, number >= CLIENTS).run()));
+        }
+        others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
+        others.push(scope.spawn(move || filler::run(world, seed)));
+        let directed = director::run(world, server, &options);
+        world.stop.store(true, std::sync::atomic::Ordering::SeqCst);
+        for other in others {
+            if other.join().is_err() {
+                world.complain("a thread of the soak ended by itself");
+            }
+        }
+        let songs = canaries.join().map_err(|_| "the canaries' thread")?;
+        if let Err(error) = &songs {
+            world.complain(&format!("canaries: {error}"));
+        }
+        let seen = watch.join().map_err(|_| "the watch's thread")?;
+        directed?;
+        Ok::<_, String>((songs.unwrap_or_default(), seen))
+    });
+    let (songs, seen) = found?;
+    let after = director::leave(&world, &server, base)?;
+    director::end(&world, server);
+    Ok(report::print(&world, &songs, &seen, base, after))
+}
+
+/// Pins this thread, and those it starts, to a core; false where it may not be.
+fn pin(core: usize) -> bool {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).is_ok()
+}
+
+/// Where Redis clients connect: the second address that the server names.
+fn redis_port(server: &Server) -> Result<SocketAddr, String> {
+    let output = server.output();
+    let named = output.split_once("listens on ").and_then(|(_, rest)| rest.split(", ").nth(1));
+    named.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no second address: {output}"))
+}
+
+/// The server of fixed replies.
+#[derive(Debug)]
+struct Null {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Null {
+    fn start() -> Result<Null, String> {
+        let bytes = canary::KEY_BYTES.to_string();
+        let mut child = Command::new(larder())
+            .args(["lab", "null", "--protocol", "classic", "--verb", "miss", "--key-bytes", &bytes])
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("the null server: {error}"))?;
+        let mut line = String::new();
+        let read = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
+        match (read, line.trim().parse()) {
+            (Some(Ok(_)), Ok(address)) => Ok(Null { child, address }),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(format!("the null server said {line:?}"))
+            }
+        }
+    }
+}
+
+impl Drop for Null {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let parse = |text: &str| Options::parse(text.split_whitespace().map(str::to_owned));
+        assert_eq!(
+            parse("--minutes 0.5 --seed 7"),
+            Ok(Options { lasts: Duration::from_secs(30), seed: 7, phase: None })
+        );
+        assert!(parse("").is_ok());
+        for wrong in ["--minutes", "--minutes x", "--minutes -1", "--seed 1.5", "--other 1", "--phase none"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One operation on one key, and what came of it, whatever the protocol.
+
+/// What is to be done with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Its value.
+    Get,
+    /// Its value, and its token where the protocol has one.
+    GetToken,
+    /// Is it there?
+    Exists,
+    /// How long is its value?
+    Length,
+    /// Its value, which is removed.
+    Take,
+    /// Stores a value.
+    Set(Vec<u8>, Ttl),
+    /// Stores a value and returns the one before.
+    Swap(Vec<u8>),
+    /// Stores a value if there is none.
+    Add(Vec<u8>, Ttl),
+    /// Stores a value if there is one.
+    Replace(Vec<u8>, Ttl),
+    /// Adds behind a value.
+    Append(Vec<u8>),
+    /// Adds in front of a value.
+    Prepend(Vec<u8>),
+    /// Stores a value if the token is still this one.
+    Cas(Vec<u8>, u64),
+    /// Adds to a number.
+    Plus(u64),
+    /// Takes from a number.
+    Minus(u64),
+    /// Removes it.
+    Delete,
+    /// Sets when it expires.
+    Touch(Ttl),
+}
+
+/// How long an item lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// Until it is removed.
+    Ever,
+    /// So many milliseconds, whole seconds where the protocol knows no others.
+    Ms(u64),
+}
+
+/// What an operation was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A value, with the flags where they are told.
+    Value(Vec<u8>, Option<u32>),
+    /// A value, its flags and its token.
+    Token(Vec<u8>, u32, u64),
+    /// Nothing is there; or so a condition that needs something says.
+    Nothing,
+    /// It was done.
+    Done,
+    /// Something is there, or it has another token.
+    Otherwise,
+    /// A number: a sum, a length, how many.
+    Number(u64),
+    /// There was no memory for it.
+    Refused,
+    /// There was no memory to send it.
+    NotSent,
+    /// Whatever else.
+    Strange(String),
+}
+
+impl Verb {
+    /// Its name in the table at the end.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::GetToken => "get with token",
+            Verb::Exists => "exists",
+            Verb::Length => "length",
+            Verb::Take => "take",
+            Verb::Set(..) => "set",
+            Verb::Swap(_) => "swap",
+            Verb::Add(..) => "add",
+            Verb::Replace(..) => "replace",
+            Verb::Append(_) => "append",
+            Verb::Prepend(_) => "prepend",
+            Verb::Cas(..) => "cas",
+            Verb::Plus(_) => "increment",
+            Verb::Minus(_) => "decrement",
+            Verb::Delete => "delete",
+            Verb::Touch(_) => "touch",
+        }
+    }
+}
+
+impl Ttl {
+    /// As memcached's exptime.
+    pub fn seconds(self) -> u64 {
+        match self {
+            Ttl::Ever => 0,
+            Ttl::Ms(ms) => ms.div_ceil(1000),
+        }
+    }
+}
+
+/// A few bytes of a reply, for people.
+pub fn short(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+    format!("{text:?} ({} bytes)", bytes.len())
+}
+
+impl Seen {
+    /// For people.
+    pub fn shown(&self) -> String {
+        match self {
+            Seen::Value(value, flags) => format!("the value {} with flags {flags:?}", short(value)),
+            Seen::Token(value, flags, token) => {
+                format!("the value {} with flags {flags} and token {token}", short(value))
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}

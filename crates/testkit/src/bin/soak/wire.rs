@@ -1,0 +1,149 @@
+//! A connection that sends as well-behaved or as badly as it is told, and reads replies exactly.
+
+use crate::random::Random;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// How long a reply may take before it counts as one that never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a batch of requests is brought to the server and its replies taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// All at once, and read at once.
+    Prompt,
+    /// In small pieces with pauses.
+    Slow,
+    /// Stops at a random byte for a while, then goes on.
+    Stopping,
+    /// Sent at once; nothing is read for a while.
+    Late,
+    /// Says that it sends no more, then reads.
+    HalfClosing,
+    /// Sent up to a random byte; then the connection is reset.
+    Resetting,
+}
+
+/// All but the prompt one.
+pub const ODD: &[Manner] =
+    &[Manner::Slow, Manner::Stopping, Manner::Late, Manner::HalfClosing, Manner::Resetting];
+
+/// A connection.
+#[derive(Debug)]
+pub struct Wire {
+    reader: BufReader<TcpStream>,
+    /// Its own end.
+    pub address: SocketAddr,
+}
+
+impl Wire {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn connect(to: SocketAddr) -> io::Result<Wire> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Wire { address: stream.local_addr()?, reader: BufReader::with_capacity(1 << 16, stream) })
+    }
+
+    /// Sends `bytes` in a manner, and waits as it says.
+    ///
+    /// # Errors
+    /// What the system said; that the connection is reset, which [`Manner::Resetting`] does itself.
+    pub fn send(&mut self, bytes: &[u8], manner: Manner, random: &mut Random) -> io::Result<()> {
+        let mut pause = |most: usize| thread::sleep(Duration::from_millis(random.within(1, most) as u64));
+        let mut stream = self.reader.get_ref();
+        match manner {
+            Manner::Prompt => stream.write_all(bytes),
+            Manner::Slow => {
+                // So many pieces that it takes about half a second at most.
+                let piece = (bytes.len() / 40).max(1);
+                bytes.chunks(piece).try_for_each(|piece| {
+                    pause(20);
+                    stream.write_all(piece)
+                })
+            }
+            Manner::Stopping => {
+                let at = random.below(bytes.len());
+                stream.write_all(&bytes[..at])?;
+                thread::sleep(Duration::from_millis(random.within(1, 2000) as u64));
+                stream.write_all(&bytes[at..])
+            }
+            Manner::Late => {
+                stream.write_all(bytes)?;
+                pause(2000);
+                Ok(())
+            }
+            Manner::HalfClosing => {
+                stream.write_all(bytes)?;
+                stream.shutdown(Shutdown::Write)
+            }
+            Manner::Resetting => {
+                let at = random.within(1, bytes.len());
+                stream.write_all(&bytes[..at])?;
+                if random.chance(50) {
+                    thread::sleep(Duration::from_millis(random.below(20) as u64));
+                }
+                // What lies unread at a close, or no lingering, makes it a reset.
+                rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+        }
+    }
+
+    /// A line, without its end.
+    ///
+    /// # Errors
+    /// What the system said, or that it does not end.
+    pub fn line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line)?;
+        if line.ends_with(b"\r\n") {
+            line.truncate(line.len() - 2);
+            return Ok(line);
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// A line of a dump, which ends as memcached's do: without a carriage return.
+    ///
+    /// # Errors
+    /// What the system said, or that it does not end.
+    pub fn dump_line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.truncate(line.trim_ascii_end().len());
+        Ok(line)
+    }
+
+    /// A value of so many bytes and the line end behind it.
+    ///
+    /// # Errors
+    /// What the system said, or that something else stands at its end.
+    pub fn block(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut block = vec![0; bytes + 2];
+        self.reader.read_exact(&mut block)?;
+        if !block.ends_with(b"\r\n") {
+            let end = String::from_utf8_lossy(&block[bytes..]).into_owned();
+            return Err(io::Error::other(format!("a value of {bytes} bytes ends in {end:?}")));
+        }
+        block.truncate(bytes);
+        Ok(block)
+    }
+
+    /// Nothing more comes: the other end has closed.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn is_at_end(&mut self) -> io::Result<bool> {
+        Ok(self.reader.fill_buf()?.is_empty())
+    }
+}

@@ -1,0 +1,256 @@
+//! What all threads of a soak share: the phase, what may explain a missing value, complaints, and figures.
+//!
+//! Nobody is stopped for a flush or an eviction. Instead each such thing is a *cause* with two counters: how often it
+//! has begun, raised before the server is asked, and how often it is over, raised after the server has answered. A
+//! client notes both before it sends and after it has the reply, and so knows for certain whether an item *may* be
+//! gone (a cause was under way at any time since the item was written) and whether a flush says that it *must* be.
+
+use crate::phase::{MEGABYTES, PHASES, Phase};
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+/// Complaints that are printed; all are counted.
+const PRINTED_MAX: u64 = 40;
+
+/// What can take items away or refuse writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// flush_all and its like.
+    Flush,
+    /// A full store that evicts, or a limit that was lowered.
+    Evict,
+    /// A full store that refuses.
+    Full,
+}
+
+const CAUSES: usize = 3;
+
+/// How often each cause has begun and is over, and when that was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since the start.
+    pub at_ms: u64,
+    began: [u64; CAUSES],
+    over: [u64; CAUSES],
+}
+
+/// From before a request was sent to after its reply was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span {
+    /// Before.
+    pub before: Moment,
+    /// After.
+    pub after: Moment,
+}
+
+impl Span {
+    /// The cause may have been at work at some time from `self` to the end of `later`.
+    pub fn may_meet(&self, cause: Cause, later: &Span) -> bool {
+        later.after.began[cause as usize] > self.before.over[cause as usize]
+    }
+
+    /// The cause began after `self` and was over before `later`.
+    pub fn was_followed_by(&self, cause: Cause, later: &Span) -> bool {
+        later.before.over[cause as usize] > self.after.began[cause as usize]
+    }
+}
+
+/// What is shared.
+#[derive(Debug)]
+pub struct World {
+    /// memcached's port, and Redis's.
+    pub ports: [SocketAddr; 2],
+    /// Held for reading by whoever has a request under way; for writing between two phases.
+    pub gate: RwLock<&'static Phase>,
+    /// All threads end.
+    pub stop: AtomicBool,
+    /// Connections that are somebody's, to choose a victim from.
+    pub open: Mutex<HashSet<SocketAddr>>,
+    /// Connections that the administrator has had closed.
+    pub killed: Mutex<HashSet<SocketAddr>>,
+    /// Counters of the phase, and what they must be: at least, at most.
+    pub sums: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// The phase's number since the start.
+    pub round: AtomicUsize,
+    began: [AtomicU64; CAUSES],
+    over: [AtomicU64; CAUSES],
+    complaints: AtomicU64,
+    lost: AtomicU64,
+    limits: Mutex<Vec<(Instant, u64)>>,
+    figures: Mutex<BTreeMap<String, u64>>,
+    deeds: Mutex<Vec<(u64, u64, String)>>,
+    started: Instant,
+}
+
+impl World {
+    /// Of a server at `ports`.
+    pub fn new(ports: [SocketAddr; 2]) -> World {
+        World {
+            ports,
+            gate: RwLock::new(&PHASES[0]),
+            stop: AtomicBool::new(false),
+            open: Mutex::default(),
+            killed: Mutex::default(),
+            sums: Mutex::default(),
+            round: AtomicUsize::new(0),
+            began: Default::default(),
+            over: Default::default(),
+            complaints: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            limits: Mutex::new(vec![(Instant::now(), MEGABYTES)]),
+            figures: Mutex::default(),
+            deeds: Mutex::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Milliseconds since the start.
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Microseconds since the start.
+    pub fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    /// When all began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// The administrator did something that began at `began_us`.
+    pub fn note(&self, deed: &str, began_us: u64) {
+        let now = self.now_us();
+        self.deeds.lock().expect("not poisoned").push((began_us, now, deed.to_owned()));
+    }
+
+    /// What the administrator did between these times.
+    pub fn deeds(&self, from_us: u64, to_us: u64) -> String {
+        let deeds = self.deeds.lock().expect("not poisoned");
+        let meant = deeds.iter().filter(|(began, ended, _)| *began <= to_us && *ended >= from_us);
+        let told: Vec<String> =
+            meant.map(|(began, ended, deed)| format!("{deed} ({} ms)", (ended - began) / 1000)).collect();
+        told.join(", ")
+    }
+
+    /// Where every cause stands. To be taken before sending and after receiving.
+    pub fn moment(&self) -> Moment {
+        // `over` first: a cause that ends in between then counts as one that is still under way.
+        let over = std::array::from_fn(|cause| self.over[cause].load(SeqCst));
+        let began = std::array::from_fn(|cause| self.began[cause].load(SeqCst));
+        Moment { at_ms: self.now_ms(), began, over }
+    }
+
+    /// The cause is about to be at work.
+    pub fn begin(&self, cause: Cause) {
+        self.began[cause as usize].fetch_add(1, SeqCst);
+    }
+
+    /// It is at work no more.
+    pub fn end(&self, cause: Cause) {
+        self.over[cause as usize].fetch_add(1, SeqCst);
+    }
+
+    /// Threads go on.
+    pub fn runs(&self) -> bool {
+        !self.stop.load(SeqCst)
+    }
+
+    /// Does something within a phase.
+    pub fn within<R>(&self, act: impl FnOnce(&'static Phase) -> R) -> R {
+        let phase = self.gate.read().expect("nobody panics between phases");
+        act(*phase)
+    }
+
+    /// The limit is, or is about to be, so many megabytes.
+    pub fn limit(&self, megabytes: u64) {
+        self.limits.lock().expect("not poisoned").push((Instant::now(), megabytes));
+    }
+
+    /// The highest limit of the last so long, in bytes: a lowered one takes its time.
+    pub fn limit_bytes(&self, patience: Duration) -> u64 {
+        let limits = self.limits.lock().expect("not poisoned");
+        let now = Instant::now();
+        let mut until = now;
+        let mut most = 0;
+        for (since, megabytes) in limits.iter().rev() {
+            if now.duration_since(until) > patience {
+                break;
+            }
+            most = most.max(*megabytes);
+            until = *since;
+        }
+        most << 20
+    }
+
+    /// Something is wrong.
+    pub fn complain(&self, text: &str) {
+        if self.complaints.fetch_add(1, SeqCst) < PRINTED_MAX {
+            let round = self.round.load(SeqCst);
+            eprintln!("WRONG at {:.1} s, round {round}: {text}", self.started.elapsed().as_secs_f64());
+        }
+    }
+
+    /// More about the last complaint.
+    pub fn tell(&self, text: &str) {
+        if self.complaints.load(SeqCst) <= PRINTED_MAX {
+            eprintln!("{text}");
+        }
+    }
+
+    /// An acknowledged value is missing, and nothing explains it.
+    pub fn lost(&self, text: &str) {
+        self.lost.fetch_add(1, SeqCst);
+        self.complain(text);
+    }
+
+    /// Complaints in all, and those about values that were lost.
+    pub fn complaints(&self) -> (u64, u64) {
+        (self.complaints.load(SeqCst), self.lost.load(SeqCst))
+    }
+
+    /// Counts something.
+    pub fn count(&self, what: &str, more: u64) {
+        let mut figures = self.figures.lock().expect("not poisoned");
+        match figures.get_mut(what) {
+            Some(figure) => *figure += more,
+            None => drop(figures.insert(what.to_owned(), more)),
+        }
+    }
+
+    /// What was counted.
+    pub fn figures(&self) -> BTreeMap<String, u64> {
+        self.figures.lock().expect("not poisoned").clone()
+    }
+
+    /// The administrator has had this connection closed.
+    pub fn was_killed(&self, address: SocketAddr) -> bool {
+        self.killed.lock().expect("not poisoned").contains(&address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_explains_what_it_overlaps_and_demands_what_it_follows() {
+        let world = World::new([([127, 0, 0, 1], 1).into(); 2]);
+        let span = |world: &World| Span { before: world.moment(), after: world.moment() };
+        let written = span(&world);
+        assert!(!written.may_meet(Cause::Flush, &span(&world)));
+        world.begin(Cause::Flush);
+        let during = span(&world);
+        assert!(written.may_meet(Cause::Flush, &during) && !written.was_followed_by(Cause::Flush, &during));
+        world.end(Cause::Flush);
+        let later = span(&world);
+        assert!(written.was_followed_by(Cause::Flush, &later));
+        assert!(during.may_meet(Cause::Flush, &later) && !during.was_followed_by(Cause::Flush, &later));
+        assert!(!later.may_meet(Cause::Flush, &span(&world)), "what is written behind a flush stays");
+        assert!(!written.may_meet(Cause::Evict, &later));
+    }
+}
