@@ -34,7 +34,8 @@ impl Words<'_> {
                 "GT" => gt = true,
                 "LT" => lt = true,
                 _ => {
-                    let word: String = self.args[at].iter().map(|&byte| char::from(byte)).collect();
+                    // So much of a word is shown; Redis shows all of it.
+                    let word: String = self.args[at].iter().take(128).map(|&byte| char::from(byte)).collect();
                     return Fail::of(&format!(
                         "ERR Unsupported option {}",
                         word.split('\0').next().unwrap_or("")

@@ -273,7 +273,16 @@ impl Choices<'_> {
             self.of(list).to_owned()
         };
         let text = match kind {
-            'k' => one(&["a", "b", "c", "d", "key:1", "key:2"], &[&["", "A", "no", "k\r\n", "a b"]]),
+            'k' => match one(
+                &["a", "b", "c", "d", "key:1", "key:2"],
+                &[&["", "A", "no", "k\r\n", "a b"], &["long"]],
+            )
+            .as_str()
+            {
+                // Beyond what lies in an item: its value is in pieces, however short it is.
+                "long" => "k".repeat(8193),
+                key => key.to_owned(),
+            },
             'v' => match one(&["value", "number", "short", "more", "bits", "long"], &[]).as_str() {
                 "value" => one(&["hello", "foobar", "ohmytext", "mynewtext", ""], &[]),
                 "number" => return self.word('n'),
