@@ -12,7 +12,7 @@
 //! there, so that what is noted meanwhile stays noted.
 
 use crate::Millis;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 const GROUP_SPANS: u32 = 64;
 
@@ -32,9 +32,12 @@ impl Due {
         self.0.fetch_max(!at, Ordering::AcqRel) < !at
     }
 
-    /// Makes it "never".
+    /// Makes it "never", before what lies below is looked at.
     pub(crate) fn clear(&self) {
         self.0.swap(0, Ordering::AcqRel);
+        // Pairs with the fences in `Agenda::note`: either this thread sees below what was noted there, or who
+        // noted it sees this cleared, and lowers it.
+        fence(Ordering::SeqCst);
     }
 
     /// The time; the largest number is "never".
@@ -72,7 +75,10 @@ impl Agenda {
     /// Span `number` is due at `at`; its own time says so already.
     #[cold]
     pub(crate) fn note(&self, number: u32, at: Millis) {
+        // Both pair with the fence in `Due::clear`: what was written below comes before the look above.
+        fence(Ordering::SeqCst);
         self.groups[(number / GROUP_SPANS) as usize].lower(at);
+        fence(Ordering::SeqCst);
         self.all.lower(at);
     }
 

@@ -36,11 +36,12 @@ impl Epochs {
         }
     }
 
-    /// Announces worker `id`.
+    /// Announces worker `id`; anew, if it is inside: the caller holds no reference that it got before.
     #[inline]
     pub(crate) fn enter(&self, id: usize) {
         let now = self.global.load(Ordering::Relaxed);
-        self.workers[id].store(now, Ordering::Relaxed);
+        // Release, as in `leave`: who is inside, or was a moment ago, has read what it read.
+        self.workers[id].store(now, Ordering::Release);
         // Pairs with the fence in `advance`: either the advancing thread sees the announcement, or
         // this worker's later loads see everything unlinked before the advance.
         fence(Ordering::SeqCst);

@@ -6,6 +6,7 @@
 //! announcements, pins) is the real code.
 
 mod moving;
+mod orderings;
 mod patching;
 mod transactions;
 mod transitions;

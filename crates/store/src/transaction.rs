@@ -72,7 +72,8 @@ impl World {
     /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
     #[inline]
     pub(crate) fn enter(&self, id: usize, epoch: u64) {
-        self.workers[id].store(epoch, Ordering::Relaxed);
+        // Release, as in `leave`: who sees this batch sees what the one before it did.
+        self.workers[id].store(epoch, Ordering::Release);
     }
 
     /// Every batch that was under way in epoch `tag` is over: what was out of use before that tag was
