@@ -15,6 +15,8 @@
 //! Strategies, drawn by the seed:
 //!
 //! - *arbitrary*: a thread goes on for a random number of turns, of a mean between 1 and 1,000; then any other.
+//! - *conflicts*: besides, a thread is interrupted before one in two to one in eight accesses to a word of the arena
+//!   that another thread has accessed last: what goes wrong between two threads goes wrong there.
 //! - *priorities*: the first of an order of threads goes on until it waits; at a few random turns the one that runs
 //!   becomes the last (Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding
 //!   bugs", ASPLOS 2010).
@@ -69,6 +71,27 @@ struct Running {
     slept_ns: Cell<u64>,
     /// Threads are to say where they stand.
     asked: Cell<bool>,
+    /// The number of the thread that runs, from 1.
+    number: Cell<u8>,
+    /// One access in so many to a word that another thread has accessed last ends a turn; 0: none does.
+    conflicts: Cell<u64>,
+    /// Draws them.
+    random: Cell<u64>,
+    /// Where the arena begins: what lies there has the same place in every run.
+    arena: Cell<usize>,
+}
+
+/// Words of the arena that are told apart: those of the first 16 MiB.
+const WORDS: usize = 2 << 20;
+
+thread_local! {
+    /// The thread that has accessed each word last.
+    static LAST: RefCell<Box<[u8]>> = RefCell::new(vec![0; WORDS].into_boxed_slice());
+}
+
+/// A store has its arena there.
+pub(crate) fn arena_at(base: *const u8) {
+    RUNNING.with(|running| running.arena.set(base.addr()));
 }
 
 thread_local! {
@@ -80,6 +103,10 @@ thread_local! {
             waits: Cell::new(0),
             slept_ns: Cell::new(0),
             asked: Cell::new(false),
+            number: Cell::new(0),
+            conflicts: Cell::new(0),
+            random: Cell::new(0),
+            arena: Cell::new(0),
         }
     };
 }
@@ -91,6 +118,31 @@ pub(crate) fn turn() {
         0 => pause(running, Pause::Turn),
         left => running.left.set(left - 1),
     });
+}
+
+/// Before an access to the word there.
+#[inline]
+pub(crate) fn turn_at<T>(word: &T) {
+    turn();
+    RUNNING.with(|running| {
+        if running.conflicts.get() > 0 {
+            look_for_conflict(running, std::ptr::from_ref(word).addr());
+        }
+    });
+}
+
+fn look_for_conflict(running: &Running, address: usize) {
+    let word = address.wrapping_sub(running.arena.get()) / 8;
+    let me = running.number.get();
+    let last = LAST.with_borrow_mut(|last| last.get_mut(word).map(|last| std::mem::replace(last, me)));
+    if last.is_some_and(|last| last != 0 && last != me) {
+        let mut random = Random(running.random.get());
+        let ends = random.below(running.conflicts.get()) == 0;
+        running.random.set(random.0);
+        if ends {
+            pause(running, Pause::Turn);
+        }
+    }
 }
 
 /// A wait for another thread.
@@ -172,6 +224,8 @@ fn stack() -> String {
 enum Strategy {
     Arbitrary {
         mean: u64,
+        /// One conflict in so many ends a turn; 0: none does.
+        conflicts: u64,
     },
     Priorities {
         /// Threads, the first first.
@@ -266,7 +320,15 @@ impl Schedule {
     pub fn run(mut self) -> u64 {
         let mut strategy = self.strategy();
         let (mut turns, mut now_ns, mut idle_waits, mut idle_turns, mut seen) = (0, 0, 0, 0, 0);
-        RUNNING.with(|running| running.progress.set(0));
+        RUNNING.with(|running| {
+            running.progress.set(0);
+            running.random.set(self.random.draw());
+            running.conflicts.set(match strategy {
+                Strategy::Arbitrary { conflicts, .. } => conflicts,
+                Strategy::Priorities { .. } => 0,
+            });
+        });
+        LAST.with_borrow_mut(|last| last.fill(0));
         while let Some(picked) = self.pick(&mut strategy, &mut now_ns) {
             let quantum = self.quantum(&mut strategy, turns);
             let result = self.resume(picked, quantum);
@@ -312,13 +374,22 @@ impl Schedule {
                 self.fail(&format!("nobody gets on: {idle_waits} waits, {idle_turns} turns"));
             }
         }
+        RUNNING.with(|running| running.conflicts.set(0));
         turns
     }
 
     fn strategy(&mut self) -> Strategy {
         let threads = self.members.len();
-        if self.random.below(2) == 0 {
-            return Strategy::Arbitrary { mean: [1, 3, 10, 30, 100, 1000][self.random.below(6) as usize] };
+        match self.random.below(3) {
+            0 => {
+                let mean = [1, 3, 10, 30, 100, 1000][self.random.below(6) as usize];
+                return Strategy::Arbitrary { mean, conflicts: 0 };
+            }
+            1 => {
+                let conflicts = [2, 4, 8][self.random.below(3) as usize];
+                return Strategy::Arbitrary { mean: 10_000, conflicts };
+            }
+            _ => {}
         }
         let mut order: Vec<usize> = (0..threads).collect();
         for i in (1..threads).rev() {
@@ -349,7 +420,7 @@ impl Schedule {
     /// For how many turns it goes on.
     fn quantum(&mut self, strategy: &mut Strategy, turns: u64) -> u64 {
         match strategy {
-            Strategy::Arbitrary { mean } => self.random.below(2 * *mean),
+            Strategy::Arbitrary { mean, .. } => self.random.below(2 * *mean),
             // A thread that sleeps wakes in between.
             Strategy::Priorities { changes, .. } => {
                 changes.last().map_or(10_000, |&at| at.saturating_sub(turns).min(10_000))
@@ -362,6 +433,7 @@ impl Schedule {
         RUNNING.with(|running| {
             running.left.set(quantum);
             running.yielder.set(member.yielder);
+            running.number.set(picked as u8 + 1);
             running.waits.set(member.waits);
             running.slept_ns.set(member.slept_ns);
         });
@@ -370,6 +442,7 @@ impl Schedule {
             member.waits = running.waits.get();
             member.slept_ns = running.slept_ns.get();
             running.yielder.set(std::ptr::null());
+            running.number.set(0);
         });
         if let Some(yielder) = BEGUN.with_borrow_mut(Vec::pop) {
             member.yielder = yielder;
@@ -398,6 +471,7 @@ impl Schedule {
         RUNNING.with(|running| {
             running.asked.set(false);
             running.left.set(u64::MAX);
+            running.conflicts.set(0);
         });
         // What they hold of the store cannot be given back: they are left where they stand.
         std::mem::forget(std::mem::take(&mut self.members));

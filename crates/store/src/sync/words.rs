@@ -4,7 +4,7 @@
 //! threads of a schedule are one thread of the system: what a turn does not interrupt is one step, and orderings
 //! weaker than sequential consistency are loom's to check.
 
-use crate::schedule::{turn, wait};
+use crate::schedule::{turn, turn_at, wait};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 pub(crate) use std::sync::MutexGuard;
@@ -38,17 +38,17 @@ macro_rules! word {
             }
             #[inline]
             pub(crate) fn load(&self, order: Ordering) -> $value {
-                turn();
+                turn_at(self);
                 self.0.load(order)
             }
             #[inline]
             pub(crate) fn store(&self, value: $value, order: Ordering) {
-                turn();
+                turn_at(self);
                 self.0.store(value, order);
             }
             #[inline]
             pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
-                turn();
+                turn_at(self);
                 self.0.swap(value, order)
             }
             #[inline]
@@ -59,7 +59,7 @@ macro_rules! word {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                turn();
+                turn_at(self);
                 self.0.compare_exchange(current, new, success, failure)
             }
             #[inline]
@@ -70,7 +70,7 @@ macro_rules! word {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                turn();
+                turn_at(self);
                 self.0.compare_exchange_weak(current, new, success, failure)
             }
             #[inline]
@@ -80,7 +80,7 @@ macro_rules! word {
                 failure: Ordering,
                 mut f: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
-                turn();
+                turn_at(self);
                 self.0.fetch_update(success, failure, &mut f)
             }
         }
@@ -95,7 +95,7 @@ macro_rules! number {
             $(
                 #[inline]
                 pub(crate) fn $operation(&self, value: $value, order: Ordering) -> $value {
-                    turn();
+                    turn_at(self);
                     self.0.$operation(value, order)
                 }
             )*

@@ -1,7 +1,7 @@
 //! What goes on beside those who know what must be there.
 
 use crate::stage::{Actor, Cast, size, value};
-use larder_store::schedule::sleep;
+use larder_store::schedule::{fail, sleep, waited};
 use larder_store::{Attributes, Automove, Expect, Upload};
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ pub enum Role {
     Filler,
     /// Upkeep, with time that passes.
     Upkeep,
-    /// Walks over everything.
+    /// Walks over everything, some steps a batch.
     Walker,
+    /// Walks over everything in one batch, several times.
+    Keys,
     /// Moves spans from class to class.
     Mover,
     /// Lowers and raises the limit.
@@ -77,6 +79,19 @@ pub fn one(cast: &mut Cast, role: Role) {
                 cursor = actor.batch(|guard, _, _| guard.walk(cursor, items, &mut |item| _ = item.key()));
             });
         }
+        Role::Keys => cast.aside("keys", |actor| {
+            actor.batch(|guard, _, _| {
+                for _ in 0..KEYS_WALKS {
+                    let mut cursor = 0;
+                    loop {
+                        cursor = guard.walk(cursor, 64, &mut |item| _ = item.key());
+                        if cursor == 0 {
+                            break;
+                        }
+                    }
+                }
+            });
+        }),
         Role::Mover => cast.aside("mover", r#move),
         Role::Limiter => cast.aside("limiter", |actor| {
             nap(actor, 100_000);
@@ -121,6 +136,21 @@ pub fn one(cast: &mut Cast, role: Role) {
                 guard.finish();
             });
         }),
+    }
+}
+
+/// Walks of one batch: so many that who waits for their end waits for some 10 ms.
+const KEYS_WALKS: usize = 4;
+/// How long a write may sleep beside them: each sleep is several steps of a walk.
+const SLEPT_MAX: Duration = Duration::from_millis(3);
+
+/// A write that waits for hardly anything.
+pub fn write_soon(actor: &mut Actor) {
+    let before = waited().1;
+    fill(actor, 0);
+    let slept = waited().1 - before;
+    if slept > SLEPT_MAX {
+        fail(format!("a write slept {slept:?}"));
     }
 }
 

@@ -135,6 +135,17 @@ fn transactions_of_a_full_store_get_their_memory() {
     });
 }
 
+/// Writes to a full store beside walks over everything in one batch, as KEYS makes them: the walk holds no memory back.
+#[test]
+fn writes_wait_for_no_walk() {
+    explore("walking", 16, |cast| {
+        cast.store(config(2), Eviction::All);
+        cast.fill(20_000);
+        cast.main("writer", |actor| (0..30).for_each(|_| aside::write_soon(actor)));
+        aside::one(cast, aside::Role::Keys);
+    });
+}
+
 /// Watches beside growth and merges: a write raises the flag, and the bit ends with the watch.
 #[test]
 fn watches_see_every_write_and_end() {
