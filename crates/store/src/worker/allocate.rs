@@ -133,7 +133,13 @@ impl Local {
                 continue;
             }
             if !store.evicts() {
-                break;
+                // Nothing comes but what this worker has retired, when others have left their batches.
+                if self.limbo.len() == 0 {
+                    break;
+                }
+                self.wait(store, &mut wait);
+                round += 1;
+                continue;
             }
             // After the limit was lowered there is a span to give back in every round.
             let over = store.arena.over_items_limit();
