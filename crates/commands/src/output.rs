@@ -130,10 +130,13 @@ impl Output {
     }
 
     /// Forgets everything, sent or not; keeps the buffer.
+    #[inline]
     pub fn clear(&mut self) {
         self.start = 0;
         self.end = 0;
-        self.splices.clear();
+        if !self.splices.is_empty() {
+            self.splices.clear();
+        }
         self.pinned_bytes = 0;
     }
 
@@ -275,6 +278,12 @@ impl Output {
         assert!((self.start..=self.end).contains(&from), "a place among the replies");
         assert!(self.splices.front().is_none_or(|splice| splice.at >= from), "no value is in front of it");
         self.start = from;
+    }
+
+    /// No value is spliced in.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.splices.is_empty()
     }
 
     /// The replies as one run, if nothing is spliced in: the common case, sent without a vector.

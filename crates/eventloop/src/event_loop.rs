@@ -392,7 +392,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 }
 
 /// One send.
-#[inline]
+#[inline(always)]
 fn send<S: Stream, H: Handler>(
     handler: &mut H,
     connection: &mut Connection<S, H::Connection>,

@@ -105,35 +105,49 @@ impl Outbox {
     /// Has a connection write replies.
     #[inline]
     pub fn write<R>(&mut self, replies: &mut Replies, write: impl FnOnce(&mut Output) -> R) -> R {
-        if replies.is_none() && self.out.contiguous().is_some() {
-            let from = self.out.end();
-            let result = write(&mut self.out);
-            let part = self.part_from(from);
-            if part.to > from || part.spliced {
-                *replies = Replies::Part(part);
-                self.parts += 1;
-            }
-            return result;
+        let result = write(self.open(replies));
+        self.close(replies);
+        result
+    }
+
+    /// Where a connection writes, until [`Outbox::close`].
+    #[inline]
+    fn open<'o>(&'o mut self, replies: &'o mut Replies) -> &'o mut Output {
+        if !replies.is_none() || !self.out.is_plain() {
+            return self.open_again(replies);
         }
+        let end = self.out.end();
+        *replies = Replies::Part(Part { from: end, to: end, spliced: false });
+        self.parts += 1;
+        &mut self.out
+    }
+
+    /// As [`Outbox::open`], for one that has replies, or where another has spliced values in.
+    #[inline(never)]
+    fn open_again<'o>(&'o mut self, replies: &'o mut Replies) -> &'o mut Output {
         match replies {
-            Replies::Part(part) if self.is_last(part) => {
-                let result = write(&mut self.out);
-                *part = self.part_from(part.from);
-                result
-            }
-            Replies::None | Replies::Part(_) | Replies::Rest(_) => write(self.own(replies)),
+            Replies::Part(part) if self.is_last(part) => &mut self.out,
+            Replies::None | Replies::Part(_) | Replies::Rest(_) => self.own(replies),
         }
     }
 
-    /// What was written from a place on.
+    /// A connection has written.
     #[inline]
-    fn part_from(&self, from: usize) -> Part {
-        Part { from, to: self.out.end(), spliced: self.out.contiguous().is_none() }
+    fn close(&mut self, replies: &mut Replies) {
+        let Replies::Part(part) = replies else { return };
+        part.to = self.out.end();
+        part.spliced = !self.out.is_plain();
+        if part.from == part.to
+            && !part.spliced
+            && let Replies::Part(part) = std::mem::take(replies)
+        {
+            self.end_part(part);
+        }
     }
 
     /// Nobody has written behind it.
     fn is_last(&self, part: &Part) -> bool {
-        part.to == self.out.end() && part.spliced == self.out.contiguous().is_none()
+        part.to == self.out.end() && part.spliced != self.out.is_plain()
     }
 
     /// The connection's own output, to which its part moves if it has one.
@@ -162,21 +176,33 @@ impl Outbox {
     /// What the stream said, other than `WouldBlock`; a part is gone then.
     #[inline]
     pub fn send<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
+        let Replies::Part(Part { from, to, spliced: false }) = *replies else {
+            return self.send_rest(replies, stream);
+        };
+        let bytes = self.out.between(from, to);
+        let sent = or_none(stream.send(bytes));
+        let rest = match sent {
+            Ok(sent) if sent < bytes.len() => self.rest_of(from + sent, to),
+            Ok(_) | Err(_) => Replies::None,
+        };
+        let unsent = rest.rest().map_or(0, Output::len);
+        if let Replies::Part(part) = std::mem::replace(replies, rest) {
+            self.end_part(part);
+        }
+        Ok(Sent { bytes: sent? as u64, unsent })
+    }
+
+    /// What lies there, in an output of its own.
+    #[cold]
+    fn rest_of(&self, from: usize, to: usize) -> Replies {
+        Replies::Rest(Box::new(Output::of(self.out.between(from, to))))
+    }
+
+    /// As [`Outbox::send`], of replies that are not a part without values.
+    #[inline(never)]
+    fn send_rest<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
         match replies {
             Replies::None => Ok(Sent::default()),
-            Replies::Part(part) if !part.spliced => {
-                let bytes = self.out.between(part.from, part.to);
-                let sent = or_none(stream.send(bytes));
-                let rest = match sent {
-                    Ok(sent) if sent < bytes.len() => Replies::Rest(Box::new(Output::of(&bytes[sent..]))),
-                    Ok(_) | Err(_) => Replies::None,
-                };
-                let unsent = rest.rest().map_or(0, Output::len);
-                if let Replies::Part(part) = std::mem::replace(replies, rest) {
-                    self.end_part(part);
-                }
-                Ok(Sent { bytes: sent? as u64, unsent })
-            }
             Replies::Part(_) if self.parts == 1 => self.send_spliced(replies, stream),
             Replies::Part(_) | Replies::Rest(_) => {
                 let rest = self.own(replies);
