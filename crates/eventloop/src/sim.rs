@@ -6,10 +6,9 @@
 //! the connection. Each wait reports an arbitrary part of the events that are due. The clock only
 //! moves when nothing is due, by the timeout of the wait.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut, Read};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::poll::{Event, Interest};
@@ -128,10 +127,21 @@ impl Net {
     }
 }
 
+/// The one network of all its ends.
+#[derive(Clone, Debug)]
+struct Shared(Arc<Mutex<Net>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Net> {
+        // A test that fails in here drops its streams on the way out.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The backend.
 #[derive(Debug)]
 pub struct Sim {
-    net: Rc<RefCell<Net>>,
+    net: Shared,
     events: Vec<Event>,
     woken: bool,
 }
@@ -148,16 +158,16 @@ impl Sim {
             waits: 0,
             asked: 0,
         };
-        Sim { net: Rc::new(RefCell::new(net)), events: Vec::new(), woken: false }
+        Sim { net: Shared(Arc::new(Mutex::new(net))), events: Vec::new(), woken: false }
     }
 
     /// A connection: the server's end and the peer's.
     pub fn connect(&mut self) -> (SimStream, Peer) {
-        let mut net = self.net.borrow_mut();
+        let mut net = self.net.lock();
         let id = net.made;
         net.made += 1;
         net.wires.insert(id, Wire::default());
-        (SimStream { net: Rc::clone(&self.net), id }, Peer { net: Rc::clone(&self.net), id })
+        (SimStream { net: self.net.clone(), id }, Peer { net: self.net.clone(), id })
     }
 
     /// Makes the next wait report the waker.
@@ -167,17 +177,17 @@ impl Sim {
 
     /// How often streams were asked for their room.
     pub fn asked(&self) -> u64 {
-        self.net.borrow().asked
+        self.net.lock().asked
     }
 
     /// How often the loop has waited.
     pub fn waits(&self) -> u64 {
-        self.net.borrow().waits
+        self.net.lock().waits
     }
 
     /// Something is due: the next wait will report it.
     pub fn busy(&self) -> bool {
-        let net = self.net.borrow();
+        let net = self.net.lock();
         self.woken || net.wires.values().any(|wire| wire.event(&net.weather).is_some())
     }
 }
@@ -195,7 +205,7 @@ impl Backend for Sim {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let net = &mut *self.net.borrow_mut();
+        let net = &mut *self.net.lock();
         net.waits += 1;
         self.events.clear();
         let mut due: Vec<Event> = net.wires.values().filter_map(|wire| wire.event(&net.weather)).collect();
@@ -224,20 +234,20 @@ impl Backend for Sim {
     }
 
     fn now(&self) -> Millis {
-        self.net.borrow().now
+        self.net.lock().now
     }
 }
 
 /// The server's end of a connection.
 #[derive(Debug)]
 pub struct SimStream {
-    net: Rc<RefCell<Net>>,
+    net: Shared,
     id: u64,
 }
 
 impl SimStream {
     fn wire<T>(&self, with: impl FnOnce(&mut Wire) -> T) -> T {
-        let mut net = self.net.borrow_mut();
+        let mut net = self.net.lock();
         with(net.wires.get_mut(&self.id).expect("a wire lives as long as the network"))
     }
 }
@@ -254,7 +264,7 @@ impl Stream for SimStream {
     }
 
     fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let net = &mut *self.net.borrow_mut();
+        let net = &mut *self.net.lock();
         let wire = &net.wires[&self.id];
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
         let available = wire.to_server.len().min(room);
@@ -278,7 +288,7 @@ impl Stream for SimStream {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let net = &mut *self.net.borrow_mut();
+        let net = &mut *self.net.lock();
         let wire = &net.wires[&self.id];
         if wire.peer_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -303,7 +313,7 @@ impl Stream for SimStream {
     }
 
     fn room(&self) -> usize {
-        let net = &mut *self.net.borrow_mut();
+        let net = &mut *self.net.lock();
         net.asked += 1;
         let wire = &net.wires[&self.id];
         let room = wire.room(&net.weather);
@@ -318,13 +328,13 @@ impl Stream for SimStream {
 /// The other end of a connection, in the hands of the test.
 #[derive(Debug)]
 pub struct Peer {
-    net: Rc<RefCell<Net>>,
+    net: Shared,
     id: u64,
 }
 
 impl Peer {
     fn wire<T>(&self, with: impl FnOnce(&mut Wire) -> T) -> T {
-        let mut net = self.net.borrow_mut();
+        let mut net = self.net.lock();
         with(net.wires.get_mut(&self.id).expect("a wire lives as long as the network"))
     }
 
