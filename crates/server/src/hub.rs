@@ -9,7 +9,7 @@ use larder_commands::{
     Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Target,
 };
 use larder_eventloop::poll::Waker;
-use larder_eventloop::socket::{Address, Socket};
+use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
@@ -20,33 +20,25 @@ use crate::mailbox::Mailbox;
 use crate::table::Table;
 use crate::worker::handling::plain;
 
-/// What the acceptor tells a worker.
+/// Asks a worker to close the connection at this place if its replies have waited since then: others need the
+/// memory.
 #[derive(Debug)]
-pub enum Message {
-    /// Take over this connection; counted already.
-    Connection {
-        /// Its socket.
-        socket: Socket,
-        /// Index of the listener it came through.
-        listener: usize,
-    },
-    /// Close the connection at this place if its replies have waited since then: others need the
-    /// memory.
-    Shed {
-        /// Its place in the worker's loop.
-        index: usize,
-        /// On the loops' clock.
-        since: Millis,
-    },
-    /// Finish.
-    Stop,
+pub struct Shed {
+    /// Its place in the worker's loop.
+    pub index: usize,
+    /// On the loops' clock.
+    pub since: Millis,
 }
 
 /// A worker as the others see it.
 #[derive(Debug)]
 pub struct Desk {
-    /// Its mailbox.
-    pub mailbox: Mailbox<Message>,
+    /// Wakes it.
+    pub waker: Arc<Waker>,
+    /// What other workers ask of it.
+    pub mailbox: Mailbox<Shed>,
+    /// It is to come to its end.
+    pub stop: AtomicBool,
     /// What other connections have for its own.
     pub post: Post,
     /// Those of its own that others want closed.
@@ -111,7 +103,7 @@ impl Hub {
         let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
         let desk = &self.desks[worker];
         if desk.doomed.add(client, Doom { index, missed }) {
-            desk.mailbox.waker().wake();
+            desk.waker.wake();
         }
     }
 
@@ -128,9 +120,11 @@ impl Hub {
         log: Log,
     ) -> std::io::Result<Hub> {
         let desk = |_| {
-            let mailbox = Mailbox::new()?;
+            let waker = Arc::new(Waker::new()?);
             Ok(Desk {
-                mailbox,
+                mailbox: Mailbox::new(&waker),
+                waker,
+                stop: AtomicBool::new(false),
                 post: Post::default(),
                 doomed: Doomed::default(),
                 counters: Counters::default(),
@@ -164,6 +158,14 @@ impl Hub {
     /// Connections open now, those on their way to a worker included.
     pub fn connections(&self) -> usize {
         self.desks.iter().map(|desk| desk.connections.load(Relaxed)).sum()
+    }
+
+    /// Has each worker come to its end. Apart from the mailboxes, which may be full.
+    pub fn stop_workers(&self) {
+        for desk in &self.desks {
+            desk.stop.store(true, SeqCst);
+            desk.waker.wake();
+        }
     }
 
     /// A connection of `worker` has ended.
@@ -278,7 +280,7 @@ impl Host for Hub {
         let (first, bytes) = desk.post.add(letters, bytes_max, &mut missed);
         self.store.hold(bytes as i64 - counted as i64);
         if first {
-            desk.mailbox.waker().wake();
+            desk.waker.wake();
         }
     }
 

@@ -6,7 +6,7 @@
 //! options ─► listeners ─► store        event loop ─► session ─► store
 //! accept ──► mailbox of the worker ──► adopt
 //!            with the fewest           … requests never leave their worker …
-//! signal ──► Stop to every mailbox ──► drain, end
+//! signal ──► every worker is told ────► drain, end
 //! ```
 //!
 //! Nothing here knows a command or a byte of a protocol: that is `larder-commands`; nothing here
@@ -37,7 +37,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 
+use larder_eventloop::Epoll;
+use larder_eventloop::socket::Socket;
 use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
@@ -47,9 +50,12 @@ pub use extended::{EXTENDED, Extended};
 pub use listen::Place;
 pub use options::{Effect, OPTIONS, Row, markdown};
 
-use crate::hub::{Hub, Message};
+use crate::acceptor::{Acceptor, Arrivals, Listeners};
+use crate::hub::Hub;
 use crate::listen::Bound;
 use crate::log::Log;
+use crate::mailbox::{Arrival, Mailbox};
+use crate::worker::Worker;
 
 /// The exit code for a command line that cannot be understood (EX_USAGE, as memcached).
 const USAGE: u8 = 64;
@@ -132,13 +138,14 @@ pub fn serve(config: Config) -> Result<(), String> {
     let redis_from = bound.iter().position(|at| at.redis).unwrap_or(bound.len());
     let hub = Hub::new(config, store, listening, redis_from, log);
     let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
-    let workers = start_workers(&hub)?;
+    let (workers, arrivals) = start_workers(&hub)?;
     if process::is_detached() {
         process::say_ready();
     } else {
         let _ = writeln!(std::io::stdout(), "{}", greeting(&hub));
     }
-    let accepted = acceptor::run(&hub, &bound, &signals.pipe);
+    let accepted = Listeners::new(&hub, &bound, &signals.pipe)
+        .and_then(|listeners| Acceptor::new(Arc::clone(&hub), listeners, arrivals).run());
     stop(&hub, bound);
     for worker in workers {
         let _ = worker.join();
@@ -153,32 +160,34 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
     if let Some(path) = &hub.config.unix_socket {
         let _ = std::fs::remove_file(path);
     }
-    for desk in &hub.desks {
-        // Full of connections to take over: the worker reads it soon.
-        while desk.mailbox.send(Message::Stop).is_err() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-    }
+    hub.stop_workers();
 }
 
-fn start_workers(hub: &Arc<Hub>) -> Result<Vec<std::thread::JoinHandle<()>>, String> {
-    (0..hub.desks.len())
-        .map(|index| {
-            let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
-            let hub = Arc::clone(hub);
-            std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .stack_size(STACK_BYTES)
-                .spawn(move || {
-                    if let Err(error) = worker::run(hub, index, store) {
-                        // Its connections would hang: better none than some.
-                        complain(&format!("worker {index} cannot run: {error}"));
-                        std::process::exit(1);
-                    }
-                })
-                .map_err(|error| format!("-t: cannot start thread {index}: {error}"))
-        })
-        .collect()
+/// The workers' threads, and where connections go to them.
+fn start_workers(hub: &Arc<Hub>) -> Result<(Vec<JoinHandle<()>>, Arrivals<Socket>), String> {
+    let arrivals: Arrivals<Socket> =
+        hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
+    let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Socket>>>)| {
+        let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
+        let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
+        let work = move || {
+            let backend = Epoll::new(&hub.desks[index].waker, hub.started)?;
+            Worker::new(hub, index, store, backend, arrivals).run()
+        };
+        std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                if let Err(error) = work() {
+                    // Its connections would hang: better none than some.
+                    complain(&format!("worker {index} cannot run: {error}"));
+                    std::process::exit(1);
+                }
+            })
+            .map_err(|error| format!("-t: cannot start thread {index}: {error}"))
+    };
+    let threads = arrivals.iter().enumerate().map(start).collect::<Result<_, String>>()?;
+    Ok((threads, arrivals))
 }
 
 fn store_config(config: &Config) -> larder_store::Config {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use larder_eventloop::Millis;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
@@ -51,11 +52,47 @@ impl Log {
     }
 }
 
+/// Between two lines of the same kind that strangers can cause.
+const RARELY_MS: Millis = 1000;
+
+/// Lets a line a second through.
+#[derive(Debug, Default)]
+pub struct Rarely {
+    next_at: Millis,
+    times: u64,
+}
+
+impl Rarely {
+    /// It has happened: if a line is due, how often it has since the last one.
+    pub fn due(&mut self, now: Millis) -> Option<u64> {
+        self.times += 1;
+        if now < self.next_at {
+            return None;
+        }
+        self.next_at = now + RARELY_MS;
+        Some(std::mem::take(&mut self.times))
+    }
+}
+
 fn filter(level: u8) -> LevelFilter {
     match level {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_a_second_says_how_often_it_was() {
+        let mut rarely = Rarely::default();
+        assert_eq!(rarely.due(5), Some(1));
+        assert!((5..1005).all(|now| rarely.due(now).is_none()));
+        assert_eq!(rarely.due(1005), Some(1001));
+        assert_eq!(rarely.due(9000), Some(1));
     }
 }

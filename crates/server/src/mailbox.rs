@@ -1,31 +1,44 @@
-//! A worker's one mailbox: bounded, written by any thread, read by the worker, who is woken.
+//! A worker's mailboxes: bounded, written by others, read by the worker, who is woken.
 //!
-//! The data path never uses it.
+//! The data path never uses them.
 
 use std::collections::VecDeque;
-use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use larder_eventloop::poll::Waker;
+use larder_eventloop::socket::Address;
 
-/// Messages that fit. A worker empties its mailbox at every wake-up, so that only one that hangs
-/// lets it fill.
+/// Messages that fit. A worker empties its mailboxes at every wake-up, so that only one that hangs
+/// lets them fill.
 pub const MAIL_MAX: usize = 1024;
 
-/// A bounded queue with a waker.
+/// A connection on its way to a worker, which counts it already.
+#[derive(Debug)]
+pub struct Arrival<S> {
+    /// Its bytes.
+    pub stream: S,
+    /// The other end.
+    pub peer: Address,
+    /// Index of the listener it came through.
+    pub listener: usize,
+}
+
+/// A bounded queue whose reader is woken.
 #[derive(Debug)]
 pub struct Mailbox<M> {
     queue: Mutex<VecDeque<M>>,
-    waker: Waker,
+    waker: Arc<Waker>,
 }
 
 impl<M> Mailbox<M> {
-    /// An empty mailbox.
-    ///
-    /// # Errors
-    /// What eventfd(2) says (too many open files).
-    pub fn new() -> io::Result<Mailbox<M>> {
-        Ok(Mailbox { queue: Mutex::new(VecDeque::new()), waker: Waker::new()? })
+    /// An empty mailbox of the worker with this waker, who drains the waker before it takes.
+    pub fn new(waker: &Arc<Waker>) -> Mailbox<M> {
+        Mailbox { queue: Mutex::new(VecDeque::new()), waker: Arc::clone(waker) }
+    }
+
+    /// There is room for a message: also when it is sent, if nobody else sends.
+    pub fn has_room(&self) -> bool {
+        self.queue.lock().expect("no holder panics").len() < MAIL_MAX
     }
 
     /// Leaves a message and wakes the worker.
@@ -46,16 +59,9 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Takes all messages, in order, and the waking back.
+    /// Takes all messages, in order.
     pub fn take(&self) -> VecDeque<M> {
-        let mut queue = self.queue.lock().expect("no holder panics");
-        self.waker.drain();
-        std::mem::take(&mut *queue)
-    }
-
-    /// What wakes the worker.
-    pub fn waker(&self) -> &Waker {
-        &self.waker
+        std::mem::take(&mut *self.queue.lock().expect("no holder panics"))
     }
 }
 
@@ -65,13 +71,17 @@ mod tests {
 
     #[test]
     fn it_holds_its_limit_and_no_more() {
-        let mailbox = Mailbox::new().unwrap();
+        let waker = Arc::new(Waker::new().unwrap());
+        let mailbox = Mailbox::new(&waker);
         for n in 0..MAIL_MAX {
+            assert!(mailbox.has_room());
             assert_eq!(mailbox.send(n), Ok(()));
         }
+        assert!(!mailbox.has_room());
         assert_eq!(mailbox.send(MAIL_MAX), Err(MAIL_MAX));
+        assert!(waker.drain());
         assert!(mailbox.take().into_iter().eq(0..MAIL_MAX));
         assert_eq!(mailbox.send(7), Ok(()));
-        assert!(mailbox.waker().drain(), "a message after a take wakes again");
+        assert!(waker.drain(), "a message after a take wakes again");
     }
 }

@@ -9,7 +9,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{Closed, Handler, Id, Millis, Next, Place, Sent, Stream, Taken};
 
 use super::replies::Replies;
-use super::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
+use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
 use crate::hub::Hub;
 use crate::table::Facts;
 
@@ -63,6 +63,7 @@ impl Service {
     }
 
     /// Tells the store and the table what a connection's replies hold after a send.
+    #[inline(never)]
     fn keep_account(&mut self, connection: &mut Connection, moved: bool) {
         self.count_held(connection);
         let unsent = connection.replies.rest().map_or(0, Output::len);
@@ -92,12 +93,12 @@ impl Handler for Service {
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
-        let room = connection.replies.rest().map_or(0, |_| self.room(SEND_AT_BYTES));
+        if let Replies::Rest(rest) = &mut connection.replies {
+            let most = self.hub.config.reply_bytes_max();
+            rest.set_limit((rest.len() + self.room(SEND_AT_BYTES)).min(most));
+        }
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
-        if let Replies::Rest(rest) = &mut connection.replies {
-            rest.set_limit((rest.len() + room).min(hub.config.reply_bytes_max()));
-        }
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
         let mut context =

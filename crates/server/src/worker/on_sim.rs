@@ -10,7 +10,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
 use larder_store::Store;
 
-use super::{STALL_MS, Service};
+use super::service::{STALL_MS, Service};
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::log::Log;

@@ -1,39 +1,29 @@
-//! A worker: one thread, one loop, one view of the store.
-//!
-//! [`Service`] is the loop's handler: it gives received bytes to the connection's session and sends
-//! what the session leaves ([`replies`]).
+//! What a worker's connections have in common: the loop's handler, its store, and the memory that replies hold.
 
-pub(crate) mod handling;
-#[cfg(test)]
-mod on_sim;
-mod replies;
-
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use larder_commands::{Context, Counters, Host, Room, Session};
-use larder_eventloop::socket::{Address, Socket};
-use larder_eventloop::{Backend, Closed, Epoll, EventLoop, Limits, Millis};
+use larder_eventloop::socket::Address;
+use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
 
-use crate::hub::{Hub, Message};
+use super::handling::At;
+use super::replies::{Outbox, Replies};
+use crate::hub::{Hub, Shed};
+use crate::log::Rarely;
 use crate::overflow::Overflow;
 use crate::table::{Facts, Standing};
-use handling::At;
-use replies::{Outbox, Replies};
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
 /// once, and what a processor's second cache holds.
-const SEND_AT_BYTES: u64 = 256 << 10;
+pub(super) const SEND_AT_BYTES: u64 = 256 << 10;
 
 /// Output memory that a worker keeps between bursts.
 const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 
 /// A connection whose replies wait, or whose value is half there, without progress is closed after
 /// this: what it holds is memory that others need.
-const STALL_MS: Millis = 60_000;
+pub(super) const STALL_MS: Millis = 60_000;
 
 /// As [`SEND_AT_BYTES`] when connections hold all the memory they may, or nearly: what a reader that
 /// stops just then adds.
@@ -61,20 +51,8 @@ const SHED_WITHIN_MS: Millis = 1000;
 pub(crate) const WORKER_BYTES: u64 = 256 << 10;
 
 /// Memory counted for a connection that does nothing.
-const CONNECTION_BYTES: i64 = 1 << 10;
+pub(super) const CONNECTION_BYTES: i64 = 1 << 10;
 
-/// When the server stops, a connection that takes nothing of its replies is closed after this.
-const DRAIN_STALL_MS: Millis = 5_000;
-
-/// How long connections have to take their replies when the server stops, whatever progress they make.
-const DRAIN_MS: Millis = 30_000;
-
-/// Upkeep is looked at this often while requests come.
-const TICK_BUSY_MS: Millis = 100;
-/// The first worker looks this often when nothing happens, the others not at all.
-const TICK_IDLE_MS: Millis = 250;
-/// The pause between two rounds of upkeep that had more to do.
-const TICK_MORE_MS: Millis = 2;
 /// The heap's free pages are given back when what is on it has shrunk by one part in this many of the
 /// memory limit.
 const TRIM_SHARE: u64 = 64;
@@ -85,7 +63,7 @@ const STEPS_US_MAX: u64 = 300;
 /// … or this, where requests wait meanwhile.
 const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
-const CLOCK_MS: Millis = 1000;
+pub(super) const CLOCK_MS: Millis = 1000;
 
 /// What a worker keeps of a connection.
 #[derive(Debug)]
@@ -94,37 +72,39 @@ pub struct Connection {
     /// Its replies that are not sent.
     pub(crate) replies: Replies,
     /// Bytes of its memory, as the store was told.
-    held: usize,
+    pub(super) held: usize,
     pub(crate) facts: Arc<Facts>,
 }
 
 /// The handler of a worker's loop.
 #[derive(Debug)]
 pub struct Service {
-    hub: Arc<Hub>,
-    index: usize,
-    store: larder_store::Worker,
+    pub(super) hub: Arc<Hub>,
+    pub(super) index: usize,
+    pub(super) store: larder_store::Worker,
     /// Replies of this turn.
     pub(crate) outbox: Outbox,
     /// Room for values that commands work on.
-    room: Room,
+    pub(super) room: Room,
     /// The loop's time.
-    now: Millis,
+    pub(super) now: Millis,
     /// The wall clock's time less the loop's.
-    wall_base: WallMillis,
-    wall_read_at: Millis,
+    pub(super) wall_base: WallMillis,
+    pub(super) wall_read_at: Millis,
     /// The server's time: the wall clock's unless it was moved.
-    wall: WallMillis,
+    pub(super) wall: WallMillis,
     /// Bytes of input that connections keep, as the store was told.
-    kept: usize,
+    pub(super) kept: usize,
     /// Connections hold all the memory they may.
-    short: bool,
+    pub(super) short: bool,
     /// The most bytes that were on the heap since its free pages were given back.
-    heap_most: u64,
+    pub(super) heap_most: u64,
     /// Connections for whom more waits than may.
     pub(crate) overflow: Overflow,
     /// Until then a connection may be closed for a value that was refused.
-    shed_until: Millis,
+    pub(super) shed_until: Millis,
+    /// Connections that the system does not watch.
+    pub(super) unwatched: Rarely,
 }
 
 impl Service {
@@ -145,6 +125,7 @@ impl Service {
             heap_most: 0,
             overflow: Overflow::default(),
             shed_until: 0,
+            unwatched: Rarely::default(),
         };
         service.read_wall_clock(0);
         service
@@ -160,17 +141,22 @@ impl Service {
         self.index
     }
 
-    fn read_wall_clock(&mut self, now: Millis) {
+    pub(super) fn read_wall_clock(&mut self, now: Millis) {
         self.wall_base = Hub::system_time().saturating_sub(now);
         self.wall_read_at = now;
     }
 
-    fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &Counters {
         &self.hub.desks[self.index].counters
     }
 
+    /// Before a long sleep: the store's chunks in its hands go back.
+    pub(super) fn rest(&mut self) {
+        self.store.rest();
+    }
+
     /// A round of upkeep, `beside_requests` or at leisure; true when there is more to do.
-    fn upkeep(&mut self, beside_requests: bool) -> bool {
+    pub(super) fn upkeep(&mut self, beside_requests: bool) -> bool {
         self.outbox.shrink(OUTPUT_KEPT_BYTES);
         let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
         let mut guard = self.store.enter(self.wall);
@@ -209,7 +195,7 @@ impl Service {
     /// After each turn: tells the store what connections hold, has items give way to it, and lets
     /// connections take less while they hold all they may.
     #[inline]
-    fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+    pub(super) fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
@@ -220,7 +206,7 @@ impl Service {
     /// Takes note of whether connections hold all they may, and stops filling the output while there is
     /// still memory for what a socket may leave of it.
     #[inline]
-    fn set_short(&mut self, short: bool) {
+    pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
         self.outbox.set_limit(self.room(SEND_AT_BYTES));
     }
@@ -228,7 +214,7 @@ impl Service {
     /// Bytes of replies that a connection may have more, `most` at most: the less may still be held, the
     /// fewer. Two workers, and one of them twice in a turn, do not get beyond the share.
     #[inline]
-    fn room(&self, most: u64) -> u64 {
+    pub(super) fn room(&self, most: u64) -> u64 {
         let store = &self.hub.store;
         let left = store.held_bytes_max().saturating_sub(store.held_bytes());
         (left / (ROOM_SHARE * self.hub.desks.len() as u64)).clamp(SEND_AT_BYTES_SHORT, most)
@@ -244,7 +230,7 @@ impl Service {
 
     /// Closes connections that stand still and hold memory that others need: one for a value that was
     /// refused, more while they hold more than they may. True while there may be more to close.
-    fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
+    pub(super) fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
         let hub = Arc::clone(&self.hub);
         let now = events.now();
         if hub.store.take_refusal() {
@@ -267,14 +253,14 @@ impl Service {
                 self.shed_one(events, index);
             } else {
                 // A mailbox that is full is read soon, and this comes again.
-                let _ = hub.desks[worker].mailbox.send(Message::Shed { index, since });
+                let _ = hub.desks[worker].mailbox.send(Shed { index, since });
                 break;
             }
         }
         self.short || now < self.shed_until
     }
 
-    fn shed_one<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, index: usize) {
+    pub(super) fn shed_one<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, index: usize) {
         if let Some(id) = events.id_at(index) {
             events.close(self, id, Closed::Shed);
         }
@@ -295,16 +281,8 @@ impl Service {
         })
     }
 
-    /// Takes over a connection.
-    fn adopt(&mut self, events: &mut EventLoop<Epoll, Service>, socket: Socket, listener: usize) {
-        match socket.peer_address() {
-            Ok(peer) => self.enter(events, socket, peer, listener),
-            Err(_) => self.hub.ended(self.index),
-        }
-    }
-
     /// Has the loop watch a connection, and begins its conversation.
-    fn enter<B: Backend>(
+    pub(super) fn enter<B: Backend>(
         &mut self,
         events: &mut EventLoop<B, Service>,
         stream: B::Stream,
@@ -330,102 +308,11 @@ impl Service {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot watch a connection");
+                if let Some(times) = self.unwatched.due(events.now()) {
+                    tracing::warn!(%error, times, "cannot watch a connection");
+                }
                 self.hub.ended(self.index);
             }
         }
     }
-}
-
-/// Runs a worker until it is told to stop and its connections are served.
-///
-/// # Errors
-/// When the system gives it no loop.
-pub fn run(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> io::Result<()> {
-    let desk = &hub.desks[index];
-    let limits = Limits {
-        reply_bytes_max: hub.config.reply_bytes_max(),
-        idle_ms: hub.config.idle_timeout_s.saturating_mul(1000),
-        stall_ms: STALL_MS,
-    };
-    let mut events = EventLoop::new(Epoll::new(desk.mailbox.waker(), hub.started)?, limits);
-    let mut service = Service::new(Arc::clone(&hub), index, store);
-    let mut tick_at: Option<Millis> = (index == 0).then_some(0);
-    let mut busy = false;
-    loop {
-        let wait = tick_at.map(|at| Duration::from_millis(at.saturating_sub(events.now())));
-        let turn = events.turn(&mut service, wait)?;
-        if turn.woken {
-            let go_on = take_mail(&mut events, &mut service);
-            service.deliver(&mut events);
-            if !go_on {
-                return drain(events, service);
-            }
-        }
-        service.balance(&mut events);
-        if service.overflow.any() {
-            // Looked at again with the next upkeep.
-            busy |= service.cut(&mut events);
-        }
-        busy |= turn.events > 0;
-        if tick_at.is_some_and(|at| turn.now >= at) {
-            let more = service.upkeep(busy);
-            busy |= service.shed(&mut events);
-            tick_at = match (more, busy, index) {
-                (true, _, _) => Some(turn.now + TICK_MORE_MS),
-                (false, true, _) => Some(turn.now + TICK_BUSY_MS),
-                (false, false, 0) => Some(turn.now + TICK_IDLE_MS),
-                (false, false, _) => {
-                    service.store.rest();
-                    None
-                }
-            };
-            busy = false;
-        } else if tick_at.is_none() && busy {
-            tick_at = Some(turn.now + TICK_BUSY_MS);
-        }
-    }
-}
-
-/// Reads the mail; false when the worker is to stop.
-fn take_mail(events: &mut EventLoop<Epoll, Service>, service: &mut Service) -> bool {
-    let hub = Arc::clone(&service.hub);
-    let mut go_on = true;
-    for message in hub.desks[service.index].mailbox.take() {
-        match message {
-            Message::Connection { socket, listener } => service.adopt(events, socket, listener),
-            Message::Shed { index, since } => {
-                // Unless it has moved since, or is another.
-                if service.hub.table.stands_since(service.index, index) == since {
-                    service.shed_one(events, index);
-                }
-            }
-            Message::Stop => go_on = false,
-        }
-    }
-    go_on
-}
-
-/// Answers the requests that have come, as fast as their connections take the replies, and ends each
-/// connection behind its last one.
-fn drain(mut events: EventLoop<Epoll, Service>, mut service: Service) -> io::Result<()> {
-    let until = events.now() + DRAIN_MS;
-    events.drain(&mut service, DRAIN_STALL_MS);
-    while !events.is_empty() && events.now() < until {
-        let turn = events.turn(&mut service, Some(Duration::from_millis(until - events.now())))?;
-        if turn.woken {
-            // What is answered here and there may be for each other's subscribers.
-            take_mail(&mut events, &mut service);
-            service.deliver(&mut events);
-        }
-        service.balance(&mut events);
-    }
-    tracing::debug!(worker = service.index, left = events.len(), "worker stopped");
-    Ok(())
-}
-
-/// The worker with the fewest connections.
-pub fn fewest(hub: &Hub) -> usize {
-    let load = |index: &usize| hub.desks[*index].connections.load(Relaxed);
-    (0..hub.desks.len()).min_by_key(load).expect("a server has a worker")
 }

@@ -1,0 +1,165 @@
+//! A worker: one thread, one loop, one view of the store.
+//!
+//! ```text
+//! turn ─► the loop's turn ─► mail: arrivals, who is to be shed, the post ─► balance ─► upkeep, at its time
+//!  ▲                                                                                     │
+//!  └─────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! [`Service`] is the loop's handler: it gives received bytes to the connection's session and sends
+//! what the session leaves ([`replies`]). Told to stop, a worker takes turns until its connections have had
+//! their replies.
+
+pub(crate) mod handling;
+#[cfg(test)]
+mod on_sim;
+mod replies;
+mod service;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use larder_eventloop::{Backend, EventLoop, Limits, Millis};
+
+use crate::hub::{Hub, Shed};
+use crate::mailbox::{Arrival, Mailbox};
+use service::STALL_MS;
+pub(crate) use service::{Service, WORKER_BYTES};
+
+/// Upkeep is looked at this often while requests come.
+const TICK_BUSY_MS: Millis = 100;
+/// The first worker looks this often when nothing happens, the others not at all.
+const TICK_IDLE_MS: Millis = 250;
+/// The pause between two rounds of upkeep that had more to do.
+const TICK_MORE_MS: Millis = 2;
+
+/// When the server stops, a connection that takes nothing of its replies is closed after this.
+const DRAIN_STALL_MS: Millis = 5_000;
+
+/// How long connections have to take their replies when the server stops, whatever progress they make.
+const DRAIN_MS: Millis = 30_000;
+
+/// A worker, its connections and what it does between their requests.
+#[derive(Debug)]
+pub struct Worker<B: Backend> {
+    hub: Arc<Hub>,
+    index: usize,
+    events: EventLoop<B, Service>,
+    service: Service,
+    /// Connections on their way to it.
+    arrivals: Arc<Mailbox<Arrival<B::Stream>>>,
+    /// When upkeep is due, if it is.
+    tick_at: Option<Millis>,
+    /// Something has happened since upkeep was last looked at.
+    busy: bool,
+    /// It has been told to stop, and waits so long for its connections.
+    stops_at: Option<Millis>,
+}
+
+impl<B: Backend> Worker<B> {
+    /// Worker `index` of a server.
+    pub fn new(
+        hub: Arc<Hub>,
+        index: usize,
+        store: larder_store::Worker,
+        backend: B,
+        arrivals: Arc<Mailbox<Arrival<B::Stream>>>,
+    ) -> Worker<B> {
+        let limits = Limits {
+            reply_bytes_max: hub.config.reply_bytes_max(),
+            idle_ms: hub.config.idle_timeout_s.saturating_mul(1000),
+            stall_ms: STALL_MS,
+        };
+        Worker {
+            events: EventLoop::new(backend, limits),
+            service: Service::new(Arc::clone(&hub), index, store),
+            hub,
+            index,
+            arrivals,
+            tick_at: (index == 0).then_some(0),
+            busy: false,
+            stops_at: None,
+        }
+    }
+
+    /// Takes turns until it has been told to stop and its connections are served.
+    ///
+    /// # Errors
+    /// When the system cannot wait, which does not happen in correct use.
+    pub fn run(mut self) -> io::Result<()> {
+        while self.turn()? {}
+        Ok(())
+    }
+
+    /// Waits for something to do, and does it; false when it has come to its end.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub fn turn(&mut self) -> io::Result<bool> {
+        let due = self.stops_at.or(self.tick_at);
+        let wait = due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())));
+        let turn = self.events.turn(&mut self.service, wait)?;
+        if turn.woken {
+            self.take_mail();
+            self.service.deliver(&mut self.events);
+            if self.stops_at.is_none() && self.hub.desks[self.index].stop.load(SeqCst) {
+                self.stops_at = Some(self.events.now() + DRAIN_MS);
+                self.events.drain(&mut self.service, DRAIN_STALL_MS);
+            }
+        }
+        self.service.balance(&mut self.events);
+        match self.stops_at {
+            None => self.tick(turn.now, turn.events > 0),
+            Some(until) if self.events.is_empty() || turn.now >= until => {
+                tracing::debug!(worker = self.index, left = self.events.len(), "worker stopped");
+                return Ok(false);
+            }
+            Some(_) => {}
+        }
+        Ok(true)
+    }
+
+    /// Upkeep, if it is due, and when it is due next.
+    #[inline]
+    fn tick(&mut self, now: Millis, events: bool) {
+        if self.service.overflow.any() {
+            // Looked at again with the next upkeep.
+            self.busy |= self.service.cut(&mut self.events);
+        }
+        self.busy |= events;
+        if self.tick_at.is_some_and(|at| now >= at) {
+            let more = self.service.upkeep(self.busy);
+            self.busy |= self.service.shed(&mut self.events);
+            self.tick_at = match (more, self.busy, self.index) {
+                (true, _, _) => Some(now + TICK_MORE_MS),
+                (false, true, _) => Some(now + TICK_BUSY_MS),
+                (false, false, 0) => Some(now + TICK_IDLE_MS),
+                (false, false, _) => {
+                    self.service.rest();
+                    None
+                }
+            };
+            self.busy = false;
+        } else if self.tick_at.is_none() && self.busy {
+            self.tick_at = Some(now + TICK_BUSY_MS);
+        }
+    }
+
+    /// Takes its connections over, and closes who is to be shed.
+    fn take_mail(&mut self) {
+        let desk = &self.hub.desks[self.index];
+        // Before the boxes are looked at: what is left behind them wakes again.
+        desk.waker.drain();
+        for Arrival { stream, peer, listener } in self.arrivals.take() {
+            self.service.enter(&mut self.events, stream, peer, listener);
+        }
+        for Shed { index, since } in desk.mailbox.take() {
+            // Unless it has moved since, or is another.
+            if self.hub.table.stands_since(self.index, index) == since {
+                self.service.shed_one(&mut self.events, index);
+            }
+        }
+    }
+}

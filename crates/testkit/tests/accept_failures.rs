@@ -1,0 +1,92 @@
+//! A real server to which the system gives no more descriptors: who is connected is served, who waits is
+//! taken in when there are some, and the server neither spins nor fills its log nor turns deaf.
+
+use larder_testkit::process::Server;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A server that may open `more` descriptors than it has, and one of its clients.
+fn starved(more: u64) -> (Server, TcpStream) {
+    let server = Server::start(&["-m", "64", "-t", "1", "-c", "1000"]).expect("larder starts");
+    let mut client = server.connect().expect("a connection");
+    ask(&mut client);
+    let first_free =
+        (0..).find(|fd| !std::path::Path::new(&format!("/proc/{}/fd/{fd}", server.id())).exists());
+    allow(&server, first_free.expect("there is an end") + more);
+    (server, client)
+}
+
+/// Has the server's descriptors be below `files`.
+fn allow(server: &Server, files: u64) {
+    let pid = Pid::from_raw(server.id() as i32).expect("a process");
+    let limit = Rlimit { current: Some(files), maximum: getrlimit(Resource::Nofile).maximum };
+    prlimit(Some(pid), Resource::Nofile, limit).expect("its limit is lowered");
+}
+
+fn ask(client: &mut TcpStream) {
+    client.write_all(b"mn\r\n").expect("sent");
+    let mut reply = [0; 4];
+    client.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply, b"MN\r\n");
+}
+
+/// Clients that are connected as far as the system is concerned, and have asked.
+fn crowd(server: &Server, clients: usize) -> Vec<TcpStream> {
+    let connect = |_| {
+        let mut stream = server.connect().expect("a place in the listener's queue");
+        stream.write_all(b"mn\r\n").expect("sent");
+        stream
+    };
+    (0..clients).map(connect).collect()
+}
+
+/// Time on a core that the process has taken, milliseconds.
+fn cpu_ms(server: &Server) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).expect("a process");
+    let fields = stat.rsplit(") ").next().expect("a name in parentheses").split(' ');
+    // User and system time, fields 14 and 15 of all, in hundredths of a second.
+    fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number") * 10).sum()
+}
+
+fn complaints(server: &Server) -> usize {
+    server.output().lines().filter(|line| line.contains("cannot accept")).count()
+}
+
+#[test]
+fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_are_some() {
+    let (server, mut client) = starved(0);
+    let mut waiting = crowd(&server, 20);
+    let (started, cpu) = (Instant::now(), cpu_ms(&server));
+    while started.elapsed() < Duration::from_millis(1500) {
+        ask(&mut client);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let cpu = cpu_ms(&server) - cpu;
+    let (lines, seconds) = (complaints(&server), started.elapsed().as_secs() as usize);
+    assert!((1..=seconds + 2).contains(&lines), "{lines} lines in {seconds} s");
+    assert!(cpu <= 300, "{cpu} ms of time on a core in 1.5 s");
+    // Who goes makes room for one that waits.
+    drop(client);
+    let mut reply = [0; 4];
+    let mut first = waiting.remove(0);
+    first.read_exact(&mut reply).expect("a reply");
+    // And the others wait for the system alone.
+    allow(&server, 1000);
+    waiting.iter_mut().for_each(|client| client.read_exact(&mut reply).expect("a reply"));
+}
+
+#[test]
+fn a_signal_is_heard_while_no_connection_can_be_taken_in() {
+    for more in 0..3 {
+        let (mut server, mut client) = starved(more);
+        let _waiting = crowd(&server, 20);
+        while complaints(&server) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.terminate();
+        assert_eq!(client.read(&mut [0]).expect("an end"), 0);
+        assert!(server.wait(Duration::from_secs(60)).expect("it stops").success());
+    }
+}
