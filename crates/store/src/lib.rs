@@ -185,7 +185,7 @@ pub struct Store {
     held: Apart<held::Held>,
     /// How often workers were asked to give back what they hold of draining spans.
     recall: AtomicU64,
-    /// Workers that have waited for memory for long.
+    /// Workers that want memory or room in the index which transactions that wait may hold back.
     wanting: wait::Wanting,
     upkeep: Mutex<maintain::Upkeep>,
     expiry: Mutex<expire::Expiry>,

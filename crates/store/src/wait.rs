@@ -68,7 +68,8 @@ impl Wait {
     }
 }
 
-/// How many workers have waited for memory for so long that they sleep.
+/// How many workers have waited for memory for so long that they sleep, or want a segment to grow for a transaction:
+/// one that is about to begin, and waits, would hold it back.
 #[derive(Debug, Default)]
 pub(crate) struct Wanting(AtomicU32);
 
@@ -85,7 +86,7 @@ impl Wanting {
     }
 }
 
-/// A worker that wants memory.
+/// A worker that wants it.
 pub(crate) struct Wanted<'s>(&'s Wanting);
 
 impl Drop for Wanted<'_> {

@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 
 /// Times that a transaction tries to have its segment grow while another holds a part of it.
 const HELD_ROUNDS_MAX: usize = 100;
+/// And where the write would be refused otherwise: some milliseconds.
+const HELD_ROUNDS_LAST: usize = 20_000;
 
 /// What the index asks of a worker while it rebuilds or cleans a segment.
 pub(crate) struct Rebuild<'a> {
@@ -69,20 +71,31 @@ impl Guard<'_> {
     #[cold]
     pub(super) fn make_room(&mut self, hash: u64, meta: u64) -> bool {
         let store = self.store;
+        // Another that is only about to begin, and waits, lets go of what it holds of the segment.
+        let _wants = self.local.transaction.open.then(|| store.wanting.one());
+        // Two in one segment that both want it to grow are in each other's way.
+        let rounds = if self.local.transaction.open { HELD_ROUNDS_MAX } else { usize::MAX };
+        match self.grow_segment(hash, meta, rounds) {
+            Some(Ok(())) => true,
+            None if store.index.vacate(&store.arena, hash) => true,
+            None | Some(Err(Full)) if store.evicts() => self.evict_neighbour(hash),
+            // The other one may only be slow, and nothing else is left.
+            None => self.grow_segment(hash, meta, HELD_ROUNDS_LAST) == Some(Ok(())),
+            Some(Err(Full)) => false,
+        }
+    }
+
+    /// Gives the segment of `hash` more room; none if another's transaction held a part of it each of so many times.
+    fn grow_segment(&mut self, hash: u64, meta: u64, rounds: usize) -> Option<Result<(), Full>> {
+        let store = self.store;
         let mut held = std::mem::take(&mut self.local.transaction.held);
         let open = self.local.transaction.open;
-        // Two transactions in one segment that both want it to grow are in each other's way.
-        let rounds = if open { HELD_ROUNDS_MAX } else { usize::MAX };
         let grown = self.local.between_transactions(store, rounds, |local| {
             let held = open.then_some(&mut held);
             store.index.grow(&store.arena, hash, meta, held, &mut Rebuild { store, local })
         });
         self.local.transaction.held = held;
-        let grown = grown.unwrap_or(Err(Full));
-        match grown {
-            Ok(()) => true,
-            Err(Full) => store.evicts() && self.evict_neighbour(hash),
-        }
+        grown
     }
 
     /// Evicts one of the keys beside that of `hash`, when others' transactions let it.
