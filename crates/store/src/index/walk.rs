@@ -13,6 +13,9 @@ use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
 use crate::sync::atomic::{Ordering, fence};
 use std::ops::Range;
 
+/// Where a step finds less than half of what it may, it looks at so many times the buckets.
+const SPARSE_FACTOR: usize = 4;
+
 /// Where a step of a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walked {
@@ -113,15 +116,24 @@ impl Index {
         gate: u64,
         slots: &mut Vec<Slot>,
     ) -> Walked {
-        slots.clear();
         let place = self.place(arena, cursor);
         let n = place.buckets();
         let first = home_of(place.tag, n);
-        let end = n.min(first + 1 + items_max / SLOTS);
-        // 1. What the buckets are like.
-        let controls: Vec<Control> = (first..end).map(|i| place.bucket(i).control()).collect();
-        // 2. What is at home there. It may be anywhere in the segment.
-        place.collect(place.tag..first_tag_of(end, n), slots);
+        let mut controls = Vec::new();
+        let mut end = n.min(first + 1 + items_max / SLOTS);
+        loop {
+            // 1. What the buckets are like.
+            controls.clear();
+            controls.extend((first..end).map(|i| place.bucket(i).control()));
+            // 2. What is at home there. It may be anywhere in the segment.
+            slots.clear();
+            place.collect(place.tag..first_tag_of(end, n), slots);
+            // Where they are few, more buckets are looked at.
+            if end == n || slots.len() >= items_max.div_ceil(2) {
+                break;
+            }
+            end = n.min(first + (end - first) * SPARSE_FACTOR);
+        }
         // 3. Whether they are still like that: the slots were read before the words are read again.
         fence(Ordering::Acquire);
         let holds =
