@@ -2,6 +2,7 @@
 
 use crate::class::{CLASSES, ClassId};
 use crate::database::DATABASES;
+use crate::recent::Recent;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread changes and all may read. Sums of several wrap to the right value even
@@ -68,6 +69,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) maintain_checked: Counter,
     pub(crate) spans_moved: Counter,
     pub(crate) chunks_moved: Counter,
+    /// Keys that were new lately.
+    pub(crate) recent: Recent,
 }
 
 impl Default for WorkerCounters {
@@ -80,6 +83,7 @@ impl Default for WorkerCounters {
             maintain_checked: Counter::default(),
             spans_moved: Counter::default(),
             chunks_moved: Counter::default(),
+            recent: Recent::default(),
         }
     }
 }

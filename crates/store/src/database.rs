@@ -14,6 +14,7 @@
 use crate::counters::WorkerCounters;
 use crate::flush::flushes_since;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::worker::Guard;
 
 /// Names of databases.
 pub const DATABASES: u8 = 16;
@@ -39,6 +40,16 @@ impl Word {
     #[inline]
     pub(crate) fn salt(self, hash: u64) -> u64 {
         hash ^ self.0
+    }
+}
+
+/// What a name stands for: the same database still when names were swapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Database(u8);
+
+impl Database {
+    pub(crate) fn number(self) -> u8 {
+        self.0
     }
 }
 
@@ -143,6 +154,13 @@ impl crate::Store {
             0 => (1..DATABASES).fold(self.items(), |sum, n| sum.saturating_sub(counted(n))),
             number => counted(number),
         }
+    }
+}
+
+impl Guard<'_> {
+    /// What a name, below [`DATABASES`], stands for now.
+    pub fn database(&self, name: u8) -> Database {
+        Database(self.store.names.word(name).number())
     }
 }
 

@@ -85,6 +85,7 @@ mod overwrite;
 mod patch;
 mod pin;
 mod read;
+mod recent;
 mod ring;
 #[cfg(larder_schedule)]
 pub mod schedule;
@@ -104,7 +105,7 @@ mod write;
 pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use config::{Automove, Config, Error, Eviction};
-pub use database::DATABASES;
+pub use database::{DATABASES, Database};
 pub use edit::End;
 pub use event::Event;
 pub use expect::{Expect, Refusal, Seen, Stored};

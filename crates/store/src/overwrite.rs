@@ -165,6 +165,7 @@ impl Guard<'_> {
         hint.home.unlock(locked.control.written());
         self.counters.class(draft.class).items.add(1);
         self.counters.items_stored.add(1);
+        self.counters.recent.note(0, key.hash);
         self.local.queue_fresh_if_many(store);
         true
     }

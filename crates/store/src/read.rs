@@ -167,6 +167,11 @@ impl<'w> Guard<'w> {
         Item { raw, header, slot, hash: key.hash, now_s: self.now_s, arc: self.arc }
     }
 
+    /// The item that a slot names, with this hash.
+    pub(crate) fn item_at_slot(&self, raw: RawItem, slot: Slot, hash: u64) -> Item<'_> {
+        Item { raw, header: raw.header(), slot, hash, now_s: self.now_s, arc: self.arc }
+    }
+
     /// Whether reads leave a trace in what is evicted first: from here on, until the batch is over.
     pub fn leave_traces(&mut self, on: bool) {
         self.traceless = !on;
@@ -270,8 +275,7 @@ impl<'w> Guard<'w> {
             // SAFETY: reachable in this epoch.
             let raw = unsafe { RawItem::new(store.arena.at(slot.location())) };
             if !raw.expired(self.now) {
-                let (hash, header) = (store.hash_at(slot.location()), raw.header());
-                visit(Item { raw, header, slot, hash, now_s: self.now_s, arc: self.arc });
+                visit(self.item_at_slot(raw, slot, store.hash_at(slot.location())));
             }
         }
         next

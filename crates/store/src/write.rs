@@ -264,6 +264,7 @@ impl Guard<'_> {
                         }
                         continue;
                     }
+                    self.counters.recent.note(key.number, key.hash);
                 }
             }
             if matches!(keep, Token::Next(_)) {

@@ -7,7 +7,7 @@ use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{FETCHED, Header, KEY_BINARY, Kind, RawItem, STALE, TOKEN_SENT, key_heap_bytes};
 use crate::large::Large;
 use crate::worker::{chunk_facts, class_of};
-use crate::{Millis, Seen, Store};
+use crate::{Database, Millis, Seen, Store};
 use std::sync::Arc;
 
 /// A live item, borrowed from the arena until the guard is written through.
@@ -32,6 +32,10 @@ impl<'g> Item<'g> {
     /// The name of the item's database.
     pub fn database(&self) -> u8 {
         self.arc.names.name(self.raw.number(self.header))
+    }
+    /// It is one of this database's.
+    pub fn is_in(&self, database: Database) -> bool {
+        self.raw.number(self.header) == database.number()
     }
     /// memcached's client flags.
     #[inline]
