@@ -23,6 +23,8 @@ pub(crate) enum Flow {
     Next,
     /// Says OK after so many milliseconds, and goes on then.
     Sleep(Millis),
+    /// Replies when [`super::client::Client::survey`] has seen all.
+    Survey,
     /// Sends what waits, then closes.
     Close,
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_store::Millis;
 
 use super::pubsub::Subscriptions;
+use super::survey::Survey;
 use super::transaction::Transaction;
 use crate::context::Context;
 
@@ -51,6 +52,8 @@ pub(crate) struct Client {
     pub no_touch: bool,
     /// What it has queued and watches.
     pub transaction: Transaction,
+    /// A command of its that looks at all keys and has not yet.
+    pub survey: Option<Box<Survey>>,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
@@ -99,6 +102,7 @@ impl Client {
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
+            survey: None,
             subscriptions: None,
             late: Vec::new(),
             facts,

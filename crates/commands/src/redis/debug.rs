@@ -8,6 +8,7 @@ use super::fail::{Done, Fail};
 use super::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
 };
+use super::survey::Goal;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{Command, Keys, NO_KEYS};
 
@@ -188,11 +189,11 @@ fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 /// A 160-bit value that does not depend on the order in which hashes are added.
-#[derive(Default)]
-struct Digest([u64; 2]);
+#[derive(Debug, Default)]
+pub(super) struct Digest([u64; 2]);
 
 impl Digest {
-    fn add(&mut self, parts: &[&[u8]], value: Value<'_>) {
+    pub(super) fn add(&mut self, parts: &[&[u8]], value: Value<'_>) {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut eat = |bytes: &[u8]| {
             for byte in bytes {
@@ -211,24 +212,13 @@ impl Digest {
         self.0[1] = self.0[1].wrapping_add(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{:016x}{:016x}{:08x}", self.0[0], self.0[1], self.0[0] as u32 ^ self.0[1] as u32)
     }
 }
 
 fn digest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let mut digest = Digest::default();
-    let mut cursor = 0;
-    loop {
-        cursor = call.cx.guard.walk(cursor, 64, &mut |item| {
-            digest.add(&[&[item.database()], item.key()], item.value());
-        });
-        if cursor == 0 {
-            break;
-        }
-    }
-    put_simple(call.out, &digest.text());
-    Ok(())
+    call.survey(Goal::Digest(Digest::default()), 0)
 }
 
 fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

@@ -48,8 +48,13 @@ impl Turn<'_, '_, '_, '_> {
         client.show_transaction();
         // EXEC keeps or drops the reply of each of its commands itself.
         let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
+        let mut flow = flow;
         if client.replies.is_silent() && !told && !execs {
             self.out.rewind(mark);
+            // Nobody asks what it finds.
+            if client.survey.take().is_some() {
+                flow = Flow::Next;
+            }
         }
         client.replies.end_command();
         if client.subscriptions.is_some()

@@ -47,6 +47,7 @@ mod session;
 mod set;
 mod slowlog;
 mod string;
+mod survey;
 pub mod table;
 mod tally;
 mod throttle;

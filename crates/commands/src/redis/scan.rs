@@ -1,54 +1,21 @@
 //! SCAN, KEYS, RANDOMKEY, DBSIZE: the keyspace as a whole.
 
 use larder_protocol::resp::Args;
-use larder_store::Item;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::glob::matches;
-use super::reply::{put_array, put_bulk, put_null};
+use super::reply::{put_bulk, put_null};
+use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
 
-/// Items looked at between two looks at what was found.
-const ITEMS_PER_WALK: usize = 64;
-
-/// Which keys are wanted.
-struct Wanted<'a> {
-    db: u8,
-    pattern: Option<&'a [u8]>,
-    /// No key has the type that is asked for.
-    none: bool,
-}
-
-impl Wanted<'_> {
-    fn holds(&self, item: &Item<'_>) -> bool {
-        !self.none
-            && item.database() == self.db
-            && self.pattern.is_none_or(|pattern| matches(pattern, item.key(), false))
-    }
-}
-
-/// Keys found, encoded as they are replied.
-#[derive(Default)]
-struct Found {
-    bytes: Vec<u8>,
-    count: usize,
-}
-
-impl Found {
-    fn add(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(format!("${}\r\n", key.len()).as_bytes());
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(b"\r\n");
-        self.count += 1;
-    }
-}
+/// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
+const RANDOM_WALKS: usize = 8;
 
 /// SCAN
 pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let cursor = next(&mut args)?;
-    let mut cursor = larder_protocol::number::parse_u64(cursor).ok_or(Fail::of("ERR invalid cursor"))?;
+    let cursor = larder_protocol::number::parse_u64(cursor).ok_or(Fail::of("ERR invalid cursor"))?;
     let mut count = 10;
-    let mut wanted = Wanted { db: call.client.db, pattern: None, none: false };
+    let mut wanted = wanted(call, None);
     while let Some(word) = args.next() {
         let value = next(&mut args)?;
         if is(word, "COUNT") {
@@ -57,81 +24,57 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 return Err(Fail::SYNTAX);
             }
         } else if is(word, "MATCH") {
-            wanted.pattern = Some(value).filter(|pattern| *pattern != b"*");
+            wanted.pattern = pattern(value);
         } else if is(word, "TYPE") {
             wanted.none = !is(value, "string");
         } else {
             return Err(Fail::SYNTAX);
         }
     }
-    let mut found = Found::default();
-    let mut left = count as usize;
-    loop {
-        let items = left.min(ITEMS_PER_WALK);
-        cursor = call.cx.guard.walk(cursor, items, &mut |item| {
-            if wanted.holds(&item) {
-                found.add(item.key());
-            }
-        });
-        left -= items;
-        if cursor == 0 || left == 0 {
-            break;
-        }
-    }
-    put_array(call.out, 2);
-    put_bulk(call.out, cursor.to_string().as_bytes());
-    put_array(call.out, found.count);
-    call.out.put(&found.bytes);
-    Ok(())
+    let found = Found::new(call.cx.guard.store());
+    call.survey(Goal::Scan { wanted, found, left: count as usize }, cursor)
 }
 
 /// KEYS
 pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let pattern = next(&mut args)?;
-    let wanted =
-        Wanted { db: call.client.db, pattern: Some(pattern).filter(|pattern| *pattern != b"*"), none: false };
-    let mut found = Found::default();
-    let mut cursor = 0;
-    loop {
-        cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
-            if wanted.holds(&item) {
-                found.add(item.key());
-            }
-        });
-        if cursor == 0 {
-            break;
-        }
-    }
-    put_array(call.out, found.count);
-    call.out.put(&found.bytes);
-    Ok(())
+    let wanted = wanted(call, pattern(next(&mut args)?));
+    let found = Found::new(call.cx.guard.store());
+    call.survey(Goal::Keys { wanted, found }, 0)
 }
 
-/// RANDOMKEY
+fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Box<[u8]>>) -> Wanted {
+    Wanted { database: call.cx.guard.database(call.client.db), pattern, none: false }
+}
+
+fn pattern(pattern: &[u8]) -> Option<Box<[u8]>> {
+    (pattern != b"*").then(|| pattern.into())
+}
+
+/// RANDOMKEY: of the keys at a random place; where none is of this database, of those that were new in it
+/// lately; else the next from there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let wanted = Wanted { db: call.client.db, pattern: None, none: false };
-    let start = call.cx.shared.redis.random();
-    let mut key: Option<Vec<u8>> = None;
-    // From a random place to the end, then from the beginning.
-    for (from, to) in [(start, u64::MAX), (0, start)] {
-        let mut cursor = from;
-        loop {
-            cursor = call.cx.guard.walk(cursor, 1, &mut |item| {
-                if key.is_none() && wanted.holds(&item) {
-                    key = Some(item.key().to_vec());
-                }
-            });
-            if key.is_some() || cursor == 0 || cursor >= to {
-                break;
+    let database = call.cx.guard.database(call.client.db);
+    let mut cursor = call.cx.shared.redis.random();
+    let mut picked = Picked::new(cursor);
+    // While a flush is cleaned up the count may be a few too low: what was stored since is among the new.
+    let none = call.cx.guard.store().database_items(call.client.db) == 0;
+    for _ in 0..if none { 0 } else { RANDOM_WALKS } {
+        cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
+            if item.is_in(database) {
+                picked.offer(item.key());
             }
-        }
-        if key.is_some() {
+        });
+        if picked.key.is_some() {
             break;
         }
     }
-    match key {
-        Some(key) => put_bulk(call.out, &key),
-        None => put_null(call.out, call.client.resp3),
+    if picked.key.is_none() {
+        call.cx.guard.visit_recent(database, &mut |item| picked.offer(item.key()));
+    }
+    match &picked.key {
+        Some(key) => put_bulk(call.out, key),
+        None if none => put_null(call.out, call.client.resp3),
+        None => return call.survey(Goal::Random { database, start: cursor, round: false, picked }, cursor),
     }
     Ok(())
 }

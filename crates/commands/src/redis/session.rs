@@ -21,6 +21,8 @@ use super::call::Flow;
 use super::client::Client;
 use super::gather::{Discard, Gathering};
 use super::limits::{Class, OutputLimit};
+use super::reply::put_fail;
+use super::survey::Survey;
 use super::table;
 use super::tally::Meter;
 use super::topics::Letter;
@@ -59,6 +61,8 @@ pub(super) enum State {
     Upload(Incoming),
     /// More of a long request that nobody wants.
     Discard(Discard),
+    /// The reply of a command that looks at all keys, when it has.
+    Survey(Box<Survey>),
     /// The reply to DEBUG SLEEP, when this time has come.
     Asleep { until: Millis },
     /// Nothing more.
@@ -167,6 +171,7 @@ impl Conversation {
             State::Gather(_) => self.gather(turn),
             State::Upload(_) => self.upload(turn),
             State::Discard(_) => self.discard(turn),
+            State::Survey(_) => self.survey(turn),
             State::Asleep { until } => {
                 let left = until.saturating_sub(turn.cx.now());
                 if left > 0 {
@@ -273,8 +278,25 @@ impl Conversation {
                 self.state = State::Asleep { until: turn.cx.now() + ms };
                 None
             }
+            Flow::Survey => {
+                let survey = self.client.survey.take();
+                self.state = State::Survey(survey.expect("the command that says so has left it"));
+                None
+            }
             Flow::Close => self.close(),
         }
+    }
+
+    /// Goes on with a survey; others have their turn until the next step.
+    fn survey(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Survey(survey) = &mut self.state else { return None };
+        match survey.step(turn.cx) {
+            Ok(false) => return Some(Next::Yield),
+            Ok(true) => survey.reply(turn.out, self.client.resp3),
+            Err(fail) => put_fail(turn.out, &fail),
+        }
+        self.state = State::Ready;
+        None
     }
 
     pub(super) fn fault(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault) -> Option<Next> {

@@ -2,6 +2,7 @@
 
 mod figures;
 mod meta;
+mod survey;
 
 use larder_commands::{Context, Counter, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};

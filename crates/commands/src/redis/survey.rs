@@ -1,0 +1,227 @@
+//! A survey: a command that looks at all keys, in steps between which others have their turn.
+//!
+//! ```text
+//! first step ─▶ seen all, or enough? ─▶ the reply
+//!                   └── no: the client waits, its worker serves others ─▶ next step
+//! ```
+//!
+//! A step looks at some 1,000 keys, which is some 200 µs of the worker's time, and leaves the store's epoch
+//! between each 64. In a transaction, which has the store to itself, all steps are made at once. What is found is
+//! charged to the memory limit while it is gathered; it may take half of what connections may hold, since
+//! it is copied into the reply.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use larder_store::{Database, Item, Store};
+
+use super::call::{Call, Flow};
+use super::debug::Digest;
+use super::fail::{Done, Fail};
+use super::glob::matches;
+use super::reply::{put_array, put_bulk, put_null, put_simple};
+use crate::context::Context;
+use crate::output::Output;
+
+/// Keys looked at between two looks at what was found.
+pub(super) const ITEMS_PER_WALK: usize = 64;
+/// Walks of a step.
+const WALKS_PER_STEP: usize = 16;
+
+/// Which keys are wanted.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub database: Database,
+    /// None: all.
+    pub pattern: Option<Box<[u8]>>,
+    /// No key has the type that is asked for.
+    pub none: bool,
+}
+
+impl Wanted {
+    fn holds(&self, item: &Item<'_>) -> bool {
+        !self.none
+            && item.is_in(self.database)
+            && self.pattern.as_ref().is_none_or(|pattern| matches(pattern, item.key(), false))
+    }
+}
+
+/// Keys found, encoded as they are replied; charged as what connections hold.
+#[derive(Debug)]
+pub(super) struct Found {
+    bytes: Vec<u8>,
+    count: usize,
+    store: Arc<Store>,
+    charged: i64,
+}
+
+impl Found {
+    pub fn new(store: &Arc<Store>) -> Found {
+        Found { bytes: Vec::new(), count: 0, store: Arc::clone(store), charged: 0 }
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        write!(self.bytes, "${}\r\n", key.len()).expect("a vector takes all");
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.count += 1;
+    }
+
+    /// Charges what came since; that it is more than may be held is an error.
+    fn charge(&mut self) -> Result<(), Fail> {
+        let bytes = self.bytes.len() as i64;
+        self.store.hold(bytes - self.charged);
+        self.charged = bytes;
+        if bytes as u64 > self.store.held_bytes_max() / 2 { Err(Fail::HELD) } else { Ok(()) }
+    }
+
+    fn put(&self, out: &mut Output) {
+        put_array(out, self.count);
+        out.put(&self.bytes);
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        self.store.hold(-self.charged);
+    }
+}
+
+/// One of the keys that were offered, each as likely as any other.
+#[derive(Debug)]
+pub(super) struct Picked {
+    pub key: Option<Vec<u8>>,
+    offered: u64,
+    random: u64,
+}
+
+impl Picked {
+    pub fn new(random: u64) -> Picked {
+        Picked { key: None, offered: 0, random: random | 1 }
+    }
+
+    pub fn offer(&mut self, key: &[u8]) {
+        // xorshift64: the nth takes the place of the one before in one of n cases.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.offered += 1;
+        if self.random.is_multiple_of(self.offered) {
+            let place = self.key.get_or_insert_default();
+            place.clear();
+            place.extend_from_slice(key);
+        }
+    }
+}
+
+/// What is looked for.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// KEYS
+    Keys { wanted: Wanted, found: Found },
+    /// SCAN; `left` keys are still to be looked at.
+    Scan { wanted: Wanted, found: Found, left: usize },
+    /// RANDOMKEY, from `start` on and round.
+    Random { database: Database, start: u64, round: bool, picked: Picked },
+    /// DEBUG DIGEST
+    Digest(Digest),
+}
+
+/// A survey under way.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(super) goal: Goal,
+    /// Where it goes on.
+    pub(super) cursor: u64,
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies when all was seen: now, or after some steps.
+    pub(super) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
+        let mut survey = Survey { goal, cursor };
+        while !survey.step(self.cx)? {
+            if !self.cx.guard.has_whole() {
+                self.client.survey = Some(Box::new(survey));
+                self.flow = Flow::Survey;
+                return Ok(());
+            }
+        }
+        survey.reply(self.out, self.client.resp3);
+        Ok(())
+    }
+}
+
+impl Survey {
+    /// Looks at some keys; true when there are no more to look at.
+    pub fn step(&mut self, cx: &mut Context<'_, '_>) -> Result<bool, Fail> {
+        for _ in 0..WALKS_PER_STEP {
+            if self.walk(cx)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn walk(&mut self, cx: &mut Context<'_, '_>) -> Result<bool, Fail> {
+        let Survey { goal, cursor } = self;
+        let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
+            *cursor = cx.guard.walk(*cursor, items, visit);
+            *cursor
+        };
+        match goal {
+            Goal::Keys { wanted, found } => {
+                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                    if wanted.holds(&item) {
+                        found.add(item.key());
+                    }
+                });
+                found.charge()?;
+                Ok(next == 0)
+            }
+            Goal::Scan { wanted, found, left } => {
+                let items = ITEMS_PER_WALK.min(*left);
+                let next = walk(items, &mut |item| {
+                    if wanted.holds(&item) {
+                        found.add(item.key());
+                    }
+                });
+                found.charge()?;
+                *left -= items;
+                Ok(next == 0 || *left == 0)
+            }
+            Goal::Random { database, start, round, picked } => {
+                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                    if item.is_in(*database) {
+                        picked.offer(item.key());
+                    }
+                });
+                // Behind the end comes the beginning, once.
+                let again = std::mem::replace(round, *round || next == 0);
+                Ok(picked.key.is_some() || again && (next == 0 || next >= *start))
+            }
+            Goal::Digest(digest) => {
+                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                    digest.add(&[&[item.database()], item.key()], item.value());
+                });
+                Ok(next == 0)
+            }
+        }
+    }
+
+    /// Writes the reply.
+    pub fn reply(&self, out: &mut Output, resp3: bool) {
+        match &self.goal {
+            Goal::Keys { found, .. } => found.put(out),
+            Goal::Scan { found, .. } => {
+                put_array(out, 2);
+                put_bulk(out, self.cursor.to_string().as_bytes());
+                found.put(out);
+            }
+            Goal::Random { picked, .. } => match &picked.key {
+                Some(key) => put_bulk(out, key),
+                None => put_null(out, resp3),
+            },
+            Goal::Digest(digest) => put_simple(out, &digest.text()),
+        }
+    }
+}
