@@ -7,6 +7,10 @@
 //! A tag costs a fence, so chunks get theirs a group at a time: later than the unlinking is safe. What
 //! nobody sees any more is taken back, or is the next to be written: a worker that writes over items
 //! of one size goes round through its limbo alone.
+//!
+//! The ring grows while a worker is kept from leaving its epoch, by eight bytes for each chunk that waits: there
+//! are no more than chunks. What it takes beyond its usual size is charged to the memory limit, and given back
+//! when the chunks are.
 
 use crate::class::ClassId;
 use crate::epoch::Epochs;
@@ -79,6 +83,8 @@ pub(crate) struct Limbo {
     /// Bytes of the chunks with a tag, and of those without.
     sealed_bytes: u64,
     open_bytes: u64,
+    /// Bytes of the ring that are charged to the memory limit: those beyond its usual size.
+    charged: i64,
 }
 
 impl Limbo {
@@ -92,6 +98,7 @@ impl Limbo {
             groups: VecDeque::with_capacity(CHUNKS_SOFT / GROUP_CHUNKS),
             sealed_bytes: 0,
             open_bytes: 0,
+            charged: 0,
         }
     }
 
@@ -133,11 +140,31 @@ impl Limbo {
         self.open_bytes += weight;
     }
 
-    /// Doubles the ring.
+    /// Doubles the ring: another worker is kept from leaving its epoch.
     #[cold]
     #[inline(never)]
     fn enlarge(&mut self) {
-        let mut ring = vec![Outgoing(0); self.ring.len() * 2].into_boxed_slice();
+        self.resize(self.ring.len() * 2);
+    }
+
+    /// Gives back what the ring has beyond its usual size and does not need. How many bytes more, or (negative)
+    /// fewer, it has beyond that than when this was asked last.
+    #[inline]
+    pub(crate) fn settle(&mut self) -> i64 {
+        if self.ring.len() == CHUNKS_SOFT && self.charged == 0 { 0 } else { self.settle_large() }
+    }
+
+    #[cold]
+    fn settle_large(&mut self) -> i64 {
+        if self.len() < self.ring.len() / 4 {
+            self.resize((self.len() * 2).next_power_of_two().max(CHUNKS_SOFT));
+        }
+        let bytes = ((self.ring.len() - CHUNKS_SOFT) * size_of::<Outgoing>()) as i64;
+        bytes - std::mem::replace(&mut self.charged, bytes)
+    }
+
+    fn resize(&mut self, chunks: usize) {
+        let mut ring = vec![Outgoing(0); chunks].into_boxed_slice();
         let mask = ring.len() - 1;
         for number in self.oldest..self.next {
             ring[number & mask] = self.ring[self.place(number)];

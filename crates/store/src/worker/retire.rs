@@ -105,6 +105,7 @@ impl Local {
     /// wanted: each of their steps is a line that goes from core to core.
     fn let_go(&mut self, store: &Store) {
         self.limbo.seal(&store.epochs);
+        self.charge_limbo(store);
         store.epochs.renew(self.id);
         let bytes_max = self.magazine_bytes_max as u64;
         if !self.limbo.look(&store.epochs)
@@ -131,6 +132,16 @@ impl Local {
         }
         store.epochs.enter(self.id);
         self.reclaim(store, usize::MAX);
+        self.charge_limbo(store);
+    }
+
+    /// Charges what the limbo has grown by.
+    #[inline]
+    fn charge_limbo(&mut self, store: &Store) {
+        let bytes = self.limbo.settle();
+        if bytes != 0 {
+            store.arena.charge(bytes);
+        }
     }
 
     /// Takes back up to `count` chunks that the epochs have set free.
@@ -304,5 +315,42 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
         count.requested_bytes.add_shared(-(requested as i64));
         poison_chunk(&store.arena, class, chunk);
         store.slabs.class(class).give(&store.arena, chunk);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Attributes, Config, Expect, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    /// What one worker deletes while another is kept in its epoch waits, and what names it is charged.
+    #[test]
+    fn limbo_that_grows_is_charged_and_gives_it_back() {
+        const KEYS: u64 = 50_000;
+        let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+        let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
+        for n in 0..KEYS {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"value", &Attributes::default(), Expect::Any).unwrap();
+        }
+        let before = store.heap_bytes();
+        let kept = stuck.enter(NOW);
+        for n in 0..KEYS {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        assert!(worker.local.limbo_chunks() as u64 > KEYS - 1000);
+        let charged = store.heap_bytes() - before;
+        assert!((KEYS * 8 - 16_384..=KEYS * 16).contains(&charged), "{charged}");
+        drop(kept);
+        worker.rest();
+        assert_eq!((worker.local.limbo_chunks(), store.heap_bytes()), (0, before));
+        drop((worker, stuck));
+        store.check();
     }
 }
