@@ -134,10 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn exponents_at_the_ends_of_their_width_are_as_far_away_as_they_say() {
-        for small in ["1e-2147483648", "0.0000000000000000001e-2147483648"] {
-            assert_eq!(&*sum(small.as_bytes(), b"1").unwrap(), "1", "{small}");
+    fn exponents_at_the_ends_of_their_width_are_out_of_range() {
+        for number in ["1e-2147483648", "0.0000000000000000001e-2147483648", "1e2147483647"] {
+            assert!(sum(number.as_bytes(), b"1").is_err(), "{number}");
         }
-        assert!(sum(b"1e2147483647", b"1").is_err());
     }
 }
