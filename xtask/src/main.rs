@@ -2,9 +2,10 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `test` | everything below but `bench`, in order, with the time of each stage |
+//! | `test [--quick]` | everything below but `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
+//! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store\|instructions` | the figures that the project promises |
 //! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
@@ -17,6 +18,7 @@
 
 mod bench;
 mod conformance;
+mod faults;
 mod fuzz;
 mod install;
 mod instructions;
@@ -31,27 +33,29 @@ mod tidy;
 
 use std::process::ExitCode;
 
+const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | conformance | faults | lab | bench | fuzz | models | \
+                     schedules | sanitize | soak";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (task, rest) = match arguments.split_first() {
         Some((task, rest)) => (task.as_str(), rest),
         None => ("", &[][..]),
     };
-    let result =
-        match task {
-            "test" => test::test(),
-            "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
-            "conformance" => conformance::conformance(rest),
-            "fuzz" => fuzz::fuzz(rest),
-            "bench" => bench::bench(rest),
-            "lab" => lab::lab(),
-            "models" => models::models(),
-            "schedules" => schedules::schedules(rest),
-            "sanitize" => sanitize::sanitize(),
-            "soak" => soak::soak(rest),
-            _ => Err("usage: cargo xtask test | tidy | conformance | lab | bench | fuzz | models | schedules | sanitize | soak"
-                .into()),
-        };
+    let result = match task {
+        "test" => test::test(rest),
+        "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
+        "conformance" => conformance::conformance(rest),
+        "faults" => faults::faults(rest),
+        "fuzz" => fuzz::fuzz(rest),
+        "bench" => bench::bench(rest),
+        "lab" => lab::lab(),
+        "models" => models::models(),
+        "schedules" => schedules::schedules(rest),
+        "sanitize" => sanitize::sanitize(),
+        "soak" => soak::soak(rest),
+        _ => Err(USAGE.to_owned()),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

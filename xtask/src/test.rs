@@ -27,10 +27,54 @@ const STAGES: &[Stage] = &[
     ("fuzz", || fuzz::fuzz(&FUZZ.map(str::to_owned))),
 ];
 
-/// Runs all stages.
-pub fn test() -> Outcome {
+/// What is worth a few minutes after each change: no servers are started, nothing is explored at length.
+const QUICK: &[Stage] = &[
+    ("format", || run(cargo(&["fmt", "--all", "--", "--check"]))),
+    ("tidy", || tidy::tidy(false)),
+    ("clippy", || run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+    ("unit tests", || run(cargo(&["test", "--workspace", "--lib", "--bins", "--no-fail-fast"]))),
+    ("fast tests", || run(cargo(&[&["test", "--no-fail-fast"], FAST].concat()))),
+];
+
+/// Tests beside the units that take seconds.
+const FAST: &[&str] = &[
+    "--package=larder-store",
+    "--package=larder-eventloop",
+    "--package=larder-commands",
+    "--package=larder-testkit",
+    "--test=behaviour",
+    "--test=compaction",
+    "--test=databases",
+    "--test=patching",
+    "--test=usual_writes",
+    "--test=watches",
+    "--test=shrinking",
+    "--test=drain_on_sim",
+    "--test=held_on_sim",
+    "--test=loop_on_sim",
+    "--test=session",
+    "--test=model",
+    "--test=redis_model",
+    "--test=store_model",
+    "--test=resp_pieces",
+    "--test=redis_transactions",
+    "--test=redis_maxmemory",
+    "--test=redis_pubsub",
+    "--test=redis_monitor",
+];
+
+/// Runs all stages, or with `--quick` those that take a few minutes.
+///
+/// # Errors
+/// When one of them fails; all are run.
+pub fn test(arguments: &[String]) -> Outcome {
+    let stages = match arguments {
+        [] => STAGES,
+        [quick] if quick == "--quick" => QUICK,
+        _ => return Err("usage: cargo xtask test [--quick]".to_owned()),
+    };
     let mut results: Vec<(&str, Duration, Outcome)> = Vec::new();
-    for (name, stage) in STAGES {
+    for (name, stage) in stages {
         println!("\n== {name}");
         let started = Instant::now();
         let outcome = stage();

@@ -1,6 +1,7 @@
 //! Documents that are generated from tables: what is committed must be what the tables say.
 
 use super::Complaint;
+use crate::faults;
 use crate::run::{Outcome, root};
 use larder_commands::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
 use larder_commands::redis::table::REDIS;
@@ -11,18 +12,19 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Generated documents: where, and what they hold.
-fn generated() -> [(PathBuf, String); 3] {
+fn generated() -> Outcome<[(PathBuf, String); 4]> {
     let docs = root().join("docs");
-    [
+    Ok([
         (docs.join("compatibility.md"), compatibility()),
         (docs.join("options.md"), options()),
         (docs.join("redis.md"), redis()),
-    ]
+        (docs.join("internals/faults.md"), faults::document()?),
+    ])
 }
 
 /// Writes them.
 pub fn write() -> Outcome {
-    for (path, text) in generated() {
+    for (path, text) in generated()? {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
@@ -31,7 +33,7 @@ pub fn write() -> Outcome {
 /// Those that are not what the tables say, and links in documents that lead nowhere.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
-    for (path, text) in generated() {
+    for (path, text) in generated()? {
         if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
             complaints.push(format!("{} is out of date: cargo xtask tidy --write", path.display()));
         }

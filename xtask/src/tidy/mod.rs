@@ -8,6 +8,7 @@ mod documents;
 mod rows;
 mod source;
 
+use crate::faults;
 use crate::run::{Outcome, capture, command, root};
 use std::path::PathBuf;
 
@@ -17,14 +18,15 @@ pub type Complaint = String;
 /// Checks everything; fails with all complaints.
 pub fn tidy(write: bool) -> Outcome {
     if write {
-        documents::write()?;
+        self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 4] = [
+    let checks: [(&str, Vec<Complaint>); 5] = [
         ("crate arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
+        ("faults", faults::check()?),
     ];
     let mut failed = 0;
     for (name, complaints) in &checks {
@@ -36,6 +38,11 @@ pub fn tidy(write: bool) -> Outcome {
     }
     println!("tidy: {} passed, {failed} failed", checks.len() - failed);
     if failed == 0 { Ok(()) } else { Err("the tree is not tidy".into()) }
+}
+
+/// Writes the generated documents.
+pub fn write() -> Outcome {
+    documents::write()
 }
 
 /// Files of the repository, committed or about to be, relative to its root.

@@ -1,0 +1,196 @@
+//! `cargo xtask faults [name…]`: plants one fault after the other in a copy of the tree, and says which test notices.
+//!
+//! The copy is a clone of the committed tree below the target directory, with a build of its own that is kept: a fault
+//! costs the build of what depends on it and the suites until one fails. First every suite is run without a fault: a
+//! suite that fails anyway notices nothing. A fault that nobody notices needs a test, or a reason why it cannot matter.
+
+mod list;
+mod suite;
+
+use crate::run::{Outcome, capture, command, root, run, target};
+use crate::tidy;
+use list::Fault;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use suite::{End, SUITES, Suite};
+
+/// A suite with a fault in it may take so many times as long as without.
+const SLOWER: u32 = 5;
+/// And at least so long.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Without a fault, a suite that takes this long hangs.
+const HANGS: Duration = Duration::from_secs(1200);
+
+/// Tries the faults whose names hold one of `names`, or all; their lists and the document say what was found.
+///
+/// # Errors
+/// When one is noticed by nobody and there is no reason why that cannot matter.
+pub fn faults(names: &[String]) -> Outcome {
+    let all = list::load()?;
+    let chosen: Vec<&Fault> = all
+        .iter()
+        .filter(|fault| names.is_empty() || names.iter().any(|name| fault.name.contains(name.as_str())))
+        .collect();
+    if chosen.is_empty() {
+        return Err("there is no such fault".to_owned());
+    }
+    let mut scratch = Scratch::new()?;
+    let mut wrong = Vec::new();
+    for fault in &chosen {
+        let started = Instant::now();
+        println!("\n== {}", fault.name);
+        let caught = scratch.show(fault)?;
+        println!(
+            "{}, after {:.0} s",
+            caught.as_deref().unwrap_or("NOTICED BY NOBODY"),
+            started.elapsed().as_secs_f64()
+        );
+        fault.note(caught.as_deref())?;
+        if caught.is_none() && fault.reason.is_none() {
+            wrong.push(fault.name.clone());
+        }
+    }
+    tidy::write()?;
+    println!("\n{} faults tried, {} noticed by nobody and without a reason", chosen.len(), wrong.len());
+    if wrong.is_empty() { Ok(()) } else { Err(format!("noticed by nobody: {}", wrong.join("; "))) }
+}
+
+/// A copy of the tree, and how long each suite takes in it.
+#[derive(Debug)]
+struct Scratch {
+    tree: PathBuf,
+    build: PathBuf,
+    takes: BTreeMap<&'static str, Duration>,
+}
+
+impl Scratch {
+    /// The committed tree, cloned once and brought up to date.
+    fn new() -> Outcome<Scratch> {
+        let home = target().join("faults");
+        let (tree, build) = (home.join("tree"), home.join("build"));
+        let (works, head) = capture(command("git", &["rev-parse", "HEAD"]))?;
+        if !works {
+            return Err(format!("git rev-parse: {head}"));
+        }
+        let place = tree.to_string_lossy().into_owned();
+        if !tree.join(".git").exists() {
+            fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+            let from = root().to_string_lossy().into_owned();
+            run(command("git", &["clone", "--quiet", "--shared", "--no-checkout", &from, &place]))?;
+        }
+        run(command("git", &["-C", &place, "checkout", "--quiet", "--force", "--detach", head.trim()]))?;
+        Ok(Scratch { tree, build, takes: BTreeMap::new() })
+    }
+
+    /// Which suite and test notices the fault; none if all of them pass.
+    fn show(&mut self, fault: &Fault) -> Outcome<Option<String>> {
+        let named = fault.suites.iter().map(|name| {
+            Suite::named(name).ok_or_else(|| format!("{}: there is no suite {name}", fault.name))
+        });
+        let mut suites = named.collect::<Outcome<Vec<&Suite>>>()?;
+        suites.extend(SUITES.iter().filter(|suite| !fault.suites.iter().any(|name| name == suite.name)));
+        // What is known to pass unnoticed is shown to those that it names alone.
+        if fault.reason.is_some() {
+            suites.truncate(fault.suites.len());
+        }
+        let path = self.tree.join(&fault.file);
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let sound = fs::read_to_string(&path).map_err(failed)?;
+        let faulty = fault.plant(&sound).map_err(|error| format!("{}: {error}", fault.name))?;
+        for suite in suites {
+            let limit = self.limit(suite)?;
+            fs::write(&path, &faulty).map_err(failed)?;
+            let end = suite.run(&self.tree, &self.build, limit);
+            fs::write(&path, &sound).map_err(failed)?;
+            match end? {
+                End::Passed => println!("  {} passes", suite.name),
+                End::Noticed(test) => return Ok(Some(format!("{}, {test}", suite.name))),
+                End::DoesNotBuild(error) => return Err(format!("{} does not build: {error}", fault.name)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How long a suite may take, which without a fault has to pass.
+    fn limit(&mut self, suite: &'static Suite) -> Outcome<Duration> {
+        if !self.takes.contains_key(suite.name) {
+            // Built first, so that it is the run that is timed.
+            for again in [false, true] {
+                let started = Instant::now();
+                match suite.run(&self.tree, &self.build, HANGS)? {
+                    End::Passed if again => drop(self.takes.insert(suite.name, started.elapsed())),
+                    End::Passed if started.elapsed() < PATIENCE => {
+                        self.takes.insert(suite.name, started.elapsed());
+                        break;
+                    }
+                    End::Passed => {}
+                    End::Noticed(test) => {
+                        return Err(format!("{} fails without a fault: {test}", suite.name));
+                    }
+                    End::DoesNotBuild(error) => {
+                        return Err(format!("{} does not build: {error}", suite.name));
+                    }
+                }
+            }
+            println!("  {} takes {:.0} s without a fault", suite.name, self.takes[suite.name].as_secs_f64());
+        }
+        Ok((self.takes[suite.name] * SLOWER).max(PATIENCE))
+    }
+}
+
+/// What is wrong with the lists themselves: what a fault replaces has to be there, so that they cannot rot.
+pub fn check() -> Outcome<Vec<String>> {
+    let mut complaints = Vec::new();
+    let all = list::load()?;
+    for (index, fault) in all.iter().enumerate() {
+        let mut complain = |what: String| complaints.push(format!("fault {:?}: {what}", fault.name));
+        match fs::read_to_string(root().join(&fault.file)) {
+            Ok(text) => drop(fault.plant(&text).map_err(&mut complain)),
+            Err(error) => complain(format!("{}: {error}", fault.file.display())),
+        }
+        for name in fault.suites.iter().filter(|name| Suite::named(name).is_none()) {
+            complain(format!("there is no suite {name}"));
+        }
+        if all[..index].iter().any(|other| other.name == fault.name) {
+            complain("another one has this name".to_owned());
+        }
+        if fault.suites.is_empty() {
+            complain("names no suite".to_owned());
+        }
+    }
+    Ok(complaints)
+}
+
+/// The document that says by whom each fault was caught.
+pub fn document() -> Outcome<String> {
+    let mut page = include_str!("intro.md").to_owned();
+    let mut list = PathBuf::new();
+    for fault in self::list::load()? {
+        if fault.list != list {
+            let name = fault.list.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            // Writing into a string cannot fail.
+            let _ = write!(page, "\n## {name}\n\n| fault | planted in | noticed by |\n|---|---|---|\n");
+            list = fault.list.clone();
+        }
+        let found = match (&fault.caught, &fault.reason) {
+            (Some(caught), _) => match caught.split_once(", ") {
+                Some((suite, test)) => format!("{suite}: `{test}`"),
+                None => caught.clone(),
+            },
+            (None, Some(reason)) => format!("nobody: {reason}"),
+            (None, None) => "not tried".to_owned(),
+        };
+        let file = fault.file.to_string_lossy().into_owned();
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {} |",
+            fault.name,
+            file.trim_start_matches("crates/"),
+            found.replace('|', "\\|")
+        );
+    }
+    Ok(page)
+}

@@ -1,0 +1,239 @@
+//! The suites that a fault is shown to: quick ones, each a call of cargo that is built first and then run with a limit.
+
+use crate::run::{Outcome, shown};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A suite.
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name in the lists.
+    pub name: &'static str,
+    /// What follows `cargo test`.
+    arguments: &'static [&'static str],
+    /// What follows `--`.
+    filter: &'static [&'static str],
+    /// `RUSTFLAGS`; where there are any it is built in a place of its own.
+    flags: &'static str,
+}
+
+/// All of them, quickest first: who is not caught by those that it names is shown to the others in this order.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "store", arguments: &["-p", "larder-store", "--lib"], filter: &[], flags: "" },
+    Suite { name: "loop", arguments: &["-p", "larder-eventloop"], filter: &[], flags: "" },
+    Suite {
+        name: "commands",
+        arguments: &["-p", "larder-protocol", "-p", "larder-commands", "-p", "larder-server"],
+        filter: &[],
+        flags: "",
+    },
+    Suite {
+        name: "behaviour",
+        arguments: &["-p", "larder-store", "--tests"],
+        filter: &["--skip", "storm", "--skip", "stress"],
+        flags: "",
+    },
+    Suite {
+        name: "conversations",
+        arguments: &[
+            "-p",
+            "larder-testkit",
+            "--test",
+            "model",
+            "--test",
+            "redis_model",
+            "--test",
+            "store_model",
+            "--test",
+            "lengths",
+            "--test",
+            "redis_transactions",
+            "--test",
+            "redis_maxmemory",
+            "--test",
+            "redis_pubsub",
+            "--test",
+            "resp_pieces",
+        ],
+        filter: &[],
+        flags: "",
+    },
+    Suite {
+        name: "transcripts",
+        arguments: &["-p", "larder-testkit", "--test", "transcripts"],
+        filter: &["transcripts_pass_over_the_session_alone"],
+        flags: "",
+    },
+    Suite {
+        name: "peers",
+        arguments: &[
+            "-p",
+            "larder-testkit",
+            "--test",
+            "held_replies",
+            "--test",
+            "bad_clients",
+            "--test",
+            "stopping",
+            "--test",
+            "hostile",
+        ],
+        filter: &[],
+        flags: "",
+    },
+    Suite {
+        name: "schedules",
+        arguments: &[
+            "-p",
+            "larder-store",
+            "--test",
+            "schedules",
+            "-p",
+            "larder-testkit",
+            "--test",
+            "session_schedules",
+        ],
+        filter: &[],
+        flags: "--cfg larder_schedule",
+    },
+    Suite {
+        name: "models",
+        arguments: &["--release", "-p", "larder-store", "--lib"],
+        filter: &["model"],
+        flags: "--cfg loom",
+    },
+];
+
+/// How a suite ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// All passed.
+    Passed,
+    /// This test did not, or this is what happened instead.
+    Noticed(String),
+    /// It does not build: a fault that the compiler sees is none.
+    DoesNotBuild(String),
+}
+
+impl Suite {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Suite> {
+        SUITES.iter().find(|suite| suite.name == name)
+    }
+
+    fn command(&self, tree: &Path, build: &Path) -> Command {
+        let mut command = Command::new("cargo");
+        command.args(["test", "--quiet"]).args(self.arguments).current_dir(tree);
+        command.env("RUST_BACKTRACE", "0").env("CARGO_TERM_COLOR", "never");
+        command.env_remove("LARDER_BIN");
+        // Built for speed enough that loom explores in time, not for as long as a release.
+        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_PANIC", "unwind");
+        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
+        match self.flags {
+            "" => command.env("CARGO_TARGET_DIR", build),
+            flags => command.env("CARGO_TARGET_DIR", build.join(self.name)).env("RUSTFLAGS", flags),
+        };
+        command
+    }
+
+    /// Builds it in `tree` and runs it for at most `limit`.
+    ///
+    /// # Errors
+    /// When cargo cannot be started.
+    pub fn run(&self, tree: &Path, build: &Path, limit: Duration) -> Outcome<End> {
+        let mut command = self.command(tree, build);
+        command.arg("--no-run");
+        let (ended, text) = within(command, build, Duration::MAX)?;
+        if ended != Some(true) {
+            return Ok(End::DoesNotBuild(last_error(&text)));
+        }
+        let mut command = self.command(tree, build);
+        command.arg("--").args(self.filter);
+        let (ended, text) = within(command, build, limit)?;
+        Ok(match ended {
+            Some(true) => End::Passed,
+            Some(false) => End::Noticed(failed(&text)),
+            None => End::Noticed(format!("no end after {} s: {}", limit.as_secs(), failed(&text))),
+        })
+    }
+}
+
+/// Runs it to its end, or for `limit`; whether it worked, none if it was stopped, and what it printed.
+fn within(mut command: Command, build: &Path, limit: Duration) -> Outcome<(Option<bool>, String)> {
+    let line = shown(&command);
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    fs::create_dir_all(build).map_err(failed)?;
+    let output = build.join("output.txt");
+    let file = File::create(&output).map_err(failed)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone().map_err(failed)?).stderr(file);
+    // A group of its own: what cargo has started ends with it.
+    let mut child = command.process_group(0).spawn().map_err(failed)?;
+    let started = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break Some(status.success());
+        }
+        if started.elapsed() > limit {
+            let group = format!("-{}", child.id());
+            Command::new("kill").args(["-KILL", "--", &group]).status().map_err(failed)?;
+            child.wait().map_err(failed)?;
+            break None;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    let text = fs::read(&output).map_err(failed)?;
+    Ok((ended, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// The first test that failed, or what else tells that something did.
+fn failed(text: &str) -> String {
+    let of_list = || {
+        let (_, rest) = text.split_once("\nfailures:\n    ")?;
+        rest.lines().next().map(|name| name.trim().to_owned())
+    };
+    let of_panic = || {
+        let line = text.lines().find(|line| line.starts_with("thread '") && line.contains("panicked"))?;
+        line.split('\'').nth(1).map(str::to_owned)
+    };
+    let running = || {
+        let line = text.lines().find(|line| line.ends_with("has been running for over 60 seconds"))?;
+        line.split(' ').nth(1).map(str::to_owned)
+    };
+    let signal = || text.lines().find(|line| line.contains("(signal:")).map(|line| line.trim().to_owned());
+    of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| "it failed".to_owned())
+}
+
+fn last_error(text: &str) -> String {
+    let error = text.lines().find(|line| line.starts_with("error"));
+    error.unwrap_or("it failed").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_failed_is_found() {
+        let listed = "\nfailures:\n\n---- a::b stdout ----\nthread 'a::b' panicked at x\n\nfailures:\n    a::b\n    a::c\n";
+        assert_eq!(failed(listed), "a::b");
+        assert_eq!(failed("thread 'main::c' (12) panicked at x\n"), "main::c");
+        assert_eq!(failed("test d has been running for over 60 seconds\n"), "d");
+        assert_eq!(
+            failed("  process didn't exit (signal: 6, SIGABRT)\n"),
+            "process didn't exit (signal: 6, SIGABRT)"
+        );
+        assert_eq!(failed(""), "it failed");
+    }
+
+    #[test]
+    fn suites_have_different_names() {
+        for suite in SUITES {
+            assert_eq!(SUITES.iter().filter(|other| other.name == suite.name).count(), 1, "{}", suite.name);
+        }
+    }
+}
