@@ -8,6 +8,9 @@
 //! A sweep ([`crate::maintain`]) turns fine values into coarse ones before they wrap, and stops
 //! coarse ones from wrapping: an item idle for longer than six days is reported as idle for six.
 
+use crate::Millis;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
 const FINE_S: u64 = 256;
 const COARSE: u64 = 256;
 const COARSE_UNIT_S: u64 = 2048;
@@ -70,10 +73,26 @@ pub(crate) fn aged(code: u64, now_s: u64) -> u64 {
     FINE_S + coarse_now.wrapping_sub(units.min(COARSE_AGE_MAX)) % COARSE
 }
 
-/// What becomes of a code when the clock is set while it showed `then_s`: all become coarse, since
-/// fine ones mean nothing to another clock.
-pub(crate) fn rebased(code: u64, then_s: u64) -> u64 {
-    if code < FINE_S { FINE_S + (then_s - idle_s(code, then_s)) / COARSE_UNIT_S % COARSE } else { code }
+/// The clock that accesses are dated by, in seconds: the caller's, less all that this was set by. Where that
+/// jumps this goes on from where it was, so that every code goes on to mean what it meant, and none has to be
+/// rewritten.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// The caller's is so far ahead, modulo 2^64.
+    ahead_s: AtomicU64,
+}
+
+impl Clock {
+    /// Its time when the caller's is `now`.
+    #[inline]
+    pub(crate) fn seconds(&self, now: Millis) -> u64 {
+        (now / 1000).wrapping_sub(self.ahead_s.load(Ordering::Relaxed))
+    }
+
+    /// The caller's clock was set from `then_s` to `now_s`.
+    pub(crate) fn note_set(&self, then_s: u64, now_s: u64) {
+        self.ahead_s.fetch_add(now_s.wrapping_sub(then_s), Ordering::Relaxed);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -93,6 +112,16 @@ mod tests {
         }
         // All but the wraps: 8 codes at each of 512 moments, less 2 x 28.
         assert_eq!(fresh, 512 * 8 - 2 * 28);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_leaves_the_time_of_accesses_where_it_was() {
+        let clock = Clock::default();
+        assert_eq!(clock.seconds(5_999), 5);
+        clock.note_set(5, 4_000);
+        assert_eq!((clock.seconds(4_000_000), clock.seconds(4_001_000)), (5, 6));
+        clock.note_set(4_001, 1);
+        assert_eq!((clock.seconds(1_000), clock.seconds(61_500)), (6, 66));
     }
 
     #[test]

@@ -394,7 +394,7 @@ impl Local {
             let item = unsafe { RawItem::new(store.arena.at(location)) };
             let goes = !store.is_protected(item, item.header()) && !self.may_be_own(hash);
             if goes {
-                self.count_reason(store, item, found.slot, self.now / 1000, Reason::Evicted);
+                self.count_reason(store, item, found.slot, store.accesses.seconds(self.now), Reason::Evicted);
                 self.unlink(store, &mut locked, &found);
             }
             goes

@@ -302,7 +302,7 @@ impl Local {
             store.remember(hash, found.slot);
         }
         let reason = if expired { Reason::Expired } else { Reason::Evicted };
-        self.count_reason(store, item, found.slot, self.now / 1000, reason);
+        self.count_reason(store, item, found.slot, store.accesses.seconds(self.now), reason);
         self.unlink(store, locked, found);
     }
 

@@ -251,7 +251,7 @@ impl Local {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(location)) };
             if item.expired(now) {
-                self.count_reason(store, item, found.slot, now / 1000, Reason::Expired);
+                self.count_reason(store, item, found.slot, store.accesses.seconds(now), Reason::Expired);
                 self.unlink(store, &mut locked, &found);
             }
         }

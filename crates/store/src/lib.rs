@@ -165,6 +165,8 @@ pub struct Store {
     probation_bytes: Apart<AtomicU64>,
     /// Bytes of chunks ever allocated, but for those that a worker had free in its hands.
     clock_bytes: Apart<AtomicU64>,
+    /// What accesses are dated by.
+    accesses: access::Clock,
     /// How long keys stay on probation.
     window: window::Window,
     counters: Box<[WorkerCounters]>,
@@ -232,6 +234,7 @@ impl Store {
             automove: AtomicU8::new(Automove::Ages as u8),
             probation_bytes: Apart(AtomicU64::new(0)),
             clock_bytes: Apart(AtomicU64::new(0)),
+            accesses: access::Clock::default(),
             window: window::Window::default(),
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),

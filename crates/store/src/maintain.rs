@@ -22,7 +22,8 @@ const GIVE_WAY_ROUNDS_MAX: usize = 1024;
 /// How often other workers' batches are waited for in that: by giving up the core, then by sleeping.
 const GIVE_WAY_WAITS_BUSY: u32 = 8;
 const GIVE_WAY_WAITS_MAX: u32 = 24;
-/// A clock that moved this far between two steps was set, not passed.
+/// A clock that moved this far between two steps was set, and no time passed: it is not counted as time without an
+/// access.
 const CLOCK_JUMP_S: u64 = 64;
 
 /// Whether the index is sparse is looked at this often: some microseconds.
@@ -114,17 +115,10 @@ impl Guard<'_> {
         if store.arena.give_spare() || self.local.compact(store, &mut upkeep.compaction) {
             return true;
         }
-        let now_s = self.now_s;
+        let now_s = self.now / 1000;
         if upkeep.last_s != 0 && now_s.abs_diff(upkeep.last_s) >= CLOCK_JUMP_S {
-            // Codes are relative to the old clock: all of them are aged by it, at once.
-            let then = upkeep.last_s;
-            let mut cursor = 0;
-            loop {
-                (cursor, _) = self.age_segment(cursor, |code| access::rebased(code, then));
-                if cursor == 0 {
-                    break;
-                }
-            }
+            store.accesses.note_set(upkeep.last_s, now_s);
+            self.now_s = store.accesses.seconds(self.now);
             upkeep.running = false;
         }
         upkeep.last_s = now_s;
@@ -171,7 +165,7 @@ impl Guard<'_> {
             return true;
         }
         let rebuilt;
-        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor, |code| access::aged(code, now_s));
+        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor);
         if rebuilt {
             upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
         }
@@ -217,8 +211,8 @@ impl Guard<'_> {
 
     /// Rewrites the access codes of one segment, and rebuilds it if it is sparse; returns the next one's cursor, and
     /// whether this one was rebuilt.
-    fn age_segment(&mut self, cursor: u64, new: impl Fn(u64) -> u64) -> (u64, bool) {
-        let store = self.store;
+    fn age_segment(&mut self, cursor: u64) -> (u64, bool) {
+        let (store, now_s) = (self.store, self.now_s);
         let (mut checked, mut buckets) = (0, 0);
         let next = store.index.sweep(&store.arena, cursor, &mut |bucket| {
             buckets += 1;
@@ -228,7 +222,7 @@ impl Guard<'_> {
                     continue;
                 }
                 checked += 1;
-                let aged = new(slot.access());
+                let aged = access::aged(slot.access(), now_s);
                 if aged != slot.access() {
                     bucket.bump(i, slot, slot.with_access(aged));
                 }
@@ -245,5 +239,60 @@ impl Guard<'_> {
             return (store.index.start_of(&store.arena, cursor).max(1), true);
         }
         (next, false)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Attributes, Config, Expect, Guard, Lookup, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+    /// Items of a segment at most.
+    const SEGMENT_ITEMS_MAX: u64 = 14 * 448;
+
+    fn idle_s(guard: &mut Guard<'_>, name: u32) -> u64 {
+        let name = name.to_le_bytes();
+        let key = guard.key(&name);
+        let Lookup::Hit(item) = guard.peek(&key) else { panic!("it was stored") };
+        item.idle_s()
+    }
+
+    #[test]
+    fn a_clock_that_is_set_takes_a_short_step_and_leaves_idle_times_as_they_were() {
+        for set_to in [NOW + 3_600_000, NOW - 3_600_000, NOW + 30_000 + 64_000, 0] {
+            let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+            let mut worker = store.worker().unwrap();
+            let mut guard = worker.enter(NOW);
+            for n in 0..40_000u32 {
+                let name = n.to_le_bytes();
+                let key = guard.key(&name);
+                guard.store_value(&key, b"12345678", &Attributes::default(), Expect::Any).unwrap();
+            }
+            while guard.maintain() {}
+            drop(guard);
+            let mut guard = worker.enter(NOW + 30_000);
+            let key = guard.key(&[7, 0, 0, 0]);
+            assert!(guard.get(&key).hit().is_some());
+            while guard.maintain() {}
+            drop(guard);
+            // The clock is set.
+            let checked = store.totals().maintain_checked;
+            let mut guard = worker.enter(set_to);
+            guard.maintain();
+            assert!(store.totals().maintain_checked - checked <= SEGMENT_ITEMS_MAX, "a segment a step");
+            assert_eq!((idle_s(&mut guard, 7), idle_s(&mut guard, 8)), (0, 30));
+            drop(guard);
+            let mut guard = worker.enter(set_to + 50_000);
+            while guard.maintain() {}
+            assert_eq!((idle_s(&mut guard, 7), idle_s(&mut guard, 8)), (50, 80));
+            drop(guard);
+            // The sweep goes on: what has been idle for longer is dated by the half hour.
+            for second in (100..1_000).step_by(50) {
+                let mut guard = worker.enter(set_to + second * 1_000);
+                while guard.maintain() {}
+            }
+            let mut guard = worker.enter(set_to + 1_000_000);
+            assert!((128..=3 * 2048).contains(&idle_s(&mut guard, 8)), "{}", idle_s(&mut guard, 8));
+        }
     }
 }

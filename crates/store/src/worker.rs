@@ -86,6 +86,7 @@ pub struct Guard<'w> {
     /// This worker's.
     pub(crate) counters: &'w WorkerCounters,
     pub(crate) now: Millis,
+    /// Seconds, by the clock that accesses are dated by: [`crate::access::Clock`].
     pub(crate) now_s: u64,
     /// The store has no other worker, ever.
     pub(crate) alone: bool,
@@ -137,7 +138,7 @@ impl Worker {
             counters: local.counters(store),
             local,
             now,
-            now_s: now / 1000,
+            now_s: store.accesses.seconds(now),
             alone: store.counters.len() == 1,
             index_changes: store.index.changes(),
             traceless: false,

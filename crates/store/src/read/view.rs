@@ -137,7 +137,7 @@ impl<'g> Item<'g> {
     }
     /// Seconds between the access before this one and now: exact for the first two minutes, then in
     /// steps of about half an hour up to six days. Accesses within 8 s of a noted one may count as
-    /// that one.
+    /// that one. Where the clock was set, the time until then and the time since count.
     pub fn idle_s(&self) -> u64 {
         access::idle_s(self.slot.access(), self.now_s)
     }
