@@ -53,13 +53,19 @@ impl Store {
     /// Leaves a ghost of what is evicted from a slot.
     pub(crate) fn remember(&self, hash: u64, slot: Slot) {
         let queue = if slot.probation() { Queue::Probation } else { Queue::Main };
-        if !self.ghosts.is_made() {
-            self.fit_ghosts();
-        }
         self.ghosts.remember(hash, queue);
     }
 
-    /// Has as many places for ghosts as there are items, and no more than the limit has room for.
+    /// Something was evicted, or soon will be: there are ghosts, or soon will be. The caller holds no lock.
+    #[inline]
+    pub(crate) fn make_ghosts(&self) {
+        if !self.ghosts.is_made() {
+            self.fit_ghosts();
+        }
+    }
+
+    /// Has as many places for ghosts as there are items, and no more than the limit has room for, or takes a step
+    /// towards that. The caller holds no lock.
     #[cold]
     pub(crate) fn fit_ghosts(&self) {
         let items_max = self.arena.limit_bytes() / GHOST_ITEM_BYTES;
@@ -241,6 +247,7 @@ impl Local {
                 })
                 .count();
             if gone > 0 {
+                store.make_ghosts();
                 return gone;
             }
             if turn >= HAND_TURNS_PATIENT {

@@ -8,15 +8,19 @@
 //! One place by hash: a new ghost overwrites what is there, so that a table of n places remembers
 //! about the last n evictions. There are as many places as items, or up to a quarter fewer and half as
 //! many more: keys that were evicted long ago would join main, and a cache whose values change has more
-//! items or fewer. The table is made at the first eviction and grows and shrinks by parts of a quarter to
+//! items or fewer. The table is made when memory is nearly full, or with the first evictions, and grows and shrinks by parts of a quarter to
 //! an eighth of it; what is in it is forgotten when there are more places or fewer, since all keys have
-//! others then. A part out of use is freed when every batch is over that could have seen it.
+//! others then. A part out of use is freed when every batch is over that could have seen it. Parts are made some
+//! at a time and freed bit by bit, by who holds no lock: some 50 µs a step whatever the length of the table.
+
+mod part;
 
 use crate::arena::Arena;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicPtr;
+use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
-use std::ptr::null_mut;
+use part::Part;
+use std::ptr::{NonNull, null_mut};
 
 /// Places of the first part.
 const PLACES_MIN: u64 = 1024;
@@ -24,25 +28,28 @@ const PLACES_MIN: u64 = 1024;
 const GROUP_PARTS: u64 = 4;
 /// Room for far more places than memory for items.
 const PARTS: usize = 24 * GROUP_PARTS as usize;
+/// Parts that are made in a step: a call into the system for each that is long.
+const STEP_PARTS: usize = 16;
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// Part k has [`part_places`]`(k)` places, or none: null. Changed under the lock of `retired`.
+    /// Part k has [`part_places`]`(k)` places, or none: null. Changed by who has `fitting`.
     parts: [AtomicPtr<AtomicU16>; PARTS],
     /// Places in use; 0: nothing was evicted yet. The parts that they need are there.
     places: AtomicU64,
+    /// Somebody changes the parts.
+    fitting: AtomicBool,
     /// Parts out of use, with the epoch since when.
     retired: Mutex<Vec<(u64, Part)>>,
 }
-
-type Part = Box<[AtomicU16]>;
 
 impl Default for Ghosts {
     fn default() -> Ghosts {
         Ghosts {
             parts: std::array::from_fn(|_| AtomicPtr::default()),
             places: AtomicU64::new(0),
+            fitting: AtomicBool::new(false),
             retired: Mutex::default(),
         }
     }
@@ -70,63 +77,73 @@ fn fingerprint(hash: u64) -> u16 {
 }
 
 impl Ghosts {
-    /// Fits the table to the number of items: at the first eviction, and now and then. `tag` says in which
-    /// epoch something went out of use.
+    /// Fits the table to the number of items, or takes a step towards that: when memory is nearly full, and now and then. The caller holds no lock. `tag` says in which epoch something went out of use.
     #[cold]
     pub(crate) fn fit(&self, arena: &Arena, items: u64, tag: impl Fn() -> u64) {
         let places = self.places.load(Ordering::Relaxed);
         if places != 0 && items <= places / 4 * 5 && items * 3 >= places * 2 {
             return;
         }
-        // Somebody is at it.
-        let Ok(mut retired) = self.retired.try_lock() else { return };
+        // Acquire pairs with the Release below: whoever is next sees the parts.
+        if self.fitting.swap(true, Ordering::Acquire) {
+            return;
+        }
         let wanted = items.max(PLACES_MIN);
         let parts = part_of(wanted - 1).0 + 1;
-        for (k, part) in self.parts.iter().enumerate().take(parts) {
-            if part.load(Ordering::Relaxed).is_null() {
-                let new: Part = (0..part_places(k)).map(|_| AtomicU16::new(0)).collect();
-                arena.charge(part_bytes(&new));
-                part.store(Box::into_raw(new).cast(), Ordering::Release);
+        if self.make(arena, parts) {
+            // Whoever sees the number sees the parts, unless they went since.
+            self.places.store(wanted, Ordering::Release);
+            for part in (parts..PARTS).filter_map(|k| self.take_part(k)) {
+                self.retire(tag(), part);
             }
         }
-        // Whoever sees the number sees the parts, unless they went since.
-        self.places.store(wanted, Ordering::Release);
-        for k in parts..PARTS {
-            if let Some(part) = self.take_part(k) {
-                retired.push((tag(), part));
-            }
-        }
+        self.fitting.store(false, Ordering::Release);
     }
 
-    /// Frees parts that are out of use, if `over` says that every batch is that was under way then.
+    /// Makes the first parts, as far as a step goes; true if all of them are there.
+    fn make(&self, arena: &Arena, parts: usize) -> bool {
+        let missing = |&k: &usize| self.parts[k].load(Ordering::Relaxed).is_null();
+        for k in (0..parts).filter(missing).take(STEP_PARTS) {
+            let Some(new) = Part::new(part_places(k) as usize) else { return false };
+            arena.charge(new.bytes() as i64);
+            self.parts[k].store(new.into_raw().as_ptr(), Ordering::Release);
+        }
+        !(0..parts).any(|k| missing(&k))
+    }
+
+    fn retire(&self, tag: u64, part: Part) {
+        self.retired.lock().expect("no panic under the lock").push((tag, part));
+    }
+
+    /// Takes a step in freeing parts that are out of use, if `over` says that every batch is that was under way
+    /// then. The caller holds no lock.
     pub(crate) fn free_retired(&self, arena: &Arena, over: impl Fn(u64) -> bool) {
-        let Ok(mut retired) = self.retired.try_lock() else { return };
-        retired.retain(|(tag, part)| {
-            let stays = !over(*tag);
-            if !stays {
-                arena.charge(-part_bytes(part));
+        let next = {
+            let mut retired = self.retired.lock().expect("no panic under the lock");
+            retired.iter().position(|(tag, _)| over(*tag)).map(|at| retired.swap_remove(at))
+        };
+        if let Some((tag, part)) = next {
+            let (bytes, rest) = part.shorten();
+            if let Some(rest) = rest {
+                self.retire(tag, rest);
             }
-            stays
-        });
+            arena.charge(-(bytes as i64));
+        }
     }
 
     /// Takes a part out of the table.
     fn take_part(&self, k: usize) -> Option<Part> {
-        let part = self.parts[k].swap(null_mut(), Ordering::AcqRel);
-        if part.is_null() {
-            return None;
-        }
-        let part = std::ptr::slice_from_raw_parts_mut(part, part_places(k) as usize);
-        // SAFETY: it came from a box of this length, and only one who swaps it out gets it.
-        Some(unsafe { Box::from_raw(part) })
+        let part = NonNull::new(self.parts[k].swap(null_mut(), Ordering::AcqRel))?;
+        // SAFETY: it came from a part of this length, and only one who swaps it out gets it.
+        Some(unsafe { Part::from_raw(part, part_places(k) as usize) })
     }
 
-    /// Bytes of heap.
+    /// Bytes of all parts.
     pub(crate) fn bytes(&self) -> u64 {
         let made = self.parts.iter().enumerate().filter(|(_, part)| !part.load(Ordering::Relaxed).is_null());
         let retired = self.retired.lock().expect("no panic under the lock");
         made.map(|(k, _)| part_places(k) * 2).sum::<u64>()
-            + retired.iter().map(|(_, part)| part_bytes(part) as u64).sum::<u64>()
+            + retired.iter().map(|(_, part)| part.bytes() as u64).sum::<u64>()
     }
 
     /// False until the table was made.
@@ -176,10 +193,6 @@ impl Ghosts {
     }
 }
 
-fn part_bytes(part: &Part) -> i64 {
-    part.len() as i64 * 2
-}
-
 /// Places of a part.
 fn part_places(part: usize) -> u64 {
     (PLACES_MIN / GROUP_PARTS) << (part as u64 / GROUP_PARTS)
@@ -196,6 +209,39 @@ fn part_of(place: u64) -> (usize, usize) {
 mod tests {
     use super::*;
 
+    /// As many steps as it takes.
+    fn fit(ghosts: &Ghosts, arena: &Arena, items: u64, tag: u64) {
+        (0..=PARTS / STEP_PARTS).for_each(|_| ghosts.fit(arena, items, || tag));
+    }
+
+    fn free(ghosts: &Ghosts, arena: &Arena, over: impl Fn(u64) -> bool) {
+        (0..1_000).for_each(|_| ghosts.free_retired(arena, &over));
+    }
+
+    #[test]
+    fn a_long_table_is_made_and_freed_in_steps() {
+        let arena = Arena::new(1 << 30, 1 << 30).unwrap();
+        let ghosts = Ghosts::default();
+        let (mut steps, mut parts) = (0, 0);
+        while !ghosts.is_made() {
+            ghosts.fit(&arena, 30_000_000, || 0);
+            let made = ghosts.parts.iter().filter(|part| !part.load(Ordering::Relaxed).is_null()).count();
+            assert!(made - parts <= STEP_PARTS);
+            (steps, parts) = (steps + 1, made);
+        }
+        assert_eq!(steps, parts.div_ceil(STEP_PARTS));
+        assert!(steps > 1 && ghosts.bytes() >= 60_000_000);
+        fit(&ghosts, &arena, 1_000, 0);
+        let mut bytes = ghosts.bytes();
+        while bytes > 3_000 {
+            ghosts.free_retired(&arena, |_| true);
+            let left = ghosts.bytes();
+            assert!((1..=part::STEP_BYTES as u64).contains(&(bytes - left)));
+            assert_eq!(left, arena.charged_bytes());
+            bytes = left;
+        }
+    }
+
     #[test]
     fn ghost_is_recalled_once_with_its_queue() {
         let arena = Arena::new(1 << 20, 1 << 20).unwrap();
@@ -203,7 +249,7 @@ mod tests {
         let (known, other) = (77 << 40 | 3 << 24, 77 << 40 | 4 << 24);
         ghosts.remember(known, Queue::Main);
         assert_eq!(ghosts.recall(known), None, "not made yet");
-        ghosts.fit(&arena, 10, || 0);
+        fit(&ghosts, &arena, 10, 0);
         for queue in [Queue::Probation, Queue::Main] {
             ghosts.remember(known, queue);
             assert_eq!(ghosts.recall(other), None);
@@ -229,7 +275,7 @@ mod tests {
         let arena = Arena::new(1 << 24, 1 << 24).unwrap();
         let ghosts = Ghosts::default();
         let known = |items: u64| {
-            ghosts.fit(&arena, items, || 0);
+            fit(&ghosts, &arena, items, 0);
             let hash = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (0..20_000).for_each(|i| ghosts.remember(hash(i), Queue::Probation));
             (0..20_000).filter(|&i| ghosts.recall(hash(i)).is_some()).count()
@@ -244,15 +290,15 @@ mod tests {
     fn table_for_fewer_items_gives_its_memory_back_when_nobody_sees_it() {
         let arena = Arena::new(1 << 24, 1 << 24).unwrap();
         let ghosts = Ghosts::default();
-        ghosts.fit(&arena, 100_000, || 7);
+        fit(&ghosts, &arena, 100_000, 7);
         let large = ghosts.bytes();
         assert!(large >= 200_000);
-        ghosts.fit(&arena, 2_000, || 7);
-        ghosts.free_retired(&arena, |tag| tag != 7);
+        fit(&ghosts, &arena, 2_000, 7);
+        free(&ghosts, &arena, |tag| tag != 7);
         assert_eq!((ghosts.bytes(), arena.charged_bytes()), (large, large), "a batch may see it");
-        ghosts.fit(&arena, 100_000, || 8);
-        ghosts.fit(&arena, 2_000, || 8);
-        ghosts.free_retired(&arena, |_| true);
+        fit(&ghosts, &arena, 100_000, 8);
+        fit(&ghosts, &arena, 2_000, 8);
+        free(&ghosts, &arena, |_| true);
         assert!(ghosts.bytes() < 6_000);
         assert_eq!(ghosts.bytes(), arena.charged_bytes());
     }

@@ -90,6 +90,10 @@ impl Local {
         let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
         store.window.decay(bytes, store.arena.limit_bytes());
         let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
+        // Memory is short soon. While there is some, nothing has to give way to the table.
+        if store.arena.has_span() {
+            store.make_ghosts();
+        }
         if sum / period != (sum + bytes) / period {
             store.slabs.forget();
             if store.ghosts.is_made() {
@@ -185,7 +189,11 @@ impl Local {
             store.prefetch_probation(hash);
             store.ghosts.prefetch(hash);
         }
-        hashes[..count].iter().filter(|&&hash| self.judge_new(store, now, class, hash)).count()
+        let gone = hashes[..count].iter().filter(|&&hash| self.judge_new(store, now, class, hash)).count();
+        if gone > 0 {
+            store.make_ghosts();
+        }
+        gone
     }
 
     /// The oldest key on probation: promotes or evicts it. True if memory came free.

@@ -49,6 +49,23 @@ fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
 }
 
 #[test]
+fn no_write_to_a_store_that_has_just_filled_evicts_many() {
+    // A batch of the eviction's, and a step of draining.
+    const EVICTED_MAX: u64 = 32 + 128;
+    let config = Config { memory_bytes: 16 << 20, workers_max: 1, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut worker = store.worker().unwrap();
+    let (mut before, mut most) = (0, 0);
+    for i in 0..500_000u32 {
+        set(&mut worker.enter(NOW), &i.to_le_bytes(), b"12345678");
+        let evictions = store.totals().evictions;
+        most = most.max(evictions - before);
+        before = evictions;
+    }
+    assert!(before > 50_000 && most <= EVICTED_MAX, "{most} of {before} with one write");
+}
+
+#[test]
 fn without_eviction_a_full_store_refuses() {
     let config = Config { memory_bytes: 2 << 20, evict: false, ..Config::default() };
     let store = Store::new(config).unwrap();
