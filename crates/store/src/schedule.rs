@@ -280,11 +280,6 @@ impl std::fmt::Debug for Schedule {
     }
 }
 
-thread_local! {
-    /// The yielder of the thread that begins.
-    static BEGUN: RefCell<Vec<*const Yielder<(), Pause>>> = const { RefCell::new(Vec::new()) };
-}
-
 impl Schedule {
     /// A schedule without threads. `length` is about how many turns all threads will have: a strategy spreads what
     /// it changes over so many.
@@ -298,7 +293,6 @@ impl Schedule {
         // What a stack begins with has to be small.
         let body = Box::new(body);
         let thread = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Pause>, ()| {
-            BEGUN.with_borrow_mut(|begun| begun.push(std::ptr::from_ref(yielder)));
             RUNNING.with(|running| running.yielder.set(std::ptr::from_ref(yielder)));
             body();
         });
@@ -441,12 +435,10 @@ impl Schedule {
         RUNNING.with(|running| {
             member.waits = running.waits.get();
             member.slept_ns = running.slept_ns.get();
-            running.yielder.set(std::ptr::null());
+            // A thread that has just begun has set its own.
+            member.yielder = running.yielder.replace(std::ptr::null());
             running.number.set(0);
         });
-        if let Some(yielder) = BEGUN.with_borrow_mut(Vec::pop) {
-            member.yielder = yielder;
-        }
         result.map_err(|payload| {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()

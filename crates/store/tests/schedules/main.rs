@@ -17,6 +17,9 @@ mod watcher;
 use larder_store::{Config, Eviction};
 use stage::{Cast, play};
 
+/// Turns over which a schedule spreads what it changes: each seed's is the same whichever came before.
+const LENGTH: u64 = 100_000;
+
 /// Plays a scenario with seeds 0 to `runs`, or as the environment says.
 fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
@@ -28,13 +31,10 @@ fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) {
         }
     };
     let began = std::time::Instant::now();
-    let (mut turns, mut length, count) = (0, 100_000, seeds.end - seeds.start);
+    let (mut turns, count) = (0, seeds.end - seeds.start);
     for seed in seeds {
         println!("{name}: LARDER_SCHEDULE_SEED={seed}");
-        // The first says how long the others are: each seed's schedule is the same whichever came before.
-        let ran = play(seed, length, &scenario);
-        length = length.max(100_000);
-        turns += ran;
+        turns += play(seed, LENGTH, &scenario);
     }
     println!("{name}: {count} schedules, {turns} turns, {:?}", began.elapsed());
 }
