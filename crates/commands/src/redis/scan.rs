@@ -50,23 +50,26 @@ fn pattern(pattern: &[u8]) -> Option<Box<[u8]>> {
     (pattern != b"*").then(|| pattern.into())
 }
 
-/// RANDOMKEY: of the keys at a random place; where none is of this database, of those that were new in it
-/// lately; else the next from there on.
+/// RANDOMKEY: of the keys at a random place, and of the first ones too where that is near the end; where none is
+/// of this database, of those that were new in it lately; else the next from there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
     let mut cursor = call.cx.shared.redis.random();
     let mut picked = Picked::new(cursor);
     // While a flush is cleaned up the count may be a few too low: what was stored since is among the new.
     let none = call.cx.guard.store().database_items(call.client.db) == 0;
+    let mut round = false;
     for _ in 0..if none { 0 } else { RANDOM_WALKS } {
         cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
             if item.is_in(database) {
                 picked.offer(item.key());
             }
         });
-        if picked.key.is_some() {
+        // The first keys have few places before them: they are offered from behind the last ones too.
+        if picked.key.is_some() && (round || cursor != 0) {
             break;
         }
+        round |= cursor == 0;
     }
     if picked.key.is_none() {
         call.cx.guard.visit_recent(database, &mut |item| picked.offer(item.key()));

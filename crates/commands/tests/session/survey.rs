@@ -156,11 +156,13 @@ fn random_keys_are_of_all_keys() {
     bench.fill(2, 50, 2);
     let mut session = Session::new();
     bench.turn(&mut session, &command(&["SELECT", "2"]));
-    let mut seen = std::collections::BTreeSet::new();
-    for _ in 0..2000 {
-        seen.insert(bench.turns(&mut session, &command(&["RANDOMKEY"])).0);
+    let mut seen = std::collections::BTreeMap::new();
+    for _ in 0..5000 {
+        *seen.entry(bench.turns(&mut session, &command(&["RANDOMKEY"])).0).or_insert(0) += 1;
     }
     assert_eq!(seen.len(), 50);
+    let (least, most) = (seen.values().min().unwrap(), seen.values().max().unwrap());
+    assert!(*least >= 25 && *most <= 250, "100 each on average: {least} to {most}");
 }
 
 #[test]
