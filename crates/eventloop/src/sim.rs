@@ -3,104 +3,65 @@
 //! A [`Sim`] is a backend; [`Sim::connect`] makes a connection and gives its other end, a [`Peer`].
 //! What a peer sends arrives in pieces of arbitrary size, what a peer has not read fills a window
 //! of limited size, so that sends are partial or would block; peers can end their stream or reset
-//! the connection. Each wait reports an arbitrary part of the events that are due. The clock only
-//! moves when nothing is due, by the timeout of the wait.
+//! the connection. Each wait reports an arbitrary part of the events that are due.
+//!
+//! A loop alone has its network to itself ([`Sim::new`]): the clock only moves when nothing is due, by the
+//! timeout of the wait. Where several loops are at one [`Network`], a wait never moves the clock. Who runs them
+//! asks which is to take a turn ([`Network::due`]), and has [`Time`] pass.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice, IoSliceMut, Read};
+mod stream;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::poll::{Event, Interest};
-use crate::{Backend, Millis, Stream};
+use crate::poll::{Event, Interest, Waker};
+use crate::{Backend, Millis};
+pub use stream::{Peer, SimStream};
+pub use wire::Weather;
+use wire::{Random, Wire};
 
-/// How the network treats bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    /// Most bytes that one receive brings; 1 is delivery byte by byte.
-    pub receive_max: usize,
-    /// Most bytes that one send takes.
-    pub send_max: usize,
-    /// Bytes sent to a peer that it has not read yet; beyond, sends would block.
-    pub window: usize,
-    /// Sizes are drawn up to these bounds; otherwise they are just them.
-    pub arbitrary: bool,
+/// A clock that only goes on, when it is told to.
+#[derive(Clone, Debug, Default)]
+pub struct Time(Arc<AtomicU64>);
+
+impl Time {
+    /// Microseconds since it was made.
+    pub fn now_us(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Milliseconds of that.
+    pub fn now(&self) -> Millis {
+        self.now_us() / 1000
+    }
+
+    /// So much passes.
+    pub fn pass_us(&self, us: u64) {
+        self.0.fetch_add(us, Relaxed);
+    }
 }
 
-impl Weather {
-    /// Everything arrives in one piece.
-    pub const FAIR: Weather =
-        Weather { receive_max: usize::MAX, send_max: usize::MAX, window: 256 << 10, arbitrary: false };
-    /// Everything arrives byte by byte.
-    pub const DRIP: Weather = Weather { receive_max: 1, send_max: 1, window: 256 << 10, arbitrary: false };
-    /// Pieces of all sizes, and little room.
-    pub const STORM: Weather = Weather { receive_max: 4096, send_max: 1024, window: 8192, arbitrary: true };
-}
-
-/// splitmix64: small, and any seed will do.
+/// A loop at a network.
 #[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn up_to(&mut self, max: usize) -> usize {
-        1 + (self.draw() % max as u64) as usize
-    }
+struct Watcher {
+    /// What wakes it from outside, if anything does.
+    waker: Option<Arc<Waker>>,
+    /// It was woken and has not heard of it.
+    woken: bool,
+    /// When its last wait would have ended by itself, if ever.
+    until: Option<Millis>,
+    /// Bytes that its connections have received and sent.
+    moved: u64,
 }
 
-#[derive(Debug, Default)]
-struct Wire {
-    to_server: VecDeque<u8>,
-    to_peer: VecDeque<u8>,
-    /// The peer sends no more.
-    peer_ended: bool,
-    peer_reset: bool,
-    /// The peer resets the connection when so many bytes have been sent to it.
-    reset_at: Option<u64>,
-    /// Bytes sent to the peer.
-    sent: u64,
-    /// Bytes that wait for the peer at most, in place of the weather's.
-    window: Option<usize>,
-    /// The server has dropped its stream.
-    server_closed: bool,
-    watched: Option<(u64, Interest)>,
-}
-
-impl Wire {
-    /// Bytes that a send takes now, if it takes all that there is room for.
-    fn room(&self, weather: &Weather) -> usize {
-        let room = self.window.unwrap_or(weather.window).saturating_sub(self.to_peer.len());
-        self.reset_at.map_or(room, |at| room.min((at - self.sent) as usize))
-    }
-
-    /// What was sent to the peer is lost. What has come from it can be received, as from a real socket.
-    fn reset(&mut self) {
-        self.peer_reset = true;
-        self.to_peer.clear();
-    }
-
-    fn event(&self, weather: &Weather) -> Option<Event> {
-        let (token, interest) = self.watched?;
-        if self.server_closed {
-            return None;
-        }
-        let read = matches!(interest, Interest::Read | Interest::Both);
-        let write = matches!(interest, Interest::Write | Interest::Both);
-        let ended = self.peer_ended || self.peer_reset;
-        let event = Event {
-            token,
-            readable: read && (!self.to_server.is_empty() || ended),
-            writable: write && (self.room(weather) > 0 || self.peer_reset),
-            hangup: self.peer_reset,
-        };
-        (event.readable || event.writable || event.hangup).then_some(event)
+impl Watcher {
+    fn is_woken(&mut self) -> bool {
+        self.woken |= self.waker.as_ref().is_some_and(|waker| waker.drain());
+        self.woken
     }
 }
 
@@ -110,7 +71,8 @@ struct Net {
     weather: Weather,
     wires: BTreeMap<u64, Wire>,
     made: u64,
-    now: Millis,
+    time: Time,
+    watchers: Vec<Watcher>,
     waits: u64,
     asked: u64,
 }
@@ -123,6 +85,20 @@ impl Net {
             self.random.up_to(most)
         } else {
             most
+        }
+    }
+
+    /// Bytes of a connection were received or sent.
+    fn moved(&mut self, id: u64, bytes: usize) {
+        if let Some((watcher, ..)) = self.wires[&id].watched {
+            self.watchers[watcher].moved += bytes as u64;
+        }
+    }
+
+    /// An end of a connection is gone.
+    fn forget(&mut self, id: u64) {
+        if self.wires.get(&id).is_some_and(|wire| wire.server_closed && wire.left) {
+            self.wires.remove(&id);
         }
     }
 }
@@ -138,41 +114,110 @@ impl Shared {
     }
 }
 
-/// The backend.
-#[derive(Debug)]
-pub struct Sim {
-    net: Shared,
-    events: Vec<Event>,
-    woken: bool,
+/// When a loop is to take its next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Now: its wait would report something, or is over.
+    Now,
+    /// Then, unless something happens before.
+    At(Millis),
+    /// When something happens.
+    Never,
 }
 
-impl Sim {
+/// A network of several loops.
+#[derive(Clone, Debug)]
+pub struct Network(Shared);
+
+impl Network {
     /// A network without connections. The same seed and the same calls give the same run.
-    pub fn new(seed: u64, weather: Weather) -> Sim {
+    pub fn new(seed: u64, weather: Weather, time: Time) -> Network {
         let net = Net {
             random: Random(seed),
             weather,
             wires: BTreeMap::new(),
             made: 0,
-            now: 0,
+            time,
+            watchers: Vec::new(),
             waits: 0,
             asked: 0,
         };
-        Sim { net: Shared(Arc::new(Mutex::new(net))), events: Vec::new(), woken: false }
+        Network(Shared(Arc::new(Mutex::new(net))))
+    }
+
+    /// A loop's backend, with what wakes the loop. Their numbers are in order from 0 on.
+    pub fn backend(&self, waker: Arc<Waker>) -> Sim {
+        self.watcher(Some(waker))
+    }
+
+    fn watcher(&self, waker: Option<Arc<Waker>>) -> Sim {
+        let mut net = self.0.lock();
+        let number = net.watchers.len();
+        let alone = waker.is_none();
+        net.watchers.push(Watcher { waker, woken: false, until: Some(0), moved: 0 });
+        Sim { net: self.0.clone(), number, alone, events: Vec::new() }
+    }
+
+    /// A connection: the server's end and the peer's.
+    pub fn connect(&self) -> (SimStream, Peer) {
+        let mut net = self.0.lock();
+        let id = net.made;
+        net.made += 1;
+        net.wires.insert(id, Wire::default());
+        (SimStream { net: self.0.clone(), id }, Peer { net: self.0.clone(), id })
+    }
+
+    /// Other weather from now on.
+    pub fn set_weather(&self, weather: Weather) {
+        self.0.lock().weather = weather;
+    }
+
+    /// When loop `number` is to take its next turn.
+    pub fn due(&self, number: usize) -> Due {
+        let net = &mut *self.0.lock();
+        let now = net.time.now();
+        let watcher = &mut net.watchers[number];
+        let woken = watcher.is_woken();
+        let events = || net.wires.values().any(|wire| wire.event(number, &net.weather).is_some());
+        match watcher.until {
+            Some(until) if until <= now => Due::Now,
+            _ if woken || events() => Due::Now,
+            Some(until) => Due::At(until),
+            None => Due::Never,
+        }
+    }
+
+    /// Bytes that the connections of loop `number` have received and sent.
+    pub fn moved(&self, number: usize) -> u64 {
+        self.0.lock().watchers[number].moved
+    }
+}
+
+/// The backend.
+#[derive(Debug)]
+pub struct Sim {
+    net: Shared,
+    /// Among the loops of its network.
+    number: usize,
+    /// It has its network, and the network's time, to itself.
+    alone: bool,
+    events: Vec<Event>,
+}
+
+impl Sim {
+    /// The backend of a loop that is alone at its network. The same seed and the same calls give the same run.
+    pub fn new(seed: u64, weather: Weather) -> Sim {
+        Network::new(seed, weather, Time::default()).watcher(None)
     }
 
     /// A connection: the server's end and the peer's.
     pub fn connect(&mut self) -> (SimStream, Peer) {
-        let mut net = self.net.lock();
-        let id = net.made;
-        net.made += 1;
-        net.wires.insert(id, Wire::default());
-        (SimStream { net: self.net.clone(), id }, Peer { net: self.net.clone(), id })
+        Network(self.net.clone()).connect()
     }
 
     /// Makes the next wait report the waker.
     pub fn wake(&mut self) {
-        self.woken = true;
+        self.net.lock().watchers[self.number].woken = true;
     }
 
     /// How often streams were asked for their room.
@@ -187,8 +232,10 @@ impl Sim {
 
     /// Something is due: the next wait will report it.
     pub fn busy(&self) -> bool {
-        let net = self.net.lock();
-        self.woken || net.wires.values().any(|wire| wire.event(&net.weather).is_some())
+        let net = &mut *self.net.lock();
+        let mut wires = net.wires.values();
+        net.watchers[self.number].is_woken()
+            || wires.any(|wire| wire.event(self.number, &net.weather).is_some())
     }
 }
 
@@ -196,7 +243,7 @@ impl Backend for Sim {
     type Stream = SimStream;
 
     fn add(&mut self, stream: &SimStream, token: u64, interest: Interest) -> io::Result<()> {
-        stream.wire(|wire| wire.watched = Some((token, interest)));
+        stream.wire(|wire| wire.watched = Some((self.number, token, interest)));
         Ok(())
     }
 
@@ -208,10 +255,19 @@ impl Backend for Sim {
         let net = &mut *self.net.lock();
         net.waits += 1;
         self.events.clear();
-        let mut due: Vec<Event> = net.wires.values().filter_map(|wire| wire.event(&net.weather)).collect();
-        if due.is_empty() && !self.woken {
-            let timeout = timeout.expect("nothing is due and nothing would ever end this wait");
-            net.now += timeout.as_millis() as Millis;
+        let events = net.wires.values().filter_map(|wire| wire.event(self.number, &net.weather));
+        let mut due: Vec<Event> = events.collect();
+        let watcher = &mut net.watchers[self.number];
+        let woken = watcher.is_woken();
+        watcher.woken = false;
+        let now = net.time.now();
+        watcher.until = Some(now);
+        if due.is_empty() && !woken {
+            watcher.until = timeout.map(|timeout| now + timeout.as_millis() as Millis);
+            if self.alone {
+                let timeout = timeout.expect("nothing is due and nothing would ever end this wait");
+                net.time.pass_us(timeout.as_millis() as u64 * 1000);
+            }
             return Ok(0);
         }
         // An arbitrary part of them in arbitrary order, at least one.
@@ -222,7 +278,7 @@ impl Backend for Sim {
                 break;
             }
         }
-        if std::mem::take(&mut self.woken) {
+        if woken {
             let token = crate::backend::WAKER_TOKEN;
             self.events.push(Event { token, readable: true, writable: false, hangup: false });
         }
@@ -234,153 +290,38 @@ impl Backend for Sim {
     }
 
     fn now(&self) -> Millis {
-        self.net.lock().now
+        self.net.lock().time.now()
     }
 }
 
-/// The server's end of a connection.
-#[derive(Debug)]
-pub struct SimStream {
-    net: Shared,
-    id: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stream;
 
-impl SimStream {
-    fn wire<T>(&self, with: impl FnOnce(&mut Wire) -> T) -> T {
-        let mut net = self.net.lock();
-        with(net.wires.get_mut(&self.id).expect("a wire lives as long as the network"))
-    }
-}
-
-impl Drop for SimStream {
-    fn drop(&mut self) {
-        self.wire(|wire| wire.server_closed = true);
-    }
-}
-
-impl Stream for SimStream {
-    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.recv_vectored(&mut [IoSliceMut::new(buffer)])
-    }
-
-    fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let net = &mut *self.net.lock();
-        let wire = &net.wires[&self.id];
-        let room: usize = slices.iter().map(|slice| slice.len()).sum();
-        let available = wire.to_server.len().min(room);
-        if available == 0 {
-            return match (wire.peer_reset, wire.peer_ended) {
-                (true, _) => Err(io::ErrorKind::ConnectionReset.into()),
-                (false, true) => Ok(0),
-                (false, false) => Err(io::ErrorKind::WouldBlock.into()),
-            };
-        }
-        let size = net.size(net.weather.receive_max, available);
-        let wire = net.wires.get_mut(&self.id).expect("found above");
-        let mut left = size;
-        for slice in slices {
-            let bytes = left.min(slice.len());
-            // A deque is read in order, and all of it that is asked for.
-            wire.to_server.read_exact(&mut slice[..bytes])?;
-            left -= bytes;
-        }
-        Ok(size)
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let net = &mut *self.net.lock();
-        let wire = &net.wires[&self.id];
-        if wire.peer_reset {
-            return Err(io::ErrorKind::ConnectionReset.into());
-        }
-        let room = wire.room(&net.weather).min(bytes.len());
-        if room == 0 {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let size = net.size(net.weather.send_max, room);
-        let wire = net.wires.get_mut(&self.id).expect("found above");
-        wire.to_peer.extend(&bytes[..size]);
-        wire.sent += size as u64;
-        if wire.reset_at == Some(wire.sent) {
-            wire.reset();
-        }
-        Ok(size)
-    }
-
-    fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.send(&all)
-    }
-
-    fn room(&self) -> usize {
-        let net = &mut *self.net.lock();
-        net.asked += 1;
-        let wire = &net.wires[&self.id];
-        let room = wire.room(&net.weather);
-        if wire.peer_reset { room.max(1) } else { room }
-    }
-
-    fn pending(&self) -> usize {
-        self.wire(|wire| wire.to_server.len())
-    }
-}
-
-/// The other end of a connection, in the hands of the test.
-#[derive(Debug)]
-pub struct Peer {
-    net: Shared,
-    id: u64,
-}
-
-impl Peer {
-    fn wire<T>(&self, with: impl FnOnce(&mut Wire) -> T) -> T {
-        let mut net = self.net.lock();
-        with(net.wires.get_mut(&self.id).expect("a wire lives as long as the network"))
-    }
-
-    /// Sends; never short.
-    pub fn send(&self, bytes: &[u8]) {
-        self.wire(|wire| wire.to_server.extend(bytes));
-    }
-
-    /// Takes at most `bytes_max` of what the server has sent.
-    pub fn read(&self, bytes_max: usize) -> Vec<u8> {
-        self.wire(|wire| {
-            let bytes = bytes_max.min(wire.to_peer.len());
-            wire.to_peer.drain(..bytes).collect()
-        })
-    }
-
-    /// Bytes sent and not yet received by the server.
-    pub fn untaken(&self) -> usize {
-        self.wire(|wire| wire.to_server.len())
-    }
-
-    /// Ends the stream to the server.
-    pub fn end(&self) {
-        self.wire(|wire| wire.peer_ended = true);
-    }
-
-    /// Resets the connection: what it was sent is lost, and sends fail from now on.
-    pub fn reset(&self) {
-        self.wire(Wire::reset);
-    }
-
-    /// Resets the connection when `bytes` more bytes have been sent to the peer.
-    pub fn reset_after(&self, bytes: u64) {
-        if bytes == 0 {
-            return self.reset();
-        }
-        self.wire(|wire| wire.reset_at = Some(wire.sent + bytes));
-    }
-
-    /// Has `bytes` wait for the peer at most, whatever the weather.
-    pub fn narrow(&self, bytes: usize) {
-        self.wire(|wire| wire.window = Some(bytes));
-    }
-
-    /// The server has closed the connection.
-    pub fn closed(&self) -> bool {
-        self.wire(|wire| wire.server_closed)
+    #[test]
+    fn loops_at_one_network_hear_of_their_own_and_never_move_its_time() {
+        let time = Time::default();
+        let network = Network::new(1, Weather::FAIR, time.clone());
+        let wakers = [(); 2].map(|()| Arc::new(Waker::new().expect("a waker")));
+        let [mut one, mut other] = wakers.clone().map(|waker| network.backend(waker));
+        assert_eq!(network.due(0), Due::Now, "how long it will wait is not known");
+        assert_eq!(one.wait(Some(Duration::from_millis(7))).expect("a wait"), 0);
+        assert_eq!(other.wait(None).expect("a wait"), 0);
+        assert_eq!((network.due(0), network.due(1), time.now()), (Due::At(7), Due::Never, 0));
+        let (mut stream, peer) = network.connect();
+        other.add(&stream, 5, Interest::Read).expect("watched");
+        peer.send(b"ab");
+        assert_eq!((network.due(0), network.due(1)), (Due::At(7), Due::Now));
+        assert_eq!(other.wait(None).expect("a wait"), 1);
+        assert_eq!(other.event(0).token, 5);
+        assert_eq!(stream.recv(&mut [0; 8]).expect("two bytes"), 2);
+        assert_eq!((network.moved(0), network.moved(1)), (0, 2));
+        assert_eq!(other.wait(None).expect("a wait"), 0);
+        wakers[1].wake();
+        assert_eq!(network.due(1), Due::Now);
+        assert_eq!(other.wait(None).expect("a wait"), 1);
+        time.pass_us(7_000);
+        assert_eq!((network.due(0), one.now()), (Due::Now, 7));
     }
 }

@@ -252,18 +252,23 @@ pub struct Listeners<'a> {
 }
 
 impl<'a> Listeners<'a> {
-    /// Listeners that are watched, beside signals and the hub's waker.
+    /// Listeners that are watched, beside signals and the hub's waker, with a clock counted from `started`.
     ///
     /// # Errors
     /// When the system refuses to watch them.
-    pub fn new(hub: &Hub, bound: &'a [Bound], signals: &UnixStream) -> io::Result<Listeners<'a>> {
+    pub fn new(
+        hub: &Hub,
+        bound: &'a [Bound],
+        signals: &UnixStream,
+        started: Instant,
+    ) -> io::Result<Listeners<'a>> {
         let poller = Poller::new()?;
         poller.add(&hub.waker, WAKER, Interest::Read)?;
         poller.add(signals, SIGNAL, Interest::Read)?;
         for (index, Bound { listener, .. }) in bound.iter().enumerate() {
             poller.add(listener, index as u64, Interest::Read)?;
         }
-        Ok(Listeners { poller, bound, events: Events::with_capacity(bound.len() + 2), started: hub.started })
+        Ok(Listeners { poller, bound, events: Events::with_capacity(bound.len() + 2), started })
     }
 }
 
@@ -307,6 +312,7 @@ mod tests {
     use larder_store::Store;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::config::Config;
     use crate::log::Log;
     use crate::mailbox::MAIL_MAX;
@@ -363,7 +369,8 @@ mod tests {
     fn acceptor(config: Config) -> Acceptor<Crowd> {
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let listening = vec![Address::Unix("/crowd".into())];
-        let hub = Arc::new(Hub::new(config, store, listening, 1, Log::default()).expect("wakers"));
+        let clock = Clock::Machine { started: Instant::now() };
+        let hub = Arc::new(Hub::new(config, store, listening, 1, Log::default(), clock).expect("wakers"));
         let arrivals = hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
         let (sim, heard) = (Sim::new(1, Weather::FAIR), Vec::new());
         let (watched, woken, signal) = (true, false, false);

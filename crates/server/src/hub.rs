@@ -3,7 +3,6 @@
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use larder_commands::{
     Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Target,
@@ -13,6 +12,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
+use crate::clock::Clock;
 use crate::config::{Config, Protocol, Reported};
 use crate::doomed::{Doom, Doomed};
 use crate::log::Log;
@@ -93,8 +93,8 @@ pub struct Hub {
     pub stop: AtomicBool,
     /// The log's level.
     pub log: Log,
-    /// When the server was started: zero of the loops' clocks.
-    pub started: Instant,
+    /// Its time, which the loops' clocks count from its start.
+    pub clock: Clock,
 }
 
 impl Hub {
@@ -118,6 +118,7 @@ impl Hub {
         listening: Vec<Address>,
         redis_from: usize,
         log: Log,
+        clock: Clock,
     ) -> std::io::Result<Hub> {
         let desk = |_| {
             let waker = Arc::new(Waker::new()?);
@@ -148,7 +149,7 @@ impl Hub {
             redis_from,
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
-            started: Instant::now(),
+            clock,
             config,
             store,
             log,
@@ -175,11 +176,6 @@ impl Hub {
         if self.tally.paused.load(SeqCst) {
             self.waker.wake();
         }
-    }
-
-    /// The system's time, milliseconds since the Unix epoch.
-    pub fn system_time() -> Millis {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
     }
 }
 
@@ -234,7 +230,7 @@ impl Host for Hub {
         let threads = self.config.threads as u64;
         Process {
             pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs() + UPTIME_AT_START_S,
+            uptime_s: self.clock.elapsed().as_secs() + UPTIME_AT_START_S,
             eventloop: concat!("epoll-larder-", env!("CARGO_PKG_VERSION")),
             user_us: cpu.user.as_micros() as u64,
             system_us: cpu.system.as_micros() as u64,
@@ -291,7 +287,7 @@ impl Host for Hub {
     }
 
     fn clock_us(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+        self.clock.elapsed().as_micros() as u64
     }
 
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
@@ -313,7 +309,7 @@ impl Host for Hub {
             });
             visited += 1;
         }
-        let now = self.started.elapsed().as_millis() as Millis;
+        let now = self.clock.elapsed().as_millis() as Millis;
         let start = from.saturating_sub(FIRST_CONNECTION);
         let next = self.table.visit(start, max - visited, &mut |place, facts| {
             visit(&Connection {

@@ -9,12 +9,16 @@
 //! signal ──► every worker is told ────► drain, end
 //! ```
 //!
+//! [`serve`] is all of it. Its parts are public for a test that brings its own sockets and its own time: a [`Hub`]
+//! with a [`Clock`], a [`Worker`] over a backend, an [`Acceptor`] over an [`Entrance`].
+//!
 //! Nothing here knows a command or a byte of a protocol: that is `larder-commands`; nothing here
 //! touches a socket's bytes: that is `larder-eventloop`.
 
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod clock;
 mod command_line;
 mod config;
 mod deliver;
@@ -38,24 +42,27 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use larder_eventloop::Epoll;
 use larder_eventloop::socket::Socket;
 use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
+pub use acceptor::{Acceptor, Arrivals, Entrance, Heard};
+pub use clock::Clock;
 pub use command_line::{Request, parse};
 pub use config::{Config, Protocol, Reported};
 pub use extended::{EXTENDED, Extended};
+pub use hub::Hub;
 pub use listen::Place;
+pub use log::Log;
+pub use mailbox::{Arrival, Mailbox};
 pub use options::{Effect, OPTIONS, Row, markdown};
+pub use worker::Worker;
 
-use crate::acceptor::{Acceptor, Arrivals, Listeners};
-use crate::hub::Hub;
+use crate::acceptor::Listeners;
 use crate::listen::Bound;
-use crate::log::Log;
-use crate::mailbox::{Arrival, Mailbox};
-use crate::worker::Worker;
 
 /// The exit code for a command line that cannot be understood (EX_USAGE, as memcached).
 const USAGE: u8 = 64;
@@ -136,15 +143,16 @@ pub fn serve(config: Config) -> Result<(), String> {
     }
     let listening = bound.iter().map(|at| at.address.clone()).collect();
     let redis_from = bound.iter().position(|at| at.redis).unwrap_or(bound.len());
-    let hub = Hub::new(config, store, listening, redis_from, log);
+    let started = Instant::now();
+    let hub = Hub::new(config, store, listening, redis_from, log, Clock::Machine { started });
     let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
-    let (workers, arrivals) = start_workers(&hub)?;
+    let (workers, arrivals) = start_workers(&hub, started)?;
     if process::is_detached() {
         process::say_ready();
     } else {
         let _ = writeln!(std::io::stdout(), "{}", greeting(&hub));
     }
-    let accepted = Listeners::new(&hub, &bound, &signals.pipe)
+    let accepted = Listeners::new(&hub, &bound, &signals.pipe, started)
         .and_then(|listeners| Acceptor::new(Arc::clone(&hub), listeners, arrivals).run());
     stop(&hub, bound);
     for worker in workers {
@@ -164,14 +172,17 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
 }
 
 /// The workers' threads, and where connections go to them.
-fn start_workers(hub: &Arc<Hub>) -> Result<(Vec<JoinHandle<()>>, Arrivals<Socket>), String> {
+fn start_workers(
+    hub: &Arc<Hub>,
+    started: Instant,
+) -> Result<(Vec<JoinHandle<()>>, Arrivals<Socket>), String> {
     let arrivals: Arrivals<Socket> =
         hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
     let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Socket>>>)| {
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
         let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
         let work = move || {
-            let backend = Epoll::new(&hub.desks[index].waker, hub.started)?;
+            let backend = Epoll::new(&hub.desks[index].waker, started)?;
             Worker::new(hub, index, store, backend, arrivals).run()
         };
         std::thread::Builder::new()

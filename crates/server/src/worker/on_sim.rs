@@ -3,7 +3,7 @@
 //! whose it is, so a reply that goes astray is seen.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
@@ -11,6 +11,7 @@ use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
 use larder_store::Store;
 
 use super::service::{STALL_MS, Service};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::log::Log;
@@ -38,7 +39,8 @@ impl World {
         let config = Config { threads: 1, ..Config::default() };
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let worker = store.worker().expect("a worker of the store");
-        let hub = Hub::new(config, store, vec![address()], 1, Log::default()).expect("wakers");
+        let clock = Clock::Machine { started: Instant::now() };
+        let hub = Hub::new(config, store, vec![address()], 1, Log::default(), clock).expect("wakers");
         let limits = Limits { reply_bytes_max: hub.config.reply_bytes_max(), idle_ms: 0, stall_ms: STALL_MS };
         let service = Service::new(Arc::new(hub), 0, worker);
         World { events: EventLoop::new(Sim::new(seed, weather), limits), service }

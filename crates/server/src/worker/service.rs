@@ -142,7 +142,7 @@ impl Service {
     }
 
     pub(super) fn read_wall_clock(&mut self, now: Millis) {
-        self.wall_base = Hub::system_time().saturating_sub(now);
+        self.wall_base = self.hub.clock.system_ms().saturating_sub(now);
         self.wall_read_at = now;
     }
 
