@@ -18,6 +18,7 @@ use crate::evict::{BATCH, PROMOTE_FREQUENCY, Reason};
 use crate::index::Found;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
+use crate::owner::{has, owner_at};
 use crate::slab::Magazine;
 use crate::sync::atomic::Ordering;
 use crate::worker::Local;
@@ -224,8 +225,8 @@ impl Local {
         let Some(mut locked) = self.lock_open(store, hash) else { return Drained::Held };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
-            None => Drained::Gone,
-            Some(found) => {
+            // SAFETY: reachable, under its home's lock.
+            Some(found) if unsafe { has(&store.arena, owner, location) } => {
                 // SAFETY: reachable in this epoch.
                 let item = unsafe { RawItem::new(store.arena.at(owner)) };
                 let header = item.header();
@@ -243,6 +244,7 @@ impl Local {
                     self.move_out(store, drain, location, &found, item, spare)
                 }
             }
+            Some(_) | None => Drained::Gone,
         };
         locked.home.unlock(locked.control);
         drained
@@ -270,7 +272,7 @@ impl Local {
             let passed = if item.header().kind() == Kind::Large { slot } else { passed };
             self.move_item(store, found, item, passed, chunk)
         } else {
-            // SAFETY: an item that has pieces is a large one.
+            // SAFETY: it has a piece, so it is a large one.
             let first = unsafe { Large::of(item) }.first_piece() == Some(location);
             let moved = self.move_piece(store, item, location, chunk);
             if moved && first {
@@ -352,7 +354,7 @@ impl Local {
         let arena = &store.arena;
         let mut chunk = 0;
         loop {
-            let mut victims = [0; BATCH];
+            let mut victims = [(0, 0); BATCH];
             let mut count = 0;
             {
                 // As in `drain_chunks`.
@@ -366,7 +368,7 @@ impl Local {
                     chunk += 1;
                     // SAFETY: a carved chunk has a header word at all times.
                     if let Some(owner) = unsafe { owner_at(arena, location) } {
-                        victims[count] = owner;
+                        victims[count] = (location, owner);
                         count += 1;
                     }
                 }
@@ -374,25 +376,28 @@ impl Local {
             if count == 0 {
                 return;
             }
-            for &owner in &victims[..count] {
+            for &(location, owner) in &victims[..count] {
                 // Several pieces of one value: it is an item only before the first.
                 // SAFETY: it was an item in this epoch.
                 if unsafe { RawItem::new(arena.at(owner)) }.header().is_item() {
-                    self.evict_at(store, owner);
+                    self.evict_at(store, owner, location);
                 }
             }
         }
     }
 
-    /// Evicts the item at a location, if it is still reachable there; true if it went.
-    pub(crate) fn evict_at(&mut self, store: &Store, location: u64) -> bool {
-        let hash = store.hash_at(location);
+    /// Evicts the item at `owner`, if it is still reachable there and has the chunk at `location`; true if it went.
+    pub(crate) fn evict_at(&mut self, store: &Store, owner: u64, location: u64) -> bool {
+        let hash = store.hash_at(owner);
         let Some(mut locked) = self.lock_open(store, hash) else { return false };
-        let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == location);
+        let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
-            let item = unsafe { RawItem::new(store.arena.at(location)) };
-            let goes = !store.is_protected(item, item.header()) && !self.may_be_own(hash);
+            let item = unsafe { RawItem::new(store.arena.at(owner)) };
+            // SAFETY: as above, under its home's lock.
+            let goes = unsafe { has(&store.arena, owner, location) }
+                && !store.is_protected(item, item.header())
+                && !self.may_be_own(hash);
             if goes {
                 self.count_reason(store, item, found.slot, store.accesses.seconds(self.now), Reason::Evicted);
                 self.unlink(store, &mut locked, &found);
@@ -421,20 +426,5 @@ impl Drain {
     fn is_on(&self, store: &Store) -> bool {
         let span = store.arena.span(self.number);
         span.owner.load(Ordering::Relaxed) == self.class.0 && span.draining.load(Ordering::Relaxed) != 0
-    }
-}
-
-/// The item that has the chunk at a location, as its own or as a piece; none if there is none, or it
-/// is not published yet.
-///
-/// # Safety
-/// The chunk is carved, and the caller holds its class's lock.
-unsafe fn owner_at(arena: &Arena, location: u64) -> Option<u64> {
-    // SAFETY: carved chunks have a header word; a piece's owner has one for as long as the piece.
-    unsafe {
-        let header = RawItem::new(arena.at(location)).header();
-        let owner = if header.is_piece() { header.piece_owner() } else { location };
-        let header = RawItem::new(arena.at(owner)).header();
-        header.is_item().then_some(owner)
     }
 }

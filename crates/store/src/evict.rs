@@ -26,6 +26,7 @@ use crate::ghost::Queue;
 use crate::index::{Found, Locked};
 use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
 use crate::large::Large;
+use crate::owner::owner_at;
 use crate::sync::atomic::Ordering;
 use crate::worker::{Local, class_of};
 use crate::{Eviction, Millis, Store, access};
@@ -324,7 +325,7 @@ impl Local {
         let mut slots = [slots(place.home()), slots(place.other())].concat();
         slots.retain(|slot| !slot.is_empty());
         slots.sort_by_key(|slot| slot.frequency());
-        slots.iter().any(|slot| self.evict_at(store, slot.location()))
+        slots.iter().any(|slot| self.evict_at(store, slot.location(), slot.location()))
     }
 }
 
@@ -334,20 +335,14 @@ impl Local {
 /// # Safety
 /// The chunk is carved, and the caller holds its class's lock.
 unsafe fn victim_at(arena: &Arena, location: u64) -> Option<u64> {
-    // SAFETY: carved chunks have a header word; a piece's owner has one for as long as the piece.
+    // SAFETY: the caller's obligation; what is found is an item for as long as this epoch, and of its kind.
     unsafe {
-        let header = RawItem::new(arena.at(location)).header();
-        if header.is_item() {
-            let alone = header.kind() == Kind::Whole
-                || Large::of(RawItem::new(arena.at(location))).first_piece().is_none();
-            return alone.then_some(location);
-        }
-        if !header.is_piece() {
-            return None;
-        }
-        let owner = header.piece_owner();
+        let owner = owner_at(arena, location)?;
         let item = RawItem::new(arena.at(owner));
-        let large = item.header().is_item() && item.header().kind() == Kind::Large;
-        (large && Large::of(item).first_piece() == Some(location)).then_some(owner)
+        let first = match item.header().kind() {
+            Kind::Large => Large::of(item).first_piece(),
+            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece => None,
+        };
+        (first.unwrap_or(owner) == location).then_some(owner)
     }
 }

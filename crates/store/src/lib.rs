@@ -18,7 +18,7 @@
 //! ```text
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
-//! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, compact
+//! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, event, check
 //! ```
@@ -82,6 +82,7 @@ mod models;
 mod moving;
 mod numbers;
 mod overwrite;
+mod owner;
 mod patch;
 mod pin;
 mod read;
