@@ -85,6 +85,7 @@ pub const SUITES: &[Suite] = &[
         filter: &[],
         flags: "",
     },
+    Suite { name: "world", arguments: &["-p", "larder-testkit", "--test", "world"], filter: &[], flags: "" },
     Suite {
         name: "schedules",
         arguments: &[

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server", &["commands", "eventloop", "store"]),
     ("lab", &["client", "protocol", "eventloop"]),
     ("larder", &["server", "lab"]),
-    ("testkit", &["commands", "store", "server"]),
+    ("testkit", &["commands", "eventloop", "store", "server"]),
 ];
 
 /// A manifest that names a crate it must not, or a crate that nobody has placed.

@@ -1,0 +1,150 @@
+//! What an owner of keys asks for: requests of its dialect, and the parts of the replies to them.
+
+use std::rc::Rc;
+
+use larder_eventloop::Millis;
+
+use crate::client::{Client, Contesting, Role};
+use crate::model::{Expiry, Held, SECOND_MS, Verb};
+use crate::part::{Dialect, Form, Part};
+use crate::plan::{Memory, Steps};
+use crate::random::Random;
+use crate::scene::{Flush, Scene};
+
+/// Keys from this one on hold text, those before numbers.
+pub const NUMBERS: usize = 2;
+
+/// Seconds after which an item is gone that expires.
+const EXPIRY_S: [u64; 3] = [2, 30, 3600];
+
+/// A request that is being put together.
+#[derive(Debug)]
+pub struct Asking {
+    pub bytes: Vec<u8>,
+    pub parts: Vec<Part>,
+    pub text: String,
+}
+
+impl Asking {
+    pub fn new(bytes: impl Into<Vec<u8>>, parts: Vec<Part>) -> Asking {
+        let bytes = bytes.into();
+        let text = bytes[..bytes.len().min(70)].escape_ascii().to_string();
+        Asking { bytes, parts, text }
+    }
+}
+
+impl Client {
+    /// Asks for something, if it may yet and has not asked for too much already.
+    pub fn ask(&mut self, scene: &mut Scene) {
+        let depth = scene.plan.depth;
+        let line = self.line.as_ref().expect("it is connected");
+        let open = line.ending == crate::line::Ending::None;
+        if self.left == 0 || scene.stopping || !open || line.requests.len() >= depth {
+            return;
+        }
+        let most = 1 + scene.random.index(depth - line.requests.len());
+        for _ in 0..most.min(self.left as usize) {
+            let asking = match (&self.role, self.dialect) {
+                (Role::Owner, Dialect::Classic) => self.ask_classic(scene),
+                (Role::Owner, Dialect::Meta) => self.ask_meta(scene),
+                (Role::Owner, Dialect::Resp2 | Dialect::Resp3) => self.ask_resp(scene),
+                (Role::Listener(_), _) => self.ask_to_listen(scene),
+                (Role::Admin, _) => self.ask_as_admin(scene),
+            };
+            self.left -= 1;
+            self.put(scene, asking);
+        }
+    }
+
+    /// Puts it on its way.
+    pub fn put(&mut self, scene: &mut Scene, asking: Asking) {
+        for part in &asking.parts {
+            if let Part::Key { key, .. } = part {
+                self.keys[*key].asked += 1;
+                self.keys[*key].rests = false;
+            }
+        }
+        scene.note(&format!("{} asks {}", self.name, asking.text));
+        let line = self.line.as_mut().expect("it is connected");
+        line.ask(&asking.bytes, asking.parts, asking.text);
+    }
+
+    /// What a RESP client says first.
+    pub fn greet(&mut self, scene: &mut Scene) {
+        if self.dialect == Dialect::Resp3 {
+            let bytes = crate::part::words(&[b"HELLO", b"3", b"SETNAME", self.name.as_bytes()]);
+            self.put(scene, Asking::new(bytes, vec![Part::Hello]));
+        }
+        if matches!(self.role, Role::Listener(_)) {
+            self.subscribe(scene);
+        }
+    }
+
+    /// A part of a reply that a key decides.
+    pub fn part(&self, scene: &Scene, key: usize, verb: Verb, form: Form) -> Part {
+        let doubtful = scene.flush != Flush::None;
+        Part::Key { key, verb, form, doubtful, asked_at: scene.wall().0 }
+    }
+
+    /// A key that holds text, and a value for it.
+    pub fn text_key(&self, random: &mut Random) -> usize {
+        NUMBERS + random.index(self.keys.len() - NUMBERS)
+    }
+
+    /// A value that says whose it is.
+    pub fn value(&mut self, scene: &mut Scene, key: usize) -> Rc<[u8]> {
+        self.version += 1;
+        let most = scene.plan.value_max;
+        let bytes = match scene.random.below(8) {
+            0..4 => scene.random.index(100),
+            4 | 5 => scene.random.index(2_000.min(most)),
+            6 => most.min(16_384 + scene.random.index(3) - 1),
+            // What one receive does not bring: the others come with its head.
+            _ => most / 2 + scene.random.index(most / 2),
+        };
+        larder_testkit::proof::value(&self.keys[key].name, self.version, bytes).into()
+    }
+
+    /// What is stored under a key: a number, or a value that says whose it is.
+    pub fn held(&mut self, scene: &mut Scene, key: usize) -> Held {
+        let value = if key < NUMBERS {
+            scene.random.below(1000).to_string().into_bytes().into()
+        } else {
+            self.value(scene, key)
+        };
+        let flags = if self.dialect.is_resp() { 0 } else { scene.random.below(1 << 32) as u32 };
+        Held { value, flags, expires: None }
+    }
+
+    /// Has it expire, perhaps: after so many seconds.
+    pub fn expiry(&self, scene: &mut Scene, held: &mut Held) -> u64 {
+        if scene.plan.steps == Steps::BothWays || !scene.random.one_in(5) {
+            return 0;
+        }
+        let seconds = scene.random.of(&EXPIRY_S);
+        let first = scene.wall().0;
+        let after_ms = seconds * 1000;
+        held.expires = Some(Expiry { after_ms, first: first + after_ms - SECOND_MS, last: Millis::MAX });
+        seconds
+    }
+
+    /// It contends for a key now.
+    pub fn contend(&mut self, scene: &mut Scene) -> Option<Asking> {
+        if !scene.plan.contends() || scene.plan.memory != Memory::Ample {
+            return None;
+        }
+        match self.contesting {
+            None => {
+                let key = scene.random.index(scene.books.contests.len());
+                self.contesting = Some(Contesting::Asked);
+                Some(self.read_contested(key))
+            }
+            Some(Contesting::Knows { key, number, token }) => {
+                self.contesting = None;
+                scene.books.contests[key].asked += 1;
+                Some(self.write_contested(key, number + 1, token))
+            }
+            Some(Contesting::Asked) => None,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Redis's requests, in RESP2 and RESP3.
+
+use crate::asking::{Asking, NUMBERS};
+use crate::books::{Channel, counter_name};
+use crate::client::{Client, Role};
+use crate::listener::Subscription;
+use crate::model::Verb;
+use crate::part::{Dialect, Form, Part, bulk, words};
+use crate::scene::{Flush, Scene};
+
+/// A command of a key's, and what it asks.
+type Command = (Vec<u8>, Part);
+
+impl Client {
+    /// A request.
+    pub fn ask_resp(&mut self, scene: &mut Scene) -> Asking {
+        match scene.random.below(24) {
+            0..14 => {
+                let (bytes, part) = self.command(scene);
+                Asking::new(bytes, vec![part])
+            }
+            14 | 15 => {
+                let keys: Vec<usize> =
+                    (0..scene.random.of(&[1, 5, 40])).map(|_| scene.random.index(self.keys.len())).collect();
+                let names = keys.iter().map(|key| self.keys[*key].name.as_bytes());
+                let bytes = words(&std::iter::once(&b"MGET"[..]).chain(names).collect::<Vec<_>>());
+                let mut parts = vec![Part::Bytes(format!("*{}\r\n", keys.len()).into())];
+                parts.extend(keys.iter().map(|key| self.part(scene, *key, Verb::Get, self.resp_form())));
+                Asking::new(bytes, parts)
+            }
+            16 | 17 if self.contesting.is_none() && scene.plan.memory == crate::plan::Memory::Ample => {
+                self.transaction(scene)
+            }
+            18 => {
+                let names = Part::Names { doubtful: scene.flush != Flush::None };
+                let pattern = format!("{}-*", self.name);
+                if scene.random.one_in(2) {
+                    return Asking::new(words(&[b"KEYS", pattern.as_bytes()]), vec![names]);
+                }
+                let scan: [&[u8]; 6] = [b"SCAN", b"0", b"MATCH", pattern.as_bytes(), b"COUNT", b"1000000"];
+                let parts = vec![Part::Bytes(b"*2\r\n$1\r\n0\r\n".into()), names];
+                Asking::new(words(&scan), parts)
+            }
+            19 | 20 => {
+                let channel = &mut scene.books.channels[self.index];
+                let number = channel.next;
+                channel.next += 1;
+                let message = Channel::message(&channel_name(&self.name), number);
+                let bytes = words(&[b"PUBLISH", channel_name(&self.name).as_bytes(), &message]);
+                Asking::new(bytes, vec![Part::Published(number)])
+            }
+            21 if scene.plan.contends() => {
+                let (counter, by, part) = self.count(scene);
+                let name = counter_name(counter);
+                Asking::new(words(&[b"INCRBY", name.as_bytes(), by.to_string().as_bytes()]), vec![part])
+            }
+            22 => self.contend(scene).unwrap_or_else(ping),
+            _ => ping(),
+        }
+    }
+
+    fn resp_form(&self) -> Form {
+        Form { dialect: self.dialect, quiet: false, opaque: 0 }
+    }
+
+    /// A command of one key's.
+    fn command(&mut self, scene: &mut Scene) -> Command {
+        let key = scene.random.index(self.keys.len());
+        let name = self.keys[key].name.clone();
+        let name = name.as_bytes();
+        let form = self.resp_form();
+        let (bytes, verb) = match scene.random.below(16) {
+            0..4 => (words(&[b"GET", name]), Verb::Get),
+            4..9 => {
+                let mut held = self.held(scene, key);
+                let seconds = self.expiry(scene, &mut held).to_string();
+                let mut set: Vec<&[u8]> = vec![b"SET", name, &held.value];
+                if held.expires.is_some() {
+                    set.extend([&b"EX"[..], seconds.as_bytes()]);
+                }
+                let condition = scene.random.below(6);
+                match condition {
+                    0 => set.push(b"NX"),
+                    1 => set.push(b"XX"),
+                    _ => {}
+                }
+                let bytes = words(&set);
+                let verb = match condition {
+                    0 => Verb::Add(held),
+                    1 => Verb::Replace(held),
+                    _ => Verb::Set(held),
+                };
+                (bytes, verb)
+            }
+            9 => {
+                let key = self.text_key(&mut scene.random);
+                let value = self.value(scene, key);
+                let bytes = words(&[b"APPEND", self.keys[key].name.as_bytes(), &value]);
+                return (bytes, self.part(scene, key, Verb::Append(value), form));
+            }
+            10 => (words(&[b"DEL", name]), Verb::Delete),
+            11 => (words(&[b"GETDEL", name]), Verb::Take),
+            12 => {
+                let held = self.held(scene, key);
+                (words(&[b"GETSET", name, &held.value]), Verb::Swap(held))
+            }
+            13 | 14 => {
+                let (key, by) = (scene.random.index(NUMBERS), scene.random.below(100));
+                let bytes = words(&[b"INCRBY", self.keys[key].name.as_bytes(), by.to_string().as_bytes()]);
+                return (bytes, self.part(scene, key, Verb::Plus(by), form));
+            }
+            _ => (words(&[b"STRLEN", name]), Verb::Length),
+        };
+        (bytes, self.part(scene, key, verb, form))
+    }
+
+    /// Commands that are done at one moment.
+    fn transaction(&mut self, scene: &mut Scene) -> Asking {
+        let mut bytes = words(&[b"MULTI"]);
+        let mut parts = vec![Part::Bytes(b"+OK\r\n".into())];
+        let commands: Vec<Command> = (0..scene.random.below(8)).map(|_| self.command(scene)).collect();
+        for (command, _) in &commands {
+            bytes.extend(command);
+            parts.push(Part::Bytes(b"+QUEUED\r\n".into()));
+        }
+        bytes.extend(words(&[b"EXEC"]));
+        parts.push(Part::Bytes(format!("*{}\r\n", commands.len()).into()));
+        parts.extend(commands.into_iter().map(|(_, part)| part));
+        Asking::new(bytes, parts)
+    }
+
+    /// Watches a key and reads it.
+    pub fn watch_contested(&self, name: &str, part: Part) -> Asking {
+        let name = name.as_bytes();
+        let bytes = [words(&[b"WATCH", name]), words(&[b"GET", name])].concat();
+        Asking::new(bytes, vec![Part::Bytes(b"+OK\r\n".into()), part])
+    }
+
+    /// Writes a key that is watched.
+    pub fn execute_contested(&self, name: &str, number: &str, part: Part) -> Asking {
+        let set = words(&[b"SET", name.as_bytes(), number.as_bytes()]);
+        let bytes = [words(&[b"MULTI"]), set, words(&[b"EXEC"])].concat();
+        let [began, queued] = [&b"+OK\r\n"[..], b"+QUEUED\r\n"].map(|bytes| Part::Bytes(bytes.into()));
+        Asking::new(bytes, vec![began, queued, part])
+    }
+
+    /// Listens to some channels.
+    pub fn subscribe(&mut self, scene: &mut Scene) {
+        let Role::Listener(subscriptions) = &mut self.role else { return };
+        let mark = if self.dialect == Dialect::Resp3 { '>' } else { '*' };
+        let mut command = vec![b"SUBSCRIBE".to_vec()];
+        let mut parts = Vec::new();
+        for owner in 0..scene.books.channels.len() {
+            if scene.random.one_in(3) {
+                continue;
+            }
+            let channel = channel_name(&crate::world::owner_name(owner));
+            let number = subscriptions.len() + 1;
+            let head =
+                [format!("{mark}3\r\n").as_bytes(), &bulk(b"subscribe"), &bulk(channel.as_bytes())].concat();
+            let reply = [&head[..], format!(":{number}\r\n").as_bytes()].concat();
+            parts.push(Part::Subscribed { subscription: subscriptions.len(), reply });
+            command.push(channel.clone().into_bytes());
+            subscriptions.push(Subscription { owner, channel, next: None, heard: false });
+        }
+        if !parts.is_empty() {
+            let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+            self.put(scene, Asking::new(words(&command), parts));
+        }
+    }
+
+    /// A listener's request.
+    pub fn ask_to_listen(&mut self, _scene: &mut Scene) -> Asking {
+        let listens = matches!(&self.role, Role::Listener(subscriptions) if !subscriptions.is_empty());
+        if listens && self.dialect == Dialect::Resp2 {
+            let reply = [&b"*2\r\n"[..], &bulk(b"pong"), &bulk(b"")].concat();
+            return Asking::new(words(&[b"PING"]), vec![Part::Bytes(reply)]);
+        }
+        ping()
+    }
+}
+
+fn ping() -> Asking {
+    Asking::new(words(&[b"PING"]), vec![Part::Bytes(b"+PONG\r\n".into())])
+}
+
+/// The channel of an owner.
+pub fn channel_name(owner: &str) -> String {
+    format!("channel-{owner}")
+}

@@ -1,0 +1,96 @@
+//! What several clients change together, and what must have come of it.
+
+use std::collections::BTreeSet;
+
+/// A number that many add to.
+#[derive(Debug, Default)]
+pub struct Counter {
+    /// Added, and acknowledged.
+    pub sure: u64,
+    /// Asked for.
+    pub asked: u64,
+    /// Asked for on connections that ended before the answer.
+    pub unsure: u64,
+    /// What additions were answered: no two are alike.
+    answers: BTreeSet<u64>,
+}
+
+impl Counter {
+    /// An addition was answered, which was asked for when `before` was acknowledged.
+    pub fn answered(&mut self, number: u64, by: u64, before: u64) -> Result<(), String> {
+        if number < before + by || number > self.asked {
+            return Err(format!(
+                "a counter says {number} after {by} more: {before} were there, {} are",
+                self.asked
+            ));
+        }
+        if !self.answers.insert(number) {
+            return Err(format!("two additions were answered {number}"));
+        }
+        self.sure += by;
+        Ok(())
+    }
+
+    /// What it may be at the end.
+    pub fn agrees(&self, number: u64) -> bool {
+        (self.sure..=self.sure + self.unsure).contains(&number)
+    }
+}
+
+/// Messages of one publisher, numbered from 0.
+#[derive(Debug, Default)]
+pub struct Channel {
+    /// The number of the next one.
+    pub next: u64,
+    /// Those below were published, or are unsure.
+    pub sure: u64,
+    /// On connections that ended before the answer.
+    unsure: BTreeSet<u64>,
+}
+
+impl Channel {
+    pub fn published(&mut self, number: u64) {
+        self.sure = self.sure.max(number + 1);
+    }
+
+    pub fn left(&mut self, number: u64) {
+        self.unsure.insert(number);
+    }
+
+    /// All from the one on and below the other are perhaps none.
+    pub fn may_be_missing(&self, mut numbers: std::ops::Range<u64>) -> bool {
+        numbers.all(|number| self.unsure.contains(&number))
+    }
+
+    /// The text of a message.
+    pub fn message(name: &str, number: u64) -> Vec<u8> {
+        let bytes = if number.is_multiple_of(7) { 3000 } else { 20 };
+        larder_testkit::proof::value(name, number, bytes)
+    }
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Books {
+    pub counters: Vec<Counter>,
+    /// Numbers that are read, and written if nobody else has.
+    pub contests: Vec<Counter>,
+    /// By owner.
+    pub channels: Vec<Channel>,
+    /// Values that were gone for no other reason than that they were evicted.
+    pub lost: u64,
+    /// Connections that the server has closed for no other reason than that others needed the memory.
+    pub closed: u64,
+    /// Replies, for the record.
+    pub replies: u64,
+}
+
+/// The name of a shared counter.
+pub fn counter_name(counter: usize) -> String {
+    format!("count-{counter}")
+}
+
+/// The name of a contended key.
+pub fn contest_name(key: usize) -> String {
+    format!("contest-{key}")
+}

@@ -1,0 +1,279 @@
+//! A client: its keys, and what it does with its connection. How it judges what it is sent: `judge.rs`.
+
+use larder_eventloop::{Millis, RECEIVE_BYTES};
+
+use crate::line::{Ending, Line, Request};
+use crate::listener::Subscription;
+use crate::model::{Doubts, Key, State};
+use crate::part::{Contest, Dialect, Part};
+use crate::plan::Memory;
+use crate::scene::{Flush, Scene};
+
+/// What a client does.
+#[derive(Debug)]
+pub enum Role {
+    /// It owns keys.
+    Owner,
+    /// It listens to channels.
+    Listener(Vec<Subscription>),
+    /// It tells the server what to do.
+    Admin,
+}
+
+/// What a client knows of a key that it contends for.
+#[derive(Clone, Copy, Debug)]
+pub enum Contesting {
+    /// It has asked.
+    Asked,
+    /// It may write the number behind this one, if the token is still that one.
+    Knows { key: usize, number: u64, token: u64 },
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    pub name: String,
+    pub index: usize,
+    pub dialect: Dialect,
+    pub role: Role,
+    pub keys: Vec<Key>,
+    pub line: Option<Line>,
+    /// The number of the next value.
+    pub version: u64,
+    /// So much it is still to ask for.
+    pub left: u64,
+    pub contesting: Option<Contesting>,
+    /// When it acts next.
+    pub next_at: Millis,
+}
+
+/// A connection that a client has had closed is closed within this, in fair time.
+const CLOSED_US: u64 = 500_000;
+
+impl Client {
+    pub fn new(index: usize, name: &str, dialect: Dialect, role: Role, left: u64) -> Client {
+        let name = name.to_owned();
+        Client {
+            name,
+            index,
+            dialect,
+            role,
+            keys: Vec::new(),
+            line: None,
+            version: 0,
+            left,
+            contesting: None,
+            next_at: 0,
+        }
+    }
+
+    /// Where it stands.
+    pub fn shown(&self) -> String {
+        let line = self.line.as_ref().map(Line::shown).unwrap_or_default();
+        format!("{} asks {} times more, {line}", self.name, self.left)
+    }
+
+    /// It has asked for all that it was to, and all is answered.
+    pub fn is_done(&self) -> bool {
+        self.left == 0 && self.line.as_ref().is_none_or(Line::is_idle)
+    }
+
+    /// Does something.
+    ///
+    /// # Errors
+    /// What is wrong with what it was sent, or was not.
+    pub fn act(&mut self, scene: &mut Scene) -> Result<(), String> {
+        self.next_at = scene.now() + if scene.random.one_in(3) { scene.random.below(4) } else { 0 };
+        let Some(mut line) = self.line.take() else {
+            // Who sleeps for ever wakes nobody.
+            self.next_at += 1;
+            if self.left > 0 && !scene.stopping {
+                self.connect(scene);
+            }
+            return Ok(());
+        };
+        let reads = scene.now() >= line.rests_until && line.ending != Ending::Reset;
+        if line.peer.closed() {
+            line.receive(scene, true);
+            self.line = Some(line);
+            self.judge(scene)?;
+            return self.was_closed(scene);
+        }
+        if reads {
+            line.receive(scene, false);
+        }
+        let late = line.waits_too_long(scene);
+        let killed = scene.killed.iter().find(|(address, _)| *address == line.address);
+        if killed.is_some_and(|(_, since)| scene.fair_us - since > CLOSED_US) {
+            return Err(format!("{} ({}) was to be closed, and is not", self.name, line.address));
+        }
+        self.line = Some(line);
+        self.judge(scene)?;
+        if late {
+            let line = self.line.as_ref().expect("it is connected");
+            let request = line.requests.front().map_or("", |request| &request.text);
+            return Err(format!("{} waits too long for an answer to {request}", self.name));
+        }
+        if !scene.random.one_in(3) {
+            self.ask(scene);
+        }
+        self.trouble(scene);
+        let line = self.line.as_mut().expect("it is connected");
+        let sent = line.send(scene);
+        let owner = matches!(self.role, Role::Owner);
+        // Before the server has received it; most of all where that begins a value and holds replies in front of it.
+        let rarely = if sent > RECEIVE_BYTES { 6 } else { 50 };
+        if sent > 0 && owner && scene.plan.resets && !scene.stopping && scene.random.one_in(rarely) {
+            line.peer.reset();
+            line.ending = Ending::Reset;
+            scene.note(&format!("{} resets behind what it has sent", self.name));
+        }
+        if sent == 0 && (self.left == 0 || line.ending != Ending::None) {
+            self.next_at += 1;
+        }
+        Ok(())
+    }
+
+    /// A flush is asked for: what is there may go, also under what is on its way.
+    pub fn flush_begins(&mut self) {
+        for key in &mut self.keys {
+            key.may_be_gone();
+            key.rests = key.asked == 0;
+        }
+        let parts = self.line.iter_mut().flat_map(|line| &mut line.requests).flat_map(|one| &mut one.parts);
+        for part in parts {
+            if let Part::Key { doubtful, .. } | Part::Names { doubtful } = part {
+                *doubtful = true;
+            }
+        }
+    }
+
+    /// It is done: what rested is gone.
+    pub fn flush_is_done(&mut self) {
+        for key in self.keys.iter_mut().filter(|key| key.rests) {
+            key.possible = vec![State::Absent];
+        }
+    }
+
+    fn connect(&mut self, scene: &mut Scene) {
+        let listener = usize::from(self.dialect.is_resp() && scene.random.one_in(2));
+        let (peer, address) = scene.door.connect(listener);
+        scene.note(&format!("{} connects from {address}", self.name));
+        scene.connected.push(address);
+        self.line = Some(Line::new(scene, peer, address));
+        self.greet(scene);
+    }
+
+    /// Takes a rest, ends or resets its connection, or none of it.
+    fn trouble(&mut self, scene: &mut Scene) {
+        let line = self.line.as_mut().expect("it is connected");
+        if scene.random.one_in(50) {
+            line.peer.narrow(scene.plan.value_max);
+        }
+        if line.ending == Ending::Reset && scene.random.one_in(20) {
+            // It may have been sent all that it was to be sent.
+            line.peer.reset();
+        }
+        if line.ending != Ending::None || matches!(self.role, Role::Admin) {
+            return;
+        }
+        if scene.random.one_in(200) {
+            line.rests_until = scene.now() + scene.random.below(300);
+            scene.note(&format!("{} reads nothing until {}", self.name, line.rests_until));
+        }
+        if scene.random.one_in(300) {
+            line.peer.narrow(scene.random.of(&[1, 100, 5000, 300_000]));
+        }
+        if !scene.plan.resets || scene.stopping {
+            return;
+        }
+        match scene.random.below(1200) {
+            0 => {
+                line.peer.reset();
+                line.ending = Ending::Reset;
+                scene.note(&format!("{} resets", self.name));
+            }
+            1..4 => {
+                let bytes = scene.random.of(&[1, 10, 100, 1000, 30_000]);
+                let bytes = scene.random.below(bytes) + 1;
+                line.peer.reset_after(bytes);
+                line.ending = Ending::Reset;
+                scene.note(&format!("{} will reset after {bytes} more bytes", self.name));
+            }
+            4 if line.has_sent() && matches!(self.role, Role::Owner) => {
+                line.peer.end();
+                line.ending = Ending::Ended;
+                scene.note(&format!("{} sends no more", self.name));
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has closed the connection.
+    fn was_closed(&mut self, scene: &mut Scene) -> Result<(), String> {
+        let line = self.line.take().expect("it is connected");
+        let killed = scene.may_be_killed.contains(&line.address);
+        let answered = line.requests.iter().all(|request| request.end > line.sent);
+        let fine = match line.ending {
+            Ending::Reset => true,
+            Ending::Ended => answered,
+            Ending::None => false,
+        };
+        let fine = fine || killed || scene.door.was_gone(line.address);
+        scene.connected.retain(|address| *address != line.address);
+        scene.note(&format!("{} is closed", self.name));
+        if !fine && scene.stopping {
+            if !answered {
+                let text = &line.requests.front().expect("some are not").text;
+                return Err(format!("{}: the server stops and leaves {text} without an answer", self.name));
+            }
+        } else if !fine {
+            if scene.plan.memory == Memory::Ample {
+                return Err(format!("{} ({}) is closed for no reason", self.name, line.address));
+            }
+            scene.note(&format!("that was for want of memory, if for anything: {}", line.shown()));
+            scene.books.closed += 1;
+        }
+        self.leave(scene, line);
+        Ok(())
+    }
+
+    /// What was asked and not answered was done, or was not.
+    pub fn leave(&mut self, scene: &mut Scene, line: Line) {
+        self.contesting = None;
+        if let Role::Listener(subscriptions) = &mut self.role {
+            subscriptions.clear();
+        }
+        for Request { parts, end, .. } in line.requests {
+            for part in parts {
+                let sent = end <= line.sent;
+                match part {
+                    Part::Key { key, verb, form, doubtful, asked_at } => {
+                        self.keys[key].asked -= 1;
+                        if sent {
+                            let doubts = doubts(scene, asked_at, doubtful);
+                            self.keys[key].leave(&verb, form.dialect.is_resp(), doubts);
+                        }
+                    }
+                    Part::Count { counter, by, .. } => scene.books.counters[counter].unsure += by,
+                    Part::Contest { key, what: Contest::Write } => scene.books.contests[key].unsure += 1,
+                    Part::Published(number) => scene.books.channels[self.index].left(number),
+                    Part::Flushed => scene.flush = Flush::None,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Why an answer that comes now to what was asked then may be another than the key is known for.
+pub fn doubts(scene: &Scene, asked_at: Millis, doubtful: bool) -> Doubts {
+    let (first, last) = scene.wall();
+    let small = scene.plan.memory != Memory::Ample;
+    Doubts {
+        gone: doubtful || scene.plan.memory == Memory::Evicts,
+        full: small,
+        unsent: small,
+        now: (first.min(asked_at), last.max(asked_at)),
+    }
+}

@@ -1,0 +1,211 @@
+//! The simulated entrance: connections that wait, what the system says to an accept, and the signal to stop.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_eventloop::Millis;
+use larder_eventloop::sim::{Due, Network, Peer, SimStream, Time};
+use larder_eventloop::socket::Address;
+use larder_server::{Entrance, Heard, Hub};
+
+/// Listeners: one where the first byte decides the protocol, one for RESP.
+pub const LISTENERS: usize = 2;
+
+/// An accept that failed is tried again no sooner: what the acceptor pauses, less what rounding makes of it.
+const AGAIN_MS: Millis = 5;
+
+/// How the system refuses an accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// EMFILE: the process has no descriptors left.
+    Process,
+    /// ENFILE: the system has none.
+    System,
+    /// ECONNABORTED: the connection at the front has gone.
+    Gone,
+}
+
+impl Refusal {
+    fn error(self) -> io::Error {
+        use rustix::io::Errno;
+        match self {
+            Refusal::Process => Errno::MFILE.into(),
+            Refusal::System => Errno::NFILE.into(),
+            Refusal::Gone => Errno::CONNABORTED.into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    stream: SimStream,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct State {
+    queues: [VecDeque<Waiting>; LISTENERS],
+    /// What an accept hears, and until when.
+    refusal: Option<(Refusal, Millis)>,
+    signal: bool,
+    watched: bool,
+    until: Option<Millis>,
+    made: u32,
+    /// When an accept failed last.
+    failed_at: Option<Millis>,
+    gone: Vec<SocketAddr>,
+    wrong: Option<String>,
+}
+
+/// The entrance, as the acceptor and as the world see it.
+#[derive(Clone, Debug)]
+pub struct Door {
+    hub: Arc<Hub>,
+    network: Network,
+    time: Time,
+    state: Rc<RefCell<State>>,
+    heard: Vec<Heard>,
+}
+
+impl Door {
+    /// An entrance where nobody waits.
+    pub fn new(hub: Arc<Hub>, network: Network, time: Time) -> Door {
+        let state = State {
+            queues: Default::default(),
+            refusal: None,
+            signal: false,
+            watched: true,
+            until: Some(0),
+            made: 0,
+            failed_at: None,
+            gone: Vec::new(),
+            wrong: None,
+        };
+        Door { hub, network, time, state: Rc::new(RefCell::new(state)), heard: Vec::new() }
+    }
+
+    /// Somebody connects to a listener: its end, and its address, which no other has.
+    pub fn connect(&self, listener: usize) -> (Peer, SocketAddr) {
+        let state = &mut *self.state.borrow_mut();
+        state.made += 1;
+        let address = SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 + state.made), 40_000));
+        let (stream, peer) = self.network.connect();
+        state.queues[listener].push_back(Waiting { stream, address });
+        (peer, address)
+    }
+
+    /// The system refuses accepts until then.
+    pub fn refuse(&self, refusal: Refusal, until: Millis) {
+        self.state.borrow_mut().refusal = Some((refusal, until));
+    }
+
+    /// The signal to stop.
+    pub fn signal(&self) {
+        self.state.borrow_mut().signal = true;
+    }
+
+    /// This connection was gone before it was taken in.
+    pub fn was_gone(&self, address: SocketAddr) -> bool {
+        self.state.borrow().gone.contains(&address)
+    }
+
+    /// The server listens no more: who waits is gone.
+    pub fn close(&self) {
+        let state = &mut *self.state.borrow_mut();
+        for waiting in state.queues.iter_mut().flat_map(|queue| queue.drain(..)) {
+            state.gone.push(waiting.address);
+        }
+    }
+
+    /// The system refuses accepts now.
+    pub fn refuses(&self) -> bool {
+        self.state.borrow().refusal.is_some_and(|(_, until)| self.time.now() < until)
+    }
+
+    /// What the acceptor has done that it must not.
+    pub fn wrong(&self) -> Option<String> {
+        self.state.borrow().wrong.clone()
+    }
+
+    fn hears(&self) -> Vec<Heard> {
+        let state = self.state.borrow();
+        let waits = |listener: &usize| state.watched && !state.queues[*listener].is_empty();
+        let connections = (0..LISTENERS).filter(waits).map(Heard::Connections);
+        connections.chain(state.signal.then_some(Heard::Signal)).collect()
+    }
+
+    /// When the acceptor is to take its next turn.
+    pub fn due(&self) -> Due {
+        let now = self.time.now();
+        match self.state.borrow().until {
+            Some(until) if until <= now => return Due::Now,
+            _ if self.hub.waker.drain() => self.hub.waker.wake(),
+            _ if !self.hears().is_empty() => {}
+            Some(until) => return Due::At(until),
+            None => return Due::Never,
+        }
+        Due::Now
+    }
+}
+
+impl Entrance for Door {
+    type Stream = SimStream;
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        self.heard = self.hears();
+        if self.hub.waker.drain() {
+            self.hub.waker.wake();
+            self.heard.push(Heard::Woken);
+        }
+        let now = self.time.now();
+        let asleep = timeout.map(|timeout| now + timeout.as_millis() as Millis);
+        self.state.borrow_mut().until = if self.heard.is_empty() { asleep } else { Some(now) };
+        Ok(self.heard.len())
+    }
+
+    fn heard(&self, index: usize) -> Heard {
+        self.heard[index]
+    }
+
+    fn now(&self) -> Millis {
+        self.time.now()
+    }
+
+    fn watch(&mut self, connections: bool) -> io::Result<()> {
+        self.state.borrow_mut().watched = connections;
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: usize) -> io::Result<(SimStream, Address)> {
+        let now = self.time.now();
+        let state = &mut *self.state.borrow_mut();
+        match state.refusal {
+            Some((Refusal::Gone, until)) if now < until => {
+                state.refusal = None;
+                let Some(waiting) = state.queues[listener].pop_front() else {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                };
+                state.gone.push(waiting.address);
+                Err(Refusal::Gone.error())
+            }
+            Some((refusal, until)) if now < until => {
+                if let Some(before) = state.failed_at.replace(now)
+                    && now < before + AGAIN_MS
+                {
+                    state.wrong = Some(format!("an accept failed {} ms after another", now - before));
+                }
+                Err(refusal.error())
+            }
+            _ => {
+                let Waiting { stream, address } =
+                    state.queues[listener].pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+                Ok((stream, Address::Tcp(address)))
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The judgement of every byte that a client is sent: it belongs to the answer to what this client has asked next, or to a
+//! message that this client listens for.
+
+use crate::books::contest_name;
+use crate::client::{Client, Contesting, Role, doubts};
+use crate::line::Line;
+use crate::listener::{Heard, hear};
+use crate::model::{Answer, Doubts, Outcome, Verb};
+use crate::part::{Contest, Dialect, Part};
+use crate::plan::Memory;
+use crate::scene::{Flush, Scene};
+
+/// What to do with the bytes at the front of the input.
+enum Match {
+    /// So many of them are the part.
+    Is(usize),
+    /// There have to be more to tell.
+    More,
+}
+
+impl Client {
+    /// Compares what has come with what must be answered.
+    pub fn judge(&mut self, scene: &mut Scene) -> Result<(), String> {
+        let mut line = self.line.take().expect("it is connected");
+        let judged = self.judge_line(scene, &mut line);
+        self.line = Some(line);
+        judged
+    }
+
+    fn judge_line(&mut self, scene: &mut Scene, line: &mut Line) -> Result<(), String> {
+        while !line.rest().is_empty() {
+            if let Role::Listener(subscriptions) = &mut self.role {
+                match hear(subscriptions, self.dialect, line.rest(), &scene.books) {
+                    Ok(Heard::Message(bytes)) => {
+                        line.judged(bytes);
+                        continue;
+                    }
+                    Ok(Heard::More) => return Ok(()),
+                    Ok(Heard::Nothing) => {}
+                    Err(wrong) => return Err(format!("{}: {wrong}", self.name)),
+                }
+            }
+            let Some(request) = line.requests.front_mut() else {
+                return Err(format!(
+                    "{} is sent what it has not asked for: {}",
+                    self.name,
+                    shown(line.rest())
+                ));
+            };
+            let Some(part) = request.parts.pop_front() else {
+                line.requests.pop_front();
+                scene.books.replies += 1;
+                continue;
+            };
+            match self.judge_part(scene, &part, line.rest()) {
+                Ok(Match::Is(bytes)) => line.judged(bytes),
+                Ok(Match::More) => {
+                    line.requests.front_mut().expect("seen above").parts.push_front(part);
+                    return Ok(());
+                }
+                Err(wrong) => {
+                    let text = &line.requests.front().expect("seen above").text;
+                    return Err(format!(
+                        "{} ({}), asked {text}: {wrong}; it is sent {}",
+                        self.name,
+                        line.address,
+                        shown(line.rest())
+                    ));
+                }
+            }
+        }
+        while line.requests.front().is_some_and(|request| request.parts.is_empty()) {
+            line.requests.pop_front();
+            scene.books.replies += 1;
+        }
+        Ok(())
+    }
+
+    fn judge_part(&mut self, scene: &mut Scene, part: &Part, rest: &[u8]) -> Result<Match, String> {
+        let text = |bytes: usize| std::str::from_utf8(&rest[..bytes]).map_err(|_| "no text".to_owned());
+        match part {
+            Part::Bytes(bytes) => match_bytes(bytes, rest),
+            Part::Key { .. } => self.judge_key(scene, part, rest),
+            Part::Names { doubtful } => self.judge_names(scene, *doubtful, rest),
+            Part::Count { counter, by, before } => {
+                let Some((bytes, number)) = self.number(rest)? else { return Ok(Match::More) };
+                scene.books.counters[*counter].answered(number, *by, *before)?;
+                Ok(Match::Is(bytes))
+            }
+            Part::Contest { key, what: Contest::Read } => {
+                let Some((bytes, number, token)) = self.contested(*key, rest)? else {
+                    return Ok(Match::More);
+                };
+                self.contesting = Some(Contesting::Knows { key: *key, number, token });
+                Ok(Match::Is(bytes))
+            }
+            Part::Contest { key, what: Contest::Write } => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                let line = text(end)?;
+                let contest = &mut scene.books.contests[*key];
+                match line {
+                    "STORED\r\n" | "HD\r\n" => contest.sure += 1,
+                    "*1\r\n" if rest.len() < end + 5 => return Ok(Match::More),
+                    "*1\r\n" if &rest[end..end + 5] == b"+OK\r\n" => {
+                        contest.sure += 1;
+                        return Ok(Match::Is(end + 5));
+                    }
+                    "EXISTS\r\n" | "EX\r\n" | "*-1\r\n" | "_\r\n" => {}
+                    _ => return Err(format!("this is no answer: {line}")),
+                }
+                Ok(Match::Is(end))
+            }
+            Part::Published(number) => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                if rest[0] != b':' {
+                    return Err("this is no count of listeners".into());
+                }
+                scene.books.channels[self.index].published(*number);
+                Ok(Match::Is(end))
+            }
+            Part::Hello => {
+                const END: &[u8] = b"$7\r\nmodules\r\n*0\r\n";
+                let end = rest.windows(END.len()).position(|bytes| bytes == END);
+                Ok(end.map_or(Match::More, |at| Match::Is(at + END.len())))
+            }
+            Part::Line => Ok(line_end(rest).map_or(Match::More, Match::Is)),
+            Part::Lines => {
+                let mut at = 0;
+                while let Some(end) = line_end(&rest[at..]) {
+                    let goes_on = rest[at..].starts_with(b"STAT");
+                    at += end;
+                    if !goes_on {
+                        return Ok(Match::Is(at));
+                    }
+                }
+                Ok(Match::More)
+            }
+            Part::Bulk => {
+                let Some((bytes, _)) = bulk_at(rest)? else { return Ok(Match::More) };
+                Ok(Match::Is(bytes))
+            }
+            Part::Flushed => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                scene.flush = Flush::Done;
+                Ok(Match::Is(end))
+            }
+            Part::Killed(address) => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                if rest.starts_with(b":1") {
+                    scene.killed.push((*address, scene.fair_us));
+                }
+                Ok(Match::Is(end))
+            }
+            Part::Subscribed { subscription, reply } => {
+                let matched = match_bytes(reply, rest)?;
+                if let (Match::Is(_), Role::Listener(subscriptions)) = (&matched, &mut self.role) {
+                    let subscription = &mut subscriptions[*subscription];
+                    subscription.next = Some(scene.books.channels[subscription.owner].next);
+                }
+                Ok(matched)
+            }
+        }
+    }
+
+    fn judge_key(&mut self, scene: &mut Scene, part: &Part, rest: &[u8]) -> Result<Match, String> {
+        let Part::Key { key, verb, form, doubtful, asked_at } = part else { unreachable!("said so") };
+        let key = &mut self.keys[*key];
+        let doubts = doubts(scene, *asked_at, *doubtful);
+        let resp = form.dialect.is_resp();
+        let outcomes = key.outcomes(verb, resp, doubts);
+        let bytes = |outcome: &Outcome| form.bytes(&key.name, verb, &outcome.answer);
+        let possible: Vec<(Vec<u8>, &Outcome)> =
+            outcomes.iter().map(|outcome| (bytes(outcome), outcome)).collect();
+        if possible.iter().any(|(bytes, _)| bytes.len() > rest.len() && bytes.starts_with(rest)) {
+            return Ok(Match::More);
+        }
+        let fits = possible.iter().filter(|(bytes, _)| rest.starts_with(bytes));
+        let Some(longest) = fits.map(|(bytes, _)| bytes.len()).max() else {
+            let told: Vec<String> = possible.iter().map(|(bytes, _)| shown(bytes)).collect();
+            return Err(format!("{} must answer {}", key.name, told.join(" or ")));
+        };
+        let fits = |(bytes, _): &&(Vec<u8>, &Outcome)| bytes.len() == longest && rest.starts_with(bytes);
+        let surely = Doubts { gone: *doubtful, ..doubts };
+        let lost = scene.plan.memory == Memory::Evicts
+            && !form.quiet
+            && !key.outcomes(verb, resp, surely).iter().any(|outcome| rest.starts_with(&bytes(outcome)));
+        let next: Vec<_> = possible.iter().filter(fits).map(|(_, outcome)| outcome.next.clone()).collect();
+        key.settle(doubts.now.1, next.into_iter());
+        key.asked -= 1;
+        scene.books.lost += u64::from(lost);
+        Ok(Match::Is(longest))
+    }
+
+    /// The names of all that must be there, and of none that must not.
+    fn judge_names(&mut self, scene: &mut Scene, doubtful: bool, rest: &[u8]) -> Result<Match, String> {
+        let Some(end) = line_end(rest) else { return Ok(Match::More) };
+        let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let count = line.trim_end().strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
+        let count = count.ok_or("this is no list")?;
+        let (mut at, mut names) = (end, Vec::new());
+        for _ in 0..count {
+            let Some((bytes, name)) = bulk_at(&rest[at..])? else { return Ok(Match::More) };
+            at += bytes;
+            names.push(String::from_utf8_lossy(name).into_owned());
+        }
+        let wall = scene.wall();
+        let doubts = Doubts { now: wall, gone: scene.plan.memory == Memory::Evicts, ..Doubts::default() };
+        for key in &self.keys {
+            let times = names.iter().filter(|name| **name == key.name).count();
+            let states = key.outcomes(&Verb::Get, true, doubts);
+            let here = states.iter().any(|outcome| outcome.answer != Answer::Nothing);
+            let (here, gone) = (
+                here || doubtful,
+                doubtful || states.iter().any(|outcome| outcome.answer == Answer::Nothing),
+            );
+            if times > 1 || times == 1 && !here || times == 0 && !gone {
+                return Err(format!("{} is listed {times} times", key.name));
+            }
+        }
+        if let Some(other) = names.iter().find(|name| !self.keys.iter().any(|key| key.name == **name)) {
+            return Err(format!("{other} is listed, which nobody has written"));
+        }
+        Ok(Match::Is(at))
+    }
+
+    /// The number at the front, as the dialect writes it.
+    fn number(&self, rest: &[u8]) -> Result<Option<(usize, u64)>, String> {
+        let Some(first) = line_end(rest) else { return Ok(None) };
+        let (from, to) = match self.dialect {
+            Dialect::Classic => (0, first),
+            Dialect::Resp2 | Dialect::Resp3 => (1, first),
+            Dialect::Meta if rest.starts_with(b"VA ") => match line_end(&rest[first..]) {
+                Some(second) => (first, first + second),
+                None => return Ok(None),
+            },
+            Dialect::Meta => return Err("this is no value".into()),
+        };
+        let text = String::from_utf8_lossy(&rest[from..to]);
+        let number = text.trim_end().parse().map_err(|_| format!("this is no number: {text}"))?;
+        Ok(Some((to, number)))
+    }
+
+    /// The number and the token of a contended key.
+    fn contested(&self, key: usize, rest: &[u8]) -> Result<Option<(usize, u64, u64)>, String> {
+        let lines = if self.dialect == Dialect::Classic { 3 } else { 2 };
+        let mut ends = vec![0];
+        while ends.len() <= lines {
+            let Some(end) = line_end(&rest[ends[ends.len() - 1]..]) else { return Ok(None) };
+            ends.push(ends[ends.len() - 1] + end);
+        }
+        let text = String::from_utf8_lossy(&rest[..ends[lines]]).into_owned();
+        let mut lines = text.lines();
+        let (head, number) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let token = match self.dialect {
+            Dialect::Classic if head.starts_with(&format!("VALUE {} 0 ", contest_name(key))) => {
+                head.rsplit(' ').next().unwrap_or_default()
+            }
+            Dialect::Meta if head.starts_with("VA ") => head.rsplit('c').next().unwrap_or_default(),
+            Dialect::Resp2 | Dialect::Resp3 if head.starts_with('$') => "0",
+            _ => return Err(format!("this is no value: {text}")),
+        };
+        let read = |text: &str| text.parse::<u64>().map_err(|_| format!("this is no number: {text}"));
+        Ok(Some((text.len(), read(number)?, read(token)?)))
+    }
+}
+
+fn match_bytes(bytes: &[u8], rest: &[u8]) -> Result<Match, String> {
+    if rest.starts_with(bytes) {
+        Ok(Match::Is(bytes.len()))
+    } else if bytes.starts_with(rest) {
+        Ok(Match::More)
+    } else {
+        Err(format!("the answer goes on with {}", shown(bytes)))
+    }
+}
+
+/// Behind the first line.
+pub fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
+}
+
+/// The bulk string at the front: where it ends, and what it says.
+pub fn bulk_at(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, String> {
+    let Some(head) = line_end(bytes) else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes[..head]);
+    let size = text.trim_end().strip_prefix(['$', '=']).and_then(|size| size.parse::<usize>().ok());
+    let size = size.ok_or_else(|| format!("this is no string: {text}"))?;
+    Ok((bytes.len() >= head + size + 2).then(|| (head + size + 2, &bytes[head..head + size])))
+}
+
+/// The first bytes of something, to be read.
+pub fn shown(bytes: &[u8]) -> String {
+    let text = bytes[..bytes.len().min(300)].escape_ascii().to_string();
+    format!("{} bytes \"{text}\"", bytes.len())
+}

@@ -1,0 +1,96 @@
+//! The world: real workers, sessions and store with simulated sockets, in one process and on one thread, in a time of its own.
+//! Clients of both protocols judge every byte that they are sent. Everything is decided by a seed.
+//!
+//! - [`world`], [`run`]: who acts when, a world's beginning and end, and what must have come of it;
+//! - [`plan`], [`scene`]: what a seed makes of it; what all who act share;
+//! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
+//! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: what it asks for or hears;
+//! - [`model`], [`part`], [`judge`], [`books`]: what must be answered.
+//!
+//! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` so many from it on. More: docs/internals/world.md.
+
+mod admin;
+mod asking;
+mod asking_resp;
+mod asking_text;
+mod books;
+mod client;
+mod door;
+mod judge;
+mod line;
+mod listener;
+mod model;
+mod part;
+mod plan;
+mod random;
+mod run;
+mod scene;
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Worlds of a usual run.
+const RUNS: u64 = 40;
+
+/// A step takes microseconds; one that takes this long does not end.
+const HANGS: Duration = Duration::from_secs(20);
+
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Ends the process when a step does not end: it is on the only thread there is.
+fn watch(seed: &Arc<AtomicU64>, pulse: &Arc<AtomicU64>) {
+    let (seed, pulse) = (Arc::clone(seed), Arc::clone(pulse));
+    std::thread::spawn(move || {
+        let mut before = 0;
+        loop {
+            std::thread::sleep(HANGS);
+            let now = pulse.load(Relaxed);
+            if now == before {
+                eprintln!(
+                    "the world of seed {} hangs in step {now}: LARDER_WORLD_SEED replays it",
+                    seed.load(Relaxed)
+                );
+                std::process::abort();
+            }
+            before = now;
+        }
+    });
+}
+
+#[test]
+fn every_byte_is_the_answer_to_what_its_client_has_asked() {
+    let first = given("LARDER_WORLD_SEED");
+    let runs = given("LARDER_WORLD_RUNS").unwrap_or(if first.is_some() { 1 } else { RUNS });
+    let first = first.unwrap_or(1);
+    let (at, pulse) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(0)));
+    watch(&at, &pulse);
+    let mut replies = 0;
+    for seed in first..first + runs {
+        at.store(seed, Relaxed);
+        let began = std::time::Instant::now();
+        match std::panic::catch_unwind(|| run::run(seed, &pulse)) {
+            Ok(Ok(outcome)) => replies += outcome.replies,
+            Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
+            Err(panic) => {
+                eprintln!("LARDER_WORLD_SEED={seed} panicked");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        println!("seed {seed}: {:?}, {replies} replies", began.elapsed());
+    }
+    // Each world's own has it checked that requests are answered: that there were any is checked here.
+    assert!(runs < RUNS || replies > 100 * runs, "{replies} replies in {runs} worlds");
+}
+
+#[test]
+fn a_seed_replays_to_the_last_event() {
+    let pulse = Arc::new(AtomicU64::new(0));
+    for seed in [3, 4] {
+        let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
+        assert_eq!(one, other, "seed {seed}");
+    }
+}

@@ -1,0 +1,166 @@
+//! A reply in the order of its bytes: parts that are known, that a key decides, or that are judged when they are there.
+
+use std::net::SocketAddr;
+
+use crate::model::{Answer, Verb};
+
+/// How a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Classic,
+    Meta,
+    Resp2,
+    Resp3,
+}
+
+impl Dialect {
+    /// RESP of either version.
+    pub fn is_resp(self) -> bool {
+        matches!(self, Dialect::Resp2 | Dialect::Resp3)
+    }
+}
+
+/// How a verb's answer is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub dialect: Dialect,
+    /// What needs no answer gets none (`noreply`, `q`).
+    pub quiet: bool,
+    /// Meta's `O`.
+    pub opaque: u64,
+}
+
+/// Shared keys: what is read and written again by several clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contest {
+    /// `gets`, or `WATCH` and `GET`: the number, and the token.
+    Read,
+    /// `cas`, or `EXEC`: whether it was the first.
+    Write,
+}
+
+/// A part of a reply.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What a key of the client's answers.
+    Key { key: usize, verb: Verb, form: Form, doubtful: bool, asked_at: u64 },
+    /// The new value of a shared counter.
+    Count { counter: usize, by: u64, before: u64 },
+    /// Of a shared key that is contended for.
+    Contest { key: usize, what: Contest },
+    /// The names of the client's keys, in any order.
+    Names { doubtful: bool },
+    /// To how many a message went.
+    Published(u64),
+    /// One line, whatever it says.
+    Line,
+    /// Lines up to one that says END, or one that does not begin with STAT.
+    Lines,
+    /// A bulk string, whatever it says.
+    Bulk,
+    /// A line that says that a flush is done.
+    Flushed,
+    /// How many connections were closed that have this address.
+    Killed(SocketAddr),
+    /// What HELLO answers: a map of seven.
+    Hello,
+    /// The client listens to a channel.
+    Subscribed { subscription: usize, reply: Vec<u8> },
+}
+
+/// A bulk string.
+pub fn bulk(bytes: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// Words as a RESP client sends them.
+pub fn words(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    words.iter().for_each(|word| bytes.extend(bulk(word)));
+    bytes
+}
+
+const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object\r\n";
+const NO_MEMORY_FOR_THE_REST: &str = "SERVER_ERROR Out of memory during read\r\n";
+const NO_MEMORY_TO_SEND: &str = "SERVER_ERROR out of memory writing get response\r\n";
+const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+impl Form {
+    /// The bytes of an answer.
+    pub fn bytes(&self, name: &str, verb: &Verb, answer: &Answer) -> Vec<u8> {
+        match self.dialect {
+            Dialect::Classic => self.classic(name, verb, answer),
+            Dialect::Meta => self.meta(name, verb, answer),
+            Dialect::Resp2 | Dialect::Resp3 => self.resp(verb, answer),
+        }
+    }
+
+    fn classic(&self, name: &str, verb: &Verb, answer: &Answer) -> Vec<u8> {
+        if self.quiet {
+            return Vec::new();
+        }
+        let text = match (verb, answer) {
+            (_, Answer::Value(held)) => {
+                let head = format!("VALUE {name} {} {}\r\n", held.flags, held.value.len());
+                return [head.as_bytes(), &held.value, b"\r\n"].concat();
+            }
+            (Verb::Get, Answer::Nothing) => "",
+            (Verb::Get, Answer::Refused) => NO_MEMORY_TO_SEND,
+            (Verb::Delete, Answer::Done) => "DELETED\r\n",
+            (_, Answer::Done) => "STORED\r\n",
+            (_, Answer::Not) => "NOT_STORED\r\n",
+            (_, Answer::Nothing) => "NOT_FOUND\r\n",
+            (_, Answer::Number(number)) => return format!("{number}\r\n").into_bytes(),
+            (_, Answer::NoNumber) => NOT_A_NUMBER,
+            (_, Answer::Refused) => NO_MEMORY,
+            (_, Answer::Broken) => NO_MEMORY_FOR_THE_REST,
+        };
+        text.into()
+    }
+
+    fn meta(&self, name: &str, verb: &Verb, answer: &Answer) -> Vec<u8> {
+        let opaque = self.opaque;
+        let code = match (verb, answer) {
+            (Verb::Get, Answer::Value(held)) => {
+                let head = format!("VA {} k{name} f{} O{opaque}\r\n", held.value.len(), held.flags);
+                return [head.as_bytes(), &held.value, b"\r\n"].concat();
+            }
+            (Verb::Get, Answer::Nothing) if self.quiet => return Vec::new(),
+            (Verb::Get, Answer::Nothing) => "EN",
+            (Verb::Get, Answer::Refused) => return NO_MEMORY_TO_SEND.into(),
+            (Verb::Plus(_), Answer::Number(number)) => {
+                let number = number.to_string();
+                return format!("VA {} k{name} O{opaque}\r\n{number}\r\n", number.len()).into_bytes();
+            }
+            (_, Answer::NoNumber) => return NOT_A_NUMBER.into(),
+            (_, Answer::Refused) => return NO_MEMORY.into(),
+            (_, Answer::Broken) => return NO_MEMORY_FOR_THE_REST.into(),
+            (_, Answer::Done) if self.quiet => return Vec::new(),
+            (_, Answer::Done) => "HD",
+            (_, Answer::Not) => "NS",
+            (_, Answer::Nothing) => "NF",
+            (_, Answer::Value(_) | Answer::Number(_)) => unreachable!("meta has no such command"),
+        };
+        format!("{code} k{name} O{opaque}\r\n").into_bytes()
+    }
+
+    fn resp(&self, verb: &Verb, answer: &Answer) -> Vec<u8> {
+        let nil = if self.dialect == Dialect::Resp3 { "_\r\n" } else { "$-1\r\n" };
+        let text = match (verb, answer) {
+            (_, Answer::Value(held)) => return bulk(&held.value),
+            (_, Answer::Number(number)) => return format!(":{number}\r\n").into_bytes(),
+            (Verb::Delete, Answer::Done) => ":1\r\n",
+            (Verb::Delete, Answer::Nothing) => ":0\r\n",
+            (_, Answer::Done) => "+OK\r\n",
+            (_, Answer::Nothing | Answer::Not) => nil,
+            (_, Answer::NoNumber) => "-ERR value is not an integer or out of range\r\n",
+            (Verb::Get, Answer::Refused) => "-OOM connections hold as much memory as they may\r\n",
+            (_, Answer::Refused | Answer::Broken) => {
+                "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+            }
+        };
+        text.into()
+    }
+}

@@ -1,0 +1,103 @@
+//! What a seed makes of a world: its size, its weather, and what happens in it.
+
+use larder_eventloop::sim::Weather;
+
+use crate::random::Random;
+
+/// What the store has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Everything.
+    Ample,
+    /// Not everything: items are evicted.
+    Evicts,
+    /// Not everything: writes are refused.
+    Refuses,
+}
+
+/// What the system's clock does beside its going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    None,
+    Forward,
+    /// Items have no expiry then: whether one that has expired comes back with the clock is nobody's promise.
+    BothWays,
+}
+
+/// The plan of a world.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub workers: usize,
+    pub memory: Memory,
+    /// Owners of keys, of all dialects.
+    pub owners: usize,
+    pub listeners: usize,
+    pub keys: usize,
+    /// What each owner asks for.
+    pub requests: u64,
+    /// Requests on their way at a time.
+    pub depth: usize,
+    /// Most bytes of a value.
+    pub value_max: usize,
+    /// Stored before the first client comes.
+    pub fill: u64,
+    pub steps: Steps,
+    pub flushes: bool,
+    pub resets: bool,
+    pub kills: bool,
+    pub stalls: bool,
+    pub refusals: bool,
+    pub tuning: bool,
+    /// The server is stopped amid the traffic, and not behind it.
+    pub stops_early: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(random: &mut Random) -> Plan {
+        let memory = random.of(&[Memory::Ample, Memory::Ample, Memory::Evicts, Memory::Refuses]);
+        let some = |random: &mut Random| random.one_in(2);
+        Plan {
+            workers: 2 + random.index(2),
+            memory,
+            owners: 4 + random.index(8),
+            listeners: random.index(4),
+            keys: 4 + random.index(8),
+            requests: 60 + random.below(120),
+            depth: random.of(&[1, 3, 10, 30]),
+            value_max: random.of(&[200, 20_000, 70_000, 150_000]),
+            fill: match memory {
+                Memory::Ample if random.one_in(3) => random.below(20_000),
+                Memory::Ample => 0,
+                Memory::Evicts | Memory::Refuses => 50_000 + random.below(50_000),
+            },
+            steps: random.of(&[Steps::None, Steps::Forward, Steps::BothWays]),
+            flushes: random.one_in(3),
+            resets: some(random),
+            kills: some(random),
+            stalls: some(random),
+            refusals: some(random),
+            tuning: some(random),
+            stops_early: random.one_in(3),
+        }
+    }
+
+    /// Shared counters and contended keys, whose sums are exact: nothing may take them away.
+    pub fn contends(&self) -> bool {
+        self.memory == Memory::Ample && !self.flushes
+    }
+
+    pub fn memory_mb(&self) -> u64 {
+        if self.memory == Memory::Ample { 64 } else { 12 }
+    }
+
+    /// Weather for a while. Bytes one by one only where values are short.
+    pub fn weather(&self, random: &mut Random) -> Weather {
+        let least = if self.value_max > 1000 { 1 } else { 0 };
+        let sizes = [1, 300, 4096, usize::MAX, usize::MAX, usize::MAX];
+        let mut size = || sizes[least + random.index(sizes.len() - least)];
+        let (receive_max, send_max) = (size(), size());
+        let window = random.of(&[500, 8 << 10, 64 << 10, 256 << 10, 256 << 10]);
+        Weather { receive_max, send_max, window, arbitrary: !random.one_in(3) }
+    }
+}

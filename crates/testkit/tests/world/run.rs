@@ -1,0 +1,178 @@
+//! A world from its beginning to its end, and what must have come of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use larder_commands::{Counter, Host, Sums};
+use larder_eventloop::Millis;
+use larder_store::{Lookup, Store, Value};
+
+use crate::asking::Asking;
+use crate::books::{contest_name, counter_name};
+use crate::client::Role;
+use crate::model::Verb;
+use crate::part::{Dialect, Form, Part, words};
+use crate::plan::Memory;
+use crate::world::World;
+
+/// Everybody has all answers within this.
+const LIFE_MS: Millis = 120_000;
+
+/// What is left at the end is answered within this, in time in which nothing is kept from acting.
+const PATIENCE_US: u64 = 20_000_000;
+
+/// The acceptor hears a signal within this.
+const HEARS_MS: Millis = 1_000;
+
+/// The workers have ended within this when they are told to: as long as they wait for who does not read.
+const STOPS_MS: Millis = 40_000;
+
+/// Of a run that went well.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of all that happened, in order.
+    pub digest: u64,
+    pub replies: u64,
+}
+
+/// Runs the world of a seed.
+///
+/// # Errors
+/// What was wrong, and what happened before.
+pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
+    let mut world = World::new(seed, Arc::clone(pulse));
+    let result = live(&mut world).and_then(|()| end(&mut world));
+    let journal = &world.scene.journal;
+    match result {
+        Ok(()) => Ok(Outcome { digest: journal.digest, replies: world.scene.books.replies }),
+        Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
+    }
+}
+
+fn live(world: &mut World) -> Result<(), String> {
+    let stops_at = world.scene.plan.stops_early.then(|| 20 + world.scene.random.below(400));
+    while !world.is_done() {
+        if stops_at.is_some_and(|at| world.scene.now() >= at) {
+            return Ok(());
+        }
+        if world.scene.now() > LIFE_MS {
+            let names = world.clients.iter().filter(|client| !client.is_done());
+            let names: Vec<String> = names.map(|client| client.shown()).collect();
+            return Err(format!("not done after {LIFE_MS} ms: {}", names.join("; ")));
+        }
+        world.step()?;
+    }
+    read_all(world)
+}
+
+/// Each owner reads all of its keys, and each listener gets all messages.
+fn read_all(world: &mut World) -> Result<(), String> {
+    world.scene.plan.resets = false;
+    world.scene.plan.kills = false;
+    // One more request is due of each, and whoever has no connection connects for it.
+    world.clients.iter_mut().for_each(|client| client.left = 1);
+    pass_until(world, "one request more is not answered", |world| world.is_done())?;
+    let World { scene, clients, .. } = world;
+    for client in clients.iter_mut().filter(|client| client.line.is_some()) {
+        let form = Form { dialect: client.dialect, quiet: false, opaque: 7 };
+        for key in 0..client.keys.len() {
+            let name = &client.keys[key].name;
+            let get = match client.dialect {
+                Dialect::Classic => format!("get {name}\r\n").into_bytes(),
+                Dialect::Meta => format!("mg {name} v k f O7\r\n").into_bytes(),
+                Dialect::Resp2 | Dialect::Resp3 => words(&[b"GET", name.as_bytes()]),
+            };
+            let mut parts = vec![client.part(scene, key, Verb::Get, form)];
+            if client.dialect == Dialect::Classic {
+                parts.push(Part::Bytes(b"END\r\n".into()));
+            }
+            client.put(scene, Asking::new(get, parts));
+        }
+    }
+    pass_until(world, "the last reads are not answered", |world| world.is_done())?;
+    pass_until(world, "a listener has missed messages", |world| {
+        world.clients.iter().all(|client| match &client.role {
+            Role::Listener(subscriptions) => subscriptions.iter().all(|one| one.has_all(&world.scene.books)),
+            Role::Owner | Role::Admin => true,
+        })
+    })
+}
+
+/// The world goes on until something is so.
+fn pass_until(world: &mut World, wrong: &str, so: impl Fn(&World) -> bool) -> Result<(), String> {
+    let until = world.scene.fair_us + PATIENCE_US;
+    while !so(world) {
+        if world.scene.fair_us > until {
+            return Err(wrong.to_owned());
+        }
+        world.step()?;
+    }
+    Ok(())
+}
+
+fn end(world: &mut World) -> Result<(), String> {
+    world.scene.note("the server is told to stop");
+    world.scene.stopping = true;
+    world.scene.door.signal();
+    let began = world.scene.now();
+    while !world.is_over() || world.clients.iter().any(|client| client.line.is_some()) {
+        let took = world.scene.now() - began;
+        if world.takes_connections() && took > HEARS_MS {
+            return Err(format!("the signal to stop is not heard for {took} ms"));
+        }
+        if took > STOPS_MS {
+            return Err(format!("the server has not stopped after {took} ms"));
+        }
+        world.step()?;
+    }
+    world.store.check();
+    let held = world.store.held_bytes();
+    if held != 0 {
+        return Err(format!("connections hold {held} bytes, and there are none"));
+    }
+    let mut left = world.hub.connections();
+    Host::connections(&*world.hub, FIRST_CONNECTION, usize::MAX, &mut |_| left += 1);
+    if left != 0 {
+        return Err("a connection is left in the server's books".into());
+    }
+    balance(world)
+}
+
+/// Places of `Host::connections` below are listeners.
+const FIRST_CONNECTION: u64 = 1 << 16;
+
+/// The books add up.
+fn balance(world: &World) -> Result<(), String> {
+    let books = &world.scene.books;
+    let mut sums = Sums::default();
+    Host::counters(&*world.hub, &mut |counters| sums.add(counters));
+    let cut = Host::process(&*world.hub).listeners_cut;
+    if books.closed > sums.of(Counter::Shed) + cut {
+        return Err(format!("{} connections were closed, and the server has counted fewer", books.closed));
+    }
+    let totals = world.store.totals();
+    if books.lost > totals.evictions && world.scene.plan.memory == Memory::Evicts {
+        return Err(format!("{} values are gone, and {} were evicted", books.lost, totals.evictions));
+    }
+    if !world.scene.plan.contends() {
+        return Ok(());
+    }
+    let named = books.counters.iter().enumerate().map(|(n, counter)| (counter_name(n), counter));
+    let contended = books.contests.iter().enumerate().map(|(n, contest)| (contest_name(n), contest));
+    for (name, counter) in named.chain(contended) {
+        let number = number(&world.store, &name).ok_or_else(|| format!("{name} is gone"))?;
+        if !counter.agrees(number) {
+            return Err(format!("{name} is {number}, and {counter:?} were added"));
+        }
+    }
+    Ok(())
+}
+
+fn number(store: &Arc<Store>, name: &str) -> Option<u64> {
+    let mut worker = store.worker().expect("those of the server are gone");
+    let mut guard = worker.enter(1_800_000_000_000);
+    let key = guard.key(name.as_bytes());
+    let Lookup::Hit(item) = guard.get(&key) else { return None };
+    let Value::Whole(value) = item.value() else { return None };
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

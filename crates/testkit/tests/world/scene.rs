@@ -1,0 +1,137 @@
+//! What all who act in a world share: its time, its plan, its books, and what happened last.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_eventloop::Millis;
+use larder_eventloop::sim::Time;
+
+use crate::books::Books;
+use crate::door::Door;
+use crate::plan::Plan;
+use crate::random::Random;
+
+/// Workers look at the system's clock this often, and reckon from it in between.
+const CLOCK_MS: Millis = 1_100;
+
+/// Events that a failure shows.
+const SHOWN: usize = 60;
+
+/// What happened.
+#[derive(Debug, Default)]
+pub struct Journal {
+    last: VecDeque<String>,
+    /// Of all that happened, in order.
+    pub digest: u64,
+}
+
+impl Journal {
+    /// Takes note of it, and of its time.
+    pub fn note(&mut self, us: u64, text: &str) {
+        for byte in text.bytes().chain(us.to_le_bytes()) {
+            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        if self.last.len() == SHOWN {
+            self.last.pop_front();
+        }
+        self.last.push_back(format!("{:>10}.{:03} ms  {text}", us / 1000, us % 1000));
+    }
+
+    /// The last events, oldest first.
+    pub fn shown(&self) -> String {
+        self.last.iter().fold(String::new(), |mut all, line| {
+            let _ = writeln!(all, "{line}");
+            all
+        })
+    }
+}
+
+/// A flush on its way: one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    None,
+    /// It is asked for just now: everything may be gone from here on.
+    Begins,
+    /// It may be done at any moment.
+    Asked,
+    /// It was answered just now: what rested meanwhile is gone.
+    Done,
+}
+
+/// What all who act share.
+#[derive(Debug)]
+pub struct Scene {
+    pub random: Random,
+    pub time: Time,
+    pub plan: Plan,
+    pub books: Books,
+    pub door: Door,
+    pub journal: Journal,
+    /// The system's time when the server was started, as its clock says.
+    epoch_ms: Arc<AtomicU64>,
+    /// What it has said shortly before, and until when a worker may still go by it.
+    epochs: Vec<(Millis, Millis)>,
+    /// Time in which nothing was kept from acting.
+    pub fair_us: u64,
+    /// Where a flush is on its way.
+    pub flush: Flush,
+    /// Addresses of the clients' connections.
+    pub connected: Vec<SocketAddr>,
+    /// Of those that a client has asked to be closed.
+    pub may_be_killed: Vec<SocketAddr>,
+    /// Of those that were closed, as the server says, and since when, in fair time.
+    pub killed: Vec<(SocketAddr, u64)>,
+    /// The server has been told to stop.
+    pub stopping: bool,
+}
+
+impl Scene {
+    pub fn new(random: Random, plan: Plan, time: Time, epoch_ms: Arc<AtomicU64>, door: Door) -> Scene {
+        Scene {
+            random,
+            time,
+            plan,
+            books: Books::default(),
+            door,
+            journal: Journal::default(),
+            epoch_ms,
+            epochs: Vec::new(),
+            fair_us: 0,
+            flush: Flush::None,
+            connected: Vec::new(),
+            may_be_killed: Vec::new(),
+            killed: Vec::new(),
+            stopping: false,
+        }
+    }
+
+    pub fn now(&self) -> Millis {
+        self.time.now()
+    }
+
+    pub fn note(&mut self, text: &str) {
+        self.journal.note(self.time.now_us(), text);
+    }
+
+    /// The system's time as any worker may have it now: not before the one and not after the other.
+    pub fn wall(&self) -> (Millis, Millis) {
+        let now = self.now();
+        let epoch = self.epoch_ms.load(Relaxed);
+        let known = self.epochs.iter().filter(|(until, _)| now <= *until).map(|(_, epoch)| *epoch);
+        let (first, last) =
+            known.fold((epoch, epoch), |(first, last), epoch| (first.min(epoch), last.max(epoch)));
+        (first + now, last + now)
+    }
+
+    /// Somebody sets the system's clock.
+    pub fn step_clock(&mut self, by_ms: i64) {
+        let now = self.now();
+        self.epochs.retain(|(until, _)| now <= *until);
+        self.epochs.push((now + CLOCK_MS, self.epoch_ms.load(Relaxed)));
+        self.epoch_ms.store(self.epoch_ms.load(Relaxed).saturating_add_signed(by_ms), Relaxed);
+        self.note(&format!("the system's clock is set by {by_ms} ms"));
+    }
+}

@@ -1,0 +1,328 @@
+//! A server of several workers, its clients and its weather, on one thread and in a time of its own.
+//!
+//! ```text
+//! step ─► weather, perhaps ─► one of all who can act, drawn: a worker's turn, the acceptor's, a client ─► time passes
+//!  ▲                                                                                                      │
+//!  └──────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Workers, acceptor, sessions and store are the server's own. Simulated are sockets, the entrance, and time: where nobody
+//! can act, it goes on to when somebody can.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use larder_eventloop::Millis;
+use larder_eventloop::sim::{Due, Network, Sim, Time};
+use larder_eventloop::socket::Address;
+use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Log, Mailbox, Worker};
+use larder_store::{Attributes, Automove, Expect, Store};
+
+use crate::asking::NUMBERS;
+use crate::books::{Channel, Counter, contest_name, counter_name};
+use crate::client::{Client, Role};
+use crate::door::{Door, Refusal};
+use crate::model::Key;
+use crate::part::Dialect;
+use crate::plan::{Memory, Plan, Steps};
+use crate::random::Random;
+use crate::scene::{Flush, Scene};
+
+/// What the system's clock says when a server is started.
+const START_MS: Millis = 1_800_000_000_000;
+
+/// Shared counters, and contended keys.
+const SHARED: usize = 3;
+
+/// A worker whose connections move no byte takes no more turns in [`WINDOW_MS`].
+const IDLE_TURNS_MAX: u64 = 2_000;
+const WINDOW_MS: Millis = 100;
+
+/// A worker of the world's.
+struct Hand {
+    worker: Option<Worker<Sim>>,
+    /// It is not run until then.
+    stalled_until: Millis,
+    /// When the window began, the turns in it, and the bytes that had moved before.
+    window: (Millis, u64, u64),
+}
+
+/// Who acts next.
+#[derive(Clone, Copy, Debug)]
+enum Actor {
+    Worker(usize),
+    Acceptor,
+    Client(usize),
+}
+
+/// The world.
+pub struct World {
+    pub scene: Scene,
+    pub store: Arc<Store>,
+    pub hub: Arc<Hub>,
+    network: Network,
+    hands: Vec<Hand>,
+    acceptor: Option<Acceptor<Door>>,
+    pub clients: Vec<Client>,
+    weather_at: Millis,
+    /// For who watches that it goes on.
+    pulse: Arc<AtomicU64>,
+}
+
+/// The name of an owner of keys.
+pub fn owner_name(index: usize) -> String {
+    format!("owner{index}")
+}
+
+impl World {
+    /// The world of a seed.
+    pub fn new(seed: u64, pulse: Arc<AtomicU64>) -> World {
+        let mut random = Random(seed);
+        let plan = Plan::draw(&mut random);
+        World::planned(seed, random, plan, pulse)
+    }
+
+    /// The world of a plan.
+    pub fn planned(seed: u64, mut random: Random, plan: Plan, pulse: Arc<AtomicU64>) -> World {
+        let (time, epoch_ms) = (Time::default(), Arc::new(AtomicU64::new(START_MS)));
+        let memory_bytes = plan.memory_mb() << 20;
+        let evict = plan.memory != Memory::Refuses;
+        let config =
+            Config { threads: plan.workers, memory_bytes, evict, connections_max: 8192, ..Config::default() };
+        let store = Store::new(larder_store::Config {
+            memory_bytes,
+            memory_bytes_max: memory_bytes,
+            workers_max: plan.workers,
+            evict,
+            seed,
+        });
+        let store = store.expect("there is memory");
+        store.set_automove(Automove::Ages);
+        fill(&store, &plan);
+        let listening = (0..2).map(|n| Address::Tcp(([10, 255, 0, n], 11211).into())).collect();
+        let clock = Clock::Simulated { time: time.clone(), epoch_ms: Arc::clone(&epoch_ms) };
+        let hub = Hub::new(config, Arc::clone(&store), listening, 1, Log::default(), clock);
+        let hub = Arc::new(hub.expect("wakers"));
+        let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
+        let arrivals: Arrivals<_> =
+            hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
+        let hand = |index: usize| {
+            let backend = network.backend(Arc::clone(&hub.desks[index].waker));
+            let worker = store.worker().expect("a worker of the store");
+            let worker = Worker::new(Arc::clone(&hub), index, worker, backend, Arc::clone(&arrivals[index]));
+            Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) }
+        };
+        let hands = (0..plan.workers).map(hand).collect();
+        let door = Door::new(Arc::clone(&hub), network.clone(), time.clone());
+        let acceptor = Some(Acceptor::new(Arc::clone(&hub), door.clone(), arrivals));
+        let mut scene = Scene::new(random, plan, time, epoch_ms, door);
+        let clients = clients(&mut scene);
+        World { scene, store, hub, network, hands, acceptor, clients, weather_at: 0, pulse }
+    }
+
+    /// One of all who can act acts, or time goes on to when one can.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn step(&mut self) -> Result<(), String> {
+        self.pulse.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if self.scene.now() >= self.weather_at {
+            self.weather_at = self.scene.now() + 1 + self.scene.random.below(20);
+            self.weather();
+        }
+        let (mut ready, mut next) = (Vec::new(), Millis::MAX);
+        let now = self.scene.now();
+        let mut add = |actor, due| match due {
+            Due::Now => ready.push(actor),
+            Due::At(at) => next = next.min(at),
+            Due::Never => {}
+        };
+        let at = |at| if at <= now { Due::Now } else { Due::At(at) };
+        for (index, hand) in self.hands.iter().enumerate() {
+            match (&hand.worker, at(hand.stalled_until)) {
+                (None, _) => {}
+                (Some(_), Due::Now) => add(Actor::Worker(index), self.network.due(index)),
+                (Some(_), stalled) => add(Actor::Worker(index), stalled),
+            }
+        }
+        if self.acceptor.is_some() {
+            add(Actor::Acceptor, self.scene.door.due());
+        }
+        for (index, client) in self.clients.iter().enumerate() {
+            add(Actor::Client(index), at(client.next_at));
+        }
+        if ready.is_empty() {
+            let next = next.min(self.weather_at);
+            self.pass((next - now) * 1000 - self.scene.time.now_us() % 1000);
+            return Ok(());
+        }
+        let actor = self.scene.random.of(&ready);
+        self.run(actor)?;
+        let us = 1 + self.scene.random.below(40);
+        self.pass(us);
+        if let Some(wrong) = self.scene.door.wrong() {
+            return Err(wrong);
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, us: u64) {
+        self.scene.time.pass_us(us);
+        let now = self.scene.now();
+        if self.hands.iter().all(|hand| now >= hand.stalled_until) && !self.scene.door.refuses() {
+            self.scene.fair_us += us;
+        }
+    }
+
+    fn run(&mut self, actor: Actor) -> Result<(), String> {
+        match actor {
+            Actor::Worker(index) => self.turn(index),
+            Actor::Acceptor => {
+                let acceptor = self.acceptor.as_mut().expect("it is there");
+                if !acceptor.turn().map_err(|error| error.to_string())? {
+                    self.scene.note("the acceptor hears that the server is to stop");
+                    self.acceptor = None;
+                    self.scene.door.close();
+                    self.hub.stop_workers();
+                }
+                Ok(())
+            }
+            Actor::Client(index) => {
+                let acted = self.clients[index].act(&mut self.scene);
+                self.follow_flush();
+                acted
+            }
+        }
+    }
+
+    fn turn(&mut self, index: usize) -> Result<(), String> {
+        let hand = &mut self.hands[index];
+        let worker = hand.worker.as_mut().expect("it is there");
+        if !worker.turn().map_err(|error| error.to_string())? {
+            hand.worker = None;
+            self.scene.note(&format!("worker {index} has come to its end"));
+            return Ok(());
+        }
+        let (began, turns, moved) = &mut hand.window;
+        let (now, moves) = (self.scene.time.now(), self.network.moved(index));
+        if now >= *began + WINDOW_MS || moves != *moved {
+            hand.window = (now, 0, moves);
+            return Ok(());
+        }
+        *turns += 1;
+        if *turns > IDLE_TURNS_MAX {
+            return Err(format!(
+                "worker {index} takes {turns} turns in {} ms, and moves nothing",
+                now - *began
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where a flush begins or is done, all keys may be gone, or are.
+    fn follow_flush(&mut self) {
+        match self.scene.flush {
+            Flush::None | Flush::Asked => {}
+            Flush::Begins => {
+                self.scene.flush = Flush::Asked;
+                self.clients.iter_mut().for_each(Client::flush_begins);
+            }
+            Flush::Done => {
+                self.scene.flush = Flush::None;
+                self.clients.iter_mut().for_each(Client::flush_is_done);
+            }
+        }
+    }
+
+    fn weather(&mut self) {
+        let scene = &mut self.scene;
+        if scene.random.one_in(4) {
+            let weather = scene.plan.weather(&mut scene.random);
+            self.network.set_weather(weather);
+            scene.note(&format!("{weather:?}"));
+        }
+        let now = scene.now();
+        if scene.plan.stalls && !scene.stopping && scene.random.one_in(10) {
+            let (index, ms) = (scene.random.index(self.hands.len()), scene.random.below(300));
+            self.hands[index].stalled_until = now + ms;
+            scene.note(&format!("worker {index} is stalled for {ms} ms"));
+        }
+        if scene.plan.refusals && !scene.stopping && scene.random.one_in(10) {
+            let refusal = scene.random.of(&[Refusal::Process, Refusal::System, Refusal::Gone]);
+            let ms = scene.random.below(100);
+            scene.door.refuse(refusal, now + ms);
+            scene.note(&format!("accepts are refused for {ms} ms: {refusal:?}"));
+        }
+        if scene.plan.steps != Steps::None && scene.random.one_in(30) {
+            let by = scene.random.of(&[3, 70, 1000, 5000, 65_000, 4_000_000]);
+            let by = 1 + scene.random.below(by) as i64;
+            let back = scene.plan.steps == Steps::BothWays && scene.random.one_in(2);
+            scene.step_clock(if back { -by } else { by });
+        }
+    }
+
+    /// All has been asked and answered.
+    pub fn is_done(&self) -> bool {
+        self.clients.iter().all(Client::is_done)
+    }
+
+    /// The acceptor has not heard that it is to stop.
+    pub fn takes_connections(&self) -> bool {
+        self.acceptor.is_some()
+    }
+
+    /// All workers have come to their end.
+    pub fn is_over(&self) -> bool {
+        self.hands.iter().all(|hand| hand.worker.is_none())
+    }
+}
+
+/// The items that are there before the first client comes.
+fn fill(store: &Arc<Store>, plan: &Plan) {
+    let mut worker = store.worker().expect("a worker of the store");
+    let mut put = |name: String, value: &[u8]| {
+        let mut guard = worker.enter(START_MS);
+        let key = guard.key(name.as_bytes());
+        guard.store_value(&key, value, &Attributes::default(), Expect::Any).is_ok()
+    };
+    for shared in 0..SHARED {
+        assert!(
+            put(counter_name(shared), b"0") && put(contest_name(shared), b"0"),
+            "an empty store has room"
+        );
+    }
+    for n in 0..plan.fill {
+        if !put(format!("fill-{n}"), &[b'f'; 100]) {
+            break;
+        }
+    }
+}
+
+fn clients(scene: &mut Scene) -> Vec<Client> {
+    let dialects = [Dialect::Classic, Dialect::Meta, Dialect::Resp2, Dialect::Resp3];
+    let (owners, requests) = (scene.plan.owners, scene.plan.requests);
+    let mut clients = Vec::new();
+    for index in 0..owners {
+        let mut client =
+            Client::new(index, &owner_name(index), dialects[index % dialects.len()], Role::Owner, requests);
+        for n in 0..scene.plan.keys.max(NUMBERS + 1) {
+            // One is as long as a key of memcached's may be.
+            let filling = if n == NUMBERS { "k".repeat(200) } else { String::new() };
+            client.keys.push(Key::new(format!("{}-{n}{filling}", client.name)));
+        }
+        clients.push(client);
+    }
+    for n in 0..scene.plan.listeners {
+        let dialect = if n % 2 == 0 { Dialect::Resp2 } else { Dialect::Resp3 };
+        let role = Role::Listener(Vec::new());
+        clients.push(Client::new(owners + n, &format!("listener{n}"), dialect, role, 10));
+    }
+    for (name, dialect) in [("text-admin", Dialect::Classic), ("redis-admin", Dialect::Resp2)] {
+        clients.push(Client::new(clients.len(), name, dialect, Role::Admin, requests / 4));
+    }
+    let books = &mut scene.books;
+    books.channels.resize_with(owners, Channel::default);
+    books.counters.resize_with(SHARED, Counter::default);
+    books.contests.resize_with(SHARED, Counter::default);
+    clients
+}
