@@ -127,15 +127,15 @@ impl Flushes {
         self.garbage[usize::from(number)].store(items, Ordering::Relaxed);
     }
 
-    /// One item that was flushed has been taken out.
+    /// One item that was flushed has been taken out, and is no longer counted.
     pub(crate) fn collected(&self, number: u8) {
         let garbage = &self.garbage[usize::from(number)];
         // Writes during the flush make it inexact until everything is clean: never below 0.
-        let _ = garbage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let _ = garbage.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
     }
 
     pub(crate) fn garbage(&self, number: u8) -> u64 {
-        self.garbage[usize::from(number)].load(Ordering::Relaxed)
+        self.garbage[usize::from(number)].load(Ordering::Acquire)
     }
 }
 
@@ -143,7 +143,9 @@ impl crate::Store {
     /// Live items of a database by its name (expired ones count until they are taken out).
     pub fn database_items(&self, name: u8) -> u64 {
         let number = self.names.word(name).number();
-        self.items_of(number).saturating_sub(self.flushes.garbage(number))
+        // Garbage first: what is taken out meanwhile is counted as gone before it is as collected.
+        let garbage = self.flushes.garbage(number);
+        self.items_of(number).saturating_sub(garbage)
     }
 
     /// Items of a number, flushed ones included.

@@ -105,24 +105,24 @@ impl Store {
     }
 }
 
+/// An item goes whose bucket is not clean: its database, if a flush has counted it as gone.
+#[cold]
+fn flushed_of(store: &Store, locked: &Locked<'_>, found: &Found<'_>) -> Option<u8> {
+    // SAFETY: reachable until a moment ago, in this epoch.
+    let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
+    let number = item.number(item.header());
+    store.flushes.took(locked.control.stamp(), store.stamp(), number).then_some(number)
+}
+
 impl Local {
     /// Clears a found slot under its home's lock and retires the item.
     pub(crate) fn unlink(&mut self, store: &Store, locked: &mut Locked<'_>, found: &Found<'_>) {
         store.index.remove(locked, found);
-        if !locked.control.passes(store.gate()) {
-            self.count_flushed(store, locked, found);
-        }
+        let dirty = !locked.control.passes(store.gate());
+        let flushed = if dirty { flushed_of(store, locked, found) } else { None };
         locked.control = locked.control.written();
         self.drop_item(store, found.slot.location());
-    }
-
-    /// An item goes whose bucket is not clean: it may be one that a flush has counted as gone.
-    #[cold]
-    fn count_flushed(&self, store: &Store, locked: &Locked<'_>, found: &Found<'_>) {
-        // SAFETY: reachable until a moment ago, in this epoch.
-        let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
-        let number = item.number(item.header());
-        if store.flushes.took(locked.control.stamp(), store.stamp(), number) {
+        if let Some(number) = flushed {
             store.flushes.collected(number);
         }
     }

@@ -45,8 +45,9 @@ impl Items for Rebuild<'_> {
     fn discard(&mut self, location: u64) {
         // SAFETY: reachable until a moment ago, in this epoch.
         let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
-        self.store.flushes.collected(raw.number(raw.header()));
+        let number = raw.number(raw.header());
         self.local.drop_item(self.store, location);
+        self.store.flushes.collected(number);
     }
     fn tag(&self) -> u64 {
         self.store.epochs.tag()
