@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use larder_protocol::escape::{escape, escaped_bytes_max};
 use larder_protocol::number::parse_u64;
 use larder_store::Item;
 
@@ -13,7 +12,7 @@ use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
 use crate::slabs::CLASSES_END;
-use crate::text::{END, put_base64, put_number};
+use crate::text::{END, is_text, put_base64, put_escaped, put_key, put_number};
 
 /// Items looked at between two looks at the output.
 const ITEMS_PER_WALK: usize = 64;
@@ -120,7 +119,7 @@ impl Dump {
             Dump::Prefixes { after } => {
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
                     out.put(b"PREFIX ");
-                    out.put(prefix);
+                    put_key(out, prefix);
                     for (name, n) in [
                         (&b" get "[..], count.gets),
                         (b" hit ", count.hits),
@@ -193,10 +192,12 @@ fn step_items(
             return Step::Full;
         }
         let now = cx.now();
+        // What text clients read and write, and nothing of the others'.
+        let database = cx.guard.database(0);
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
             let shown =
                 Shown { cas: cx.shared.settings.token(item.cas()), class: cx.shared.slabs.of(item.class()) };
-            if classes.has(shown.class) {
+            if item.is_in(database) && classes.has(shown.class) {
                 put_item(out, form, &item, shown, now);
             }
         });
@@ -221,7 +222,7 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, no
         Form::Meta => put_meta(out, item, shown, now),
         Form::Mg => {
             out.put(b"mg ");
-            if item.key_binary() {
+            if item.key_binary() || !is_text(item.key()) {
                 put_base64(out, item.key());
                 out.put(b" b\r\n");
             } else {
@@ -239,7 +240,7 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, no
             *bytes -= line;
             *items -= 1;
             out.put(b"ITEM ");
-            out.put(item.key());
+            put_key(out, item.key());
             out.put(b" [");
             put_number(out, item.value_bytes());
             out.put(b" b; ");
@@ -251,8 +252,7 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, no
 
 fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
     out.put(b"key=");
-    let bytes = escape(item.key(), out.room(escaped_bytes_max(item.key().len())));
-    out.filled(bytes);
+    put_escaped(out, item.key());
     out.put(b" exp=");
     match item.expires_at() {
         0 => out.put(b"-1"),

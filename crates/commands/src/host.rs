@@ -51,6 +51,8 @@ pub struct Process {
     pub threads: u64,
     /// Log lines written.
     pub log_lines: u64,
+    /// Log lines that were dropped: nobody read those before them.
+    pub log_lines_dropped: u64,
 }
 
 /// One line group of `stats conns`.
@@ -72,6 +74,8 @@ pub struct Connection {
 pub trait Peer: Sync {
     /// `127.0.0.1:49472`, or `/path:0` of a Unix socket.
     fn address(&self) -> String;
+    /// It is on this machine.
+    fn is_local(&self) -> bool;
     /// The server's own address, in the same form.
     fn listen_address(&self) -> Arc<str>;
     /// Where the server finds the connection again.

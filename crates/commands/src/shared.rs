@@ -60,6 +60,8 @@ pub struct Settings {
     pub password: String,
     /// `--auth-file`: further users and their passwords.
     pub users: Vec<(String, String)>,
+    /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
+    pub protected: bool,
 }
 
 impl Settings {
@@ -92,6 +94,7 @@ impl Default for Settings {
             redis: true,
             password: String::new(),
             users: Vec::new(),
+            protected: true,
         }
     }
 }
@@ -213,7 +216,7 @@ impl Shared {
             flush_at: AtomicU64::new(NEVER),
             reset: Mutex::default(),
             append_bytes: Arc::default(),
-            redis: Common::new(Access::new(&settings.password, &settings.users)),
+            redis: Common::new(Access::new(&settings.password, &settings.users, settings.protected)),
             settings,
         }
     }

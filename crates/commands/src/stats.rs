@@ -239,7 +239,7 @@ pub static KEYS: &[Key] = &[
     needs(Needs::Crawler, figure("lru_crawler_starts", |f| Number(f.crawls))),
     needs(Needs::Maintainer, absent("lru_maintainer_juggles", NO_LRU_LISTS)),
     absent("malloc_fails", "a failed allocation ends the process"),
-    absent("log_worker_dropped", "log lines are written at once"),
+    figure("log_worker_dropped", |f| Number(f.process.log_lines_dropped)),
     figure("log_worker_written", |f| Number(f.process.log_lines)),
     absent("log_watcher_skipped", NO_WATCHERS),
     absent("log_watcher_sent", NO_WATCHERS),

@@ -1,6 +1,8 @@
 //! Replies in memcached's text, written into [`Output`].
 
 use larder_protocol::base64;
+use larder_protocol::classic;
+use larder_protocol::escape::{escape, escaped_bytes_max};
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::reply::{VALUE_LINE_BYTES_MAX, copy, write_value_line};
 use larder_store::{Item, Value};
@@ -81,6 +83,25 @@ pub fn put_data(out: &mut Output, item: &Item<'_>) -> bool {
         }
     }
     true
+}
+
+/// A text client can say the key, and read it in a line: RESP's keys, and those in base64, may be of any bytes.
+pub fn is_text(key: &[u8]) -> bool {
+    (1..=classic::KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
+/// Appends a key, or the part of one, as it is, or in an URI's encoding if it is no text.
+pub fn put_key(out: &mut Output, key: &[u8]) {
+    if is_text(key) {
+        return out.put(key);
+    }
+    put_escaped(out, key);
+}
+
+/// Appends a key in an URI's encoding.
+pub fn put_escaped(out: &mut Output, key: &[u8]) {
+    let bytes = escape(key, out.room(escaped_bytes_max(key.len())));
+    out.filled(bytes);
 }
 
 /// Appends a key in base64.

@@ -41,6 +41,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Nobody but this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => true,
+        }
+    }
+
     fn from_any(any: &SocketAddrAny) -> Option<Address> {
         if any.address_family() == AddressFamily::UNIX {
             let unix = SocketAddrUnix::try_from(any.clone()).ok()?;

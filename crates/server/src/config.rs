@@ -31,6 +31,8 @@ pub struct Config {
     pub redis_port_given: bool,
     /// `--requirepass`, if given.
     pub password: Option<String>,
+    /// `--protected-mode`.
+    pub protected: bool,
     /// Users of `--auth-file` and their passwords.
     pub users: Vec<(String, String)>,
     /// `-l`, in order; empty means the default address.
@@ -41,6 +43,8 @@ pub struct Config {
     pub unix_mode: u32,
     /// `-m`.
     pub memory_bytes: u64,
+    /// `--memory-limit-max`, if given.
+    pub memory_bytes_max: Option<u64>,
     /// `-c`.
     pub connections_max: usize,
     /// `-t`.
@@ -152,11 +156,13 @@ impl Default for Config {
             redis_port: Some(6379),
             redis_port_given: false,
             password: None,
+            protected: true,
             users: Vec::new(),
             listen: Vec::new(),
             unix_socket: None,
             unix_mode: 0o700,
             memory_bytes: 64 << 20,
+            memory_bytes_max: None,
             connections_max: 1024,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             user: None,
@@ -227,10 +233,15 @@ const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
 const SLAB_STEP_BYTES: u32 = 8;
 
 impl Config {
+    /// Clients that can say who they are have to.
+    pub fn asks(&self) -> bool {
+        self.password.is_some() || !self.users.is_empty()
+    }
+
     /// The TCP port for text clients. They cannot say who they are: where clients have to, there is
     /// one only if it was asked for.
     pub fn text_port(&self) -> Option<u16> {
-        let closed = !self.port_given && (self.password.is_some() || !self.users.is_empty());
+        let closed = !self.port_given && self.asks();
         self.port.filter(|_| !closed)
     }
 

@@ -201,6 +201,7 @@ fn settings(config: &Config) -> Settings {
         redis: config.protocol == Protocol::Auto,
         password: config.password.clone().unwrap_or_default(),
         users: config.users.clone(),
+        protected: config.protected,
     }
 }
 
@@ -249,6 +250,7 @@ impl Host for Hub {
             accept_paused_us: self.tally.paused_us.load(Relaxed),
             threads,
             log_lines: self.log.lines(),
+            log_lines_dropped: self.log.dropped(),
         }
     }
 

@@ -141,6 +141,11 @@ pub fn serve(config: Config) -> Result<(), String> {
         let written = listen::write_port_file(path.as_ref(), &bound);
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
+    for at in bound.iter().filter(|at| !at.address.is_local()) {
+        if !(at.redis && (config.asks() || config.protected)) {
+            tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
+        }
+    }
     let listening = bound.iter().map(|at| at.address.clone()).collect();
     let redis_from = bound.iter().position(|at| at.redis).unwrap_or(bound.len());
     let started = Instant::now();
@@ -203,23 +208,13 @@ fn start_workers(
 
 fn store_config(config: &Config) -> larder_store::Config {
     use std::hash::{BuildHasher, Hasher};
-    // `cache_memlimit` may raise the limit to all memory there is, or as much of it as the store can address;
-    // only address space is reserved.
-    let physical = physical_memory_bytes();
     larder_store::Config {
         memory_bytes: config.memory_bytes,
-        memory_bytes_max: config.memory_bytes.max(physical),
+        memory_bytes_max: config.memory_bytes_max.unwrap_or(0).max(config.memory_bytes),
         workers_max: config.threads,
         evict: config.evict,
         seed: std::hash::RandomState::new().build_hasher().finish(),
     }
-}
-
-fn physical_memory_bytes() -> u64 {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = total.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kilobytes.unwrap_or(0) << 10
 }
 
 fn greeting(hub: &Hub) -> String {

@@ -1,10 +1,13 @@
 //! The log: structured events to stderr, with a level that `-v` sets and `verbosity` changes.
+//!
+//! A thread of its own writes them: where nobody reads stderr, lines are dropped and counted, and no worker waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use larder_eventloop::Millis;
 use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -16,7 +19,13 @@ pub struct Log {
     level: Arc<AtomicU8>,
     lines: Arc<AtomicU64>,
     handle: Option<reload::Handle<LevelFilter, Registry>>,
+    dropped: Option<ErrorCounter>,
+    /// Writes what is left when the last log is gone.
+    _writer: Option<Arc<WorkerGuard>>,
 }
+
+/// Lines that wait for the one who reads stderr, at most.
+const LINES_WAITING_MAX: usize = 1024;
 
 impl Log {
     /// Starts the log at a verbosity. Only the first log of a process writes.
@@ -24,13 +33,22 @@ impl Log {
         let (filter, handle) = reload::Layer::new(filter(level));
         let lines = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lines);
+        let (stderr, guard) =
+            NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING_MAX).finish(std::io::stderr());
+        let dropped = stderr.error_counter();
         let writer = move || {
             counted.fetch_add(1, Relaxed);
-            std::io::stderr()
+            stderr.clone()
         };
         let layer = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
         let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
-        Log { level: Arc::new(AtomicU8::new(level)), lines, handle: Some(handle) }
+        Log {
+            level: Arc::new(AtomicU8::new(level)),
+            lines,
+            handle: Some(handle),
+            dropped: Some(dropped),
+            _writer: Some(Arc::new(guard)),
+        }
     }
 
     /// Changes the verbosity.
@@ -48,7 +66,12 @@ impl Log {
 
     /// Lines written.
     pub fn lines(&self) -> u64 {
-        self.lines.load(Relaxed)
+        self.lines.load(Relaxed).saturating_sub(self.dropped())
+    }
+
+    /// Lines dropped, because nobody read those before them.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.as_ref().map_or(0, |dropped| dropped.dropped_lines() as u64)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The process around the server: background, user, limits, pid file.
 
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -62,7 +64,6 @@ pub fn leave_session() {
 
 /// Tells the process in the foreground that we listen.
 pub fn say_ready() {
-    use std::io::Write;
     let _ = writeln!(io::stdout(), "{READY}");
 }
 
@@ -151,10 +152,14 @@ impl PidFile {
     /// What writing says.
     pub fn write(path: &Path) -> Result<PidFile, String> {
         let write = || {
+            // A name that nobody can have laid a link at, and a file that is made new or not at all.
             let mut unfinished = path.as_os_str().to_owned();
-            unfinished.push(".tmp");
-            std::fs::write(&unfinished, format!("{}\n", std::process::id()))?;
-            std::fs::rename(&unfinished, path)
+            unfinished.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));
+            let mut file = File::options().write(true).create_new(true).open(&unfinished)?;
+            let written = writeln!(file, "{}", std::process::id());
+            written.and_then(|()| std::fs::rename(&unfinished, path)).inspect_err(|_| {
+                let _ = std::fs::remove_file(&unfinished);
+            })
         };
         write().map_err(|error| format!("-P {}: {error}", path.display()))?;
         Ok(PidFile { path: path.to_owned() })
@@ -186,5 +191,16 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         drop(file);
         assert!(!path.exists());
+        // A link in its place is replaced, not followed; nothing else is left.
+        let home = std::env::temp_dir().join(format!("larder-pid-home-{}", std::process::id()));
+        std::fs::create_dir(&home).unwrap();
+        let (other, path) = (home.join("other"), home.join("pid"));
+        std::fs::write(&other, "theirs").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "theirs");
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 2);
+        drop(file);
+        std::fs::remove_dir_all(&home).unwrap();
     }
 }

@@ -14,6 +14,8 @@ pub struct LocalHost {
     pub connections: u64,
     /// What `stats settings` says.
     pub settings: Vec<(&'static str, u64)>,
+    /// Clients are on other machines.
+    pub far: bool,
     /// What sessions have for each other.
     pub post: Post,
 }
@@ -30,6 +32,10 @@ impl LocalHost {
 impl Peer for LocalHost {
     fn address(&self) -> String {
         "127.0.0.1:50000".into()
+    }
+
+    fn is_local(&self) -> bool {
+        !self.far
     }
 
     fn listen_address(&self) -> Arc<str> {

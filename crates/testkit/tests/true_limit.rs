@@ -154,8 +154,10 @@ fn changing_sizes_stay_within_3_megabytes() {
 
 #[test]
 fn the_limit_falls_and_rises_while_it_runs() {
-    let mut bounded = Bounded::start(64, &["-t", "2"]);
+    let mut bounded = Bounded::start(64, &["-t", "2", "--memory-limit-max", "128"]);
     let mut client = bounded.client();
+    let refused = client.ask("cache_memlimit 129").expect("a reply");
+    assert_eq!(refused, "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust");
     bounded.fill(&mut client, "k", random(2000).take(80_000), "full");
     let items = number(&mut client, "curr_items");
     for (megabytes, most) in [(16, 16), (128, 128), (32, 32)] {

@@ -5,7 +5,7 @@ use larder_store::{Key, Lookup};
 use crate::context::Context;
 use crate::output::Output;
 use crate::tally::Tally;
-use crate::text::{put_base64, put_number};
+use crate::text::{is_text, put_base64, put_number};
 use crate::time::seconds_left;
 
 /// me: an item's internals, without leaving a trace.
@@ -14,7 +14,7 @@ pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key:
     let now = cx.now();
     let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(b"EN\r\n") };
     out.put(b"ME ");
-    if item.key_binary() {
+    if item.key_binary() || !is_text(key.bytes()) {
         put_base64(out, key.bytes());
     } else {
         out.put(key.bytes());

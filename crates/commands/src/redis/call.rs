@@ -21,8 +21,8 @@ pub(crate) enum Flow {
     /// Goes on.
     #[default]
     Next,
-    /// Says OK after so many milliseconds, and goes on then.
-    Sleep(Millis),
+    /// Goes on after so many milliseconds, and says OK then if that is not said yet.
+    Sleep { ms: Millis, says: bool },
     /// Replies when [`super::client::Client::survey`] has seen all.
     Survey,
     /// Sends what waits, then closes.

@@ -8,7 +8,7 @@ use larder_store::Millis;
 
 use super::call::{Call, Flow, integer, is, next};
 use super::client::{Facts, Replies};
-use super::connection::{set_name, visible};
+use super::connection::{a_name, set_name};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_verbatim};
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -291,10 +291,7 @@ fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let what = super::fail::shown(what, 128);
         return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
     }
-    let Some(value) = visible(value) else {
-        let what = if is_name { "lib-name" } else { "lib-ver" };
-        return Err(Fail::with(format!("ERR {what} cannot contain spaces, newlines or special characters.")));
-    };
+    let value = a_name(if is_name { "lib-name" } else { "lib-ver" }, value)?;
     call.client.facts.rename(|names| {
         if is_name {
             names.library = value.into();

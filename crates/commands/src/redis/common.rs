@@ -159,6 +159,7 @@ impl Pause {
 #[derive(Debug, Default)]
 pub struct Access {
     users: Mutex<Users>,
+    protected: AtomicBool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -187,9 +188,26 @@ impl Users {
 
 impl Access {
     /// A password for the default user (empty: none), and further users with theirs.
-    pub fn new(password: &str, named: &[(String, String)]) -> Access {
+    /// `protected`: as long as there is none, clients of this machine alone may speak.
+    pub fn new(password: &str, named: &[(String, String)], protected: bool) -> Access {
         let named = named.iter().map(|(user, password)| (user.as_str().into(), password.as_str().into()));
-        Access { users: Mutex::new(Users { password: password.into(), named: named.collect() }) }
+        let users = Users { password: password.into(), named: named.collect() };
+        Access { users: Mutex::new(users), protected: AtomicBool::new(protected) }
+    }
+
+    /// A client that nobody asks for a password is on another machine, and is not to speak.
+    pub(crate) fn turns_away(&self, local: bool) -> bool {
+        !local && self.protected() && !self.asks()
+    }
+
+    /// Protected mode is on.
+    pub(crate) fn protected(&self) -> bool {
+        self.protected.load(Relaxed)
+    }
+
+    /// Turns protected mode on or off; who speaks goes on.
+    pub(crate) fn protect(&self, protected: bool) {
+        self.protected.store(protected, Relaxed);
     }
 
     /// A client has to say who it is.
@@ -267,14 +285,14 @@ mod tests {
     fn only_the_right_password_admits() {
         let open = Access::default();
         assert!(!open.asks() && open.admits(b"default", b"anything") && !open.admits(b"app", b""));
-        let closed = Access::new("secret", &[("app".into(), "other".into())]);
+        let closed = Access::new("secret", &[("app".into(), "other".into())], true);
         assert!(closed.asks());
         assert!(closed.admits(b"default", b"secret") && closed.admits(b"app", b"other"));
         for bad in [&b""[..], b"secre", b"secrets", b"other"] {
             assert!(!closed.admits(b"default", bad));
         }
         assert!(!closed.admits(b"app", b"secret"));
-        let named = Access::new("", &[("app".into(), "other".into())]);
+        let named = Access::new("", &[("app".into(), "other".into())], true);
         assert!(named.asks() && !named.admits(b"default", b""));
     }
 }

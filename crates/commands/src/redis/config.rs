@@ -9,7 +9,7 @@ use larder_store::Eviction;
 
 use super::call::{Call, next};
 use super::fail::{Done, Fail};
-use super::glob::matches;
+use super::glob::{bounded, matches};
 use super::reply::put_bulk;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{Command, NO_KEYS};
@@ -99,6 +99,7 @@ static PARAMETERS: &[Parameter] = &[
     at("databases", Kind::Fixed, "16"),
     at("io-threads", Kind::Fixed, ""),
     at("requirepass", Kind::Text, ""),
+    at("protected-mode", Kind::YesNo, "yes"),
     at("proto-max-bulk-len", Kind::Memory, ""),
     at("timeout", Kind::Number(0, i32::MAX as i64), "0"),
     at("tcp-keepalive", Kind::Number(0, i32::MAX as i64), "300"),
@@ -202,6 +203,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         }
         "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
         "requirepass" => common.access.password(),
+        "protected-mode" => if common.access.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => common.events.letters(),
         "client-output-buffer-limit" => common.limits.output_text(),
@@ -211,6 +213,9 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
 }
 
 fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    for pattern in args {
+        bounded(pattern)?;
+    }
     let wanted: Vec<&Parameter> = PARAMETERS
         .iter()
         .filter(|one| args.into_iter().any(|pattern| matches(pattern, one.name.as_bytes(), true)))
@@ -307,11 +312,13 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
     let store = call.cx.guard.store();
     let number = || text.parse::<u64>().unwrap_or(0);
     match name {
-        // Redis's 0 is no limit; here it is as much as there is.
+        // Redis's 0 is no limit; here it is the most that was allowed at start.
         "maxmemory" => {
             let bytes = if number() == 0 { store.memory_bytes_max() } else { number() };
             if !store.set_memory_bytes(bytes) {
-                return Err("the memory limit is too small or above what was reserved at start");
+                return Err(
+                    "the memory limit is too small, or above --memory-limit-max (-m, if that is not given)",
+                );
             }
         }
         "maxmemory-policy" => {
@@ -319,6 +326,10 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.parameters.set(name, text);
         }
         "requirepass" => common.access.set_password(&text),
+        "protected-mode" => common.access.protect(text == "yes"),
+        "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
+            return Err("keys may not be listed (-X)");
+        }
         "notify-keyspace-events" => common.events.set(store, &text)?,
         "proto-max-bulk-len" | "client-query-buffer-limit" => {
             if number() < 1 << 20 {
@@ -335,7 +346,7 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.parameters.set(name, text);
         }
         "slowlog-max-len" | "slowlog-log-slower-than" => {
-            common.slowlog.set(name, text.parse().unwrap_or(0));
+            common.slowlog.set(store, name, text.parse().unwrap_or(0));
             common.parameters.set(name, text);
         }
         name => common.parameters.set(name, text),

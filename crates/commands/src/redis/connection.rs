@@ -99,22 +99,33 @@ fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
-/// A name of a client, or something like it.
-///
-/// # Errors
-/// It has other characters than visible ones.
-pub(crate) fn visible(text: &[u8]) -> Option<&str> {
+/// The text, if all its characters are visible ones.
+fn visible(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
 }
 
-const BAD_NAME: Fail = Fail::of("ERR Client names cannot contain spaces, newlines or special characters.");
+/// Most bytes of what a client calls itself and its library: others list it, and SLOWLOG keeps it.
+pub(crate) const NAME_BYTES_MAX: usize = 1 << 10;
+
+/// A text that a client may call itself, or its library, which `what` names.
+///
+/// # Errors
+/// It has other characters than visible ones, or too many.
+pub(crate) fn a_name<'a>(what: &str, text: &'a [u8]) -> Result<&'a str, Fail> {
+    if text.len() > NAME_BYTES_MAX {
+        return Err(Fail::with(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes.")));
+    }
+    visible(text).ok_or_else(|| {
+        Fail::with(format!("ERR {what} cannot contain spaces, newlines or special characters."))
+    })
+}
 
 /// Sets the client's name.
 ///
 /// # Errors
 /// It cannot be one.
 pub(crate) fn set_name(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<(), Fail> {
-    let name = visible(name).ok_or(BAD_NAME)?;
+    let name = a_name("Client names", name)?;
     call.client.facts.rename(|names| names.name = name.into());
     Ok(())
 }
@@ -140,7 +151,7 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 user = Some((next(&mut args)?, next(&mut args)?));
             } else if is(word, "SETNAME") && !args.is_empty() {
                 let wanted = next(&mut args)?;
-                visible(wanted).ok_or(BAD_NAME)?;
+                a_name("Client names", wanted)?;
                 name = Some(wanted);
             } else {
                 return Err(bad());

@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Command] = &[
         "Accepted.",
     ),
     Command::args("debug|stringmatch-len", 4, RULES, NO_KEYS, |call, mut args| {
-        let (n, pattern) = (integer(next(&mut args)?)?, next(&mut args)?);
+        let (n, pattern) = (integer(next(&mut args)?)?, super::glob::bounded(next(&mut args)?)?);
         let text = vec![b'a'; n.clamp(0, 1 << 20) as usize];
         let _ = super::glob::matches(pattern, &text, false);
         call.ok()
@@ -74,8 +74,15 @@ const SLEEP_S_MAX: f64 = 60.0;
 fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let seconds = std::str::from_utf8(next(&mut args)?).ok().and_then(|text| text.parse::<f64>().ok());
     let seconds = seconds.ok_or(Fail::NOT_A_FLOAT)?;
-    call.flow = Flow::Sleep((seconds.clamp(0.0, SLEEP_S_MAX) * 1000.0) as u64);
-    Ok(())
+    let ms = (seconds.clamp(0.0, SLEEP_S_MAX) * 1000.0) as u64;
+    if !call.cx.guard.in_transaction() {
+        call.flow = Flow::Sleep { ms, says: !call.client.replies.is_silent() };
+        return Ok(());
+    }
+    // Nobody sleeps while keys are held: the client's next command waits for all that EXEC was to sleep.
+    let before = if let Flow::Sleep { ms, .. } = call.flow { ms } else { 0 };
+    call.flow = Flow::Sleep { ms: before + ms, says: false };
+    call.ok()
 }
 
 fn object(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {

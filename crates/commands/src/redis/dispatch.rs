@@ -107,6 +107,15 @@ impl Call<'_, '_, '_> {
         if !self.client.authenticated && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }
+        if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
+            return Err(Fail::with(format!(
+                "ERR '{}' is not allowed: keys may not be listed (-X)",
+                row.name
+            )));
+        }
+        if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
+            return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
+        }
         if self.client.only_listens() && !row.may_be_said_while_listening() {
             return Err(Fail::with(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",

@@ -250,6 +250,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                     .map(|(_, row)| row.name)
                     .collect()
             } else if is(by, "PATTERN") {
+                let what = super::glob::bounded(what)?;
                 let matches = |name: &&str| super::glob::matches(what, name.as_bytes(), true);
                 rows().map(|(_, row)| row.name).filter(matches).collect()
             } else {

@@ -41,6 +41,7 @@ mod reply;
 mod rewrite;
 mod runs;
 mod scan;
+mod secret;
 mod serialize;
 mod server;
 mod session;

@@ -8,14 +8,15 @@ use std::io::Write;
 
 use larder_protocol::resp::Args;
 
-use super::call::{Call, is};
+use super::call::Call;
+use super::secret;
 use super::table::Command;
 use super::table::flag::{ADMIN, SKIP_MONITOR};
 
 impl Call<'_, '_, '_> {
     /// Shows a command to those who want to see all, in the words of the client.
     #[cold]
-    pub fn show(&mut self, row: &Command, words: Args<'_>) {
+    pub fn show(&mut self, row: &'static Command, words: Args<'_>) {
         if row.has(SKIP_MONITOR) || row.has(ADMIN) {
             return;
         }
@@ -31,18 +32,9 @@ impl Call<'_, '_, '_> {
             self.client.db,
             self.client.facts.address
         );
-        // A name and a password follow AUTH, HELLO's too.
-        let mut secret = 0;
-        for (n, word) in words.enumerate() {
+        for word in secret::shown(Some(row), words) {
             line.extend_from_slice(b" ");
-            if secret > 0 {
-                secret -= 1;
-                line.extend_from_slice(b"\"(redacted)\"");
-            } else {
-                quote(word, &mut line);
-                let tells = row.name == "auth" || row.name == "hello" && n > 1;
-                secret = if tells && is(word, "AUTH") { 2 } else { 0 };
-            }
+            quote(word, &mut line);
         }
         line.extend_from_slice(b"\r\n");
         self.cx.shared.redis.topics.show(self.cx.host, line);

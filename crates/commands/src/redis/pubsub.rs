@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::Args;
 use larder_store::Store;
 
-use super::call::Call;
+use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
+use super::glob::{PATTERN_BYTES_MAX, bounded};
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
-use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, STALE};
+use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
 use super::table::{Command, NO_KEYS};
 use super::topics::{Message, Space, Target, Topic, Topics};
 use crate::output::Output;
@@ -89,7 +90,7 @@ pub(crate) const ROWS: &[Command] =
             ],
         )
         .doc("2.8.0", "", "Asks about channels and who listens to them."),
-        Command::args("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, NO_KEYS, monitor).doc(
+        Command::args("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE | SHOWS_KEYS, NO_KEYS, monitor).doc(
             "1.0.0",
             "",
             "Shows every command as it is carried out.",
@@ -217,26 +218,19 @@ impl Subscriptions {
         }
     }
 
-    fn takes(&self, topic: &Topic) -> bool {
-        match topic {
-            Topic::Channel(name) => self.channels.contains(name),
-            Topic::Pattern(name) => self.patterns.contains(name),
-            Topic::Shard(name) => self.shards.contains(name),
+    fn takes(&self, message: &Message) -> bool {
+        match &message.topic {
+            Topic::Channel => self.channels.contains(&*message.channel),
+            Topic::Pattern(name) => self.patterns.contains(&**name),
+            Topic::Shard => self.shards.contains(&*message.channel),
             Topic::Commands => self.monitors,
         }
     }
 
     /// Writes a message, unless the client listens to its topic no more.
     pub fn deliver(&self, resp3: bool, message: &Message, out: &mut Output) {
-        if !self.takes(&message.topic) {
-            return;
-        }
-        match message.topic {
-            Topic::Commands => out.put(&message.bytes),
-            Topic::Channel(_) | Topic::Pattern(_) | Topic::Shard(_) => {
-                out.put(if resp3 { b">" } else { b"*" });
-                out.put(&message.bytes[1..]);
-            }
+        if self.takes(message) {
+            message.put(resp3, out);
         }
     }
 }
@@ -265,6 +259,9 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
         Kind::Pattern => b"psubscribe",
         Kind::Shard => b"ssubscribe",
     };
+    if args.clone().any(|name| name.len() > most_bytes(kind)) {
+        return Err(too_long(kind));
+    }
     for name in args {
         if !call.subscriptions().add(kind, name) {
             return Err(Fail::of("ERR too many subscriptions"));
@@ -312,14 +309,37 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
     Ok(())
 }
 
+/// Most bytes of a channel's name: that of a keyspace event has a key in it.
+const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
+
+fn most_bytes(kind: Kind) -> usize {
+    match kind {
+        Kind::Pattern => PATTERN_BYTES_MAX,
+        Kind::Channel | Kind::Shard => CHANNEL_BYTES_MAX,
+    }
+}
+
+fn too_long(kind: Kind) -> Fail {
+    match kind {
+        Kind::Pattern => Fail::PATTERN_TOO_LONG,
+        Kind::Channel | Kind::Shard => Fail::of("ERR channel exceeds maximum allowed size (131072 bytes)"),
+    }
+}
+
 fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if channel.len() > CHANNEL_BYTES_MAX {
+        return Err(too_long(Kind::Channel));
+    }
     let told = call.cx.shared.redis.topics.publish(call.cx.host, channel, text);
     call.length(told)
 }
 
 fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if channel.len() > CHANNEL_BYTES_MAX {
+        return Err(too_long(Kind::Channel));
+    }
     let told = call.cx.shared.redis.topics.publish_to_shard(call.cx.host, channel, text);
     call.length(told)
 }
@@ -330,7 +350,7 @@ fn channels(
     mut args: Args<'_>,
     space: fn(&Topics) -> &Space,
 ) -> Done {
-    let pattern = args.next();
+    let pattern = args.next().map(bounded).transpose()?;
     if !args.is_empty() {
         return Err(Fail::subcommand_arity("PUBSUB", name));
     }

@@ -4,6 +4,7 @@ use larder_protocol::resp::Args;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
+use super::glob::bounded;
 use super::reply::{put_bulk, put_null};
 use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
 
@@ -24,7 +25,7 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 return Err(Fail::SYNTAX);
             }
         } else if is(word, "MATCH") {
-            wanted.pattern = pattern(value);
+            wanted.pattern = pattern(value)?;
         } else if is(word, "TYPE") {
             wanted.none = !is(value, "string");
         } else {
@@ -37,7 +38,7 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// KEYS
 pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let wanted = wanted(call, pattern(next(&mut args)?));
+    let wanted = wanted(call, pattern(next(&mut args)?)?);
     let found = Found::new(call.cx.guard.store());
     call.survey(Goal::Keys { wanted, found }, 0)
 }
@@ -46,8 +47,8 @@ fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Box<[u8]>>) -> Wanted {
     Wanted { database: call.cx.guard.database(call.client.db), pattern, none: false }
 }
 
-fn pattern(pattern: &[u8]) -> Option<Box<[u8]>> {
-    (pattern != b"*").then(|| pattern.into())
+fn pattern(pattern: &[u8]) -> Result<Option<Box<[u8]>>, Fail> {
+    Ok(if pattern == b"*" { None } else { Some(bounded(pattern)?.into()) })
 }
 
 /// RANDOMKEY: of the keys at a random place, and of the first ones too where that is near the end; where none is

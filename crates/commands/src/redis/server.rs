@@ -5,7 +5,9 @@ use larder_protocol::resp::Args;
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
 use super::reply::put_bulk;
-use super::table::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE};
+use super::table::flag::{
+    ADMIN, ALLOW_BUSY, FAST, FLUSHES, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
+};
 use super::table::{Command, NO_KEYS};
 use super::{config, copy, debug, info, introspect, latency, object, slowlog};
 
@@ -13,17 +15,17 @@ use super::{config, copy, debug, info, introspect, latency, object, slowlog};
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("flushall", -1, WRITE, NO_KEYS, |call, args| flush(call, args, true)).doc(
+    Command::args("flushall", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, true)).doc(
         "1.0.0",
         "[ASYNC|SYNC]",
         "Removes all keys.",
     ),
-    Command::args("flushdb", -1, WRITE, NO_KEYS, |call, args| flush(call, args, false)).doc(
+    Command::args("flushdb", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, false)).doc(
         "1.0.0",
         "[ASYNC|SYNC]",
         "Removes all keys of the selected database.",
     ),
-    Command::args("swapdb", 3, WRITE | FAST, NO_KEYS, copy::swap).doc(
+    Command::args("swapdb", 3, WRITE | FAST | FLUSHES, NO_KEYS, copy::swap).doc(
         "4.0.0",
         "index1 index2",
         "Swaps two databases.",

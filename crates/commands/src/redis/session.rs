@@ -17,8 +17,9 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
-use super::call::Flow;
+use super::call::{Flow, is};
 use super::client::Client;
+use super::fail::Fail;
 use super::gather::{Discard, Gathering};
 use super::limits::{Class, OutputLimit};
 use super::reply::put_fail;
@@ -43,6 +44,11 @@ pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
 /// A paused client looks this often whether the pause was ended early.
 const PAUSE_LOOK_MS: Millis = 100;
 
+/// What clients of other machines hear as long as there is no password.
+const PROTECTED: Fail = Fail::of(
+    "DENIED Larder is in protected mode: there is no password, so clients of other machines are turned away. Start it with --requirepass or --auth-file, or with --protected-mode no if whoever reaches it may use it.",
+);
+
 /// One connection's conversation.
 #[derive(Debug)]
 pub(crate) struct Conversation {
@@ -63,8 +69,10 @@ pub(super) enum State {
     Discard(Discard),
     /// The reply of a command that looks at all keys, when it has.
     Survey(Box<Survey>),
-    /// The reply to DEBUG SLEEP, when this time has come.
-    Asleep { until: Millis },
+    /// When this time has come, a request, and before it the reply to DEBUG SLEEP if it is not said yet.
+    Asleep { until: Millis, says: bool },
+    /// Nothing: it is on another machine, and there is no password.
+    TurnedAway,
     /// Nothing more.
     Closed,
 }
@@ -72,7 +80,9 @@ pub(super) enum State {
 impl Conversation {
     /// A conversation that has not begun.
     pub fn new(cx: &Context<'_, '_>) -> Conversation {
-        Conversation { client: Client::new(cx), state: State::Ready }
+        let away = cx.shared.redis.access.turns_away(cx.peer.is_local());
+        let state = if away { State::TurnedAway } else { State::Ready };
+        Conversation { client: Client::new(cx), state }
     }
 
     /// The client's number.
@@ -118,10 +128,7 @@ impl Conversation {
             self.state = State::Closed;
         }
         let left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
-        let limits = Limits {
-            bulk_bytes_max: cx.shared.redis.limits.bulk_bytes_max(&cx.guard),
-            authenticated: self.client.authenticated,
-        };
+        let limits = self.limits(cx);
         self.client.facts.active.store(cx.now(), Relaxed);
         if self.client.no_touch {
             cx.guard.leave_traces(false);
@@ -144,6 +151,14 @@ impl Conversation {
         }
         self.client.facts.query_bytes.store((turn.input.len() - turn.at) as u64, Relaxed);
         Progress { consumed: turn.at, next }
+    }
+
+    /// What a request may be.
+    fn limits(&self, cx: &Context<'_, '_>) -> Limits {
+        Limits {
+            bulk_bytes_max: cx.shared.redis.limits.bulk_bytes_max(&cx.guard),
+            authenticated: self.client.authenticated,
+        }
     }
 
     #[inline]
@@ -172,14 +187,20 @@ impl Conversation {
             State::Upload(_) => self.upload(turn),
             State::Discard(_) => self.discard(turn),
             State::Survey(_) => self.survey(turn),
-            State::Asleep { until } => {
+            State::Asleep { until, says } => {
                 let left = until.saturating_sub(turn.cx.now());
                 if left > 0 {
                     return Some(Next::Sleep(left));
                 }
-                turn.out.put(b"+OK\r\n");
+                if *says {
+                    turn.out.put(b"+OK\r\n");
+                }
                 self.state = State::Ready;
                 None
+            }
+            State::TurnedAway => {
+                put_fail(turn.out, &PROTECTED);
+                self.close()
             }
             State::Closed => Some(Next::Close),
         }
@@ -225,15 +246,15 @@ impl Conversation {
 
     /// One request, for a client that is not read ahead.
     fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>, paused_ms: Millis) -> Option<Next> {
-        turn.limits.authenticated = self.client.authenticated;
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
         if paused_ms > 0 {
             let all = !turn.cx.shared.redis.pause.writes_only();
+            let waits = |args: Args<'_>| if all { !ends_pause(args) } else { self.changes(args) };
             let waits = match &stop {
-                Stop::Single(args) => all || self.changes(*args),
-                Stop::Inline(line) => all || split(line).is_some_and(|words| self.changes(words.args())),
+                Stop::Single(args) => waits(*args),
+                Stop::Inline(line) => split(line).is_some_and(|words| waits(words.args())),
                 Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
             };
             if waits {
@@ -272,10 +293,13 @@ impl Conversation {
 
     /// A request of its own.
     pub(super) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
-        match turn.dispatch(&mut self.client, args) {
+        let flow = turn.dispatch(&mut self.client, args);
+        // AUTH, RESET or CONFIG SET may have changed them for the next request.
+        turn.limits = self.limits(turn.cx);
+        match flow {
             Flow::Next => None,
-            Flow::Sleep(ms) => {
-                self.state = State::Asleep { until: turn.cx.now() + ms };
+            Flow::Sleep { ms, says } => {
+                self.state = State::Asleep { until: turn.cx.now() + ms, says };
                 None
             }
             Flow::Survey => {
@@ -322,4 +346,9 @@ impl Conversation {
         }
         self.begin_gather(turn, partial)
     }
+}
+
+/// CLIENT UNPAUSE, for which a pause is no reason to wait.
+fn ends_pause(mut args: Args<'_>) -> bool {
+    args.next().is_some_and(|name| is(name, "CLIENT")) && args.next().is_some_and(|name| is(name, "UNPAUSE"))
 }

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
+use larder_store::Store;
 
 use super::call::{Call, integer};
 use super::fail::{Done, Fail};
 use super::reply::put_bulk;
+use super::secret;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
-use super::table::{Command, NO_KEYS};
+use super::table::{self, Command, NO_KEYS};
 
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
@@ -29,7 +31,8 @@ pub(crate) const SLOWLOG: &[Command] = &[
     })
     .doc("2.2.12", "", "How many are listed."),
     Command::args("slowlog|reset", 2, RULES, NO_KEYS, |call, _| {
-        call.cx.shared.redis.slowlog.entries().clear();
+        let store = call.cx.guard.store();
+        call.cx.shared.redis.slowlog.entries().shorten(store, 0, 0);
         call.ok()
     })
     .doc("2.2.12", "", "Empties the list."),
@@ -60,7 +63,39 @@ pub(crate) struct Slowlog {
     slower_us: AtomicI64,
     entries_max: AtomicI64,
     last_id: AtomicU64,
-    entries: Mutex<VecDeque<Entry>>,
+    entries: Mutex<Entries>,
+}
+
+/// The entries, the last one first, and the bytes that they take of the memory limit.
+#[derive(Debug, Default)]
+struct Entries {
+    list: VecDeque<Entry>,
+    bytes: u64,
+}
+
+impl Entry {
+    /// What it takes, about.
+    fn bytes(&self) -> u64 {
+        let texts = self.args.iter().map(|arg| arg.len() + size_of::<Vec<u8>>()).sum::<usize>();
+        (size_of::<Entry>() + texts + self.address.len() + self.name.len()) as u64
+    }
+}
+
+impl Entries {
+    fn add(&mut self, store: &Store, entry: Entry) {
+        self.bytes += entry.bytes();
+        store.set_aside(entry.bytes() as i64);
+        self.list.push_front(entry);
+    }
+
+    /// Drops the oldest, until there are so many at most, which take so many bytes at most.
+    fn shorten(&mut self, store: &Store, entries_max: usize, bytes_max: u64) {
+        while self.list.len() > entries_max || self.bytes > bytes_max {
+            let Some(entry) = self.list.pop_back() else { return };
+            self.bytes -= entry.bytes();
+            store.set_aside(-(entry.bytes() as i64));
+        }
+    }
 }
 
 impl Default for Slowlog {
@@ -74,8 +109,10 @@ impl Default for Slowlog {
     }
 }
 
-/// Most entries, whatever is asked for: they are not counted in the memory limit.
+/// Most entries, whatever is asked for.
 const ENTRIES_MAX: usize = 4096;
+/// The share of the memory limit that they take at most: one part of so many.
+const SHARE: u64 = 64;
 
 /// Commands that take less than this are measured only if shorter times are to be listed.
 const FAST_US: i64 = 1000;
@@ -88,20 +125,20 @@ impl Slowlog {
     }
 
     pub fn len(&self) -> usize {
-        self.entries().len()
+        self.entries().list.len()
     }
 
     /// Sets `slowlog-log-slower-than` or `slowlog-max-len`.
-    pub fn set(&self, name: &str, n: i64) {
+    pub fn set(&self, store: &Store, name: &str, n: i64) {
         if name == "slowlog-max-len" {
             self.entries_max.store(n, Relaxed);
-            self.entries().truncate(n.max(0) as usize);
+            self.entries().shorten(store, n.max(0) as usize, u64::MAX);
         } else {
             self.slower_us.store(n, Relaxed);
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,7 +153,8 @@ impl Call<'_, '_, '_> {
         }
         let count = args.len();
         let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
-        let mut kept: Vec<Vec<u8>> = args
+        let row = self.row.and_then(table::row);
+        let mut kept: Vec<Vec<u8>> = secret::shown(row, args)
             .take(shown)
             .map(|arg| {
                 let mut bytes = arg[..arg.len().min(ARG_BYTES_KEPT)].to_vec();
@@ -138,9 +176,11 @@ impl Call<'_, '_, '_> {
             address: self.client.facts.address.clone(),
             name: self.client.facts.names().name,
         };
+        let store = self.cx.guard.store();
         let mut entries = log.entries();
-        entries.push_front(entry);
-        entries.truncate((log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX));
+        entries.add(store, entry);
+        let most = (log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX);
+        entries.shorten(store, most, store.memory_bytes() / SHARE);
     }
 }
 
@@ -160,7 +200,8 @@ fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         -1 => usize::MAX,
         n => usize::try_from(n).map_err(|_| BAD_COUNT)?,
     };
-    let entries: Vec<Entry> = call.cx.shared.redis.slowlog.entries().iter().take(count).cloned().collect();
+    let entries: Vec<Entry> =
+        call.cx.shared.redis.slowlog.entries().list.iter().take(count).cloned().collect();
     call.array(entries.len());
     for entry in entries {
         call.array(6);

@@ -18,7 +18,7 @@ use larder_store::{Database, Item, Store};
 use super::call::{Call, Flow};
 use super::debug::Digest;
 use super::fail::{Done, Fail};
-use super::glob::matches;
+use super::glob::{matches, weight};
 use super::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::context::Context;
 use crate::output::Output;
@@ -27,6 +27,8 @@ use crate::output::Output;
 pub(super) const ITEMS_PER_WALK: usize = 64;
 /// Walks of a step.
 const WALKS_PER_STEP: usize = 16;
+/// Bytes of keys that a step matches with a short pattern; with a longer one fewer.
+const BYTES_PER_STEP: usize = 256 << 10;
 
 /// Which keys are wanted.
 #[derive(Debug)]
@@ -39,6 +41,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// What looking at a byte of a key costs.
+    fn weight(&self) -> usize {
+        self.pattern.as_deref().map_or(1, weight)
+    }
+
     fn holds(&self, item: &Item<'_>) -> bool {
         !self.none
             && item.is_in(self.database)
@@ -154,23 +161,37 @@ impl Call<'_, '_, '_> {
 impl Survey {
     /// Looks at some keys; true when there are no more to look at.
     pub fn step(&mut self, cx: &mut Context<'_, '_>) -> Result<bool, Fail> {
+        let mut work = 0;
         for _ in 0..WALKS_PER_STEP {
-            if self.walk(cx)? {
+            if self.walk(cx, &mut work)? {
                 return Ok(true);
+            }
+            if work >= BYTES_PER_STEP {
+                break;
             }
         }
         Ok(false)
     }
 
-    fn walk(&mut self, cx: &mut Context<'_, '_>) -> Result<bool, Fail> {
+    /// Looks at some keys, and adds their bytes to `work`, each for as many as it takes to match it.
+    fn walk(&mut self, cx: &mut Context<'_, '_>, work: &mut usize) -> Result<bool, Fail> {
         let Survey { goal, cursor } = self;
+        let weight = match goal {
+            Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
+            Goal::Random { .. } | Goal::Digest(_) => 1,
+        };
+        // A step ends between two walks.
+        let items_max = (ITEMS_PER_WALK / weight).max(1);
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
-            *cursor = cx.guard.walk(*cursor, items, visit);
+            *cursor = cx.guard.walk(*cursor, items, &mut |item| {
+                *work += item.key().len() * weight;
+                visit(item);
+            });
             *cursor
         };
         match goal {
             Goal::Keys { wanted, found } => {
-                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                let next = walk(items_max, &mut |item| {
                     if wanted.holds(&item) {
                         found.add(item.key());
                     }
@@ -179,7 +200,7 @@ impl Survey {
                 Ok(next == 0)
             }
             Goal::Scan { wanted, found, left } => {
-                let items = ITEMS_PER_WALK.min(*left);
+                let items = items_max.min(*left);
                 let next = walk(items, &mut |item| {
                     if wanted.holds(&item) {
                         found.add(item.key());

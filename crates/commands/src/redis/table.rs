@@ -40,6 +40,12 @@ pub mod flag {
     /// Also while a script hangs.
     pub const ALLOW_BUSY: u32 = 1 << 15;
 
+    // What Larder alone says of a command, and COMMAND does not tell: bits behind those that have names.
+    /// It shows keys that nobody named: not with `-X`.
+    pub const SHOWS_KEYS: u32 = 1 << 16;
+    /// It takes all keys of a database away: not with `-F`.
+    pub const FLUSHES: u32 = 1 << 17;
+
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[
         "write",

@@ -2,22 +2,28 @@
 //!
 //! ```text
 //! PUBLISH ─► channel's part of the table ─► one letter a subscriber ─► Host::post(worker, letters)
-//!            then every pattern                                            │
+//!            then the patterns that match                                  │
 //! worker, between two receives ◄──────────── its Post, in order ◄──────────┘
 //! ```
 //!
 //! A publisher's letters reach a worker's post in the order it published, and a worker delivers in
 //! the order of its post: so each subscriber has each publisher's messages in order. Letters of one
-//! channel are posted under its lock: all subscribers of a channel agree on the order.
+//! channel are posted under its lock, those to patterns under the lock of all patterns: all subscribers of a
+//! channel agree on the order. Nothing is matched nor copied under these locks: a text is kept once for all
+//! who are told it, and written where it is delivered.
 
-use std::collections::HashMap;
+use std::cell::OnceCell;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::glob;
+use super::reply::{put_bulk, put_head};
 use crate::host::Host;
+use crate::output::Output;
 
 /// Parts of a table of channels, each under its lock.
 const SHARDS: usize = 16;
@@ -49,18 +55,53 @@ impl Target {
 /// By what a message came to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
-    Channel(Box<[u8]>),
-    Pattern(Box<[u8]>),
-    Shard(Box<[u8]>),
+    Channel,
+    Pattern(Arc<[u8]>),
+    Shard,
     /// Every command (MONITOR).
     Commands,
 }
 
-/// A message as RESP2 has it. RESP3's differs in the first byte, but of a line for MONITOR.
+/// What a subscriber is told.
 #[derive(Debug)]
 pub struct Message {
     pub(crate) topic: Topic,
-    pub(crate) bytes: Box<[u8]>,
+    /// The channel; of a line for MONITOR empty.
+    pub(crate) channel: Arc<[u8]>,
+    pub(crate) text: Arc<[u8]>,
+}
+
+/// Bytes of a message besides its words, about.
+const MESSAGE_BYTES: usize = 48;
+
+impl Message {
+    /// Bytes that it takes where it is delivered, about.
+    fn bytes(&self) -> usize {
+        let pattern = if let Topic::Pattern(pattern) = &self.topic { pattern.len() } else { 0 };
+        MESSAGE_BYTES + pattern + self.channel.len() + self.text.len()
+    }
+
+    /// What was published, or the line.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Writes it: an array, a push in RESP3, or a line.
+    pub(crate) fn put(&self, resp3: bool, out: &mut Output) {
+        let (word, pattern): (&[u8], _) = match &self.topic {
+            Topic::Channel => (b"message", None),
+            Topic::Pattern(pattern) => (b"pmessage", Some(pattern)),
+            Topic::Shard => (b"smessage", None),
+            Topic::Commands => return out.put(&self.text),
+        };
+        put_head(out, if resp3 { b'>' } else { b'*' }, 3 + u64::from(pattern.is_some()));
+        put_bulk(out, word);
+        if let Some(pattern) = pattern {
+            put_bulk(out, pattern);
+        }
+        put_bulk(out, &self.channel);
+        put_bulk(out, &self.text);
+    }
 }
 
 /// A message on its way to one subscriber.
@@ -75,7 +116,7 @@ pub struct Letter {
 impl Letter {
     /// Bytes that it counts for.
     pub fn bytes(&self) -> usize {
-        self.message.bytes.len() + size_of::<Letter>()
+        self.message.bytes() + size_of::<Letter>()
     }
 }
 
@@ -134,8 +175,11 @@ impl Post {
     }
 }
 
-type Patterns = Vec<(Box<[u8]>, Vec<Target>)>;
-type Subscribers = HashMap<Box<[u8]>, Vec<Target>>;
+type Patterns = BTreeMap<Arc<[u8]>, Vec<Target>>;
+type Subscribers = HashMap<Arc<[u8]>, Vec<Target>>;
+
+/// Patterns that are taken at once from their table, to be matched outside of its lock.
+const PATTERNS_AT_ONCE: usize = 1024;
 
 /// Channels and their subscribers.
 #[derive(Debug)]
@@ -174,7 +218,7 @@ impl Space {
     pub fn remove(&self, channel: &[u8], target: Target) {
         let mut shard = self.shard(channel);
         if let Some(targets) = shard.get_mut(channel) {
-            targets.retain(|other| *other != target);
+            forget(targets, target);
             if targets.is_empty() {
                 shard.remove(channel);
                 self.channels.fetch_sub(1, Relaxed);
@@ -193,12 +237,14 @@ impl Space {
     }
 
     /// Channels that match a pattern.
-    pub fn matching(&self, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+    pub fn matching(&self, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
         let mut found = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let names = shard.keys();
-            found.extend(names.filter(|name| pattern.is_none_or(|p| glob::matches(p, name, false))).cloned());
+            let names: Vec<_> =
+                shard.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+            found.extend(
+                names.into_iter().filter(|name| pattern.is_none_or(|p| glob::matches(p, name, false))),
+            );
         }
         found
     }
@@ -211,6 +257,13 @@ impl Space {
         let Some(targets) = shard.get(channel) else { return 0 };
         post(host, targets, &Arc::new(message()));
         targets.len()
+    }
+}
+
+/// One of the subscribers is none any more.
+fn forget(targets: &mut Vec<Target>, target: Target) {
+    if let Some(at) = targets.iter().position(|other| *other == target) {
+        targets.swap_remove(at);
     }
 }
 
@@ -253,19 +306,21 @@ impl Topics {
 
     pub fn add_pattern(&self, pattern: &[u8], target: Target) {
         let mut patterns = self.patterns();
-        match patterns.iter_mut().find(|(name, _)| **name == *pattern) {
-            Some((_, targets)) => targets.push(target),
-            None => patterns.push((pattern.into(), vec![target])),
+        match patterns.get_mut(pattern) {
+            Some(targets) => targets.push(target),
+            None => drop(patterns.insert(pattern.into(), vec![target])),
         }
         self.pattern_count.store(patterns.len(), Relaxed);
     }
 
     pub fn remove_pattern(&self, pattern: &[u8], target: Target) {
         let mut patterns = self.patterns();
-        if let Some((_, targets)) = patterns.iter_mut().find(|(name, _)| **name == *pattern) {
-            targets.retain(|other| *other != target);
+        if let Some(targets) = patterns.get_mut(pattern) {
+            forget(targets, target);
+            if targets.is_empty() {
+                patterns.remove(pattern);
+            }
         }
-        patterns.retain(|(_, targets)| !targets.is_empty());
         self.pattern_count.store(patterns.len(), Relaxed);
     }
 
@@ -276,30 +331,49 @@ impl Topics {
 
     /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
     pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
-        let mut told = self.channels.publish(host, channel, || Message {
-            topic: Topic::Channel(channel.into()),
-            bytes: encode(&[b"message", channel, text]),
-        });
+        let words: OnceCell<[Arc<[u8]>; 2]> = OnceCell::new();
+        let message = |topic| {
+            let [channel, text] = words.get_or_init(|| [channel.into(), text.into()]).clone();
+            Message { topic, channel, text }
+        };
+        let mut told = self.channels.publish(host, channel, || message(Topic::Channel));
         if self.pattern_count() > 0 {
-            for (pattern, targets) in self.patterns().iter() {
-                if glob::matches(pattern, channel, false) {
-                    let message = Message {
-                        topic: Topic::Pattern(pattern.clone()),
-                        bytes: encode(&[b"pmessage", pattern, channel, text]),
-                    };
-                    post(host, targets, &Arc::new(message));
-                    told += targets.len();
-                }
+            let matching = self.matching_patterns(channel);
+            let patterns = self.patterns();
+            for pattern in matching {
+                // All may have left it meanwhile.
+                let Some(targets) = patterns.get(&pattern) else { continue };
+                post(host, targets, &Arc::new(message(Topic::Pattern(pattern))));
+                told += targets.len();
             }
         }
         told
     }
 
+    /// Patterns that match a channel.
+    fn matching_patterns(&self, channel: &[u8]) -> Vec<Arc<[u8]>> {
+        let mut matching = Vec::new();
+        let mut last: Option<Arc<[u8]>> = None;
+        loop {
+            let from = last.as_ref().map_or(Unbounded, Excluded);
+            let some: Vec<_> = self
+                .patterns()
+                .range::<Arc<[u8]>, _>((from, Unbounded))
+                .take(PATTERNS_AT_ONCE)
+                .map(|(pattern, _)| Arc::clone(pattern))
+                .collect();
+            let Some(end) = some.last() else { return matching };
+            last = Some(Arc::clone(end));
+            matching.extend(some.into_iter().filter(|pattern| glob::matches(pattern, channel, false)));
+        }
+    }
+
     /// Sends a message to the subscribers of a sharded channel; how many.
     pub fn publish_to_shard(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
         self.shards.publish(host, channel, || Message {
-            topic: Topic::Shard(channel.into()),
-            bytes: encode(&[b"smessage", channel, text]),
+            topic: Topic::Shard,
+            channel: channel.into(),
+            text: text.into(),
         })
     }
 
@@ -323,20 +397,9 @@ impl Topics {
 
     /// Sends a line to all who want to see every command.
     pub fn show(&self, host: &dyn Host, line: Vec<u8>) {
-        let message = Message { topic: Topic::Commands, bytes: line.into() };
+        let message = Message { topic: Topic::Commands, channel: [].into(), text: line.into() };
         post(host, &self.monitors(), &Arc::new(message));
     }
-}
-
-/// An array of these strings.
-fn encode(words: &[&[u8]]) -> Box<[u8]> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes.into()
 }
 
 #[cfg(test)]
@@ -344,7 +407,8 @@ mod tests {
     use super::*;
 
     fn letter(client: u64, bytes: usize) -> Letter {
-        let message = Message { topic: Topic::Commands, bytes: vec![0; bytes].into() };
+        let text = vec![0; bytes.saturating_sub(MESSAGE_BYTES)];
+        let message = Message { topic: Topic::Commands, channel: [].into(), text: text.into() };
         Letter { target: Target { place: 0, client }, message: Arc::new(message) }
     }
 
@@ -359,7 +423,7 @@ mod tests {
         let (letters, bytes) = post.take();
         assert_eq!((letters.len(), bytes), (1, POST_BYTES_MAX));
         let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client)).0;
-        assert!(add(vec![letter(3, most - size_of::<Letter>()), letter(4, 0), letter(5, 0)]));
+        assert!(add(vec![letter(3, most - size_of::<Letter>() - MESSAGE_BYTES), letter(4, 0), letter(5, 0)]));
         let order: Vec<u64> = post.take().0.iter().map(|letter| letter.target.client).collect();
         assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
     }
@@ -367,12 +431,12 @@ mod tests {
     #[test]
     fn letters_of_one_client_are_taken_in_order_and_counted_out() {
         let post = Post::default();
-        let letters = vec![letter(1, 10), letter(2, 20), letter(1, 30)];
+        let letters = vec![letter(1, 110), letter(2, 120), letter(1, 130)];
         post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
         let (letters, bytes) = post.take_for(1);
-        let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes.len()).collect();
-        assert_eq!((sizes, bytes), (vec![10, 30], 40 + 2 * size_of::<Letter>()));
-        assert_eq!(post.take().1, 20 + size_of::<Letter>());
+        let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes()).collect();
+        assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Letter>()));
+        assert_eq!(post.take().1, 120 + size_of::<Letter>());
     }
 
     #[test]

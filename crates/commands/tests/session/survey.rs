@@ -9,7 +9,19 @@ const KEYS: u64 = 20_000;
 
 impl Bench {
     /// One call of a session: what it says is next, and what it replied.
-    fn turn(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>) {
+    pub fn turn(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>) {
+        let (next, replies, consumed) = self.call(session, input);
+        assert_eq!(consumed, input.len());
+        (next, replies)
+    }
+
+    /// The same of a session that may leave some of it for later.
+    pub fn wait_for(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>) {
+        let (next, replies, _) = self.call(session, input);
+        (next, replies)
+    }
+
+    fn call(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
         let mut out = Output::new(self.limit);
         let now = self.shared.now(self.system);
         let mut cx = Context {
@@ -21,13 +33,12 @@ impl Bench {
             room: &self.room,
         };
         let progress = session.receive(&mut cx, input, &mut out);
-        assert_eq!(progress.consumed, input.len());
-        (progress.next, out.to_vec())
+        (progress.next, out.to_vec(), progress.consumed)
     }
 
     /// What comes back when a session is called until it waits for more; how often it let others have
     /// their turn.
-    fn turns(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
+    pub fn turns(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
         let (mut next, mut replies) = self.turn(session, input);
         let mut yields = 0;
         while matches!(next, Next::Yield | Next::Flush) {
@@ -54,7 +65,7 @@ impl Bench {
 }
 
 /// A command in Redis's form.
-fn command(words: &[&str]) -> Vec<u8> {
+pub fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
     bytes.into_bytes()

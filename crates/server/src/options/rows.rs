@@ -70,6 +70,24 @@ pub const OPTIONS: &[Row] = &[
         )
     },
     Row {
+        value: Some("YES|NO"),
+        letter: None,
+        default: "yes",
+        apply: |config, value| {
+            config.protected = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return Err("yes or no".into()),
+            };
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "protected-mode",
+            "as long as there is no password, Redis clients of other machines are turned away",
+        )
+    },
+    Row {
         value: Some("ADDRESS[:PORT]"),
         default: "127.0.0.1",
         range: "addresses or host names, separated by commas",
@@ -116,6 +134,22 @@ pub const OPTIONS: &[Row] = &[
             Ok(())
         },
         ..row('m', "memory-limit", "memory for items, their index, buffers and threads, in megabytes")
+    },
+    Row {
+        letter: None,
+        value: Some("MB"),
+        default: "what -m is",
+        range: "1 to 262143",
+        apply: |config, value| {
+            let bytes = number::<u64>(value, 1, larder_store::MEMORY_BYTES_MAX >> 20)? << 20;
+            config.memory_bytes_max = Some(bytes);
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "memory-limit-max",
+            "how far clients may raise -m (cache_memlimit, CONFIG SET maxmemory), in megabytes",
+        )
     },
     Row {
         value: Some("N"),

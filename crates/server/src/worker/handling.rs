@@ -29,6 +29,10 @@ impl Peer for At<'_> {
     fn address(&self) -> String {
         plain(&self.facts.peer)
     }
+    fn is_local(&self) -> bool {
+        self.facts.peer.is_local()
+    }
+
     fn listen_address(&self) -> Arc<str> {
         Arc::clone(&self.hub.listening_at[self.facts.listener])
     }

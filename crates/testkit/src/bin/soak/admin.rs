@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Longest pause between two verbs.
 const PAUSE_MS: usize = 150;
 /// The limit moves between these, in megabytes.
-const LIMIT: [usize; 2] = [24, 96];
+pub const LIMIT: [usize; 2] = [24, 96];
 /// Databases that are the administrator's own.
 const OWN: [&str; 2] = ["8", "9"];
 

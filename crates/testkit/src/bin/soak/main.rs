@@ -105,6 +105,8 @@ fn soak() -> Result<bool, String> {
         "-1",
         "-m",
         &MEGABYTES.to_string(),
+        "--memory-limit-max",
+        &admin::LIMIT[1].to_string(),
         "-t",
         &WORKERS.to_string(),
         "-c",

@@ -1,0 +1,302 @@
+//! What is not answered, not shown, or not to everybody.
+
+use crate::survey::command;
+use crate::{Bench, bench};
+use larder_commands::{Next, Session, Settings};
+use std::time::{Duration, Instant};
+
+/// Keys that no text client can say, and one that any can.
+const HOSTILE: [&[u8]; 7] =
+    [b"END\r\nset x 0 0 1\r\ny", b"a b", b"line\nend", b"\r", b"nul\0", b"pre:\r\nEN\r\n", b"\x7fdel"];
+
+impl Bench {
+    fn says(&mut self, session: &mut Session, words: &[&str]) -> String {
+        String::from_utf8(self.turns(session, &command(words)).0).unwrap()
+    }
+
+    /// Sets keys of any bytes by RESP.
+    fn set_all(&mut self, keys: &[&[u8]], db: &str) {
+        let mut session = Session::new();
+        self.says(&mut session, &["SELECT", db]);
+        for key in keys {
+            let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len());
+            let input = [head.as_bytes(), key, b"\r\n$1\r\nv\r\n"].concat();
+            assert_eq!(self.turns(&mut session, &input).0, b"+OK\r\n");
+        }
+    }
+}
+
+#[test]
+fn keys_that_no_text_can_say_end_no_line() {
+    let settings = Settings { detail: true, ..Settings::default() };
+    let mut bench = Bench::new(settings);
+    let long = [b'k'; 300];
+    let keys: Vec<&[u8]> = HOSTILE.into_iter().chain([&long[..], b"plain"]).collect();
+    bench.set_all(&keys, "0");
+    let lines = |dump: &str, head: &str, end: &str| {
+        assert!(dump.ends_with(end) && dump.matches(end).count() == 1, "{dump:?}");
+        let body = &dump[..dump.len() - end.len()];
+        assert!(body.split_terminator('\n').all(|line| line == "OK\r" || line.starts_with(head)), "{body:?}");
+        body.split_terminator('\n').filter(|line| line.starts_with(head)).count()
+    };
+    let dump = bench.ask("lru_crawler metadump all\r\n");
+    assert_eq!(lines(&dump, "key=", "END\r\n"), keys.len());
+    assert!(dump.contains("key=END%0D%0Aset%20x%200%200%201%0D%0Ay "));
+    let dump = bench.ask("lru_crawler mgdump all\r\n");
+    assert_eq!(lines(&dump, "mg ", "EN\r\n"), keys.len());
+    assert!(dump.contains("mg plain\r\n") && dump.contains("mg RU5EDQpzZXQgeCAwIDAgMQ0KeQ== b\r\n"));
+    let classes = bench.ask("stats slabs\r\n");
+    let classes: std::collections::BTreeSet<&str> = classes
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(':'))
+        .map(|(id, _)| id)
+        .collect();
+    let mut dumped = 0;
+    for class in classes {
+        dumped += lines(&bench.ask(&format!("stats cachedump {class} 0\r\n")), "ITEM ", "END\r\n");
+    }
+    assert_eq!(dumped, keys.len());
+    // What asks for such a key in base64 is answered in base64, whoever stored it.
+    assert_eq!(bench.ask("mg YSBi b k v\r\n"), "VA 1 kYSBi b\r\nv\r\n");
+    assert!(bench.ask("me YSBi b\r\n").starts_with("ME YSBi exp=-1 "));
+    assert_eq!(bench.ask("mg cHJlOg0KRU4NCg== b v\r\n"), "VA 1\r\nv\r\n");
+    bench.ask("set p\x07\r:x 0 0 1\r\nv\r\nget plain:\r\n");
+    let dump = bench.ask("stats detail dump\r\n");
+    assert!(lines(&dump, "PREFIX ", "END\r\n") >= 1 && !dump.contains('\x07'), "{dump:?}");
+}
+
+#[test]
+fn dumps_show_what_text_clients_can_read() {
+    let mut bench = bench();
+    bench.set_all(&[b"ours"], "0");
+    bench.set_all(&[b"theirs"], "3");
+    for dump in ["lru_crawler metadump all\r\n", "lru_crawler mgdump all\r\n"] {
+        let dump = bench.ask(dump);
+        assert!(dump.contains("ours") && !dump.contains("theirs"), "{dump}");
+    }
+    let mut session = Session::new();
+    bench.says(&mut session, &["SWAPDB", "0", "3"]);
+    let dump = bench.ask("lru_crawler mgdump all\r\n");
+    assert!(dump.contains("theirs") && !dump.contains("ours"), "{dump}");
+}
+
+#[test]
+fn what_forbids_text_clients_forbids_the_others_too() {
+    let mut bench = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
+    let mut session = Session::new();
+    for words in [&["KEYS", "*"][..], &["SCAN", "0"], &["RANDOMKEY"], &["MONITOR"]] {
+        let reply = bench.says(&mut session, words);
+        assert!(reply.starts_with("-ERR ") && reply.contains("(-X)"), "{reply}");
+    }
+    let reply = bench.says(&mut session, &["CONFIG", "SET", "notify-keyspace-events", "KEA"]);
+    assert!(reply.contains("(-X)"), "{reply}");
+    assert_eq!(bench.says(&mut session, &["CONFIG", "SET", "notify-keyspace-events", ""]), "+OK\r\n");
+    for words in [&["FLUSHALL"][..], &["FLUSHDB"], &["SWAPDB", "0", "1"]] {
+        let reply = bench.says(&mut session, words);
+        assert!(reply.starts_with("-ERR ") && reply.contains("(-F)"), "{reply}");
+    }
+    bench.says(&mut session, &["MULTI"]);
+    assert!(bench.says(&mut session, &["KEYS", "*"]).contains("(-X)"));
+    assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
+}
+
+#[test]
+fn nobody_is_shown_a_password() {
+    const CANARY: &str = "canary-7f3a";
+    let mut bench = bench();
+    let (mut session, mut monitor) = (Session::new(), Session::new());
+    assert_eq!(bench.says(&mut monitor, &["MONITOR"]), "+OK\r\n");
+    bench.says(&mut session, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    for words in [
+        &["AUTH", CANARY][..],
+        &["AUTH", "default", CANARY],
+        &["AUTH", "default", CANARY, "more"],
+        &["HELLO", "3", "AUTH", "default", CANARY],
+        &["HELLO", "2", "AUTH", "nobody", CANARY, "SETNAME", "x"],
+        &["CONFIG", "SET", "requirepass", CANARY],
+        &["AUTH", CANARY],
+        &["CONFIG", "SET", "maxmemory-samples", "5", "requirepass", CANARY],
+        &["CONFIG", "SET", "requirepass", CANARY, "nothing"],
+        &["ACL", "SETUSER", "one", "on", &format!(">{CANARY}")],
+        &["MULTI"],
+        &["AUTH", "default", CANARY],
+        &["EXEC"],
+    ] {
+        let reply = bench.says(&mut session, words);
+        assert!(!reply.contains(CANARY), "{words:?}: {reply}");
+    }
+    let letters = bench.host.post.take().0;
+    assert!(letters.len() > 5);
+    for letter in letters {
+        let text = format!("{letter:?}");
+        let bytes: Vec<String> = CANARY.bytes().map(|byte| byte.to_string()).collect();
+        assert!(!text.contains(CANARY) && !text.contains(&bytes.join(", ")), "{text}");
+    }
+    for words in [
+        &["SLOWLOG", "GET", "-1"][..],
+        &["CLIENT", "LIST"],
+        &["CLIENT", "INFO"],
+        &["INFO", "everything"],
+        &["ACL", "LIST"],
+        &["ACL", "LOG"],
+        &["LATENCY", "DOCTOR"],
+        &["MEMORY", "DOCTOR"],
+    ] {
+        let reply = bench.says(&mut session, words);
+        assert!(!reply.contains(CANARY), "{words:?}: {reply}");
+    }
+    assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
+    for line in ["stats\r\n", "stats settings\r\n", "stats conns\r\n"] {
+        assert!(!bench.ask(line).contains(CANARY), "{line}");
+    }
+}
+
+#[test]
+fn names_are_short_and_the_list_of_slow_commands_is_charged() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let (most, more) = ("n".repeat(1024), "n".repeat(1025));
+    assert_eq!(bench.says(&mut session, &["CLIENT", "SETNAME", &most]), "+OK\r\n");
+    for words in [
+        &["CLIENT", "SETNAME", &more][..],
+        &["HELLO", "3", "SETNAME", &more],
+        &["CLIENT", "SETINFO", "LIB-NAME", &more],
+        &["CLIENT", "SETINFO", "LIB-VER", &more],
+    ] {
+        let reply = bench.says(&mut session, words);
+        assert!(reply.starts_with("-ERR ") && reply.contains("1024"), "{reply}");
+    }
+    let used = |bench: &Bench| bench.worker.store().used_bytes();
+    let before = used(&bench);
+    bench.says(&mut session, &["CONFIG", "SET", "slowlog-max-len", "1000000"]);
+    bench.says(&mut session, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let argument = "a".repeat(200);
+    let words: Vec<&str> = std::iter::once("ECHO").chain(std::iter::repeat_n(&argument[..], 1)).collect();
+    for _ in 0..2000 {
+        bench.says(&mut session, &words);
+    }
+    let taken = used(&bench) - before;
+    let most = bench.worker.store().memory_bytes() / 64;
+    assert!((most / 2..=most + 4096).contains(&taken), "{taken} of {most}");
+    bench.says(&mut session, &["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
+    bench.says(&mut session, &["SLOWLOG", "RESET"]);
+    assert!(used(&bench) <= before + 4096);
+}
+
+#[test]
+fn patterns_and_channels_have_their_lengths() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let (most, more) = ("p".repeat(4096), "p".repeat(4097));
+    assert!(bench.says(&mut session, &["KEYS", &most]).starts_with("*0"));
+    for words in [
+        &["KEYS", &more][..],
+        &["SCAN", "0", "MATCH", &more],
+        &["CONFIG", "GET", &more],
+        &["PUBSUB", "CHANNELS", &more],
+        &["COMMAND", "LIST", "FILTERBY", "PATTERN", &more],
+        &["PSUBSCRIBE", "a", &more],
+        &["SUBSCRIBE", "a", &"c".repeat((128 << 10) + 1)],
+        &["PUBLISH", &"c".repeat((128 << 10) + 1), "text"],
+        &["SPUBLISH", &"c".repeat((128 << 10) + 1), "text"],
+    ] {
+        let reply = bench.says(&mut session, words);
+        assert!(reply.starts_with("-ERR ") && reply.contains("exceeds maximum"), "{reply}");
+    }
+    assert_eq!(bench.says(&mut session, &["PUBSUB", "NUMPAT"]), ":0\r\n", "none of them was heard");
+}
+
+#[test]
+fn many_patterns_cost_as_much_each_as_few() {
+    // 30,000 of one client: 20 s where each was compared with all before it.
+    let mut bench = Bench::new(Settings::default());
+    let (mut listener, mut session) = (Session::new(), Session::new());
+    let started = Instant::now();
+    let names: Vec<String> = (0..30_000).map(|n| format!("pattern-{n}-*")).collect();
+    for names in names.chunks(1000) {
+        let words: Vec<&str> =
+            std::iter::once("PSUBSCRIBE").chain(names.iter().map(String::as_str)).collect();
+        bench.turns(&mut listener, &command(&words));
+    }
+    let text = "t".repeat(100_000);
+    assert_eq!(bench.says(&mut session, &["PUBLISH", "pattern-7-x", &text]), ":1\r\n");
+    drop(listener);
+    assert_eq!(bench.says(&mut session, &["PUBSUB", "NUMPAT"]), ":0\r\n");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_text_for_many_patterns_is_kept_once() {
+    let mut bench = bench();
+    let (mut listener, mut session) = (Session::new(), Session::new());
+    let patterns: Vec<String> = (0..500).map(|n| format!("*{}", "*".repeat(n))).collect();
+    let words: Vec<&str> = std::iter::once("PSUBSCRIBE").chain(patterns.iter().map(String::as_str)).collect();
+    bench.turns(&mut listener, &command(&words));
+    let text = "t".repeat(200_000);
+    assert_eq!(bench.says(&mut session, &["PUBLISH", "channel", &text]), ":500\r\n");
+    let (letters, bytes) = bench.host.post.take();
+    assert_eq!(letters.len(), 500);
+    assert!(bytes > 500 * text.len(), "each copy that is to be written counts");
+    let places: std::collections::BTreeSet<_> =
+        letters.iter().map(|letter| letter.message.text().as_ptr()).collect();
+    assert_eq!(places.len(), 1);
+}
+
+#[test]
+fn who_has_said_the_password_may_send_what_is_long_at_once() {
+    let mut bench = Bench::new(Settings { password: "secret".into(), ..Settings::default() });
+    let value = "v".repeat(20_000);
+    let input =
+        [command(&["AUTH", "secret"]), command(&["SET", "k", &value]), command(&["STRLEN", "k"])].concat();
+    let reply = bench.turns(&mut Session::new(), &input).0;
+    assert_eq!(String::from_utf8(reply).unwrap(), "+OK\r\n+OK\r\n:20000\r\n");
+}
+
+#[test]
+fn a_pause_can_always_be_ended() {
+    let mut bench = bench();
+    let (mut one, mut other) = (Session::new(), Session::new());
+    bench.says(&mut one, &["CLIENT", "PAUSE", "9223372036854775807", "ALL"]);
+    // PING waits; what ends the pause does not.
+    let (next, reply) = bench.wait_for(&mut other, &command(&["PING"]));
+    assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
+    assert_eq!(bench.says(&mut Session::new(), &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+    assert_eq!(bench.says(&mut other, &["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn a_transaction_that_is_to_sleep_replies_as_one() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    for words in [&["MULTI"][..], &["PING", "a"], &["DEBUG", "SLEEP", "0.05"], &["PING", "b"]] {
+        bench.says(&mut session, words);
+    }
+    let (next, reply) = bench.wait_for(&mut session, &[command(&["EXEC"]), command(&["PING"])].concat());
+    assert_eq!(String::from_utf8(reply).unwrap(), "*3\r\n$1\r\na\r\n+OK\r\n$1\r\nb\r\n");
+    assert!(matches!(next, Next::Sleep(50)), "{next:?}");
+    bench.system += 60;
+    assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
+    // Who wants no replies hears nothing later either.
+    let input = [command(&["CLIENT", "REPLY", "OFF"]), command(&["DEBUG", "SLEEP", "0.05"])].concat();
+    bench.wait_for(&mut session, &input);
+    bench.system += 60;
+    assert_eq!(bench.says(&mut session, &["CLIENT", "REPLY", "ON"]), "+OK\r\n");
+}
+
+#[test]
+fn without_a_password_clients_of_other_machines_are_turned_away() {
+    let denied = |settings: Settings, far: bool| {
+        let mut bench = Bench::new(settings);
+        bench.host.far = far;
+        let (next, reply) = bench.turn(&mut Session::new(), &command(&["PING"])[..0]);
+        assert!(reply.is_empty() && matches!(next, Next::Receive));
+        let (next, reply) = bench.wait_for(&mut Session::new(), &command(&["PING"]));
+        let closed = matches!(next, Next::Close);
+        assert_eq!(closed, reply.starts_with(b"-DENIED "), "{}", String::from_utf8_lossy(&reply));
+        closed
+    };
+    assert!(denied(Settings::default(), true));
+    assert!(!denied(Settings::default(), false));
+    assert!(!denied(Settings { protected: false, ..Settings::default() }, true));
+    assert!(!denied(Settings { password: "secret".into(), ..Settings::default() }, true));
+}
