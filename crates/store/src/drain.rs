@@ -14,7 +14,7 @@
 
 use crate::arena::{Arena, UNIT};
 use crate::class::ClassId;
-use crate::evict::{BATCH, PROMOTE_FREQUENCY, Reason};
+use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason};
 use crate::index::Found;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
@@ -39,6 +39,9 @@ pub(crate) struct Drain {
     chunk: usize,
     /// There is room for all that is in it.
     keep: bool,
+    /// The hand found nothing in the class that is worth less than what is hot in the span: it is not asked again,
+    /// and that goes, too, unless everything is to move.
+    vain: bool,
     /// Times it was gone through.
     looks: u8,
 }
@@ -71,7 +74,7 @@ impl Local {
             return false;
         }
         slab.start_draining(&store.arena, number);
-        self.drain = Some(Drain { number, class, chunk: 0, keep, looks: 0 });
+        self.drain = Some(Drain { number, class, chunk: 0, keep, vain: false, looks: 0 });
         true
     }
 
@@ -176,25 +179,34 @@ impl Local {
                 more = drain.chunk < carved;
             }
             looked += drain.chunk - first;
+            let mut hopeless = false;
             let mut hashes = [0; BATCH];
             for (hash, &(_, owner)) in hashes.iter_mut().zip(&found[..count]) {
                 *hash = store.hash_at(owner);
                 store.prefetch_home(*hash);
             }
             for (&(location, owner), &hash) in found[..count].iter().zip(&hashes) {
-                if spare.is_none() {
+                if spare.is_none() && !hopeless {
                     spare = self.free_chunk(store, class, drain.keep);
                 }
                 match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
                     Drained::Gone | Drained::Held => {}
+                    // What may go does so without a chunk.
+                    Drained::NoChunk if drain.vain && store.evicts() => hopeless = true,
+                    Drained::NoChunk if drain.vain => {
+                        more = false;
+                        break;
+                    }
                     Drained::NoChunk => {
                         // The hand makes room where it is, and this batch begins again; what cannot be had
                         // now is left for the next look. Room by the queue of probation would be anywhere,
                         // in spans too that are drained next.
-                        let got = self.sweep_main(store, self.now, class, overdue) > 0;
+                        let got =
+                            self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false) > 0;
                         self.pass_epochs(store);
                         spare = self.free_chunk(store, class, drain.keep);
-                        if got && spare.is_some() {
+                        drain.vain = !got;
+                        if !got || spare.is_some() {
                             drain.chunk = first;
                             more = true;
                         }
@@ -236,7 +248,7 @@ impl Local {
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
                     false => slot.frequency() > 0,
                 };
-                let stays = hot || protected || drain.keep && spare.is_some();
+                let stays = hot && (drain.keep || !drain.vain) || protected || drain.keep && spare.is_some();
                 if expired || !stays {
                     self.take_out(store, hash, &mut locked, &found, item, expired);
                     Drained::Gone
@@ -329,7 +341,7 @@ impl Local {
             number
         };
         self.evict_span(store, class, number);
-        let drain = Drain { number, class, chunk: 0, keep: false, looks: 1 };
+        let drain = Drain { number, class, chunk: 0, keep: false, vain: false, looks: 1 };
         if self.lingering.len() < LINGERING_MAX {
             self.lingering.push(drain);
         } else if store.eviction() != Eviction::All {
@@ -352,6 +364,9 @@ impl Local {
     /// Evicts every item of a span of `class`, and those that have a piece there.
     fn evict_span(&mut self, store: &Store, class: ClassId, number: u32) {
         let arena = &store.arena;
+        if store.all_stays(class, arena.span(number)) {
+            return;
+        }
         let mut chunk = 0;
         loop {
             let mut victims = [(0, 0); BATCH];

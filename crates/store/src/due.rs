@@ -88,6 +88,11 @@ impl Agenda {
         self.all.passed(now)
     }
 
+    /// True if no span has a time.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_never()
+    }
+
     /// A span that is due, looked for from the group of span `from` on; its time is "never" now.
     /// `span` says where the time of a span of the first `spans` is.
     pub(crate) fn take<'a>(

@@ -174,7 +174,7 @@ impl Class {
     }
 
     /// The chunks the hand passes next: `each` gets the location of carved ones, and says whether it
-    /// wants more; `chunks_max` are looked at, spans that `skips` says so of as one.
+    /// wants more; `chunks_max` are looked at, spans that `skips` says so of as one. How many that were.
     pub(crate) fn pass(
         &mut self,
         arena: &Arena,
@@ -182,7 +182,7 @@ impl Class {
         chunks_max: usize,
         skips: impl Fn(&Span) -> bool,
         mut each: impl FnMut(u64) -> bool,
-    ) {
+    ) -> usize {
         let mut looked = 0;
         while looked < chunks_max
             && let Some(number) = self.queue.front()
@@ -206,9 +206,10 @@ impl Class {
             }
             looked += 1;
             if !each(location) {
-                return;
+                break;
             }
         }
+        looked
     }
 
     /// The span to be drained next: the one that was not passed for longest, but for one in which the hand is.
