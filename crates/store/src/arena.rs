@@ -195,10 +195,20 @@ impl Arena {
 
     /// Hands out a span; `None` when the limit is reached. `reserve` may take the last ones.
     pub(crate) fn take_span(&self, owner: u8, reserve: bool) -> Option<u32> {
-        let mut free = self.free.lock().expect("no panic under the lock");
         let allowed = self.spans_allowed();
         let kept = if reserve { 0 } else { kept_for_index(allowed) };
-        if free.used + kept >= allowed {
+        self.take_span_within(owner, allowed.saturating_sub(kept))
+    }
+
+    /// Hands out a span whatever the limit, for one that the caller has just given back because of it.
+    pub(crate) fn take_span_for_another(&self, owner: u8) -> Option<u32> {
+        self.take_span_within(owner, u32::MAX)
+    }
+
+    fn take_span_within(&self, owner: u8, used_max: u32) -> Option<u32> {
+        let allowed = self.spans_allowed();
+        let mut free = self.free.lock().expect("no panic under the lock");
+        if free.used >= used_max {
             return None;
         }
         let below = self.gather_below.load(Ordering::Relaxed);

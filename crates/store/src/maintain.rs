@@ -17,8 +17,9 @@ use crate::write::Rebuild;
 
 /// Chunks drained in a step after the limit was lowered.
 const SHRINK_CHUNKS: usize = 256;
-/// Steps in which items give way to memory that was taken beside them.
-const GIVE_WAY_ROUNDS_MAX: usize = 1024;
+/// Steps in which items give way to memory that was taken beside them, at a time: some 50 µs each. After a limit was
+/// lowered it is the turns of all workers and their upkeep that get there, not the next request.
+const GIVE_WAY_ROUNDS_MAX: usize = 16;
 /// How often other workers' batches are waited for in that: by giving up the core, then by sleeping.
 const GIVE_WAY_WAITS_BUSY: u32 = 8;
 const GIVE_WAY_WAITS_MAX: u32 = 24;
@@ -185,14 +186,15 @@ impl Guard<'_> {
         flushing || hurried || upkeep.cursor <= target
     }
 
-    /// Has items give way to memory that was taken beside them ([`crate::Store::hold`]): some 20 µs for
-    /// each 64 KiB, and two milliseconds at most while other workers' batches hold free memory back.
+    /// Has items give way to memory that was taken beside them ([`crate::Store::hold`]): 20 µs for each 64 KiB, or
+    /// some 200 if they are small. It is as much as fits into a millisecond; while other workers' batches hold free
+    /// memory back, this one waits for two at most.
     pub fn give_way(&mut self) {
         let store = self.store;
         let (mut waits, mut wait) = (0, Wait::for_memory_sleeping_from(GIVE_WAY_WAITS_BUSY));
         for _ in 0..GIVE_WAY_ROUNDS_MAX {
             let over = store.arena.over_limit();
-            if over == 0 || !store.evicts() {
+            if over == 0 || !store.may_evict() {
                 return;
             }
             if self.local.shrink(store, over, SHRINK_CHUNKS) {

@@ -237,6 +237,13 @@ impl Class {
         true
     }
 
+    /// Takes a span whatever the limit: the caller has just given one back because of it.
+    pub(crate) fn grow_for_another(&mut self, arena: &Arena, now: Moment) -> bool {
+        let Some(number) = arena.take_span_for_another(self.id.0) else { return false };
+        self.add_span(arena, number, now);
+        true
+    }
+
     /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
     /// takes a new span from the arena if none of the class's has a chunk and it may `grow`. Returns
     /// how many.

@@ -56,6 +56,8 @@ pub(crate) struct Local {
     pub(crate) spans_moved: u64,
     /// The epoch when they were last looked at.
     pub(crate) looked_at: u64,
+    /// The epoch of which a write that was refused has waited for the end, in vain.
+    pub(crate) vain_epoch: u64,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
     /// A class that others give to, and that found too little of it once.
@@ -113,6 +115,7 @@ impl Worker {
             lingering: Vec::new(),
             spans_moved: 0,
             looked_at: 0,
+            vain_epoch: 0,
             asks: 0,
             fed: None,
             transaction: Transaction::default(),

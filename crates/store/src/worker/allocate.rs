@@ -14,6 +14,8 @@ use crate::{Eviction, Store};
 /// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
 /// is pinned or a worker is kept from running inside its batch.
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
+/// Rounds of waiting for others' batches before a write is refused where nothing is evicted: some milliseconds.
+const REFUSED_ROUNDS_MAX: usize = 96;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
 /// Rounds after which it has begun to sleep, and asks others for what they hold.
@@ -28,6 +30,8 @@ const ALLOCATE_EXPIRE_STEPS: usize = 16;
 const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
 /// Spans that it gathers from what has expired in other classes.
 const ALLOCATE_SPARES_MAX: usize = 8;
+/// Spans given back while the limit is passed for which a class without any gets one.
+const SWAP_SPANS: u64 = 2;
 /// Chunks drained in a round while the limit is passed: some 100 µs, and four times as many of a class as one
 /// refill of a magazine takes. (With 1,024 every refill after the first eviction took 1 to 2 ms.)
 const SHRINK_CHUNKS: usize = 128;
@@ -97,9 +101,10 @@ impl Local {
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
         let mut wants = None;
+        let moved = self.spans_moved;
         let mut wait = Wait::for_memory();
         let spares = matches!(store.eviction(), Eviction::Volatile | Eviction::VolatileTtl);
-        if store.evicts() && !(spares && store.arena.barren.holds(self.now)) {
+        if store.may_evict() && !(spares && store.arena.barren.holds(self.now)) {
             self.drain_ahead(store, class);
         }
         while round < ALLOCATE_ROUNDS_MAX {
@@ -133,9 +138,19 @@ impl Local {
             if expires {
                 continue;
             }
-            if !store.evicts() {
-                // Nothing comes but what this worker has retired, when others have left their batches.
-                if self.limbo.len() == 0 {
+            if !store.may_evict() {
+                // What was deleted in another class left room there.
+                if spared < ALLOCATE_SPARES_MAX && self.gather_spare(store, class) {
+                    spared += 1;
+                    continue;
+                }
+                // Nothing comes but what this worker has retired, when others have left their batches. Who did not
+                // within some milliseconds is not waited for again before it has.
+                if self.limbo.len() == 0 || self.vain_epoch == store.epochs.now() {
+                    break;
+                }
+                if round == REFUSED_ROUNDS_MAX {
+                    self.vain_epoch = store.epochs.now();
                     break;
                 }
                 self.wait(store, &mut wait);
@@ -145,9 +160,9 @@ impl Local {
             // After the limit was lowered there is a span to give back in every round.
             let over = store.arena.over_items_limit();
             let shrinking = over > 0;
-            if spares && !shrinking {
+            if spares {
                 // What is on its way comes while others get on; what must stay does not come by waiting.
-                let all_stays = round == ALLOCATE_ROUNDS_SLEEP && evicted == 0 && self.limbo.len() == 0;
+                let all_stays = round >= ALLOCATE_ROUNDS_SLEEP && evicted == 0 && self.limbo.len() == 0;
                 if all_stays {
                     store.arena.barren.set(self.now);
                 }
@@ -159,6 +174,15 @@ impl Local {
             // them did not help.
             let wanted = if round < ALLOCATE_ROUNDS_SLEEP { over } else { u32::MAX };
             let waits = shrinking && !self.shrink(store, wanted, SHRINK_CHUNKS);
+            // Of two spans that it has given back a class that has none gets one. It would wait for the whole way to
+            // a limit that was lowered: 190 ms for 24 MB of small items.
+            if shrinking
+                && self.spans_moved >= moved + SWAP_SPANS
+                && store.slabs.view(class).spans() == 0
+                && store.slabs.class(class).grow_for_another(&store.arena, store.moment(self.now))
+            {
+                continue;
+            }
             if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
                 if round >= ALLOCATE_ROUNDS_SLEEP {
                     wants.get_or_insert_with(|| store.wanting.one());
