@@ -156,6 +156,10 @@ impl Worker {
         local.queue_fresh(store);
         local.stop_drains(store);
         local.answer_recall(store);
+        // All of it: nobody waits for a worker that is about to sleep.
+        while local.recalled != store.recall.load(Ordering::Relaxed) {
+            local.answer_recall(store);
+        }
         local.leave_batch(store);
     }
 

@@ -18,6 +18,9 @@ use crate::sync::atomic::Ordering;
 /// no more bytes than the magazines may.
 const LIMBO_CHUNKS_MAX: usize = 256;
 
+/// Chunks taken back in one step, after another worker was kept in its batch: some 100 µs. (17,000 took 4 ms.)
+const PASS_CHUNKS: usize = 1024;
+
 impl Local {
     /// Gives back a chunk that nobody else ever could see.
     pub(crate) fn free_unseen(&mut self, store: &Store, chunk: u64) {
@@ -120,8 +123,8 @@ impl Local {
         }
     }
 
-    /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back
-    /// all that they set free. The caller holds no reference into the arena.
+    /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back what they set free:
+    /// all that is usual. The caller holds no reference into the arena.
     pub(crate) fn pass_epochs(&mut self, store: &Store) {
         self.limbo.seal(&store.epochs);
         for _ in 0..2 {
@@ -131,7 +134,7 @@ impl Local {
             }
         }
         store.epochs.enter(self.id);
-        self.reclaim(store, usize::MAX);
+        self.reclaim(store, PASS_CHUNKS);
         self.charge_limbo(store);
     }
 
@@ -239,8 +242,10 @@ impl Local {
     /// theirs. The caller holds no reference into the arena.
     #[cold]
     pub(crate) fn answer_recall(&mut self, store: &Store) {
-        self.recalled = store.recall.load(Ordering::Relaxed);
+        let recall = store.recall.load(Ordering::Relaxed);
         self.pass_epochs(store);
+        // What more nobody sees is given back at the next batch.
+        self.recalled = if self.limbo.look(&store.epochs) { recall.wrapping_sub(1) } else { recall };
         for class in ClassId::all() {
             self.empty_magazine(store, class);
         }

@@ -1,0 +1,222 @@
+//! How long one call keeps its worker, in the cases that were slow: in the CPU time of its thread, so that what else runs
+//! does not count. The bench `pauses` has the figures of the usual ones.
+
+use larder_store::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store, Worker};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NOW: u64 = 1_700_000_000_000;
+/// A call may take a millisecond. This build is several times slower than a release, and a page's first touch is the
+/// system's; what is found here took 20 to 200 ms, or minutes.
+const CALL_US_MAX: f64 = 10_000.0;
+/// Small items, most to a span.
+const SMALL: &[u8] = &[7; 20];
+
+fn store(megabytes: u64, workers_max: usize) -> Arc<Store> {
+    Store::new(Config { memory_bytes: megabytes << 20, workers_max, ..Config::default() }).unwrap()
+}
+
+fn cpu_us() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// What a call gave, which may not have taken long.
+#[track_caller]
+fn at_once<T>(call: impl FnOnce() -> T) -> T {
+    let before = cpu_us();
+    let result = call();
+    let took = cpu_us() - before;
+    assert!(took <= CALL_US_MAX, "it took {took:.0} µs");
+    result
+}
+
+fn set_until(worker: &mut Worker, n: u64, value: &[u8], expires_at: u64) -> Result<(), Refusal> {
+    let mut guard = worker.enter(NOW);
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    guard.store_value(&key, value, &attributes, Expect::Any).map(drop)
+}
+
+fn set(worker: &mut Worker, n: u64, value: &[u8]) -> Result<(), Refusal> {
+    set_until(worker, n, value, 0)
+}
+
+fn delete(worker: &mut Worker, n: u64) {
+    let mut guard = worker.enter(NOW);
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    guard.delete(&key, Expect::Present).unwrap();
+}
+
+fn has(guard: &mut Guard<'_>, n: u64) -> bool {
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    guard.get(&key).hit().is_some()
+}
+
+/// A store that is full of small items that do not go, and how many they are.
+fn full(megabytes: u64) -> (Arc<Store>, Worker, u64) {
+    let store = store(megabytes, 2);
+    store.set_eviction(Eviction::Off);
+    let mut worker = store.worker().unwrap();
+    let count = (0..).take_while(|&n| set(&mut worker, n, SMALL).is_ok()).count();
+    (store, worker, count as u64)
+}
+
+/// Names of keys that are not there.
+fn new(n: u64) -> u64 {
+    1 << 40 | n
+}
+
+/// Under the policies that evict only what expires, this took minutes for one write after a limit was lowered.
+#[test]
+fn a_write_is_refused_at_once_where_nothing_may_go() {
+    for eviction in [Eviction::Off, Eviction::Volatile, Eviction::VolatileTtl] {
+        for lower in [false, true] {
+            let (store, mut worker, count) = full(24);
+            store.set_eviction(eviction);
+            if lower {
+                assert!(store.set_memory_bytes(16 << 20));
+            }
+            for n in 0..200 {
+                let value = vec![7; [20, 1_000, 300_000][n as usize % 3]];
+                let refused = at_once(|| set(&mut worker, new(n), &value).is_err());
+                assert!(refused || !lower && value.len() < 20_000, "{eviction:?}, {} bytes", value.len());
+                at_once(|| worker.enter(NOW + n * 10).give_way());
+            }
+            let mut guard = worker.enter(NOW);
+            assert!((0..count).all(|n| has(&mut guard, n)), "nothing was lost");
+        }
+    }
+}
+
+/// What was retired comes free when another worker leaves its batch. Who does not is waited for some milliseconds once.
+#[test]
+fn a_worker_that_stays_in_its_batch_is_waited_for_once_before_a_write_is_refused() {
+    let (store, mut worker, _) = full(8);
+    let mut other = store.worker().unwrap();
+    let stuck = other.enter(NOW);
+    (0..100).for_each(|n| delete(&mut worker, n));
+    let began = Instant::now();
+    for n in 0..200 {
+        assert!(set(&mut worker, new(n), &[7; 1_000]).is_err());
+    }
+    // Of one wait 36 sleeps of 100 µs; 200 waits of a second each it was.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(stuck);
+    assert!(set(&mut worker, new(0), SMALL).is_ok());
+}
+
+/// Whatever gives memory after a write was refused, the next one gets it.
+#[test]
+fn a_write_that_was_refused_succeeds_when_there_is_memory() {
+    let long = vec![7; 5_000];
+    for way in ["delete", "deletes beside what stays", "expiry", "flush", "limit", "eviction"] {
+        let expires = if way == "expiry" { NOW + 1_000 } else { 0 };
+        let store = store(20, 1);
+        assert!(store.set_memory_bytes(16 << 20));
+        store.set_eviction(Eviction::Off);
+        let mut worker = store.worker().unwrap();
+        let count = (0..).take_while(|&n| set_until(&mut worker, n, SMALL, expires).is_ok()).count() as u64;
+        assert!((0..500).all(|n| set(&mut worker, new(n), &long).is_err()), "{way}: it is full");
+        let (mut value, mut now) = (&long[..], NOW);
+        match way {
+            "delete" => {
+                delete(&mut worker, 0);
+                value = SMALL;
+            }
+            "deletes beside what stays" => {
+                (0..count).filter(|n| n % 8 != 0).for_each(|n| delete(&mut worker, n))
+            }
+            "expiry" => now = NOW + 2_000,
+            "flush" => {
+                worker.enter(NOW).flush();
+                while worker.enter(NOW).maintain() {}
+            }
+            "limit" => assert!(store.set_memory_bytes(20 << 20)),
+            _ => store.set_eviction(Eviction::All),
+        }
+        let mut guard = worker.enter(now);
+        let name = new(1_000).to_be_bytes();
+        let key = guard.key(&name);
+        let stored = at_once(|| guard.store_value(&key, value, &Attributes::default(), Expect::Any));
+        assert!(stored.is_ok(), "{way}: {stored:?}");
+    }
+}
+
+/// The hand takes what it has come to when it has passed many that were read. It went three times round for the first
+/// of them.
+#[test]
+fn where_all_is_hot_a_write_takes_no_longer() {
+    let (store, mut worker, count) = full(24);
+    for _ in 0..4 {
+        let mut guard = worker.enter(NOW);
+        assert!((0..count).all(|n| has(&mut guard, n)));
+    }
+    store.set_eviction(Eviction::All);
+    for n in 0..2_000 {
+        // Of a class that has memory, and of classes that have none yet.
+        let value = vec![7; [20, 3_000 + n as usize * 4][n as usize % 2]];
+        assert!(at_once(|| set(&mut worker, new(n), &value)).is_ok());
+    }
+    drop(worker);
+    store.check();
+}
+
+/// After the limit was lowered a class that has no span gets one for two that go; nobody goes all the way at once.
+#[test]
+fn a_limit_that_falls_is_reached_in_steps() {
+    let (store, mut worker, _) = full(24);
+    store.set_eviction(Eviction::All);
+    assert!(store.set_memory_bytes(16 << 20));
+    for n in 0..50 {
+        assert!(at_once(|| set(&mut worker, new(n), &vec![7; 100 << (n % 7)])).is_ok());
+        at_once(|| worker.enter(NOW).give_way());
+    }
+    assert!(store.is_over_limit());
+    for _ in 0..10_000 {
+        at_once(|| worker.enter(NOW).maintain());
+    }
+    assert!(!store.is_over_limit());
+    drop(worker);
+    store.check();
+}
+
+/// Without room and without eviction each item was a search through its class: minutes for a span.
+#[test]
+fn a_span_that_cannot_be_emptied_is_left_at_once() {
+    for eviction in [Eviction::Off, Eviction::Volatile, Eviction::All] {
+        let (store, mut worker, count) = full(16);
+        store.set_eviction(eviction);
+        for n in 0..10 {
+            let moved = at_once(|| worker.enter(NOW + n).reassign(None, None, 1));
+            assert_eq!(moved, usize::from(eviction == Eviction::All));
+        }
+        let mut guard = worker.enter(NOW);
+        assert!(eviction == Eviction::All || (0..count).all(|n| has(&mut guard, n)));
+    }
+}
+
+/// What another worker's batch held back comes free bit by bit.
+#[test]
+fn what_a_long_batch_held_back_comes_free_in_steps() {
+    let (store, mut worker, count) = full(16);
+    let mut other = store.worker().unwrap();
+    let stuck = other.enter(NOW);
+    (0..count).for_each(|n| delete(&mut worker, n));
+    drop(stuck);
+    let free = |store: &Store| store.classes(NOW).iter().map(|class| class.free_chunks).sum::<u64>();
+    let mut before = free(&store);
+    let mut steps = 0;
+    while store.totals().item_bytes > 0 {
+        at_once(|| worker.enter(NOW).maintain());
+        let now = free(&store);
+        assert!(now.saturating_sub(before) <= 4_096, "{} chunks in one step", now - before);
+        before = now;
+        steps += 1;
+        assert!(steps < 100_000);
+    }
+    assert!(steps > 10);
+}
