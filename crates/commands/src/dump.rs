@@ -1,4 +1,5 @@
-//! Replies too long to be made at once: every key, every prefix, every connection.
+//! Replies too long to be made at once: every key, every prefix, every connection. And the one to a page of memory that
+//! moves, which takes long.
 //!
 //! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
 //! looked at, so other connections have their turn; the session goes on with it when called again.
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use larder_protocol::number::parse_u64;
 use larder_store::Item;
 
+use crate::admin::PageMove;
 use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
@@ -16,8 +18,8 @@ use crate::text::{END, is_text, put_base64, put_escaped, put_key, put_number};
 
 /// Items looked at between two looks at the output.
 const ITEMS_PER_WALK: usize = 64;
-/// Walks in one step, after which others have their turn.
-const WALKS_PER_STEP: usize = 64;
+/// Walks in one step, after which others have their turn: some 600 µs. (64 walks took 2.5 ms.)
+const WALKS_PER_STEP: usize = 16;
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
 /// `stats sizes` counts items in steps of so many bytes.
@@ -65,6 +67,7 @@ pub(crate) enum Dump {
     Prefixes { after: Option<Box<[u8]>> },
     Connections { from: u64 },
     Sizes { cursor: u64, counts: BTreeMap<u64, u64> },
+    Page(PageMove),
 }
 
 /// What a step came to.
@@ -115,6 +118,7 @@ impl Dump {
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
             Dump::Items { form, classes, cursor } => step_items(cx, out, form, *classes, cursor),
+            Dump::Page(page) => page.step(cx, out),
             Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
             Dump::Prefixes { after } => {
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {

@@ -187,7 +187,7 @@ pub struct Shared {
     /// What `slabs automove` was told and only reports.
     pub automove: Pace,
     /// A page is on its way by command.
-    pub(crate) reassigning: AtomicBool,
+    pub(crate) reassigning: Arc<AtomicBool>,
     /// The crawler is on (`lru_crawler enable|disable`).
     pub(crate) crawler: AtomicBool,
     /// Crawls started.
@@ -209,7 +209,7 @@ impl Shared {
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
             slabs: SlabClasses::new(&settings.slab_sizes),
             automove: Pace::default(),
-            reassigning: AtomicBool::new(false),
+            reassigning: Arc::default(),
             crawler: AtomicBool::new(settings.lru_crawler),
             crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
             clock: Clock::default(),

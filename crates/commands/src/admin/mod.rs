@@ -16,7 +16,7 @@ pub(crate) use control::{
 };
 pub(crate) use crawler::lru_crawler;
 pub(crate) use lru::lru;
-pub(crate) use slabs::slabs;
+pub(crate) use slabs::{PageMove, slabs};
 pub(crate) use stats::stats;
 
 /// One administrative line at work.
@@ -27,6 +27,8 @@ pub(crate) struct Line<'x, 'a, 'c, 'w> {
     pub out: &'x mut Output,
     /// The tokens behind its name, a `noreply` at the end not among them.
     pub tokens: Vec<&'a [u8]>,
+    /// Nobody waits for a reply: what is said before the command ends is taken back.
+    pub noreply: bool,
 }
 
 impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
@@ -41,6 +43,6 @@ impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
         if noreply {
             tokens.pop();
         }
-        Line { cx, out, tokens }
+        Line { cx, out, tokens, noreply }
     }
 }

@@ -1,5 +1,7 @@
 //! slabs: moves memory between classes, by hand or by itself.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::Fault;
@@ -7,7 +9,10 @@ use larder_protocol::number::{parse_i32, parse_u64};
 use larder_store::Automove;
 
 use super::Line;
+use crate::context::Context;
+use crate::dump::{Dump, Step};
 use crate::flow::Flow;
+use crate::output::Output;
 use crate::slabs::SPANS_PER_PAGE;
 use crate::text::{ERROR, OK};
 
@@ -15,6 +20,8 @@ use crate::text::{ERROR, OK};
 const ANY: i32 = -1;
 /// The memory that no class owns, as source or destination.
 const POOL: i32 = 0;
+/// Times in a row that a class gives nothing before another is asked.
+const MISSES_MAX: u32 = 4;
 /// A class with fewer pages gives none.
 const PAGES_MIN: u64 = 2;
 
@@ -30,7 +37,10 @@ pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply = match line.tokens[..] {
         [b"reassign", _, _] if !line.cx.shared.settings.slab_reassign => DISABLED,
         [b"reassign", from, to] => match (parse_i32(from), parse_i32(to)) {
-            (Some(from), Some(to)) => reassign(line, from, to),
+            (Some(from), Some(to)) => match reassign(line, from, to) {
+                Ok(page) => return Flow::Dump(Dump::Page(page)),
+                Err(reply) => reply,
+            },
             _ => Fault::BadLine.reply(),
         },
         [b"automove", name @ (b"ratio" | b"freeratio" | b"window"), value] => pace(line, name, value),
@@ -42,10 +52,62 @@ pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// Moves a page, which is 16 spans; what is in them stays as far as there is room for it.
-fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> &'static [u8] {
+/// A page that moves, which is 16 spans: some of them, and other connections have their turn. A page of small items
+/// took 4 ms at once.
+#[derive(Debug)]
+pub(crate) struct PageMove {
+    /// Classes that give, the one that gives now last; none: the memory that no class owns.
+    givers: Vec<Option<u8>>,
+    /// Times in a row that it gave nothing: what is being sent or received keeps some spans.
+    misses: u32,
+    into: Option<u8>,
+    /// Spans to go.
+    left: usize,
+    noreply: bool,
+    /// Only one page moves at a time.
+    _running: Running,
+}
+
+/// Says that a page moves, until it is dropped.
+#[derive(Debug)]
+struct Running(Arc<AtomicBool>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+impl PageMove {
+    /// Moves a span, or those that nobody owns; what is in it stays as far as there is room for it.
+    pub(crate) fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
+        if let Some(&giver) = self.givers.last() {
+            let moved = match (giver, self.into) {
+                (None, Some(into)) => cx.guard.grow(into, self.left),
+                (giver, into) => cx.guard.reassign(giver, into, 1),
+            };
+            self.left -= moved;
+            self.misses = if moved > 0 { 0 } else { self.misses + 1 };
+            if giver.is_none() || self.misses == MISSES_MAX {
+                self.givers.pop();
+                self.misses = 0;
+            }
+        }
+        if self.left > 0 && !self.givers.is_empty() {
+            return Step::More;
+        }
+        if !self.noreply {
+            // All of it is being sent, or received.
+            out.put(if self.left == SPANS_PER_PAGE as usize { BUSY } else { OK });
+        }
+        Step::Done
+    }
+}
+
+/// Begins to move a page, or says why not.
+fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageMove, &'static [u8]> {
     if from == to {
-        return SAME;
+        return Err(SAME);
     }
     let shared = line.cx.shared;
     let store = line.cx.guard.store();
@@ -58,22 +120,23 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> &'static [u8
             slabs.iter().filter(|slab| slab.pages() >= PAGES_MIN && i32::from(slab.totals.id) != to);
         match richest.max_by_key(|slab| (slab.totals.age_ms, slab.totals.spans)) {
             Some(slab) => i32::from(slab.totals.id),
-            None => return BAD_CLASS,
+            None => return Err(BAD_CLASS),
         }
     } else {
         from
     };
     let known = POOL..=i32::from(shared.slabs.last());
     if !known.contains(&from) || !known.contains(&to) {
-        return BAD_CLASS;
+        return Err(BAD_CLASS);
     }
     let spare = if from == POOL { store.totals().spans_free / SPANS_PER_PAGE } else { pages(from) };
     if spare < PAGES_MIN {
-        return NO_SPARE;
+        return Err(NO_SPARE);
     }
     if shared.reassigning.swap(true, Relaxed) {
-        return BUSY;
+        return Err(BUSY);
     }
+    let running = Running(Arc::clone(&shared.reassigning));
     // Of the classes that `to` covers, the one that has most; else the largest, which holds all of them.
     let spans = |class: u8| classes.iter().find(|totals| totals.id == class).map_or(0, |totals| totals.spans);
     let into =
@@ -81,21 +144,16 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> &'static [u8
     let mut givers: Vec<Option<u8>> = vec![None];
     if from != POOL {
         givers = shared.slabs.members(from as u8).filter(|&class| spans(class) > 0).map(Some).collect();
-        givers.sort_by_key(|&class| std::cmp::Reverse(class.map_or(0, spans)));
+        givers.sort_by_key(|&class| class.map_or(0, spans));
     }
-    let mut left = SPANS_PER_PAGE as usize;
-    for giver in givers {
-        left -= match (giver, into) {
-            (None, Some(into)) => line.cx.guard.grow(into, left),
-            (giver, into) => line.cx.guard.reassign(giver, into, left),
-        };
-        if left == 0 {
-            break;
-        }
-    }
-    shared.reassigning.store(false, Relaxed);
-    // All of it is being sent, or received.
-    if left == SPANS_PER_PAGE as usize { BUSY } else { OK }
+    Ok(PageMove {
+        givers,
+        misses: 0,
+        into,
+        left: SPANS_PER_PAGE as usize,
+        noreply: line.noreply,
+        _running: running,
+    })
 }
 
 fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
