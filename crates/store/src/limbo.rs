@@ -8,9 +8,10 @@
 //! nobody sees any more is taken back, or is the next to be written: a worker that writes over items
 //! of one size goes round through its limbo alone.
 //!
-//! The ring grows while a worker is kept from leaving its epoch, by eight bytes for each chunk that waits: there
-//! are no more than chunks. What it takes beyond its usual size is charged to the memory limit, and given back
-//! when the chunks are.
+//! The ring grows while another worker is kept from leaving its epoch, by eight bytes for each chunk that waits, and
+//! is bounded: a chunk waits once, chunks are of spans, and spans and what is charged are within the memory limit. What
+//! it takes beyond its usual size is charged as chunks come, for the two rings, too, that there are while it doubles,
+//! and given back when they are. Groups are as many as epochs that chunks wait for, three at most.
 
 use crate::class::ClassId;
 use crate::epoch::Epochs;
@@ -24,6 +25,11 @@ const GROUP_BYTES: u64 = 64 << 10;
 const LARGE_BYTES: u64 = 1 << 40;
 /// Room for a steady stream of writes without allocating.
 const CHUNKS_SOFT: usize = 1024;
+/// Groups at most: a tag is safe two epochs later, and each seal is followed by a look.
+const GROUPS_MAX: usize = 4;
+/// Places of rings that there may be for each chunk that waits: a full one, and one twice as long that is about to take
+/// its place.
+const PLACES: usize = 3;
 
 /// A chunk on its way out, with what its header says, so that a header that has long left the
 /// cache is not read again.
@@ -78,12 +84,12 @@ pub(crate) struct Limbo {
     unsafe_from: usize,
     open_from: usize,
     next: usize,
-    /// Tags of groups, and how many chunks each has.
+    /// Tags of groups, and how many chunks each has; no two have the same.
     groups: VecDeque<(u64, usize)>,
     /// Bytes of the chunks with a tag, and of those without.
     sealed_bytes: u64,
     open_bytes: u64,
-    /// Bytes of the ring that are charged to the memory limit: those beyond its usual size.
+    /// Bytes that are charged to the memory limit: what is beyond the ring's usual size.
     charged: i64,
 }
 
@@ -95,7 +101,7 @@ impl Limbo {
             unsafe_from: 0,
             open_from: 0,
             next: 0,
-            groups: VecDeque::with_capacity(CHUNKS_SOFT / GROUP_CHUNKS),
+            groups: VecDeque::with_capacity(GROUPS_MAX),
             sealed_bytes: 0,
             open_bytes: 0,
             charged: 0,
@@ -148,7 +154,7 @@ impl Limbo {
     }
 
     /// Gives back what the ring has beyond its usual size and does not need. How many bytes more, or (negative)
-    /// fewer, it has beyond that than when this was asked last.
+    /// fewer, are to be charged than when this was asked last.
     #[inline]
     pub(crate) fn settle(&mut self) -> i64 {
         if self.ring.len() == CHUNKS_SOFT && self.charged == 0 { 0 } else { self.settle_large() }
@@ -159,7 +165,12 @@ impl Limbo {
         if self.len() < self.ring.len() / 4 {
             self.resize((self.len() * 2).next_power_of_two().max(CHUNKS_SOFT));
         }
-        let bytes = ((self.ring.len() - CHUNKS_SOFT) * size_of::<Outgoing>()) as i64;
+        let places = if self.ring.len() == CHUNKS_SOFT {
+            CHUNKS_SOFT
+        } else {
+            self.ring.len().max(PLACES * self.len())
+        };
+        let bytes = ((places - CHUNKS_SOFT) * size_of::<Outgoing>()) as i64;
         bytes - std::mem::replace(&mut self.charged, bytes)
     }
 
@@ -181,7 +192,12 @@ impl Limbo {
     /// Tags what has no tag.
     pub(crate) fn seal(&mut self, epochs: &Epochs) {
         if self.next > self.open_from {
-            self.groups.push_back((epochs.tag(), self.next - self.open_from));
+            let (tag, chunks) = (epochs.tag(), self.next - self.open_from);
+            match self.groups.back_mut() {
+                Some(last) if last.0 == tag => last.1 += chunks,
+                _ => self.groups.push_back((tag, chunks)),
+            }
+            debug_assert!(self.groups.len() <= GROUPS_MAX);
             self.open_from = self.next;
             self.sealed_bytes += std::mem::take(&mut self.open_bytes);
         }
@@ -254,6 +270,25 @@ mod tests {
         assert_eq!(take(&mut limbo), []);
         assert!(epochs.advance());
         assert_eq!((take(&mut limbo), limbo.len()), (vec![first], 1));
+    }
+    #[test]
+    fn groups_are_as_few_as_epochs_however_often_they_are_sealed() {
+        let epochs = Epochs::new(2);
+        let mut limbo = Limbo::new();
+        epochs.enter(1);
+        for location in 1..=5000 {
+            limbo.push(Outgoing::new(location, ClassId(3), 20, false));
+            limbo.seal(&epochs);
+            // Once, then it is kept from going on.
+            epochs.advance();
+            assert!(!limbo.look(&epochs));
+        }
+        assert_eq!((limbo.len(), limbo.groups.len()), (5000, 2));
+        assert!(limbo.groups.capacity() <= 8);
+        epochs.leave(1);
+        assert!(epochs.advance() && epochs.advance());
+        limbo.look(&epochs);
+        assert_eq!(std::iter::from_fn(|| limbo.take()).count(), 5000);
     }
     #[test]
     fn chunk_is_taken_for_its_class_alone_and_in_order() {
