@@ -145,6 +145,12 @@ impl Arena {
         unsafe { self.base.add(location as usize * UNIT) }
     }
 
+    /// The address of a location, or of none, for a prefetch.
+    #[inline]
+    pub(crate) fn near(&self, location: u64) -> *const u8 {
+        self.base.as_ptr().wrapping_add(location as usize * UNIT)
+    }
+
     /// The number of the span that holds a location.
     #[inline]
     pub(crate) fn span_of(location: u64) -> u32 {

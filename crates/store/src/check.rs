@@ -20,11 +20,9 @@ impl Store {
     /// # Panics
     /// If something does not add up, or a worker exists.
     pub fn check(&self) {
-        assert_eq!(
-            self.workers_free.lock().expect("no panic under the lock").len(),
-            self.counters.len(),
-            "the store is at rest"
-        );
+        // Held to the end, so that none comes meanwhile.
+        let free = self.workers_free.lock().expect("no panic under the lock");
+        assert_eq!(free.len(), self.counters.len(), "the store is at rest");
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];

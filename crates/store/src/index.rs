@@ -234,8 +234,7 @@ impl Index {
         }
     }
 
-    /// The home bucket of a hash that this thread's transaction holds: nobody else locks it. None if
-    /// no transaction does.
+    /// The home bucket of a hash that this thread's transaction began with: nobody else locks it.
     pub(crate) fn lock_held<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
         let home = place.home();

@@ -77,6 +77,8 @@ mod key;
 mod large;
 mod limbo;
 mod maintain;
+#[cfg(doctest)]
+mod misuse;
 #[cfg(loom)]
 mod models;
 mod moving;

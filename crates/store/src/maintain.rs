@@ -205,6 +205,7 @@ impl Guard<'_> {
             self.local.leave_batch(store);
             self.local.wait_outside(store, &mut wait);
             self.local.enter_batch(store);
+            self.forget_hints();
             if waits >= GIVE_WAY_WAITS_MAX {
                 return;
             }

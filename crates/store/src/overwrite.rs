@@ -35,7 +35,8 @@ impl Guard<'_> {
         expect: Expect,
         hint: &Hint<'_>,
     ) -> Result<Stored, Refusal> {
-        if !hint.slot.is_empty()
+        if hint.is_of(self.mark)
+            && !hint.slot.is_empty()
             && matches!(expect, Expect::Any | Expect::Unchanged(_))
             && attributes.cas.is_none()
             && let Some(stored) = self.overwrite(key, value, attributes, expect, hint)
@@ -64,7 +65,7 @@ impl Guard<'_> {
     ) -> bool {
         let store = self.store;
         let key_bytes = key.bytes.len();
-        if hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT || key.number != 0 {
+        if !hint.is_of_main(self.mark, key) || hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT {
             return false;
         }
         self.local.breathe(store);
@@ -130,9 +131,9 @@ impl Guard<'_> {
     #[inline]
     pub fn insert_value(&mut self, key: &Key<'_>, value: &[u8], hint: &Hint<'_>) -> bool {
         let store = self.store;
-        if !hint.slot.is_empty()
+        if !hint.is_of_main(self.mark, key)
+            || !hint.slot.is_empty()
             || key.bytes.len() > KEY_BYTES_SHORT
-            || key.number != 0
             || 8 + key.bytes.len() + value.len() > CHUNK_BYTES_MAX
         {
             return false;
@@ -145,7 +146,10 @@ impl Guard<'_> {
         };
         let mut locked =
             Locked { place: store.index.place(&store.arena, key.hash), home: hint.home, control };
-        if store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some() {
+        // A hint of another key names another bucket.
+        let elsewhere = !std::ptr::eq(locked.place.home(), hint.home)
+            || store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some();
+        if elsewhere {
             hint.home.unlock(locked.control);
             self.give_back(&draft);
             return false;
@@ -251,7 +255,7 @@ impl Guard<'_> {
             value.len(),
         );
         let bytes = header.body_offset() + key.bytes.len() + value.len();
-        if key.bytes.len() > KEY_BYTES_SHORT || key.number != 0 || bytes > CHUNK_BYTES_MAX {
+        if key.number != 0 || key.bytes.len() > KEY_BYTES_SHORT || bytes > CHUNK_BYTES_MAX {
             return None;
         }
         let new_class = ClassId::of(bytes);
@@ -271,8 +275,9 @@ impl Guard<'_> {
         };
         let slot = hint.cell.slot();
         let writes = control.writes() + 1;
-        // The slot still names this key, which is alive, and the version that was seen if one was.
-        let old = (!slot.is_empty())
+        // The slot still names this key, which is alive and at home in the bucket that is locked, and the version that
+        // was seen if one was.
+        let old = (!slot.is_empty() && slot.tag() == u64::from(hint.tag))
             .then(|| store.item_at(slot, key))
             .flatten()
             .filter(|&(old, header)| header.is_whole() && !old.expired_by(header, self.now))

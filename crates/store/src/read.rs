@@ -6,7 +6,7 @@ mod value;
 mod view;
 
 pub use hint::Hint;
-pub(crate) use hint::prefetch;
+pub(crate) use hint::{Mark, prefetch};
 pub use value::{InPieces, Pieces, Pinned, Value};
 pub use view::Item;
 pub(crate) use view::seen;

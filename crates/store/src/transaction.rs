@@ -229,7 +229,7 @@ impl Guard<'_> {
     }
 
     /// Has the store to itself until [`Guard::finish`]: every other worker waits between two batches.
-    /// Keys made before, in this batch, may no longer be used. Counted in [`Store::whole_holds`].
+    /// Keys made before, in this batch, may no longer be used, and its hints say nothing. Counted in [`Store::whole_holds`].
     ///
     /// # Panics
     /// If a transaction is open already.
@@ -249,6 +249,7 @@ impl Guard<'_> {
         store.world.holds.fetch_add(1, Ordering::Relaxed);
         local.announce(store);
         local.transaction.whole = true;
+        self.forget_hints();
     }
 
     /// Ends what [`Guard::begin`] or [`Guard::begin_whole`] began; nothing if neither did.
@@ -349,6 +350,15 @@ impl Local {
     /// As [`Local::try_lock`], but waits for who has the lock.
     pub(crate) fn lock_open<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
         store.index.lock_open(&store.arena, hash).or_else(|| self.lock_own(store, hash))
+    }
+
+    /// The home bucket of a hash if this worker's transaction, which is open, has it.
+    pub(crate) fn lock_of_transaction<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
+        let Transaction { hashes, held, .. } = &self.transaction;
+        match hashes.binary_search(&hash) {
+            Ok(_) => store.index.lock_held(&store.arena, hash),
+            Err(_) => store.index.lock_if_held(&store.arena, hash, held),
+        }
     }
 
     fn lock_own<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {

@@ -123,7 +123,11 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// [`Refusal::NoMemory`]: the memory is out, or uploads hold their share of it.
+    ///
+    /// # Panics
+    /// If it began in another store.
     pub fn upload_reserve(&mut self, upload: &mut Upload, bytes: usize) -> Result<(), Refusal> {
+        self.assert_own(upload);
         let goal = upload.value_bytes().min(upload.filled + bytes as u64);
         while upload.reserved < goal {
             if let Err(refusal) = self.reserve_piece(upload) {
@@ -139,7 +143,7 @@ impl Guard<'_> {
     /// As [`Guard::upload_reserve`]; as many as [`Upload::missing`] tells were copied.
     ///
     /// # Panics
-    /// If fewer are missing.
+    /// If fewer are missing, or it began in another store.
     pub fn upload_fill(&mut self, upload: &mut Upload, mut bytes: &[u8]) -> Result<(), Refusal> {
         assert!(bytes.len() as u64 <= upload.missing(), "more bytes than are missing");
         while !bytes.is_empty() {
@@ -153,6 +157,11 @@ impl Guard<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What an upload has is a place in its own store's arena.
+    fn assert_own(&self, upload: &Upload) {
+        assert!(Arc::ptr_eq(&upload.store, self.arc), "an upload ends in the store where it began");
     }
 
     fn reserve_piece(&mut self, upload: &mut Upload) -> Result<(), Refusal> {
@@ -205,7 +214,7 @@ impl Guard<'_> {
     /// What was expected and was not so, or [`Refusal::NoMemory`].
     ///
     /// # Panics
-    /// If bytes are missing.
+    /// If bytes are missing, or it began in another store.
     pub fn publish(&mut self, upload: Upload, expect: Expect) -> Result<Stored, Refusal> {
         let cas = upload.cas;
         self.publish_upload(upload, Token::Next(cas), expect)
@@ -217,6 +226,7 @@ impl Guard<'_> {
         keep: Token,
         expect: Expect,
     ) -> Result<Stored, Refusal> {
+        self.assert_own(&upload);
         assert_eq!(upload.missing(), 0, "only complete uploads are published");
         self.local.breathe(self.store);
         let chunk = upload.draft.chunk.take().expect("an upload has its chunk until it is published");

@@ -20,6 +20,7 @@ use crate::event::EventBuffer;
 use crate::evict::Fresh;
 use crate::index::Locked;
 use crate::limbo::Limbo;
+use crate::read::Mark;
 use crate::slab::Magazine;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
@@ -66,6 +67,8 @@ pub(crate) struct Local {
     pub(crate) transaction: Transaction,
     /// The hash of a key that is not evicted for what this worker allocates.
     pub(crate) spared: Option<u64>,
+    /// Of the hints that may be used.
+    mark: Mark,
     /// What happened without being asked for.
     pub(crate) events: EventBuffer,
     /// Room for the small value that an append reads while it writes the longer one.
@@ -96,6 +99,8 @@ pub struct Guard<'w> {
     pub(crate) index_changes: u64,
     /// Reads leave no trace in what is evicted first.
     pub(crate) traceless: bool,
+    /// What this batch's hints carry.
+    pub(crate) mark: Mark,
 }
 
 impl Worker {
@@ -120,6 +125,7 @@ impl Worker {
             fed: None,
             transaction: Transaction::default(),
             spared: None,
+            mark: Mark::new(),
             events: EventBuffer::default(),
             copy: Vec::new(),
         };
@@ -139,6 +145,7 @@ impl Worker {
             store,
             arc: store,
             counters: local.counters(store),
+            mark: local.mark,
             local,
             now,
             now_s: store.accesses.seconds(now),
@@ -166,6 +173,15 @@ impl Worker {
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+}
+
+impl Guard<'_> {
+    /// The batch was left and entered again: what was made before says nothing.
+    #[cold]
+    pub(crate) fn forget_hints(&mut self) {
+        self.local.mark = Mark::new();
+        self.mark = self.local.mark;
     }
 }
 
@@ -208,12 +224,12 @@ impl Local {
     /// caller holds no reference into the arena.
     #[inline]
     pub(crate) fn lock<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
-        if self.transaction.open
-            && let Some(locked) = store.index.lock_held(&store.arena, hash)
-        {
+        // A key that the transaction did not begin with is locked like anybody's, unless it is at home beside one:
+        // that its bucket is in a transaction does not say in whose.
+        let own = if self.transaction.open { self.lock_of_transaction(store, hash) } else { None };
+        if let Some(locked) = own {
             return locked;
         }
-        // A key that the transaction did not begin with is locked like anybody's.
         match store.index.lock_open(&store.arena, hash) {
             Some(locked) => locked,
             None => self.lock_later(store, hash),

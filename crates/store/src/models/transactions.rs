@@ -113,7 +113,7 @@ fn hinted_reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
     beside_a_transaction(|pair| {
         let first = pair.read(0);
         let home = &pair.0[1];
-        let hint = Hint { home, cell: home.cell(0), slot: home.slot(0), tag: 1 };
+        let hint = Hint { home, cell: home.cell(0), slot: home.slot(0), tag: 1, mark: 1 };
         let second = hint.open_slot(GATE).map(Slot::location);
         // Not open: it is looked up, and waited for.
         assert!(second.is_none_or(|second| first <= second), "{first} {second:?}");

@@ -11,9 +11,13 @@ use crate::bucket::{Bucket, Cell, Slot};
 use crate::item::{FETCHED, RawItem};
 use crate::worker::Guard;
 use crate::{Key, Store};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where a key's item probably is: what the prefetch stages of a batch found out, so that the
 /// operation does not look again. A hint is only ever a guess; the item's key decides.
+///
+/// It is good for the batch that it was made in, up to its next [`Guard::begin_whole`] or [`Guard::give_way`]. To
+/// any other, of this store or of another, it is a hint that says nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint<'g> {
     pub(crate) home: &'g Bucket,
@@ -22,9 +26,43 @@ pub struct Hint<'g> {
     /// What it said; [`Slot::EMPTY`] if none was seen.
     pub(crate) slot: Slot,
     pub(crate) tag: u32,
+    pub(crate) mark: u32,
+}
+
+/// What the hints of one batch carry, and those of no other, of any store.
+///
+/// The compiler forbids a worker's next batch while a hint of this one is used, and so one mark lasts for all of
+/// them; who leaves a batch in its midst takes a new one. There are four billion; then hints say nothing any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// What the hints that are made get.
+    made: u32,
+    /// What those have that are believed; differs where there are no more marks.
+    believed: u32,
+}
+
+impl Mark {
+    /// One that no other batch has had, nor will have.
+    pub(crate) fn new() -> Mark {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+        next.map_or(Mark { made: 0, believed: u32::MAX }, |mark| Mark { made: mark, believed: mark })
+    }
 }
 
 impl Hint<'_> {
+    /// Made in the batch with this mark: what it points to is still a part of the index.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, mark: Mark) -> bool {
+        self.mark == mark.believed
+    }
+
+    /// As [`Hint::is_of`], and the key is one of database 0: one comparison.
+    #[inline(always)]
+    pub(crate) fn is_of_main(&self, mark: Mark, key: &Key<'_>) -> bool {
+        (self.mark ^ mark.believed) | u32::from(key.number) == 0
+    }
+
     /// What the cell says now; none unless the home bucket passes the gate. That is looked at first: who saw
     /// one of a transaction's writes finds the bits of all its keys, or all of its writes. The other way round
     /// he could read the cell, wait until the transaction is over, and find no bit.
@@ -54,7 +92,7 @@ impl Store {
     /// Starts loading a chunk: two lines, since most items are longer than what is left of the first.
     #[inline(always)]
     pub(crate) fn prefetch_chunk(&self, location: u64) {
-        let chunk = self.arena.at(location).as_ptr().cast_const();
+        let chunk = self.arena.near(location);
         prefetch(chunk);
         prefetch(chunk.wrapping_add(64));
     }
@@ -79,13 +117,14 @@ impl<'w> Guard<'w> {
         let place = store.index.place(&store.arena, key.hash);
         let home = place.home();
         prefetch(std::ptr::from_ref(home).cast());
-        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, tag: place.tag as u32 }
+        Hint { home, cell: home.cell(0), slot: Slot::EMPTY, tag: place.tag as u32, mark: self.mark.made }
     }
 
     /// Starts loading the item that the key's home bucket names: stage 2, after stage 1 of some 16
     /// to 32 keys. True if it names none or several: then [`Guard::prefetch_again`] has something to do.
     #[inline(always)]
     pub fn prefetch_item(&self, key: &Key<'_>, hint: &mut Hint<'w>) -> bool {
+        // A hint of another batch is not looked for here: what it leads to is loaded, and nothing else.
         let matches = hint.home.matches(u64::from(hint.tag));
         if matches != 0 {
             self.prefetch_match(hint.home, matches, hint);
@@ -101,6 +140,9 @@ impl<'w> Guard<'w> {
     /// tag and the first is not its own, that of the second: stage 3, for about one key in ten.
     #[inline]
     pub fn prefetch_again(&self, key: &Key<'_>, hint: &mut Hint<'w>) {
+        if !hint.is_of(self.mark) {
+            return;
+        }
         let tag = u64::from(hint.tag);
         if hint.slot.is_empty() {
             if hint.home.control().away() > 0 {
@@ -147,7 +189,8 @@ impl<'w> Guard<'w> {
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
         // The index keeps a page while a batch lasts, so the cell is one, if perhaps another key's by now;
         // what it names in this epoch is an item.
-        if !hint.slot.is_empty()
+        if hint.is_of(self.mark)
+            && !hint.slot.is_empty()
             && let Some(slot) = hint.open_slot(self.store.gate())
             && !slot.is_empty()
             && let Some((raw, header)) = self.store.item_at(slot, key)
@@ -168,8 +211,11 @@ impl<'w> Guard<'w> {
     pub fn hot_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
         let store = self.store;
         let slot = hint.slot;
+        if !hint.is_of_main(self.mark, key) {
+            return None;
+        }
         // As in `get_hinted`; an empty slot is not hot.
-        if hint.open_slot(store.gate()) != Some(slot) || !slot.is_hot(self.now_s) || key.number != 0 {
+        if hint.open_slot(store.gate()) != Some(slot) || !slot.is_hot(self.now_s) {
             return None;
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
