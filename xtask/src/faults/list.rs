@@ -4,7 +4,7 @@
 //! == a tag that is a bit too short          what is wrong, in a few words; its name
 //! file: crates/store/src/bucket.rs          where it is planted
 //! suites: store, behaviour                  who is likely to notice, likeliest first
-//! caught: store, a_tag_is_all_of_its_bits   written by the runner: by whom it was noticed
+//! caught: store, a_tag_is_all_of_its_bits   written by the runner: by whom it was noticed; of a schedule, its seed too
 //! reason: …                                 or, by hand: why nobody can notice it
 //!   a line that stays
 //! - a line that goes

@@ -177,7 +177,10 @@ pub fn document() -> Outcome<String> {
         }
         let found = match (&fault.caught, &fault.reason) {
             (Some(caught), _) => match caught.split_once(", ") {
-                Some((suite, test)) => format!("{suite}: `{test}`"),
+                Some((suite, test)) => match test.split_once(", ") {
+                    Some((test, seed)) => format!("{suite}: `{test}`, {seed}"),
+                    None => format!("{suite}: `{test}`"),
+                },
                 None => caught.clone(),
             },
             (None, Some(reason)) => format!("nobody: {reason}"),

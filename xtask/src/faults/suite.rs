@@ -191,11 +191,12 @@ fn within(mut command: Command, build: &Path, limit: Duration) -> Outcome<(Optio
     Ok((ended, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// The first test that failed, or what else tells that something did.
+/// The first test that failed, and of a schedule its scenario and seed, or what else tells that something did.
 fn failed(text: &str) -> String {
     let of_list = || {
         let (_, rest) = text.split_once("\nfailures:\n    ")?;
-        rest.lines().next().map(|name| name.trim().to_owned())
+        let name = rest.lines().next()?.trim();
+        Some(seed_of(text, name).map_or(name.to_owned(), |seed| format!("{name}, {seed}")))
     };
     let of_panic = || {
         let line = text.lines().find(|line| line.starts_with("thread '") && line.contains("panicked"))?;
@@ -207,6 +208,14 @@ fn failed(text: &str) -> String {
     };
     let signal = || text.lines().find(|line| line.contains("(signal:")).map(|line| line.trim().to_owned());
     of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| "it failed".to_owned())
+}
+
+/// The last schedule that a test has begun, by what it printed.
+fn seed_of(text: &str, test: &str) -> Option<String> {
+    let (_, printed) = text.split_once(&format!("---- {test} stdout ----"))?;
+    let printed = printed.split("\n---- ").next()?;
+    let last = printed.lines().rev().find_map(|line| line.split_once(": LARDER_SCHEDULE_SEED="))?;
+    Some(format!("{} seed {}", last.0, last.1))
 }
 
 fn last_error(text: &str) -> String {
@@ -222,6 +231,8 @@ mod tests {
     fn who_failed_is_found() {
         let listed = "\nfailures:\n\n---- a::b stdout ----\nthread 'a::b' panicked at x\n\nfailures:\n    a::b\n    a::c\n";
         assert_eq!(failed(listed), "a::b");
+        let seeds = "\nfailures:\n\n---- a stdout ----\nx: LARDER_SCHEDULE_SEED=1\nx: LARDER_SCHEDULE_SEED=2\nthread\n\n---- b stdout ----\ny: LARDER_SCHEDULE_SEED=3\n\nfailures:\n    a\n    b\n";
+        assert_eq!(failed(seeds), "a, x seed 2");
         assert_eq!(failed("thread 'main::c' (12) panicked at x\n"), "main::c");
         assert_eq!(failed("test d has been running for over 60 seconds\n"), "d");
         assert_eq!(

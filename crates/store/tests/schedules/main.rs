@@ -122,6 +122,15 @@ fn keys_of_a_transaction_change_as_one() {
     });
 }
 
+/// Two keys written as one, and read one after the other, the second by a hint, without much in between.
+#[test]
+fn a_hint_shows_nothing_older_than_what_was_read_before() {
+    explore("hinting", 500, |cast| {
+        cast.store(config(16), Eviction::Off);
+        together::join_closely(cast, 200);
+    });
+}
+
 /// Transactions in a full store, beside others and walks: nobody waits long, nothing is refused.
 #[test]
 fn transactions_of_a_full_store_get_their_memory() {

@@ -5,6 +5,8 @@ use larder_store::{Attributes, Expect, Guard, Lookup};
 
 /// Keys of a transaction.
 const KEYS: u64 = 4;
+/// Pairs of reads of one batch.
+const READS: u64 = 4;
 /// Keys of one that inserts.
 const INSERTS: u64 = 16;
 
@@ -15,7 +17,7 @@ fn name(n: u64) -> String {
 /// Adds two who write all keys as one, and two who read them in every way there is.
 pub fn join(cast: &mut Cast, steps: u64) {
     for _ in 0..2 {
-        cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor)));
+        cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, KEYS)));
         cast.main("reader", move |actor| {
             for _ in 0..steps {
                 match actor.random.below(4) {
@@ -29,10 +31,10 @@ pub fn join(cast: &mut Cast, steps: u64) {
     }
 }
 
-/// All keys get one number, higher than before.
-fn write(actor: &mut Actor) {
+/// The first `count` keys get one number, higher than before.
+fn write(actor: &mut Actor, count: u64) {
     actor.batch(|guard, stage, random| {
-        let names: Vec<String> = (0..KEYS).map(name).collect();
+        let names: Vec<String> = (0..count).map(name).collect();
         let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
         guard.begin(keys.iter().copied());
         let number = stage.number();
@@ -116,6 +118,30 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
                 }
                 None => assert!(last == 0 || stage.flushes(), "key {n} is gone after another said {last}"),
             }
+        }
+    });
+}
+
+/// Adds one who writes two keys as one, and two who read them in that order, the second where a hint says: so little
+/// between two steps that a schedule comes between any two of them.
+pub fn join_closely(cast: &mut Cast, steps: u64) {
+    cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, 2)));
+    for _ in 0..2 {
+        cast.main("reader", move |actor| (0..steps).for_each(|_| read_by_hint(actor)));
+    }
+}
+
+/// The first key is read, then the second where a hint of the batch says that it is.
+fn read_by_hint(actor: &mut Actor) {
+    let names = [name(0), name(1)];
+    actor.batch(|guard, _, _| {
+        let [first, second] = [&names[0], &names[1]].map(|name| guard.key(name.as_bytes()));
+        let mut hint = guard.prefetch_bucket(&second);
+        guard.prefetch_item(&second, &mut hint);
+        for _ in 0..READS {
+            let seen = number(guard.get(&first));
+            let then = number(guard.get_hinted(&second, &hint));
+            assert!(then >= seen, "{} says {then:?} after {} said {seen:?}", names[1], names[0]);
         }
     });
 }
