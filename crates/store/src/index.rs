@@ -26,6 +26,7 @@ mod directory;
 mod filling;
 mod grow;
 mod locks;
+mod own;
 mod pages;
 mod place;
 mod shrink;
@@ -34,6 +35,7 @@ mod tests;
 mod walk;
 
 pub(crate) use changes::Changes;
+pub(crate) use own::Own;
 pub(crate) use pages::PAGE_BYTES;
 pub(crate) use place::Place;
 pub(crate) use walk::Walked;
@@ -43,7 +45,7 @@ use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use directory::{Directory, Entry, depth_of, meta};
-use pages::{Growth, PAGE_BUCKETS, bucket_by_number, clear_page};
+use pages::{Growth, PAGE_BUCKETS, clear_page};
 use place::{home_of, other_of, tag_of};
 use std::ops::RangeInclusive;
 
@@ -245,24 +247,19 @@ impl Index {
 
     /// The home bucket of a hash if it is one of those that this thread's transaction holds.
     #[cold]
-    pub(crate) fn lock_if_held<'a>(
-        &'a self,
-        arena: &'a Arena,
-        hash: u64,
-        held: &[u64],
-    ) -> Option<Locked<'a>> {
+    pub(crate) fn lock_if_held<'a>(&'a self, arena: &'a Arena, hash: u64, held: &Own) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
         let home = place.home();
-        held.contains(&place.home_number()).then(|| Locked { place, home, control: home.control() })
+        held.has(place.home_number()).then(|| Locked { place, home, control: home.control() })
     }
 
     /// Sets the transaction bit of a hash's home bucket and notes its number; hashes come in order.
-    pub(crate) fn hold(&self, arena: &Arena, hash: u64, gate: u64, held: &mut Vec<u64>) -> Hold {
+    pub(crate) fn hold(&self, arena: &Arena, hash: u64, gate: u64, held: &mut Own) -> Hold {
         loop {
             let place = self.place(arena, hash);
             let number = place.home_number();
             // Its segment does not change while one of its buckets is held.
-            if held.last() == Some(&number) && self.holds(&place) {
+            if held.was_last(number) && self.holds(&place) {
                 return Hold::Held;
             }
             let home = place.home();
@@ -270,7 +267,7 @@ impl Index {
             let clean = control.passes(gate);
             if clean && self.holds(&place) {
                 home.unlock(control.with_held());
-                held.push(number);
+                held.add(number);
                 return Hold::Held;
             }
             home.unlock(control);
@@ -281,12 +278,8 @@ impl Index {
     }
 
     /// Clears the transaction bits that [`Index::hold`] set.
-    pub(crate) fn release(&self, arena: &Arena, held: &mut Vec<u64>) {
-        let base = arena.at(0).as_ptr().cast_const();
-        for number in held.drain(..) {
-            let bucket = bucket_by_number(base, number);
-            bucket.unlock(bucket.control().without_held());
-        }
+    pub(crate) fn release(&self, arena: &Arena, held: &mut Own) {
+        held.take(arena.at(0).as_ptr().cast_const(), |bucket| bucket.unlock(bucket.control().without_held()));
     }
 
     /// Somebody waits for a segment without transactions: new ones let him first.

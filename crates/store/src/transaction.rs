@@ -18,7 +18,7 @@
 //!
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
-use crate::index::{Hold, Locked};
+use crate::index::{Hold, Locked, Own};
 use crate::sync::{Apart, AtomicU64, Ordering, fence};
 use crate::wait::Wait;
 use crate::worker::{Guard, Local};
@@ -31,8 +31,8 @@ pub(crate) struct Transaction {
     pub(crate) open: bool,
     /// The world is this worker's.
     pub(crate) whole: bool,
-    /// The numbers of the buckets.
-    pub(crate) held: Vec<u64>,
+    /// The buckets.
+    pub(crate) held: Own,
     /// Room for the keys' hashes.
     hashes: Vec<u64>,
     /// Keys that are looked at as one, and what their buckets were like before.
@@ -391,7 +391,6 @@ impl Local {
             store.index.release(&store.arena, &mut self.transaction.held);
             self.transaction.open = false;
             clear(&mut self.transaction.hashes);
-            clear(&mut self.transaction.held);
         }
         if self.transaction.whole {
             self.transaction.whole = false;

@@ -10,7 +10,8 @@
 use super::directory::{Directory, PAGES_MAX, depth_of, doubled, pages_of};
 use super::filling::Filling;
 use super::locks::Locks;
-use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page, number_of};
+use super::own::Own;
+use super::pages::{Growth, PAGE_BUCKETS, bucket, clear_page};
 use super::place::{Extent, Place, home_of, tag_of};
 use super::{Full, Index, Items};
 use crate::arena::Arena;
@@ -29,7 +30,7 @@ impl Index {
         arena: &Arena,
         hash: u64,
         seen_meta: u64,
-        held: Option<&mut Vec<u64>>,
+        held: Option<&mut Own>,
         items: &mut dyn Items,
     ) -> Option<Result<(), Full>> {
         self.with_growth(|growth| {
@@ -57,7 +58,7 @@ impl Index {
         growth: &mut Growth,
         place: &Place<'_>,
         hash: u64,
-        held: Option<&mut Vec<u64>>,
+        held: Option<&mut Own>,
         items: &mut dyn Items,
     ) -> Option<Result<(), Full>> {
         let base = arena.at(0).as_ptr().cast_const();
@@ -86,8 +87,8 @@ impl Index {
         // 2. Every bucket that an old or a new view of the entry can name is locked.
         let all: Vec<&Bucket> =
             pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| bucket(base, page, i))).collect();
-        let own = held.as_deref().map_or(&[][..], |held| held);
-        let Some(mut locks) = Locks::take(base, &all, own) else {
+        let none = Own::default();
+        let Some(mut locks) = Locks::take(base, &all, held.as_deref().unwrap_or(&none)) else {
             growth.give_pages(&pages[old.len()..]);
             return None;
         };
@@ -174,8 +175,7 @@ impl Index {
         drop(locks);
         // A transaction's keys may be at home in any of them now.
         if let Some(held) = held {
-            held.retain(|&number| !old.contains(&((number / PAGE_BUCKETS as u64) as u32)));
-            held.extend(pages.iter().flat_map(|&page| (0..PAGE_BUCKETS).map(move |i| number_of(page, i))));
+            held.replace(&old, &pages);
         }
         Some(Ok(()))
     }

@@ -4,7 +4,7 @@
 //! it; one for which none was set is left as it was found.
 
 use super::Items;
-use super::pages::bucket_by_number;
+use super::own::Own;
 use super::place::Extent;
 use crate::bucket::{Bucket, Control};
 use crate::flush::flushes_since;
@@ -19,14 +19,12 @@ pub(super) struct Locks<'b, 'p> {
 
 impl<'b, 'p> Locks<'b, 'p> {
     /// Locks buckets, one after another; none if one of them is in a transaction that is not the caller's own,
-    /// whose buckets' numbers are `own`.
-    pub(super) fn take(base: *const u8, buckets: &'b [&'p Bucket], own: &[u64]) -> Option<Locks<'b, 'p>> {
+    /// which has the buckets `own`.
+    pub(super) fn take(base: *const u8, buckets: &'b [&'p Bucket], own: &Own) -> Option<Locks<'b, 'p>> {
         let mut locks = Locks { buckets, controls: Vec::with_capacity(buckets.len()) };
         for bucket in buckets {
-            let control = bucket.lock_open().or_else(|| {
-                let ours = own.iter().any(|&number| std::ptr::eq(bucket_by_number(base, number), *bucket));
-                ours.then(|| bucket.control())
-            })?;
+            let control =
+                bucket.lock_open().or_else(|| own.has_bucket(base, bucket).then(|| bucket.control()))?;
             locks.controls.push(control);
         }
         Some(locks)
@@ -92,12 +90,12 @@ mod tests {
         let new: [Bucket; 4] = std::array::from_fn(|_| Bucket::new());
         let buckets: Vec<&Bucket> = new.iter().collect();
         let none = std::ptr::null();
-        let mut locks = Locks::take(none, &buckets, &[]).expect("all are free");
+        let mut locks = Locks::take(none, &buckets, &Own::default()).expect("all are free");
         assert!(new.iter().all(|bucket| bucket.control().busy()));
         locks.set(2, locks.controls()[2].with_held());
         drop(locks);
         assert_eq!([0, 1, 2, 3].map(|i| new[i].control().busy()), [false, false, true, false]);
-        assert!(Locks::take(none, &buckets, &[]).is_none());
+        assert!(Locks::take(none, &buckets, &Own::default()).is_none());
         assert_eq!([0, 1, 2, 3].map(|i| new[i].control().busy()), [false, false, true, false]);
     }
 }

@@ -15,6 +15,7 @@
 use super::directory::{Directory, Entry, depth_of, pages_of};
 use super::filling::Filling;
 use super::locks::Locks;
+use super::own::Own;
 use super::pages::{Growth, PAGE_BUCKETS, SPAN_PAGES, bucket, clear_page};
 use super::place::{Extent, Place, home_of};
 use super::{Index, Items};
@@ -159,7 +160,7 @@ impl Index {
         let mut slots = Vec::with_capacity(old_buckets * SLOTS);
 
         // 2. Every bucket that an old or a new view of the entry can name is locked.
-        let Some(mut locks) = Locks::take(base, &all, &[]) else {
+        let Some(mut locks) = Locks::take(base, &all, &Own::default()) else {
             growth.give_pages(&pages);
             return None;
         };

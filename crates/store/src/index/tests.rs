@@ -4,7 +4,7 @@
 use super::directory::PAGES_MAX;
 use super::pages::PAGE_BUCKETS;
 use super::shrink::MERGE_PAGES_MAX;
-use super::{Full, Hold, Index, Items, Place};
+use super::{Full, Hold, Index, Items, Own, Place};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use std::cell::Cell;
@@ -190,7 +190,7 @@ fn the_stamp_is_asked_for_when_no_bucket_of_the_segment_can_be_written_to() {
 fn a_segment_that_grows_under_a_transaction_keeps_the_stamp_that_it_began_with() {
     let arena = Arena::new(16 << 20, 16 << 20).unwrap();
     let index = Index::new(&arena).unwrap();
-    let mut held = Vec::new();
+    let mut held = Own::default();
     assert_eq!(index.hold(&arena, 7, Control::gate(0), &mut held), Hold::Held);
     // A flush comes now.
     let mut items = Numbers { stamp: 1, ..Numbers::of(&index, &arena) };

@@ -7,7 +7,7 @@
 use super::directory::depth_of;
 use super::locks::Locks;
 use super::place::{Place, first_tag_of, home_of};
-use super::{Index, Items, Locked};
+use super::{Index, Items, Locked, Own};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
 use crate::sync::atomic::{Ordering, fence};
@@ -73,7 +73,7 @@ impl Index {
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
         let mut stamps = Vec::with_capacity(n);
-        let mut locks = Locks::take(place.base, &all, &[])?;
+        let mut locks = Locks::take(place.base, &all, &Own::default())?;
         let stamp = locks.stamp(n, items);
         stamps.extend(locks.controls().iter().map(|control| control.stamp()));
         for (home, &was) in stamps.iter().enumerate() {
