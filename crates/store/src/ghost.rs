@@ -10,8 +10,9 @@
 //! many more: keys that were evicted long ago would join main, and a cache whose values change has more
 //! items or fewer. The table is made when memory is nearly full, or with the first evictions, and grows and shrinks by parts of a quarter to
 //! an eighth of it; what is in it is forgotten when there are more places or fewer, since all keys have
-//! others then. A part out of use is freed when every batch is over that could have seen it. Parts are made some
-//! at a time and freed bit by bit, by who holds no lock: some 50 µs a step whatever the length of the table.
+//! others then. A part out of use is freed when every batch is over that could have seen it. Parts are made and freed bit by
+//! bit, by who holds no lock: some 50 µs a step whatever the length of the table. A part's pages are the system's to find and
+//! to clear before it is used: the 32 places of the first eviction lay in as many pages, which took 600 µs together.
 
 mod part;
 
@@ -19,7 +20,8 @@ use crate::arena::Arena;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{AtomicU16, AtomicU64, Ordering};
-use part::Part;
+use part::{MAPPED_BYTES_MIN, Part};
+use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 
 /// Places of the first part.
@@ -28,14 +30,19 @@ const PLACES_MIN: u64 = 1024;
 const GROUP_PARTS: u64 = 4;
 /// Room for far more places than memory for items.
 const PARTS: usize = 24 * GROUP_PARTS as usize;
-/// Parts that are made in a step: a call into the system for each that is long.
-const STEP_PARTS: usize = 16;
+/// Parts that are made in a step: two calls into the system for each that is long.
+const STEP_PARTS: usize = 4;
+/// Bytes of parts whose pages are made ready in a step: 8 pages take 20 µs, or 100 in a machine whose host has to find
+/// them first.
+const STEP_BYTES: usize = 32 << 10;
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
     /// Part k has [`part_places`]`(k)` places, or none: null. Changed by who has `fitting`.
     parts: [AtomicPtr<AtomicU16>; PARTS],
+    /// Bytes of each part from its start whose pages are ready. Changed likewise.
+    ready: [AtomicU64; PARTS],
     /// Places in use; 0: nothing was evicted yet. The parts that they need are there.
     places: AtomicU64,
     /// Somebody changes the parts.
@@ -48,6 +55,7 @@ impl Default for Ghosts {
     fn default() -> Ghosts {
         Ghosts {
             parts: std::array::from_fn(|_| AtomicPtr::default()),
+            ready: std::array::from_fn(|_| AtomicU64::new(0)),
             places: AtomicU64::new(0),
             fitting: AtomicBool::new(false),
             retired: Mutex::default(),
@@ -100,15 +108,43 @@ impl Ghosts {
         self.fitting.store(false, Ordering::Release);
     }
 
-    /// Makes the first parts, as far as a step goes; true if all of them are there.
+    /// Makes the first parts, as far as a step goes; true if all of them are there and ready.
     fn make(&self, arena: &Arena, parts: usize) -> bool {
-        let missing = |&k: &usize| self.parts[k].load(Ordering::Relaxed).is_null();
-        for k in (0..parts).filter(missing).take(STEP_PARTS) {
-            let Some(new) = Part::new(part_places(k) as usize) else { return false };
-            arena.charge(new.bytes() as i64);
-            self.parts[k].store(new.into_raw().as_ptr(), Ordering::Release);
+        let (mut parts_left, mut bytes_left) = (STEP_PARTS, STEP_BYTES.max(rustix::param::page_size()));
+        for k in 0..parts {
+            if self.parts[k].load(Ordering::Relaxed).is_null() {
+                if parts_left == 0 {
+                    return false;
+                }
+                parts_left -= 1;
+                let Some(new) = Part::new(part_places(k) as usize) else { return false };
+                arena.charge(new.bytes() as i64);
+                self.ready[k].store(0, Ordering::Relaxed);
+                self.parts[k].store(new.into_raw().as_ptr(), Ordering::Release);
+            }
+            let ready = self.ready[k].load(Ordering::Relaxed) as usize;
+            let bytes = part_places(k) as usize * 2;
+            let step = (bytes - ready).min(bytes_left);
+            // What is not a mapping of its own was written when it was made.
+            if bytes >= MAPPED_BYTES_MIN && ready < bytes {
+                self.with_part(k, |part| part.make_ready(ready, step));
+                self.ready[k].store((ready + step) as u64, Ordering::Relaxed);
+                bytes_left -= step;
+                if ready + step < bytes {
+                    return false;
+                }
+            }
         }
-        !(0..parts).any(|k| missing(&k))
+        true
+    }
+
+    /// Calls `each` with a part that is there. The caller has `fitting`.
+    fn with_part(&self, k: usize, each: impl FnOnce(&Part)) {
+        let places = NonNull::new(self.parts[k].load(Ordering::Relaxed)).expect("it was made");
+        // SAFETY: it came from a part of this length, and is not taken back by this: who has `fitting` alone takes
+        // parts out.
+        let part = ManuallyDrop::new(unsafe { Part::from_raw(places, part_places(k) as usize) });
+        each(&part);
     }
 
     fn retire(&self, tag: u64, part: Part) {
@@ -211,7 +247,7 @@ mod tests {
 
     /// As many steps as it takes.
     fn fit(ghosts: &Ghosts, arena: &Arena, items: u64, tag: u64) {
-        (0..=PARTS / STEP_PARTS).for_each(|_| ghosts.fit(arena, items, || tag));
+        (0..100).for_each(|_| ghosts.fit(arena, items, || tag));
     }
 
     fn free(ghosts: &Ghosts, arena: &Arena, over: impl Fn(u64) -> bool) {
@@ -222,15 +258,17 @@ mod tests {
     fn a_long_table_is_made_and_freed_in_steps() {
         let arena = Arena::new(1 << 30, 1 << 30).unwrap();
         let ghosts = Ghosts::default();
-        let (mut steps, mut parts) = (0, 0);
+        let (mut parts, mut ready) = (0, 0);
         while !ghosts.is_made() {
             ghosts.fit(&arena, 30_000_000, || 0);
             let made = ghosts.parts.iter().filter(|part| !part.load(Ordering::Relaxed).is_null()).count();
-            assert!(made - parts <= STEP_PARTS);
-            (steps, parts) = (steps + 1, made);
+            let all_ready = ghosts.ready.iter().map(|ready| ready.load(Ordering::Relaxed)).sum::<u64>();
+            assert!(made - parts <= STEP_PARTS && all_ready - ready <= STEP_BYTES as u64);
+            (parts, ready) = (made, all_ready);
         }
-        assert_eq!(steps, parts.div_ceil(STEP_PARTS));
-        assert!(steps > 1 && ghosts.bytes() >= 60_000_000);
+        let short = (0..parts).map(|k| part_places(k) * 2).filter(|&bytes| bytes < MAPPED_BYTES_MIN as u64);
+        assert_eq!(ready + short.sum::<u64>(), ghosts.bytes());
+        assert!(ready >= 60_000_000);
         fit(&ghosts, &arena, 1_000, 0);
         let mut bytes = ghosts.bytes();
         while bytes > 3_000 {
