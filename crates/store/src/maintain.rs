@@ -247,6 +247,7 @@ impl Guard<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::CLOCK_JUMP_S;
     use crate::{Attributes, Config, Expect, Guard, Lookup, Store};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -296,6 +297,29 @@ mod tests {
             }
             let mut guard = worker.enter(set_to + 1_000_000);
             assert!((128..=3 * 2048).contains(&idle_s(&mut guard, 8)), "{}", idle_s(&mut guard, 8));
+        }
+    }
+
+    /// A minute without upkeep is time like any other, more is a clock that was set, or a process that did not run: no time
+    /// in which somebody could have asked. What has an expiry goes by the clock in both.
+    #[test]
+    fn time_that_passed_without_upkeep_is_idle_time_up_to_a_minute() {
+        for (gap_s, idle) in [(CLOCK_JUMP_S - 1, CLOCK_JUMP_S - 1), (CLOCK_JUMP_S, 0), (86_400, 0)] {
+            let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+            let mut worker = store.worker().unwrap();
+            let mut guard = worker.enter(NOW);
+            for (name, expires_at) in [([7, 0, 0, 0], 0), ([8, 0, 0, 0], NOW + gap_s * 1_000)] {
+                let key = guard.key(&name);
+                let attributes = Attributes { expires_at, ..Attributes::default() };
+                guard.store_value(&key, b"12345678", &attributes, Expect::Any).unwrap();
+            }
+            while guard.maintain() {}
+            drop(guard);
+            let mut guard = worker.enter(NOW + gap_s * 1_000);
+            while guard.maintain() {}
+            assert_eq!(idle_s(&mut guard, 7), idle, "{gap_s} s");
+            let key = guard.key(&[8, 0, 0, 0]);
+            assert!(guard.peek(&key).hit().is_none(), "its time has passed");
         }
     }
 }
