@@ -9,6 +9,7 @@
 
 mod aside;
 mod counter;
+mod hover;
 mod owner;
 mod stage;
 mod together;
@@ -98,6 +99,15 @@ fn merges_beside_inserts_leave_no_lock() {
     });
 }
 
+/// A segment that is made smaller while more is inserted than fits what was planned.
+#[test]
+fn a_rebuilding_that_gives_up_leaves_no_lock() {
+    explore("hovering", 100, |cast| {
+        cast.store(config(16), Eviction::Off);
+        hover::join(cast, 6);
+    });
+}
+
 /// Counters that several threads raise by CAS and in transactions: no update lost, none doubled, none back.
 #[test]
 fn counters_are_exact_beside_everything() {
@@ -125,7 +135,7 @@ fn keys_of_a_transaction_change_as_one() {
 /// Two keys written as one, and read one after the other, the second by a hint, without much in between.
 #[test]
 fn a_hint_shows_nothing_older_than_what_was_read_before() {
-    explore("hinting", 500, |cast| {
+    explore("hinting", 1_000, |cast| {
         cast.store(config(16), Eviction::Off);
         together::join_closely(cast, 200);
     });
