@@ -78,7 +78,16 @@ impl Stream for SimStream {
     }
 
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let room = {
+            let net = self.net.lock();
+            net.wires[&self.id].room(&net.weather).min(net.weather.send_max)
+        };
+        // No more of what is offered than may be taken: a large value is offered for each of many small sends.
+        let mut all = Vec::new();
+        for slice in slices {
+            let left = room.saturating_add(1).saturating_sub(all.len());
+            all.extend_from_slice(&slice[..slice.len().min(left)]);
+        }
         self.send(&all)
     }
 

@@ -21,6 +21,8 @@ const EXPIRY_S: [u64; 3] = [2, 30, 3600];
 #[derive(Debug)]
 pub struct Asking {
     pub bytes: Vec<u8>,
+    /// A command that answers, behind one that does not.
+    pub behind: &'static [u8],
     pub parts: Vec<Part>,
     pub text: String,
 }
@@ -29,7 +31,14 @@ impl Asking {
     pub fn new(bytes: impl Into<Vec<u8>>, parts: Vec<Part>) -> Asking {
         let bytes = bytes.into();
         let text = bytes[..bytes.len().min(70)].escape_ascii().to_string();
-        Asking { bytes, parts, text }
+        Asking { bytes, behind: b"", parts, text }
+    }
+
+    /// With a command behind it that answers, which says that it is done.
+    pub fn quiet(self) -> Asking {
+        let mut parts = self.parts;
+        parts.push(Part::Bytes(b"MN\r\n".into()));
+        Asking { behind: b"mn\r\n", parts, ..self }
     }
 }
 
@@ -66,7 +75,7 @@ impl Client {
         }
         scene.note(&format!("{} asks {}", self.name, asking.text));
         let line = self.line.as_mut().expect("it is connected");
-        line.ask(&asking.bytes, asking.parts, asking.text);
+        line.ask(asking);
     }
 
     /// What a RESP client says first.

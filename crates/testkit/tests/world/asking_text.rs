@@ -75,20 +75,15 @@ impl Client {
         let quiet = scene.random.one_in(4);
         let head = format!("{name} {} {} {seconds} {}", self.keys[key].name, held.flags, held.value.len());
         let head = if quiet { format!("{head} noreply\r\n") } else { format!("{head}\r\n") };
-        let mut bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
+        let bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
         let verb = match name {
             "add" => Verb::Add(held),
             "replace" => Verb::Replace(held),
             "append" => Verb::Append(held.value),
             _ => Verb::Set(held),
         };
-        let mut parts = vec![self.part(scene, key, verb, self.form(quiet, 0))];
-        if quiet {
-            // What comes behind it says that it is done.
-            bytes.extend(b"mn\r\n");
-            parts.push(Part::Bytes(b"MN\r\n".into()));
-        }
-        Asking::new(bytes, parts)
+        let asking = Asking::new(bytes, vec![self.part(scene, key, verb, self.form(quiet, 0))]);
+        if quiet { asking.quiet() } else { asking }
     }
 
     /// A meta request.
@@ -111,8 +106,7 @@ impl Client {
                     bytes.push_str(&format!("mg {} v k f O{opaque} q\r\n", self.keys[key].name));
                     parts.push(self.part(scene, key, Verb::Get, self.form(true, opaque)));
                 }
-                parts.push(Part::Bytes(b"MN\r\n".into()));
-                Asking::new(bytes + "mn\r\n", parts)
+                Asking::new(bytes, parts).quiet()
             }
             6..13 => {
                 let mut held = self.held(scene, key);
@@ -157,13 +151,9 @@ impl Client {
         let end = if quiet { " q\r\n" } else { "\r\n" };
         let (flags, bytes) = (held.flags, held.value.len());
         let head = format!("ms {name} {bytes} k F{flags} T{seconds} O{opaque}{mode}{end}");
-        let mut bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
-        let mut parts = vec![self.part(scene, key, verb(held), self.form(quiet, opaque))];
-        if quiet {
-            bytes.extend(b"mn\r\n");
-            parts.push(Part::Bytes(b"MN\r\n".into()));
-        }
-        Asking::new(bytes, parts)
+        let bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
+        let asking = Asking::new(bytes, vec![self.part(scene, key, verb(held), self.form(quiet, opaque))]);
+        if quiet { asking.quiet() } else { asking }
     }
 
     /// An addition to a shared counter.

@@ -244,9 +244,9 @@ impl Client {
         if let Role::Listener(subscriptions) = &mut self.role {
             subscriptions.clear();
         }
-        for Request { parts, end, .. } in line.requests {
+        for Request { parts, done, .. } in line.requests {
             for part in parts {
-                let sent = end <= line.sent;
+                let sent = done <= line.sent;
                 match part {
                     Part::Key { key, verb, form, doubtful, asked_at } => {
                         self.keys[key].asked -= 1;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use larder_eventloop::Millis;
 use larder_eventloop::sim::Peer;
 
+use crate::asking::Asking;
 use crate::part::Part;
 use crate::scene::Scene;
 
@@ -16,6 +17,8 @@ pub struct Request {
     pub parts: VecDeque<Part>,
     /// What had been asked on the connection with its last byte.
     pub end: u64,
+    /// And with the byte from which on it may be done: what is quiet has a command behind it that answers.
+    pub done: u64,
     /// For the record.
     pub text: String,
 }
@@ -91,10 +94,12 @@ impl Line {
     }
 
     /// Puts a request on its way.
-    pub fn ask(&mut self, bytes: &[u8], parts: Vec<Part>, text: String) {
-        self.unsent.extend(bytes);
-        self.asked += bytes.len() as u64;
-        self.requests.push_back(Request { parts: parts.into(), end: self.asked, text });
+    pub fn ask(&mut self, Asking { bytes, behind, parts, text }: Asking) {
+        self.unsent.extend(&bytes);
+        self.unsent.extend(behind);
+        let done = self.asked + bytes.len() as u64;
+        self.asked = done + behind.len() as u64;
+        self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text });
     }
 
     /// Sends a piece of what waits; how many bytes.

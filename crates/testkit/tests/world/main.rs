@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Worlds of a usual run.
-const RUNS: u64 = 40;
+const RUNS: u64 = 60;
 
 /// A step takes microseconds; one that takes this long does not end.
 const HANGS: Duration = Duration::from_secs(20);
