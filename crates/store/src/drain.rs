@@ -201,8 +201,10 @@ impl Local {
                         // The hand makes room where it is, and this batch begins again; what cannot be had
                         // now is left for the next look. Room by the queue of probation would be anywhere,
                         // in spans too that are drained next.
-                        let got =
-                            self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false) > 0;
+                        // Where everything stays, there is no use in looking: upkeep takes out what expires.
+                        let stays = !store.evicts() || store.arena.barren.holds(self.now);
+                        let got = !stays
+                            && self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false) > 0;
                         self.pass_epochs(store);
                         spare = self.free_chunk(store, class, drain.keep);
                         drain.vain = !got;

@@ -79,6 +79,30 @@ fn pinned_value_is_not_moved_and_the_span_is_used_again() {
     store.check();
 }
 
+/// A search among 100,000 items that all stay, for each of some thousand batches, kept a worker for half a minute.
+#[test]
+fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_room() {
+    let config = Config { memory_bytes: 8 << 20, evict: false, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut worker = store.worker().unwrap();
+    let full = (0..1 << 20).find(|name: &u64| {
+        let mut guard = worker.enter(NOW);
+        let key = name.to_be_bytes();
+        let key = guard.key(&key);
+        guard.store_value(&key, &value(*name, 100), &Attributes::default(), Expect::Any).is_err()
+    });
+    let full = full.expect("the store is full");
+    let class = store.classes(NOW).into_iter().max_by_key(|class| class.spans).unwrap().id;
+    let age_ms = |now| store.classes(now).iter().find(|one| one.id == class).map(|one| one.age_ms);
+    let later = NOW + 10_000;
+    let before = age_ms(later);
+    assert_eq!(worker.enter(later).reassign(None, Some(5), 16), 0);
+    assert_eq!(age_ms(later), before, "the hand of the class has not moved");
+    assert_eq!((store.totals().evictions, store.totals().items), (0, full));
+    drop(worker);
+    store.check();
+}
+
 /// What is pinned keeps its spans; as many others go to the class that is to have them, and no more is said.
 #[test]
 fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {

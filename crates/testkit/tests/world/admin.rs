@@ -31,9 +31,7 @@ impl Client {
                 let mb = least + scene.random.below(most - least + 1);
                 Asking::new(format!("cache_memlimit {mb}\r\n"), vec![ok()])
             }
-            1 if scene.plan.memory != Memory::Refuses => {
-                Asking::new("slabs reassign -1 5\r\n", vec![Part::Line])
-            }
+            1 => Asking::new("slabs reassign -1 5\r\n", vec![Part::Line]),
             2 => Asking::new(format!("slabs automove {}\r\n", scene.random.below(3)), vec![ok()]),
             3 => Asking::new("stats\r\n", vec![Part::Lines]),
             4 => Asking::new("stats conns\r\n", vec![Part::Lines]),
