@@ -32,7 +32,7 @@ impl Client {
                 self.transaction(scene)
             }
             18 => {
-                let names = Part::Names { doubtful: scene.flush != Flush::None };
+                let names = Part::Names { doubtful: scene.flush != Flush::None, asked_at: scene.wall().0 };
                 let pattern = format!("{}-*", self.name);
                 if scene.random.one_in(2) {
                     return Asking::new(words(&[b"KEYS", pattern.as_bytes()]), vec![names]);

@@ -142,7 +142,7 @@ impl Client {
         }
         let parts = self.line.iter_mut().flat_map(|line| &mut line.requests).flat_map(|one| &mut one.parts);
         for part in parts {
-            if let Part::Key { doubtful, .. } | Part::Names { doubtful } = part {
+            if let Part::Key { doubtful, .. } | Part::Names { doubtful, .. } = part {
                 *doubtful = true;
             }
         }
@@ -229,7 +229,7 @@ impl Client {
             }
         } else if !fine {
             if scene.plan.memory == Memory::Ample {
-                return Err(format!("{} ({}) is closed for no reason", self.name, line.address));
+                return Err(format!("{} is closed for no reason, {}", self.name, line.shown()));
             }
             scene.note(&format!("that was for want of memory, if for anything: {}", line.shown()));
             scene.books.closed += 1;

@@ -19,6 +19,9 @@ pub const LISTENERS: usize = 2;
 /// An accept that failed is tried again no sooner: what the acceptor pauses, less what rounding makes of it.
 const AGAIN_MS: Millis = 5;
 
+/// Clients of other machines are turned away where there is no password: 127.0.0.0.
+const LOCALHOST: u32 = 0x7f00_0000;
+
 /// How the system refuses an accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -93,7 +96,7 @@ impl Door {
     pub fn connect(&self, listener: usize) -> (Peer, SocketAddr) {
         let state = &mut *self.state.borrow_mut();
         state.made += 1;
-        let address = SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 + state.made), 40_000));
+        let address = SocketAddr::from((Ipv4Addr::from_bits(LOCALHOST + state.made), 40_000));
         let (stream, peer) = self.network.connect();
         state.queues[listener].push_back(Waiting { stream, address });
         (peer, address)

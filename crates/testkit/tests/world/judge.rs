@@ -81,7 +81,10 @@ impl Client {
         match part {
             Part::Bytes(bytes) => match_bytes(bytes, rest),
             Part::Key { .. } => self.judge_key(scene, part, rest),
-            Part::Names { doubtful } => self.judge_names(scene, *doubtful, rest),
+            Part::Names { doubtful, asked_at } => {
+                let doubts = doubts(scene, *asked_at, *doubtful);
+                self.judge_names(*doubtful, doubts, rest)
+            }
             Part::Count { counter, by, before } => {
                 let Some((bytes, number)) = self.number(rest)? else { return Ok(Match::More) };
                 scene.books.counters[*counter].answered(number, *by, *before)?;
@@ -192,7 +195,7 @@ impl Client {
     }
 
     /// The names of all that must be there, and of none that must not.
-    fn judge_names(&mut self, scene: &mut Scene, doubtful: bool, rest: &[u8]) -> Result<Match, String> {
+    fn judge_names(&self, doubtful: bool, doubts: Doubts, rest: &[u8]) -> Result<Match, String> {
         let Some(end) = line_end(rest) else { return Ok(Match::More) };
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
         let count = line.trim_end().strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
@@ -203,8 +206,6 @@ impl Client {
             at += bytes;
             names.push(String::from_utf8_lossy(name).into_owned());
         }
-        let wall = scene.wall();
-        let doubts = Doubts { now: wall, gone: scene.plan.memory == Memory::Evicts, ..Doubts::default() };
         for key in &self.keys {
             let times = names.iter().filter(|name| **name == key.name).count();
             let states = key.outcomes(&Verb::Get, true, doubts);

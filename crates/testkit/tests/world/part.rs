@@ -51,7 +51,7 @@ pub enum Part {
     /// Of a shared key that is contended for.
     Contest { key: usize, what: Contest },
     /// The names of the client's keys, in any order.
-    Names { doubtful: bool },
+    Names { doubtful: bool, asked_at: u64 },
     /// To how many a message went.
     Published(u64),
     /// One line, whatever it says.
