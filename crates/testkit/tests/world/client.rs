@@ -253,6 +253,9 @@ impl Client {
                         if sent {
                             let doubts = doubts(scene, asked_at, doubtful);
                             self.keys[key].leave(&verb, form.dialect.is_resp(), doubts);
+                        } else if scene.plan.memory == Memory::Refuses && verb.writes() {
+                            // Refused at its head, a write takes the value that it was to replace along.
+                            self.keys[key].may_be_gone();
                         }
                     }
                     Part::Count { counter, by, .. } => scene.books.counters[counter].unsure += by,
