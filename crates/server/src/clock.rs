@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use larder_eventloop::cpu::{CpuTime, process_time};
 use larder_eventloop::sim::Time;
 use larder_store::Millis;
 
@@ -37,6 +38,22 @@ impl Clock {
         match self {
             Clock::Machine { started } => started.elapsed(),
             Clock::Simulated { time, .. } => Duration::from_micros(time.now_us()),
+        }
+    }
+
+    /// The processor's time that the process has used. It is told to clients: a simulation's is always the same.
+    pub fn process_cpu(&self) -> CpuTime {
+        match self {
+            Clock::Machine { .. } => process_time(std::process::id()).unwrap_or_default(),
+            Clock::Simulated { .. } => CpuTime::default(),
+        }
+    }
+
+    /// The number of the process, which is told to clients, too.
+    pub fn process_id(&self) -> u32 {
+        match self {
+            Clock::Machine { .. } => std::process::id(),
+            Clock::Simulated { .. } => 1,
         }
     }
 

@@ -226,11 +226,11 @@ impl Host for Hub {
     }
 
     fn process(&self) -> Process {
-        let cpu = larder_eventloop::cpu::process_time(std::process::id()).unwrap_or_default();
+        let cpu = self.clock.process_cpu();
         let connections = self.connections() as u64;
         let threads = self.config.threads as u64;
         Process {
-            pid: std::process::id(),
+            pid: self.clock.process_id(),
             uptime_s: self.clock.elapsed().as_secs() + UPTIME_AT_START_S,
             eventloop: concat!("epoll-larder-", env!("CARGO_PKG_VERSION")),
             user_us: cpu.user.as_micros() as u64,
