@@ -1,7 +1,6 @@
 //! Replies in memcached's text, written into [`Output`].
 
 use larder_protocol::base64;
-use larder_protocol::classic;
 use larder_protocol::escape::{escape, escaped_bytes_max};
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::reply::{VALUE_LINE_BYTES_MAX, copy, write_value_line};
@@ -85,9 +84,10 @@ pub fn put_data(out: &mut Output, item: &Item<'_>) -> bool {
     true
 }
 
-/// A text client can say the key, and read it in a line: RESP's keys, and those in base64, may be of any bytes.
+/// The key can be a word of a line, as text clients send and read them: RESP's keys, and those in base64, may be of
+/// any bytes.
 pub fn is_text(key: &[u8]) -> bool {
-    (1..=classic::KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+    !key.is_empty() && !key.ends_with(b"\r") && memchr::memchr2(b' ', b'\n', key).is_none()
 }
 
 /// Appends a key, or the part of one, as it is, or in an URI's encoding if it is no text.

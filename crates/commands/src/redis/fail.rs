@@ -20,7 +20,8 @@ impl Fail {
     pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");
     pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");
-    pub const PATTERN_TOO_LONG: Fail = Fail::of("ERR pattern exceeds maximum allowed size (4096 bytes)");
+    pub const PATTERN_TOO_LONG: Fail =
+        Fail::of("ERR pattern exceeds maximum allowed size (65536 bytes, 4096 where not all are letters)");
     pub const BAD_DATABASE: Fail = Fail::of("ERR DB index is out of range");
     pub const NOT_POSITIVE: Fail = Fail::of("ERR value is out of range, must be positive");
 

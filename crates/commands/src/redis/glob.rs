@@ -12,10 +12,14 @@
 
 use memchr::memmem;
 
+use super::call::KEY_BYTES_MAX;
 use super::fail::Fail;
 
-/// Most bytes of a pattern.
-pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
+/// Most bytes of a pattern: a key can be asked for by its name.
+pub(crate) const PATTERN_BYTES_MAX: usize = KEY_BYTES_MAX;
+
+/// Most bytes of a part that has others than letters.
+const PART_BYTES_MAX: usize = 4096;
 
 /// A part this short is tried at each place of the text.
 const TRIED_BYTES_MAX: usize = 16;
@@ -23,14 +27,22 @@ const TRIED_BYTES_MAX: usize = 16;
 /// A client's pattern.
 ///
 /// # Errors
-/// It is longer than one may be.
+/// It is longer than one may be, or one of its parts is.
 pub(crate) fn bounded(pattern: &[u8]) -> Result<&[u8], Fail> {
+    let mut left = Some(pattern).filter(|pattern| pattern.len() > PART_BYTES_MAX);
+    while let Some(rest) = left {
+        let part;
+        (part, left) = Part::first(rest, false);
+        if !part.plain && part.pattern.len() > PART_BYTES_MAX {
+            return Err(Fail::PATTERN_TOO_LONG);
+        }
+    }
     if pattern.len() > PATTERN_BYTES_MAX { Err(Fail::PATTERN_TOO_LONG) } else { Ok(pattern) }
 }
 
 /// What matching a text of one byte costs beside what it costs with a short pattern.
 pub(crate) fn weight(pattern: &[u8]) -> usize {
-    1 + pattern.len() / 64
+    1 + pattern.len().min(PART_BYTES_MAX) / 64
 }
 
 /// True if the whole `text` is as `pattern` says.
@@ -309,7 +321,7 @@ mod tests {
     #[test]
     fn no_pattern_takes_long() {
         let text = vec![b'a'; 64 << 10];
-        let most = PATTERN_BYTES_MAX;
+        let most = PART_BYTES_MAX;
         for pattern in [
             "a*".repeat(most / 2 - 1) + "b",
             "*".to_owned() + &"a".repeat(most - 3) + "b*",
@@ -319,7 +331,7 @@ mod tests {
             "*a?b".repeat(most / 4),
             "*".to_owned() + &"[^b]".repeat(most / 4 - 2) + "b*",
         ] {
-            assert!(pattern.len() <= most);
+            assert!(pattern.len() <= most && bounded(pattern.as_bytes()).is_ok());
             let started = Instant::now();
             assert!(!matches(pattern.as_bytes(), &text, false));
             let took = started.elapsed();

@@ -9,7 +9,7 @@ use larder_store::Store;
 
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
-use super::glob::{PATTERN_BYTES_MAX, bounded};
+use super::glob::bounded;
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
 use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
 use super::table::{Command, NO_KEYS};
@@ -259,7 +259,7 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
         Kind::Pattern => b"psubscribe",
         Kind::Shard => b"ssubscribe",
     };
-    if args.clone().any(|name| name.len() > most_bytes(kind)) {
+    if args.clone().any(|name| is_too_long(kind, name)) {
         return Err(too_long(kind));
     }
     for name in args {
@@ -312,10 +312,10 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
 /// Most bytes of a channel's name: that of a keyspace event has a key in it.
 const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
 
-fn most_bytes(kind: Kind) -> usize {
+fn is_too_long(kind: Kind, name: &[u8]) -> bool {
     match kind {
-        Kind::Pattern => PATTERN_BYTES_MAX,
-        Kind::Channel | Kind::Shard => CHANNEL_BYTES_MAX,
+        Kind::Pattern => bounded(name).is_err(),
+        Kind::Channel | Kind::Shard => name.len() > CHANNEL_BYTES_MAX,
     }
 }
 
