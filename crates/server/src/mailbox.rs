@@ -44,7 +44,7 @@ impl<M> Mailbox<M> {
     /// Leaves a message and wakes the worker.
     ///
     /// # Errors
-    /// The message, when [`MAIL_MAX`] wait already.
+    /// The message, when as many wait as may.
     pub fn send(&self, message: M) -> Result<(), M> {
         let mut queue = self.queue.lock().expect("no holder panics");
         if queue.len() >= MAIL_MAX {
