@@ -54,7 +54,9 @@ fn what_waits_for_a_stuck_worker_and_what_names_it_stay_within_the_limit_and_com
         let resident = resident_bytes() - resident_before;
         assert!(most > MEMORY_BYTES / 8 * 7 && most <= MEMORY_BYTES, "{most}");
         assert!(store.used_bytes() <= MEMORY_BYTES);
-        assert!(resident <= MEMORY_BYTES, "{resident}");
+        // AddressSanitizer keeps a byte for each eight, and freed blocks for a while.
+        let most_resident = if cfg!(larder_asan) { 2 * MEMORY_BYTES } else { MEMORY_BYTES };
+        assert!(resident <= most_resident, "{resident}");
         drop(kept);
         worker.rest();
         // Who was evicted for it is remembered.
