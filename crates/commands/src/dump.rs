@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
 use crate::slabs::CLASSES_END;
-use crate::text::{END, is_text, put_base64, put_escaped, put_key, put_number};
+use crate::text::{END, put_escaped, put_key, put_meta_key, put_number};
 
 /// Items looked at between two looks at the output.
 const ITEMS_PER_WALK: usize = 64;
@@ -226,13 +226,8 @@ fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, no
         Form::Meta => put_meta(out, item, shown, now),
         Form::Mg => {
             out.put(b"mg ");
-            if item.key_binary() || !is_text(item.key()) {
-                put_base64(out, item.key());
-                out.put(b" b\r\n");
-            } else {
-                out.put(item.key());
-                out.put(b"\r\n");
-            }
+            put_meta_key(out, item.key(), item.key_binary());
+            out.put(b"\r\n");
         }
         Form::Cache { items: 0, .. } => {}
         Form::Cache { items, bytes } => {

@@ -104,6 +104,16 @@ pub fn put_escaped(out: &mut Output, key: &[u8]) {
     out.filled(bytes);
 }
 
+/// Appends a key as a meta command says it: as it is, or in base64 and marked if it was sent so or is no text.
+pub fn put_meta_key(out: &mut Output, key: &[u8], binary: bool) {
+    if binary || !is_text(key) {
+        put_base64(out, key);
+        out.put(b" b");
+    } else {
+        out.put(key);
+    }
+}
+
 /// Appends a key in base64.
 pub fn put_base64(out: &mut Output, key: &[u8]) {
     let bytes = base64::encode(key, out.room(base64::encoded_bytes(key.len())));

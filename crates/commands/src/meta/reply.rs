@@ -5,7 +5,7 @@ use larder_protocol::meta::{Flags, OPAQUE_BYTES_MAX};
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 
 use crate::output::Output;
-use crate::text::{is_text, put_base64};
+use crate::text::put_meta_key;
 
 /// What `k` and `b` are answered from.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +28,7 @@ pub fn put_number_flag(out: &mut Output, letter: u8, n: u64) {
 /// ` k<key>[ b]`
 pub fn put_key_flag(out: &mut Output, key: ReplyKey<'_>) {
     out.put(b" k");
-    if key.binary || !is_text(key.bytes) {
-        put_base64(out, key.bytes);
-        out.put(b" b");
-    } else {
-        out.put(key.bytes);
-    }
+    put_meta_key(out, key.bytes, key.binary);
 }
 
 /// ` O<opaque>`

@@ -99,13 +99,8 @@ fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
-/// The text, if all its characters are visible ones.
-fn visible(text: &[u8]) -> Option<&str> {
-    std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
-}
-
 /// Most bytes of what a client calls itself and its library: others list it, and SLOWLOG keeps it.
-pub(crate) const NAME_BYTES_MAX: usize = 1 << 10;
+const NAME_BYTES_MAX: usize = 1 << 10;
 
 /// A text that a client may call itself, or its library, which `what` names.
 ///
@@ -115,7 +110,8 @@ pub(crate) fn a_name<'a>(what: &str, text: &'a [u8]) -> Result<&'a str, Fail> {
     if text.len() > NAME_BYTES_MAX {
         return Err(Fail::with(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes.")));
     }
-    visible(text).ok_or_else(|| {
+    let visible = |text: &&str| text.bytes().all(|byte| (b'!'..=b'~').contains(&byte));
+    std::str::from_utf8(text).ok().filter(visible).ok_or_else(|| {
         Fail::with(format!("ERR {what} cannot contain spaces, newlines or special characters."))
     })
 }

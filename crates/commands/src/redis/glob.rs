@@ -16,7 +16,7 @@ use super::call::KEY_BYTES_MAX;
 use super::fail::Fail;
 
 /// Most bytes of a pattern: a key can be asked for by its name.
-pub(crate) const PATTERN_BYTES_MAX: usize = KEY_BYTES_MAX;
+const PATTERN_BYTES_MAX: usize = KEY_BYTES_MAX;
 
 /// Most bytes of a part that has others than letters.
 const PART_BYTES_MAX: usize = 4096;
@@ -174,26 +174,12 @@ fn next(pattern: &[u8]) -> Option<(One<'_>, usize)> {
         [] => return None,
         [b'?', ..] => (One::Any, 1),
         [b'[', rest @ ..] => {
-            let bytes = class_bytes(rest);
+            let (_, bytes) = class(rest, 0, false);
             (One::Class(&rest[..bytes]), 1 + bytes)
         }
         [b'\\', escaped, ..] => (One::Byte(*escaped), 2),
         [byte, ..] => (One::Byte(*byte), 1),
     })
-}
-
-/// How long a class is, with the bracket that ends it; one without ends with the pattern.
-fn class_bytes(class: &[u8]) -> usize {
-    let mut at = usize::from(class.first() == Some(&b'^'));
-    loop {
-        match class[at..] {
-            [b'\\', _, ..] => at += 2,
-            [b']', ..] => return at + 1,
-            [_, b'-', _, ..] => at += 3,
-            [_, ..] => at += 1,
-            [] => return at,
-        }
-    }
 }
 
 impl One<'_> {
@@ -202,7 +188,7 @@ impl One<'_> {
         match self {
             One::Any => true,
             One::Byte(one) => same(one, byte, any_case),
-            One::Class(class) => in_class(class, byte, any_case),
+            One::Class(inside) => class(inside, byte, any_case).0,
         }
     }
 }
@@ -211,7 +197,9 @@ fn same(one: u8, other: u8, any_case: bool) -> bool {
     one == other || any_case && one.eq_ignore_ascii_case(&other)
 }
 
-fn in_class(class: &[u8], byte: u8, any_case: bool) -> bool {
+/// A class behind its bracket: whether the byte is in it, and how long it is, with the bracket that ends it; one
+/// without ends with the pattern.
+fn class(class: &[u8], byte: u8, any_case: bool) -> (bool, usize) {
     let fold = |b: u8| if any_case { b.to_ascii_lowercase() } else { b };
     let not = class.first() == Some(&b'^');
     let mut at = usize::from(not);
@@ -222,7 +210,8 @@ fn in_class(class: &[u8], byte: u8, any_case: bool) -> bool {
                 held |= same(escaped, byte, any_case);
                 at += 2;
             }
-            [b']', ..] | [] => return held != not,
+            [b']', ..] => return (held != not, at + 1),
+            [] => return (held != not, at),
             [from, b'-', to, ..] => {
                 let (from, to) = (fold(from.min(to)), fold(from.max(to)));
                 held |= (from..=to).contains(&fold(byte));

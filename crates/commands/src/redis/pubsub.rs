@@ -259,8 +259,8 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
         Kind::Pattern => b"psubscribe",
         Kind::Shard => b"ssubscribe",
     };
-    if args.clone().any(|name| is_too_long(kind, name)) {
-        return Err(too_long(kind));
+    for name in args {
+        bounded_name(kind, name)?;
     }
     for name in args {
         if !call.subscriptions().add(kind, name) {
@@ -312,34 +312,30 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
 /// Most bytes of a channel's name: that of a keyspace event has a key in it.
 const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
 
-fn is_too_long(kind: Kind, name: &[u8]) -> bool {
+/// A name that may be listened to, or published by.
+///
+/// # Errors
+/// It is too long.
+fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
     match kind {
-        Kind::Pattern => bounded(name).is_err(),
-        Kind::Channel | Kind::Shard => name.len() > CHANNEL_BYTES_MAX,
-    }
-}
-
-fn too_long(kind: Kind) -> Fail {
-    match kind {
-        Kind::Pattern => Fail::PATTERN_TOO_LONG,
-        Kind::Channel | Kind::Shard => Fail::of("ERR channel exceeds maximum allowed size (131072 bytes)"),
+        Kind::Pattern => bounded(name),
+        Kind::Channel | Kind::Shard if name.len() > CHANNEL_BYTES_MAX => {
+            Err(Fail::of("ERR channel exceeds maximum allowed size (131072 bytes)"))
+        }
+        Kind::Channel | Kind::Shard => Ok(name),
     }
 }
 
 fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    if channel.len() > CHANNEL_BYTES_MAX {
-        return Err(too_long(Kind::Channel));
-    }
+    bounded_name(Kind::Channel, channel)?;
     let told = call.cx.shared.redis.topics.publish(call.cx.host, channel, text);
     call.length(told)
 }
 
 fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    if channel.len() > CHANNEL_BYTES_MAX {
-        return Err(too_long(Kind::Channel));
-    }
+    bounded_name(Kind::Channel, channel)?;
     let told = call.cx.shared.redis.topics.publish_to_shard(call.cx.host, channel, text);
     call.length(told)
 }
