@@ -6,7 +6,9 @@ use larder_store::{Guard, Millis};
 
 use crate::counters::Counters;
 use crate::host::{Host, Peer};
+use crate::output::Output;
 use crate::shared::Shared;
+use crate::work::Work;
 
 /// Everything around a session while it works; made once per batch of receives.
 pub struct Context<'c, 'w> {
@@ -20,14 +22,17 @@ pub struct Context<'c, 'w> {
     pub host: &'c dyn Host,
     /// The other end of the connection.
     pub peer: &'c dyn Peer,
-    /// The worker's room for values at work.
+    /// What the worker keeps: room for values at work, and its account of work.
     pub room: &'c Room,
 }
 
-/// Room of a worker for a value that is read, changed and written: it keeps its memory from one request to
-/// the next, so that these allocate nothing.
+/// What a worker keeps from one request to the next: room for a value that is read, changed and written, so
+/// that these allocate nothing, and its account of work.
 #[derive(Default)]
-pub struct Room(Cell<Vec<u8>>);
+pub struct Room {
+    bytes: Cell<Vec<u8>>,
+    work: Work,
+}
 
 impl Room {
     /// So much of it is kept.
@@ -35,14 +40,20 @@ impl Room {
 
     /// The room, empty; a new one if it is lent already.
     pub(crate) fn lend(&self) -> Vec<u8> {
-        self.0.take()
+        self.bytes.take()
     }
 
     /// Keeps it for the next.
     pub(crate) fn take_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         bytes.shrink_to(Room::BYTES_KEPT);
-        self.0.set(bytes);
+        self.bytes.set(bytes);
+    }
+
+    /// The worker's account of work.
+    #[inline]
+    pub fn work(&self) -> &Work {
+        &self.work
     }
 }
 
@@ -57,6 +68,15 @@ impl Context<'_, '_> {
     #[inline]
     pub fn now(&self) -> Millis {
         self.guard.now()
+    }
+
+    /// Spends work; with the last of the slice the turn of who replies into `out` ends.
+    pub(crate) fn spend(&self, out: &mut Output, ns: u64) {
+        let work = self.room.work();
+        work.spend(ns);
+        if work.is_used_up() {
+            out.end_turn();
+        }
     }
 }
 

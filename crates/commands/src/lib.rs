@@ -35,6 +35,7 @@ mod text;
 mod time;
 mod upload;
 mod usual;
+mod work;
 
 pub use context::{Context, Room};
 pub use counters::{ClassCounter, Counter, Counters, Sums};
@@ -44,3 +45,4 @@ pub use prefix::{PrefixCount, Prefixes};
 pub use redis::{Letter, Message, OutputLimit, POST_BYTES_MAX, Post, Target};
 pub use session::{Next, Progress, Session};
 pub use shared::{Clock, Settings, Shared, VERSION};
+pub use work::{SLICE_NS, Work};

@@ -53,8 +53,10 @@ pub struct Output {
     splices: VecDeque<Splice>,
     /// Bytes of the splices not sent.
     pinned_bytes: u64,
-    /// Bytes (buffered and pinned) at which a session stops and asks for a send.
+    /// Bytes (buffered and pinned) at which a session stops and asks for a send; 0 when its turn has ended.
     limit_bytes: u64,
+    /// What they are in the next turn, if this one has ended.
+    next_limit_bytes: Option<u64>,
 }
 
 /// A place in the replies to go back to ([`Output::rewind`]).
@@ -117,6 +119,28 @@ impl Output {
     /// Sets the bytes at which a session stops.
     pub fn set_limit(&mut self, limit_bytes: u64) {
         self.limit_bytes = limit_bytes;
+        self.next_limit_bytes = None;
+    }
+
+    /// Ends the turn of the session that writes: until [`Output::take_end`] the output is full, whatever it
+    /// holds. So who looks whether it is full looks for both at once.
+    #[cold]
+    pub(crate) fn end_turn(&mut self) {
+        if self.next_limit_bytes.is_none() {
+            self.next_limit_bytes = Some(std::mem::take(&mut self.limit_bytes));
+        }
+    }
+
+    /// The turn has ended before its time; another may begin.
+    #[inline]
+    pub(crate) fn take_end(&mut self) -> bool {
+        match self.next_limit_bytes.take() {
+            None => false,
+            Some(limit_bytes) => {
+                self.limit_bytes = limit_bytes;
+                true
+            }
+        }
     }
 
     /// Bytes of memory the buffer takes (pinned values not included): what it has room for beyond them
@@ -357,6 +381,7 @@ impl Output {
             splices: std::mem::take(&mut self.splices),
             pinned_bytes: std::mem::take(&mut self.pinned_bytes),
             limit_bytes: 0,
+            next_limit_bytes: None,
         };
         for splice in &mut rest.splices {
             splice.at -= from;

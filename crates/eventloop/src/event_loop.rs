@@ -13,6 +13,8 @@
 //! ```
 //!
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
+//! Connections that go on with what they have kept come after those that have something new to say, as many in
+//! a turn as the handler's strength allows, in the order in which they stopped.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
 //! than `reply_bytes_max` of its replies wait; one whose replies wait, or whose value is awaited,
 //! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
@@ -231,12 +233,16 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             self.asleep.pop();
             self.queue.push_back(id);
         }
-        // Only those queued before this turn: one that asks again waits for the next.
+        // Only those queued before this turn: one that asks again waits for the next. One of them at least, and
+        // no more when the handler is tired: who has something to say by then comes first.
         for _ in 0..self.queue.len() {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
                 self.process(handler, id, 0);
+            }
+            if handler.is_tired() {
+                break;
             }
         }
         self.send_held(handler);

@@ -11,7 +11,7 @@ pub enum Next {
     Receive,
     /// Room for replies: there are bytes it could take once those it has left are out.
     Again,
-    /// Its next turn: others are to have their share first.
+    /// Its next turn: others are to have their share first, those too who say something only now.
     Yield,
     /// So many milliseconds to pass: nothing is received or taken until then.
     Sleep(Millis),
@@ -142,6 +142,12 @@ pub trait Handler {
     #[inline]
     fn keeps(&mut self, bytes: usize) {
         let _ = bytes;
+    }
+
+    /// As much was done since [`Handler::woke`] as should be before the loop looks who else has something to
+    /// say: connections that only go on wait until it has.
+    fn is_tired(&self) -> bool {
+        false
     }
 
     /// The handler holds memory for bytes that the connection has yet to send: such a connection is

@@ -65,6 +65,36 @@ fn a_whole_pipeline_is_answered_by_one_send() {
 }
 
 #[test]
+fn who_has_something_new_to_say_comes_before_those_who_go_on() {
+    const WORKERS: usize = 20;
+    const WORK: usize = 30;
+    let mut world = World::new(1, Weather::FAIR, LIMITS);
+    let workers: Vec<Peer> = (0..WORKERS).map(|_| world.connect()).collect();
+    let other = world.connect();
+    for worker in &workers {
+        worker.send(&b"w\n".repeat(WORK));
+        worker.send(b"eend\n");
+    }
+    // All have something new to say, and say the least they can.
+    world.turn();
+    assert_eq!(world.toy.worked.1 as usize, WORKERS + 1);
+    let mut turns = 0;
+    let mut ended = 0;
+    while ended < WORKERS {
+        other.send(b"eme\n");
+        let before = world.toy.worked.1;
+        world.turn();
+        assert_eq!(other.read(usize::MAX), b"eme\n", "answered in the turn in which it asks");
+        assert!(world.toy.worked.1 - before <= 3, "and then no more is done than until it is tired");
+        turns += 1;
+        ended += workers.iter().filter(|worker| worker.read(usize::MAX) == b"eend\n").count();
+        // In turns: nobody is done before all are about to be.
+        assert!(ended == 0 || world.toy.worked.1 as usize >= WORKERS * (WORK - 1), "{turns}");
+    }
+    assert_eq!(world.toy.worked.1 as usize, WORKERS * WORK);
+}
+
+#[test]
 fn several_slices_and_what_is_behind_them_are_filled_by_one_receive() {
     let mut world = World::new(1, Weather::FAIR, LIMITS);
     let peer = world.connect();

@@ -23,8 +23,8 @@ pub(crate) enum Flow {
     Next,
     /// Goes on after so many milliseconds, and says OK then if that is not said yet.
     Sleep { ms: Millis, says: bool },
-    /// Replies when [`super::client::Client::survey`] has seen all.
-    Survey,
+    /// Goes on with [`super::client::Client::job`] in the next turn.
+    Job,
     /// Sends what waits, then closes.
     Close,
 }

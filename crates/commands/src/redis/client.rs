@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
+use super::job::UnderWay;
 use super::pubsub::Subscriptions;
-use super::survey::Survey;
 use super::transaction::Transaction;
 use crate::context::Context;
 
@@ -52,8 +52,8 @@ pub(crate) struct Client {
     pub no_touch: bool,
     /// What it has queued and watches.
     pub transaction: Transaction,
-    /// A command of its that looks at all keys and has not yet.
-    pub survey: Option<Box<Survey>>,
+    /// A command of its that has begun and goes on in its next turn.
+    pub job: Option<UnderWay>,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
@@ -102,7 +102,7 @@ impl Client {
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
-            survey: None,
+            job: None,
             subscriptions: None,
             late: Vec::new(),
             facts,

@@ -8,6 +8,7 @@ use super::client::Client;
 use super::fail::{Done, Fail};
 use super::table::{self, Command, Run, flag};
 use super::turn::Turn;
+use crate::work::{COMMAND_NS, copying_ns};
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first.
@@ -18,6 +19,7 @@ impl Turn<'_, '_, '_, '_> {
             self.fetch_letters(client);
         }
         let mark = self.out.mark();
+        let replied_bytes = self.out.len();
         self.settle_any();
         let slow = found.is_some_and(|row| !row.has(flag::FAST))
             || self.cx.shared.redis.slowlog.measures_all()
@@ -46,14 +48,20 @@ impl Turn<'_, '_, '_, '_> {
             self.count_single(row, admitted, done.is_err(), took_us);
         }
         client.show_transaction();
+        let bytes = self.out.len().saturating_sub(replied_bytes) + args.encoded().len() as u64;
+        self.cx.spend(self.out, COMMAND_NS + copying_ns(bytes));
         // EXEC keeps or drops the reply of each of its commands itself.
         let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
         let mut flow = flow;
         if client.replies.is_silent() && !told && !execs {
             self.out.rewind(mark);
-            // Nobody asks what it finds.
-            if client.survey.take().is_some() {
-                flow = Flow::Next;
+            if let Some(under_way) = &mut client.job {
+                under_way.silent = true;
+                // Nobody asks what it finds.
+                if under_way.job.only_reads() {
+                    client.job = None;
+                    flow = Flow::Next;
+                }
             }
         }
         client.replies.end_command();

@@ -28,6 +28,7 @@ mod gather;
 mod glob;
 mod info;
 mod introspect;
+mod job;
 mod keys;
 mod kind;
 mod latency;

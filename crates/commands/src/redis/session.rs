@@ -6,6 +6,7 @@
 //!   │ ────► single   everything else, one at a time
 //!   ├─────► Gather   a request too long to wait for in the receive buffer         (gather.rs)
 //!   ├─────► Upload   a large value, into its item                               (upload.rs)
+//!   ├─────► Job      the rest of a command that is done in steps                   (job.rs)
 //!   ├─────► Discard  the rest of a request that there is no memory for
 //!   └─────► Closed
 //! ```
@@ -21,9 +22,9 @@ use super::call::{Flow, is};
 use super::client::Client;
 use super::fail::Fail;
 use super::gather::{Discard, Gathering};
+use super::job::UnderWay;
 use super::limits::{Class, OutputLimit};
 use super::reply::put_fail;
-use super::survey::Survey;
 use super::table;
 use super::tally::Meter;
 use super::topics::Letter;
@@ -67,8 +68,8 @@ pub(super) enum State {
     Upload(Incoming),
     /// More of a long request that nobody wants.
     Discard(Discard),
-    /// The reply of a command that looks at all keys, when it has.
-    Survey(Box<Survey>),
+    /// The rest of a command that is done in steps.
+    Job(UnderWay),
     /// When this time has come, a request, and before it the reply to DEBUG SLEEP if it is not said yet.
     Asleep { until: Millis, says: bool },
     /// Nothing: it is on another machine, and there is no password.
@@ -136,12 +137,14 @@ impl Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let (tally, host) = (Tally::default(), cx.host);
         let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
-        let mut turn = Turn { cx, out, input, at: 0, left, tally, meter, limits, runs: true, row };
+        let mut turn =
+            Turn { cx, out, input, at: 0, left, tally, meter, limits, runs: true, stopped_at: 0, row };
         let next = loop {
             if let Some(next) = self.step(&mut turn) {
                 break next;
             }
         };
+        let next = if turn.out.take_end() && next == Next::Flush { Next::Yield } else { next };
         turn.settle_any();
         turn.tally.settle_redis(turn.cx.counters);
         turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
@@ -186,7 +189,7 @@ impl Conversation {
             State::Gather(_) => self.gather(turn),
             State::Upload(_) => self.upload(turn),
             State::Discard(_) => self.discard(turn),
-            State::Survey(_) => self.survey(turn),
+            State::Job(_) => self.job(turn),
             State::Asleep { until, says } => {
                 let left = until.saturating_sub(turn.cx.now());
                 if left > 0 {
@@ -229,8 +232,10 @@ impl Conversation {
         prefetch_items(&turn.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
         for slot in &batch {
             if turn.out.is_full() {
-                turn.at = slot.at;
-                return Some(Next::Flush);
+                return self.begin_job(turn, slot.at).or_else(|| {
+                    turn.at = slot.at;
+                    Some(Next::Flush)
+                });
             }
             if turn.meter.call(slot.row) {
                 turn.settle(Some(slot.row));
@@ -240,6 +245,12 @@ impl Conversation {
                 call.fail(&fail);
                 call.cx.counters.rows.failed(slot.row);
             }
+        }
+        if self.client.job.is_some() {
+            // What was read behind it is read again.
+            let rest =
+                if matches!(stop, Stop::Single(_) | Stop::Inline(_)) { turn.stopped_at } else { turn.at };
+            return self.begin_job(turn, rest);
         }
         self.stopped(turn, stop)
     }
@@ -302,25 +313,12 @@ impl Conversation {
                 self.state = State::Asleep { until: turn.cx.now() + ms, says };
                 None
             }
-            Flow::Survey => {
-                let survey = self.client.survey.take();
-                self.state = State::Survey(survey.expect("the command that says so has left it"));
-                None
+            Flow::Job => {
+                let rest = turn.at;
+                self.begin_job(turn, rest)
             }
             Flow::Close => self.close(),
         }
-    }
-
-    /// Goes on with a survey; others have their turn until the next step.
-    fn survey(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
-        let State::Survey(survey) = &mut self.state else { return None };
-        match survey.step(turn.cx) {
-            Ok(false) => return Some(Next::Yield),
-            Ok(true) => survey.reply(turn.out, self.client.resp3),
-            Err(fail) => put_fail(turn.out, &fail),
-        }
-        self.state = State::Ready;
-        None
     }
 
     pub(super) fn fault(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault) -> Option<Next> {

@@ -1,12 +1,6 @@
-//! A survey: a command that looks at all keys, in steps between which others have their turn.
+//! A survey: a command that looks at all keys, in steps (`job.rs`).
 //!
-//! ```text
-//! first step ─▶ seen all, or enough? ─▶ the reply
-//!                   └── no: the client waits, its worker serves others ─▶ next step
-//! ```
-//!
-//! A step looks at some 1,000 keys, which is some 200 µs of the worker's time, and leaves the store's epoch
-//! between each 64. In a transaction, which has the store to itself, all steps are made at once. What is found is
+//! A step looks at some thousands of keys at most, and leaves the store's epoch between each 64. What is found is
 //! charged to the memory limit while it is gathered; it may take half of what connections may hold, since
 //! it is copied into the reply.
 
@@ -15,20 +9,18 @@ use std::sync::Arc;
 
 use larder_store::{Database, Item, Store};
 
-use super::call::{Call, Flow};
+use super::call::Call;
 use super::debug::Digest;
 use super::fail::{Done, Fail};
 use super::glob::{matches, weight};
+use super::job::{Job, Step};
 use super::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::context::Context;
 use crate::output::Output;
+use crate::work::KEY_NS;
 
 /// Keys looked at between two looks at what was found.
 pub(super) const ITEMS_PER_WALK: usize = 64;
-/// Walks of a step.
-const WALKS_PER_STEP: usize = 16;
-/// Bytes of keys that a step matches with a short pattern; with a longer one fewer.
-const BYTES_PER_STEP: usize = 256 << 10;
 
 /// Which keys are wanted.
 #[derive(Debug)]
@@ -145,46 +137,48 @@ pub(crate) struct Survey {
 impl Call<'_, '_, '_> {
     /// Replies when all was seen: now, or after some steps.
     pub(super) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
-        let mut survey = Survey { goal, cursor };
-        while !survey.step(self.cx)? {
-            if !self.cx.guard.has_whole() {
-                self.client.survey = Some(Box::new(survey));
-                self.flow = Flow::Survey;
-                return Ok(());
+        self.work(Survey { goal, cursor })
+    }
+}
+
+impl Job for Survey {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let done = loop {
+            match self.walk(call.cx, &mut ns) {
+                Ok(false) if ns < ns_max => {}
+                done => break done,
             }
+        };
+        call.spend(ns);
+        if !done? {
+            return Ok(Step::More);
         }
-        survey.reply(self.out, self.client.resp3);
-        Ok(())
+        self.reply(call.out, call.client.resp3);
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
     }
 }
 
 impl Survey {
-    /// Looks at some keys; true when there are no more to look at.
-    pub fn step(&mut self, cx: &mut Context<'_, '_>) -> Result<bool, Fail> {
-        let mut work = 0;
-        for _ in 0..WALKS_PER_STEP {
-            if self.walk(cx, &mut work)? {
-                return Ok(true);
-            }
-            if work >= BYTES_PER_STEP {
-                break;
-            }
-        }
-        Ok(false)
-    }
-
-    /// Looks at some keys, and adds their bytes to `work`, each for as many as it takes to match it.
-    fn walk(&mut self, cx: &mut Context<'_, '_>, work: &mut usize) -> Result<bool, Fail> {
+    /// Looks at some keys, and adds what that takes to `ns`. True when there are no more to look at.
+    fn walk(&mut self, cx: &mut Context<'_, '_>, ns: &mut u64) -> Result<bool, Fail> {
         let Survey { goal, cursor } = self;
         let weight = match goal {
             Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
             Goal::Random { .. } | Goal::Digest(_) => 1,
         };
+        let reads_values = matches!(goal, Goal::Digest(_));
         // A step ends between two walks.
         let items_max = (ITEMS_PER_WALK / weight).max(1);
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
+            *ns += items as u64 * KEY_NS;
             *cursor = cx.guard.walk(*cursor, items, &mut |item| {
-                *work += item.key().len() * weight;
+                *ns += (item.key().len() * weight) as u64;
+                *ns += if reads_values { item.value_bytes() } else { 0 };
                 visit(item);
             });
             *cursor

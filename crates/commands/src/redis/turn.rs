@@ -28,6 +28,8 @@ pub(super) struct Turn<'x, 'a, 'c, 'w> {
     pub limits: Limits,
     /// So far the input was a run of plain gets and sets.
     pub runs: bool,
+    /// Where the request begins that reading ahead stopped at, if it is one.
+    pub stopped_at: usize,
     /// The row of the last command.
     pub row: table::RowId,
 }
@@ -167,11 +169,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                         self.tally.commands += 1;
                         continue;
                     }
+                    self.stopped_at = self.at;
                     self.at += bytes;
                     self.left -= 1;
                     return Stop::Single(args);
                 }
                 Decoded::Inline(line, bytes) => {
+                    self.stopped_at = self.at;
                     self.at += bytes;
                     self.left -= 1;
                     return Stop::Inline(line);

@@ -9,7 +9,7 @@
 //!                                  └──────────► Swallow   block of a store that failed
 //! ```
 //!
-//! Work per call is bounded by the input and by the output's limit. Nothing here blocks, and a call
+//! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing here blocks, and a call
 //! that made no reply costs no more than reading its input once.
 
 mod execute;
@@ -63,7 +63,7 @@ pub enum Next {
     /// The replies fill their limit: send, and call again with the rest of the input, even if that
     /// is empty, once [`Output::is_full`] is false.
     Flush,
-    /// Let others have their turn, then call again with the rest of the input, even if that is
+    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the input, even if that is
     /// empty, and a context entered anew (the clock may have moved).
     Yield,
     /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
@@ -185,6 +185,7 @@ impl Session {
                 break next;
             }
         };
+        let next = if call.out.take_end() && next == Next::Flush { Next::Yield } else { next };
         call.tally.settle(call.cx.counters);
         call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
         Progress { consumed: call.reader.at, next }

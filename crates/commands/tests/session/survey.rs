@@ -22,6 +22,7 @@ impl Bench {
     }
 
     fn call(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
+        self.room.work().begin_slice();
         let mut out = Output::new(self.limit);
         let now = self.shared.now(self.system);
         let mut cx = Context {
@@ -39,14 +40,16 @@ impl Bench {
     /// What comes back when a session is called until it waits for more; how often it let others have
     /// their turn.
     pub fn turns(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
-        let (mut next, mut replies) = self.turn(session, input);
+        let (mut next, mut replies, mut at) = self.call(session, input);
         let mut yields = 0;
         while matches!(next, Next::Yield | Next::Flush) {
             yields += usize::from(matches!(next, Next::Yield));
-            let more;
-            (next, more) = self.turn(session, b"");
+            let (more, consumed);
+            (next, more, consumed) = self.call(session, &input[at..]);
             replies.extend_from_slice(&more);
+            at += consumed;
         }
+        assert_eq!(at, input.len());
         (replies, yields)
     }
 
@@ -93,13 +96,13 @@ fn who_asks_for_all_keys_lets_others_have_their_turn() {
         assert!(matches!(next, Next::Yield) && reply.is_empty(), "{words:?}");
         assert_eq!(bench.turn(&mut other, &command(&["GET", "00000007"])).1, b"$5\r\nvalue\r\n");
         let (reply, yields) = bench.turns(&mut asks, b"");
-        assert!(yields >= 10, "{words:?}: {yields}");
+        assert!(yields >= 5, "{words:?}: {yields}");
         let keys = sorted(&reply, &head);
         assert!(keys.into_iter().eq((0..KEYS).map(|n| format!("{n:08}"))), "{words:?}");
     }
     let digest = |bench: &mut Bench| bench.turns(&mut Session::new(), &command(&["DEBUG", "DIGEST"]));
     let (one, other) = (digest(&mut bench), digest(&mut bench));
-    assert!(one.0 == other.0 && one.1 >= 10);
+    assert!(one.0 == other.0 && one.1 >= 5);
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn in_a_transaction_all_keys_are_looked_at_at_once() {
     let mut session = Session::new();
     let input = [command(&["MULTI"]), command(&["KEYS", "*"]), command(&["EXEC"])].concat();
     let (next, reply) = bench.turn(&mut session, &input);
-    assert!(matches!(next, Next::Receive | Next::Flush));
+    assert!(matches!(next, Next::Yield), "and then others have their turn");
     assert_eq!(sorted(&reply, &format!("+OK\r\n+QUEUED\r\n*1\r\n*{KEYS}\r\n")).len() as u64, KEYS);
 }
 
@@ -195,5 +198,5 @@ fn nobody_looks_for_keys_that_nobody_asks_for() {
     bench.fill(0, KEYS, 8);
     let mut session = Session::new();
     let input = [command(&["CLIENT", "REPLY", "SKIP"]), command(&["KEYS", "*"]), command(&["PING"])].concat();
-    assert_eq!(bench.turns(&mut session, &input), (b"+PONG\r\n".to_vec(), 0));
+    assert_eq!(bench.turns(&mut session, &input), (b"+PONG\r\n".to_vec(), 1));
 }

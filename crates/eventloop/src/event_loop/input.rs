@@ -82,6 +82,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let now = self.backend.now();
         let mut total = 0;
         while total < DIRECT_BYTES_PER_TURN {
+            if total > 0 && handler.is_tired() {
+                return;
+            }
             let Some(connection) = self.connections.find(id) else { return };
             // The place is gone: the handler finishes what it was for, and the next bytes belong to
             // the buffer.
@@ -152,7 +155,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             }
             // Others' replies must not wait for this one's, so its own go out first.
             match send(handler, connection, &mut self.waiting, self.backend.now()) {
-                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN => {}
+                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN && !handler.is_tired() => {}
                 Ok(_) => break Next::Again,
                 Err(_) => return self.close(handler, id, Closed::Error),
             }

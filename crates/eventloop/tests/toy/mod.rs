@@ -1,5 +1,6 @@
 //! A handler that serves a toy protocol over the simulated network: a line `e<text>\n` is answered by
-//! itself, `x<n>\n` by n bytes, `u<n>\n` takes n bytes directly and is answered by their sum, `q\n`
+//! itself, `x<n>\n` by n bytes, `w\n` is work, after which others have their turn and of which three make it
+//! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `q\n`
 //! closes.
 
 use std::io;
@@ -19,6 +20,8 @@ pub struct Toy {
     pub sends: u64,
     pub fills: u64,
     pub unsent_most: u64,
+    /// Work since it woke, and in all.
+    pub worked: (u32, u32),
 }
 
 #[derive(Default)]
@@ -42,7 +45,13 @@ impl Conn {
 impl Handler for Toy {
     type Connection = Conn;
 
-    fn woke(&mut self, _now: Millis) {}
+    fn woke(&mut self, _now: Millis) {
+        self.worked.0 = 0;
+    }
+
+    fn is_tired(&self) -> bool {
+        self.worked.0 >= 3
+    }
 
     fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
         let mut at = 0;
@@ -60,6 +69,10 @@ impl Handler for Toy {
                 b'e' => conn.out.extend_from_slice(format!("{line}\n").as_bytes()),
                 b'x' => conn.out.resize(conn.out.len() + line[1..].parse::<usize>().unwrap(), b'x'),
                 b'u' => conn.upload = vec![0; line[1..].parse().unwrap()],
+                b'w' => {
+                    self.worked = (self.worked.0 + 1, self.worked.1 + 1);
+                    return Taken { bytes: at, next: Next::Yield };
+                }
                 b'q' => return Taken { bytes: at, next: Next::Close },
                 other => panic!("not in the toy protocol: {other}"),
             }

@@ -16,6 +16,9 @@ use crate::table::Facts;
 /// Replies of a connection that may be held for a common send: what a socket surely takes at once.
 const HELD_REPLIES_MAX: u64 = 32 << 10;
 
+/// What it takes to write replies up to [`SEND_AT_BYTES`] and to send them.
+const FLUSH_NS: u64 = 100_000;
+
 /// Changes of the memory that input takes are told from this many bytes on.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
 
@@ -94,6 +97,11 @@ impl Handler for Service {
             self.read_wall_clock(now);
         }
         self.wall = self.hub.shared.now(self.wall_base + now);
+        self.room.work().begin_slice();
+    }
+
+    fn is_tired(&self) -> bool {
+        self.room.work().is_used_up()
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
@@ -115,7 +123,10 @@ impl Handler for Service {
         connection.facts.received(self.now, partial);
         let next = match progress.next {
             Wish::Receive => Next::Receive,
-            Wish::Flush => Next::Again,
+            Wish::Flush => {
+                self.room.work().spend(FLUSH_NS);
+                Next::Again
+            }
             Wish::Yield => Next::Yield,
             Wish::Sleep(ms) => Next::Sleep(ms),
             Wish::Close => Next::Close,
@@ -141,6 +152,8 @@ impl Handler for Service {
         connection.session.upload_filled(bytes);
         connection.facts.received(self.now, true);
         self.counters().add(Counter::BytesRead, bytes as u64);
+        // The system copies them.
+        self.room.work().spend(bytes as u64 / 4);
         Next::Receive
     }
 

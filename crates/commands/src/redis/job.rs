@@ -1,0 +1,130 @@
+//! Commands in steps: what takes longer than others should wait is done piece by piece, and others of the
+//! worker have their turn between.
+//!
+//! ```text
+//! the command ─► first step ─► done? ─► the reply is written, the next request is read
+//!                   ▲           └── no: the turn ends; the client waits, its worker serves others
+//!                   └──────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
+//! transaction all steps are made at once.
+
+use super::call::{Call, Flow};
+use super::fail::{Done, Fail};
+use super::reply::put_fail;
+use super::session::{Conversation, State};
+use super::table::RowId;
+use super::turn::Turn;
+use crate::counters::Counter;
+use crate::session::Next;
+
+/// Work that a step does at least, however much of the slice is gone.
+pub(super) const STEP_NS_MIN: u64 = 20_000;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The reply is written.
+    Done,
+    /// There is more to do.
+    More,
+    /// There is more to reply, and the output is full.
+    #[expect(dead_code, reason = "replies that are made piece by piece say so")]
+    Full,
+}
+
+/// The rest of a command that is done in steps.
+pub(crate) trait Job: std::fmt::Debug + Send {
+    /// Does some of it, [`Call::step_ns`] of work or a little more, and spends that ([`Call::spend`]). What is
+    /// replied may be written at any step.
+    ///
+    /// # Errors
+    /// What is replied; it is over then.
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail>;
+
+    /// It changes nothing, so that it may be dropped when nobody hears what it finds.
+    fn only_reads(&self) -> bool {
+        false
+    }
+}
+
+/// A command whose next step is to come.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub job: Box<dyn Job>,
+    /// Its reply is not sent.
+    pub silent: bool,
+    /// Whose failures they are.
+    pub row: Option<RowId>,
+}
+
+impl Call<'_, '_, '_> {
+    /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
+    pub(super) fn work(&mut self, mut job: impl Job + 'static) -> Done {
+        loop {
+            match job.step(self)? {
+                Step::Done => return Ok(()),
+                Step::More | Step::Full if self.cx.guard.in_transaction() => {}
+                Step::More | Step::Full => break,
+            }
+        }
+        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row });
+        self.flow = Flow::Job;
+        // In a batch nobody looks at the flow, but at this.
+        self.out.end_turn();
+        Ok(())
+    }
+
+    /// Spends work.
+    #[inline]
+    pub fn spend(&mut self, ns: u64) {
+        self.cx.spend(self.out, ns);
+    }
+
+    /// What a step may do.
+    pub fn step_ns(&self) -> u64 {
+        self.cx.room.work().left_ns(STEP_NS_MIN)
+    }
+}
+
+impl Conversation {
+    /// The command that was just begun goes on in the next turn, if there is one; what comes behind it begins at
+    /// `rest`.
+    #[cold]
+    pub(super) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
+        let job = self.client.job.take()?;
+        turn.at = rest;
+        self.state = State::Job(job);
+        Some(Next::Yield)
+    }
+
+    /// Goes on with a command in steps.
+    pub(super) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        if turn.out.is_full() {
+            return Some(Next::Flush);
+        }
+        let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        let mark = turn.out.mark();
+        let mut call = turn.call(&mut self.client);
+        let done = under_way.job.step(&mut call);
+        if let Err(fail) = &done {
+            call.cx.counters.add(Counter::RedisErrors, 1);
+            call.cx.shared.redis.errors.count(fail.text());
+            put_fail(call.out, fail);
+            if let Some(row) = under_way.row {
+                call.cx.counters.rows.failed(row);
+            }
+        }
+        if under_way.silent {
+            turn.out.rewind(mark);
+        }
+        let next = match done {
+            Ok(Step::Done) | Err(_) => return None,
+            Ok(Step::More) => Next::Yield,
+            Ok(Step::Full) => Next::Flush,
+        };
+        self.state = State::Job(under_way);
+        Some(next)
+    }
+}

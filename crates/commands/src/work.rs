@@ -1,0 +1,55 @@
+//! Work: how much a worker does before it looks who else has something to say.
+//!
+//! Each wake-up of a worker has a slice of work, which all its connections share. What does more than a fixed
+//! small amount (looks through values or keys, copies them, makes long replies) spends of it; who spends
+//! the last of it has its turn ended, and those who come after it do the least they can. So commands that
+//! are dear do not add up before the worker looks again, however many send them, while those that are not
+//! go on as if nothing were.
+//!
+//! Work is counted, not measured: the same requests end their turns at the same places in every run.
+
+use std::cell::Cell;
+
+/// Work of a wake-up, in nanoseconds that it takes about.
+pub const SLICE_NS: u64 = 500_000;
+
+/// What it costs to look at a key, and at its item, on the way through all of them.
+pub(crate) const KEY_NS: u64 = 150;
+/// What it costs to have a command's words read and its reply written, however short they are.
+pub(crate) const COMMAND_NS: u64 = 500;
+
+/// What it costs to copy so many bytes from one place of the store to another.
+pub(crate) fn copying_ns(bytes: u64) -> u64 {
+    bytes / 2
+}
+
+/// A worker's account of work.
+#[derive(Debug, Default)]
+pub struct Work {
+    done_ns: Cell<u64>,
+}
+
+impl Work {
+    /// The worker has looked who has something to say: a new slice.
+    #[inline]
+    pub fn begin_slice(&self) {
+        self.done_ns.set(0);
+    }
+
+    /// The slice is used up.
+    #[inline]
+    pub fn is_used_up(&self) -> bool {
+        self.done_ns.get() >= SLICE_NS
+    }
+
+    /// So much was done.
+    #[inline]
+    pub fn spend(&self, ns: u64) {
+        self.done_ns.set(self.done_ns.get().saturating_add(ns));
+    }
+
+    /// What is left of the slice, and no less than `least`.
+    pub(crate) fn left_ns(&self, least: u64) -> u64 {
+        SLICE_NS.saturating_sub(self.done_ns.get()).max(least)
+    }
+}
