@@ -97,9 +97,12 @@ impl Slot {
     /// read has nothing to write. Twice in 256 s this says no for some seconds although it is so.
     #[inline(always)]
     pub(crate) fn is_hot(self, now_s: u64) -> bool {
-        const FULL: u64 = FREQUENCY_MAX << FREQUENCY_SHIFT;
-        self.0 & (FULL | access::COARSE_BIT << ACCESS_SHIFT) == FULL
-            && access::surely_fresh(self.0 >> ACCESS_SHIFT, now_s)
+        // Both lie in the upper half, whose masks fit into an instruction.
+        const FULL: u32 = (FREQUENCY_MAX << FREQUENCY_SHIFT >> u32::BITS) as u32;
+        const COARSE: u32 = (access::COARSE_BIT << ACCESS_SHIFT >> u32::BITS) as u32;
+        let upper = (self.0 >> u32::BITS) as u32;
+        upper & (FULL | COARSE) == FULL
+            && access::surely_fresh(u64::from(upper >> (ACCESS_SHIFT - u32::BITS)), now_s)
     }
 }
 

@@ -124,55 +124,82 @@ impl Done {
 
 /// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
 /// is neither.
-#[inline(never)]
+#[inline(always)]
 fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM]) -> Done {
     let mut done = Done::default();
-    let (mut count, mut at) = (0, 0);
-    for slot in slots {
-        let Slot { key, hint, .. } = slot;
-        let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut::<SMALL_ROOM>()) else {
+    // Most of what is asked of a cache apart, for how little it is.
+    while let Some(slot) = slots.get(done.slots) {
+        let before = done.slots;
+        match slot.ask {
+            Ask::Get => gets(guard, slots, room, &mut done),
+            _ => others(guard, slots, room, &mut done),
+        }
+        if done.slots == before {
             break;
-        };
-        at += if let Ask::Get = slot.ask {
-            // Most of what is asked of a cache.
-            let Some(value) = guard.hot_value(key, hint) else { break };
-            let Some(written) = write_small_bulk(room, value) else { break };
-            written
-        } else {
-            let Some(written) = other(guard, slot, room, &mut done) else { break };
-            written
-        };
-        count += 1;
+        }
     }
-    done.slots = count;
-    done.bytes = at;
     done
 }
 
-/// What [`usual`] does of what is no GET; none if it is not usual.
-#[inline(always)]
-fn other(
-    guard: &mut Guard<'_>,
-    slot: &Slot<'_, '_>,
-    room: &mut [u8; SMALL_ROOM],
-    done: &mut Done,
-) -> Option<usize> {
-    let Slot { key, hint, .. } = slot;
-    let by = match slot.ask {
-        Ask::Get => return None,
-        Ask::Set(value) => {
-            if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
-                return None;
-            }
-            done.sets += 1;
-            room[..5].copy_from_slice(b"+OK\r\n");
-            return Some(5);
+impl Done {
+    /// Goes on with slots until `answer`, which says how many bytes it wrote, does none.
+    #[inline(always)]
+    fn row(
+        &mut self,
+        slots: &[Slot<'_, '_>],
+        room: &mut [u8; GROUP * SMALL_ROOM],
+        mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
+    ) {
+        let (mut count, mut at) = (self.slots, self.bytes);
+        for slot in &slots[count..] {
+            let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
+            let Some(written) = answer(slot, room) else { break };
+            at += written;
+            count += 1;
         }
-        Ask::Incr => 1,
-        Ask::Decr => -1,
-    };
-    let Sum { value, .. } = add(guard, key, hint, by)?;
-    done.sums += 1;
-    done.decrs += u32::from(by < 0);
-    Some(write_head(room, b':', value))
+        (self.slots, self.bytes) = (count, at);
+    }
+}
+
+/// A row of GET.
+#[inline(never)]
+fn gets(guard: &Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM], done: &mut Done) {
+    done.row(slots, room, |slot, room| {
+        let Slot { key, hint, ask: Ask::Get, .. } = slot else { return None };
+        write_small_bulk(room, guard.hot_value(key, hint)?)
+    });
+}
+
+/// A row of anything but GET.
+#[inline(never)]
+fn others(
+    guard: &mut Guard<'_>,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) {
+    let (mut sets, mut sums, mut decrs) = (0, 0, 0);
+    done.row(slots, room, |slot, room| {
+        let Slot { key, hint, .. } = slot;
+        let by = match slot.ask {
+            Ask::Get => return None,
+            Ask::Set(value) => {
+                if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
+                    return None;
+                }
+                sets += 1;
+                room[..5].copy_from_slice(b"+OK\r\n");
+                return Some(5);
+            }
+            Ask::Incr => 1,
+            Ask::Decr => -1,
+        };
+        let Sum { value, .. } = add(guard, key, hint, by)?;
+        sums += 1;
+        decrs += u32::from(by < 0);
+        Some(write_head(room, b':', value))
+    });
+    done.sets += sets;
+    done.sums += sums;
+    done.decrs += decrs;
 }

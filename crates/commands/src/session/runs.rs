@@ -163,8 +163,9 @@ impl Done {
     }
 
     /// Goes on with slots until `answer`, which says how many bytes it wrote, does none; how many it did.
+    /// `LINES`: also up to one that begins a line of several keys, which only a `get` does.
     #[inline(always)]
-    fn row(
+    fn row<const LINES: bool>(
         &mut self,
         slots: &[Slot<'_, '_>],
         room: &mut [u8; GROUP * SMALL_ROOM],
@@ -172,13 +173,13 @@ impl Done {
     ) -> u32 {
         let (mut count, mut at) = (self.slots, self.bytes);
         for slot in &slots[count..] {
-            if slot.part == Part::First && count > 0 {
-                break;
-            }
             let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
             let Some(written) = answer(slot, room) else { break };
             at += written;
             count += 1;
+            if LINES && slot.part.is_last() && slots.get(count).is_some_and(|next| next.part == Part::First) {
+                break;
+            }
         }
         let done = count - self.slots;
         (self.slots, self.bytes) = (count, at);
@@ -198,6 +199,9 @@ fn usual(
     let mut done = Done::default();
     // The most usual two apart, for how little they are.
     while let Some(slot) = slots.get(done.slots) {
+        if slot.part == Part::First && done.slots > 0 {
+            break;
+        }
         let count = match slot.ask {
             Ask::Get => gets(guard, counters, slots, room, &mut done),
             Ask::Set(_) => sets(guard, counters, slots, room, &mut done),
@@ -220,7 +224,7 @@ fn gets(
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
-    let count = done.row(slots, room, |slot, room| {
+    let count = done.row::<true>(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
         let value = guard.hot_value(key, hint)?;
         let written = write_small_value(room, key.bytes(), value)?;
@@ -241,7 +245,7 @@ fn sets(
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
-    let count = done.row(slots, room, |slot, room| {
+    let count = done.row::<false>(slots, room, |slot, room| {
         let Ask::Set(value) = slot.ask else { return None };
         store(guard, slot, value, &mut alike)?;
         room[..8].copy_from_slice(b"STORED\r\n");
@@ -263,7 +267,7 @@ fn others(
 ) -> u32 {
     let mut alike = Alike::new(counters);
     let (mut metas, mut sets, mut sums, mut in_place) = (0, 0, 0, 0);
-    let count = done.row(slots, room, |slot, room| {
+    let count = done.row::<false>(slots, room, |slot, room| {
         let Slot { key, hint, .. } = slot;
         match slot.ask {
             Ask::MetaSet(value) => {
