@@ -63,18 +63,12 @@ impl Hint<'_> {
         (self.mark ^ mark.believed) | u32::from(key.number) == 0
     }
 
-    /// The home bucket passes the gate. This is asked before the cell is read: a reader that saw one of a
-    /// transaction's writes finds the bits of all its keys, or all of its writes. The other way round it could
-    /// read the cell, wait until the transaction is over, and find no bit.
-    #[inline(always)]
-    pub(crate) fn is_open(&self, gate: u64) -> bool {
-        self.home.control().passes(gate)
-    }
-
-    /// What the cell says now; none unless [`Hint::is_open`].
+    /// What the cell says now; none unless the home bucket passes the gate. That is looked at first: who saw
+    /// one of a transaction's writes finds the bits of all its keys, or all of its writes. The other way round
+    /// he could read the cell, wait until the transaction is over, and find no bit.
     #[inline(always)]
     pub(crate) fn open_slot(&self, gate: u64) -> Option<Slot> {
-        if !self.is_open(gate) {
+        if !self.home.control().passes(gate) {
             return None;
         }
         Some(self.cell.slot())
@@ -221,7 +215,7 @@ impl<'w> Guard<'w> {
             return None;
         }
         // As in `get_hinted`; an empty slot is not hot.
-        if !hint.is_open(store.gate()) || hint.cell.slot() != slot || !slot.is_hot(self.now_s) {
+        if hint.open_slot(store.gate()) != Some(slot) || !slot.is_hot(self.now_s) {
             return None;
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
