@@ -285,9 +285,20 @@ fn an_idle_loop_wakes_for_nothing() {
     let mut world = World::new(5, Weather::FAIR, LIMITS);
     let _peers: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
     world.settle();
-    let before = world.events.backend().waits();
+    wakes_for_nothing(&mut world);
+    // Nor when one had waited for room, and has had its replies.
+    let slow = Weather { window: 100, ..Weather::FAIR };
+    let mut world = World::new(5, slow, LIMITS);
+    let peer = world.connect();
+    peer.send(b"x1000\n");
+    assert_eq!(world.read_all(&peer).len(), 1000);
+    wakes_for_nothing(&mut world);
+}
+
+fn wakes_for_nothing(world: &mut World) {
+    let (before, now) = (world.events.backend().waits(), world.events.now());
     world.events.turn(&mut world.toy, Some(std::time::Duration::from_secs(3600))).unwrap();
-    assert_eq!(world.events.now(), 3_600_000);
+    assert_eq!(world.events.now(), now + 3_600_000);
     assert_eq!(world.events.backend().waits(), before + 1);
 }
 

@@ -10,7 +10,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
 use larder_store::Store;
 
-use super::service::{STALL_MS, Service};
+use super::service::{CONNECTION_BYTES, STALL_MS, Service};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
@@ -230,5 +230,53 @@ fn in_a_storm_each_client_gets_its_own_replies() {
         let weather = Weather { receive_max: usize::MAX, ..Weather::STORM };
         let (mut world, peers) = ask_at_once(seed, weather, 0, |_| ());
         all_is_answered(&mut world, &peers, None, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_connection_is_charged_as_long_as_it_lasts() {
+    let mut world = World::new(1, Weather::FAIR);
+    let store = Arc::clone(&world.service.hub.store);
+    let none = store.heap_bytes();
+    let peers: Vec<Peer> = (0..3).map(|_| world.connect()).collect();
+    world.settle();
+    for (left, peer) in peers.iter().enumerate().rev() {
+        assert_eq!(store.heap_bytes(), none + (left as u64 + 1) * CONNECTION_BYTES as u64);
+        if left == 1 { peer.reset() } else { peer.end() }
+        world.settle();
+    }
+    assert_eq!(store.heap_bytes(), none);
+}
+
+#[test]
+fn replies_are_charged_while_they_wait() {
+    let mut world = World::new(1, Weather::FAIR);
+    let store = Arc::clone(&world.service.hub.store);
+    for client in &CLIENTS {
+        let peer = world.connect();
+        let (set, stored) = client.set(MANY);
+        world.exchange(&peer, &set, &stored);
+        assert_eq!(store.held_bytes(), 0);
+        // Of 40,000 bytes the system takes 5,000, and then some more.
+        peer.narrow(5_000);
+        let (request, reply) = client.get(MANY);
+        peer.send(request.repeat(40).as_bytes());
+        world.settle();
+        let waiting = 40 * reply.len() as u64 - 5_000;
+        assert!(store.held_bytes() >= waiting, "{} for {waiting}", store.held_bytes());
+        peer.narrow(9_000);
+        world.settle();
+        assert!(store.held_bytes() >= waiting - 9_000);
+        peer.narrow(usize::MAX);
+        assert_eq!(world.read_all(&peer), reply.repeat(40));
+        assert_eq!(store.held_bytes(), 0);
+        // It ends with replies that nobody takes.
+        peer.narrow(5_000);
+        peer.send(request.repeat(40).as_bytes());
+        world.settle();
+        assert!(store.held_bytes() >= waiting);
+        peer.reset();
+        world.settle();
+        assert_eq!(store.held_bytes(), 0);
     }
 }
