@@ -242,7 +242,11 @@ fn a_connection_is_charged_as_long_as_it_lasts() {
     world.settle();
     for (left, peer) in peers.iter().enumerate().rev() {
         assert_eq!(store.heap_bytes(), none + (left as u64 + 1) * CONNECTION_BYTES as u64);
-        if left == 1 { peer.reset() } else { peer.end() }
+        if left == 1 {
+            peer.reset()
+        } else {
+            peer.end()
+        }
         world.settle();
     }
     assert_eq!(store.heap_bytes(), none);
