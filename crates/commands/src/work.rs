@@ -9,6 +9,8 @@
 //! Work is counted, not measured: the same requests end their turns at the same places in every run.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Work of a wake-up, in nanoseconds that it takes about.
 pub const SLICE_NS: u64 = 500_000;
@@ -17,6 +19,9 @@ pub const SLICE_NS: u64 = 500_000;
 pub(crate) const KEY_NS: u64 = 150;
 /// What it costs to have a command's words read and its reply written, however short they are.
 pub(crate) const COMMAND_NS: u64 = 500;
+
+/// What a byte of a reply costs that is put together for it.
+pub(crate) const REPLY_BYTE_NS: u64 = 2;
 
 /// What it costs to copy so many bytes from one place of the store to another.
 pub(crate) fn copying_ns(bytes: u64) -> u64 {
@@ -27,6 +32,8 @@ pub(crate) fn copying_ns(bytes: u64) -> u64 {
 #[derive(Debug, Default)]
 pub struct Work {
     done_ns: Cell<u64>,
+    /// Somebody works at large values ([`Work::take_lane`]).
+    lane: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -34,6 +41,11 @@ impl Work {
     #[inline]
     pub fn begin_slice(&self) {
         self.done_ns.set(0);
+    }
+
+    /// What was done of it.
+    pub fn done_ns(&self) -> u64 {
+        self.done_ns.get()
     }
 
     /// The slice is used up.
@@ -51,5 +63,26 @@ impl Work {
     /// What is left of the slice, and no less than `least`.
     pub(crate) fn left_ns(&self, least: u64) -> u64 {
         SLICE_NS.saturating_sub(self.done_ns.get()).max(least)
+    }
+
+    /// Leave to hold on to large values from one turn to the next: one connection of a worker has it at a time, so
+    /// that what is pinned and half made is no more than where each command is one step.
+    pub(crate) fn take_lane(&self) -> Option<Lane> {
+        (!self.lane.swap(true, Relaxed)).then(|| Lane(Arc::clone(&self.lane)))
+    }
+
+    /// Nobody has it.
+    pub(crate) fn lane_is_free(&self) -> bool {
+        !self.lane.load(Relaxed)
+    }
+}
+
+/// See [`Work::take_lane`]; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Lane(Arc<AtomicBool>);
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
     }
 }

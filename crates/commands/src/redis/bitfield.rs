@@ -8,6 +8,7 @@ use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{each_part, put_array, put_integer, put_null};
 use super::rewrite::{Heap, Rewrite, rewrite, rewrite_part};
+use crate::output::Output;
 
 /// One for each subcommand: a few.
 type Few<T> = SmallVec<[T; 8]>;
@@ -163,6 +164,7 @@ fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Few<Step
 
 /// BITFIELD, BITFIELD_RO
 pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
+    let words = args;
     let steps = steps(args, call.value_bytes_max(), read_only)?;
     // Only the bytes that the fields lie in are looked at.
     let start = steps.iter().map(|step| step.field.offset >> 3).min().unwrap_or(0);
@@ -186,8 +188,15 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
         let results = run_all(&mut bytes);
         call.cx.room.take_back(bytes);
         results
-    } else if let Some(results) = rewrite_part(call, key, part.clone(), room.unwrap_or(0), run_all)? {
-        results
+    } else if rewrite_part(
+        call,
+        ("bitfield", words),
+        key,
+        (part.clone(), room.unwrap_or(0)),
+        run_all,
+        put_results,
+    )? {
+        return Ok(());
     } else {
         rewrite(call, key, |bytes, there| {
             let room = room.unwrap_or(0);
@@ -204,14 +213,18 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             Ok(if keeps { Rewrite::Keep(results) } else { Rewrite::Store(results) })
         })?
     };
-    put_array(call.out, results.len());
+    put_results(call.out, call.client.resp3, results);
+    Ok(())
+}
+
+fn put_results(out: &mut Output, resp3: bool, results: Few<Option<i64>>) {
+    put_array(out, results.len());
     for result in results {
         match result {
-            Some(n) => put_integer(call.out, n),
-            None => put_null(call.out, call.client.resp3),
+            Some(n) => put_integer(out, n),
+            None => put_null(out, resp3),
         }
     }
-    Ok(())
 }
 
 fn run(step: &Step, bytes: &mut [u8]) -> Option<i64> {

@@ -1,14 +1,19 @@
 //! Bitmaps: a value as a string of bits, the first the highest of the first byte.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Hint, Key, Refusal};
+use larder_store::{Hint, Key};
 
+use super::again::Leave;
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
-use super::reply::each_part;
+use super::job::{Job, Step};
+use super::reply::{each_part, put_integer};
 use super::rewrite::{Rewrite, rewrite, rewrite_part};
+use super::source::{Name, Source};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{Command, Keys};
+use crate::output::Output;
+use crate::work::Lane;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::key("setbit", 4, WRITE | DENYOOM, set_bit).doc("2.2.0", "key offset value", "Sets a bit."),
@@ -23,7 +28,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key bit [start [end [BYTE|BIT]]]",
         "Where the first bit of a kind is.",
     ),
-    Command::args("bitop", -4, WRITE | DENYOOM, Keys { first: 2, last: -1, step: 1 }, bit_op).doc(
+    Command::args("bitop", -4, WRITE | DENYOOM, Keys { first: 2, last: -1, step: 1 }, super::bitop::bit_op).doc(
         "2.6.0",
         "AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE destkey key [key ...]",
         "Combines bitmaps.",
@@ -56,6 +61,7 @@ pub(crate) fn bit_offset(word: &[u8], bytes_max: u64) -> Result<u64, Fail> {
 }
 
 fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let offset = bit_offset(next(&mut args)?, call.value_bytes_max())?;
     let on = match next(&mut args)? {
         b"0" => false,
@@ -63,13 +69,14 @@ fn set_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
         _ => return Err(BAD_BIT),
     };
     let (at, mask) = ((offset >> 3) as usize, 0x80u8 >> (offset & 7));
-    let in_place = rewrite_part(call, key, at..at + 1, at + 1, |byte| {
+    let change = |byte: &mut [u8]| {
         let was = byte[0] & mask != 0;
         byte[0] = if on { byte[0] | mask } else { byte[0] & !mask };
         was
-    })?;
-    if let Some(was) = in_place {
-        return call.integer(i64::from(was));
+    };
+    let reply = |out: &mut Output, _, was| put_integer(out, i64::from(was));
+    if rewrite_part(call, ("setbit", words), key, (at..at + 1, at + 1), change, reply)? {
+        return Ok(());
     }
     let was = rewrite(call, key, |bytes, there| {
         let grows = bytes.len() <= at;
@@ -99,6 +106,7 @@ fn get_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
 }
 
 /// A range as BITCOUNT and BITPOS take it, in bits: first and behind the last.
+#[derive(Clone, Copy, Debug)]
 struct Span {
     start: u64,
     end: u64,
@@ -146,6 +154,131 @@ fn masked(byte: u8, at: u64, span: &Span) -> u8 {
     byte
 }
 
+/// What is asked of the bits of a span.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    /// How many are set; so many are found.
+    Count(u64),
+    /// Where the first of a kind is; if there is none, this is said.
+    Position { bit: bool, nowhere: i64 },
+}
+
+impl Ask {
+    /// Looks at bytes of the span that begin at `at`; the answer, if it is found.
+    fn look(&mut self, bytes: &[u8], at: u64, span: &Span) -> Option<i64> {
+        let behind = at + bytes.len() as u64;
+        match self {
+            Ask::Count(count) => {
+                *count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+                // The ends may be cut; of a span in one byte both are that byte, which is cut once.
+                let part = span.bytes();
+                let (first, last) = (part.start as u64, (part.end as u64).saturating_sub(1));
+                for end in [Some(first), Some(last).filter(|last| *last != first)].into_iter().flatten() {
+                    if (at..behind).contains(&end) {
+                        let byte = bytes[(end - at) as usize];
+                        *count -= u64::from(byte.count_ones() - masked(byte, end, span).count_ones());
+                    }
+                }
+                None
+            }
+            Ask::Position { bit, .. } => {
+                let skip = if *bit { 0 } else { 0xff };
+                (at..).zip(bytes).find_map(|(at, byte)| {
+                    let byte = masked(byte ^ skip, at, span);
+                    (byte != 0).then(|| (at * 8) as i64 + i64::from(byte.leading_zeros()))
+                })
+            }
+        }
+    }
+
+    /// The answer when all was looked at.
+    fn end(&self) -> i64 {
+        match *self {
+            Ask::Count(count) => count as i64,
+            Ask::Position { nowhere, .. } => nowhere,
+        }
+    }
+}
+
+/// A value whose bits are looked at in steps.
+#[derive(Debug)]
+struct Looking {
+    value: Source,
+    ask: Ask,
+    span: Span,
+    /// Where it goes on.
+    at: u64,
+    _lane: Lane,
+}
+
+impl Job for Looking {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let end = self.span.bytes().end as u64;
+        while self.at < end {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            let piece = self.value.piece(self.at);
+            let piece = &piece[..piece.len().min((end - self.at) as usize)];
+            if let Some(found) = self.ask.look(piece, self.at, &self.span) {
+                call.spend(ns);
+                call.integer(found)?;
+                return Ok(Step::Done);
+            }
+            self.at += piece.len() as u64;
+            ns += looking_ns(piece.len() as u64);
+        }
+        call.spend(ns);
+        call.integer(self.ask.end())?;
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+/// What it takes to look at the bits of so many bytes.
+fn looking_ns(bytes: u64) -> u64 {
+    bytes
+}
+
+/// Answers what is asked of the bits of a value; `asked` says what that is of one of so many bytes, and where.
+fn look(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    (name, words): (&'static str, Args<'_>),
+    asked: impl Fn(u64) -> (Ask, Span),
+) -> Done {
+    let there = call.peek(key)?.map_or(0, |item| item.value_bytes());
+    let looked_at = asked(there).1.bytes().len() as u64;
+    match call.leave(looked_at, name, Some(key.bytes()), words)? {
+        Leave::Later => Ok(()),
+        Leave::Yes(_, lane) => {
+            let name = Name::of(call, call.client.db, key);
+            let value = Source::read(call, name);
+            let (ask, span) = asked(value.bytes());
+            call.work(Looking { value, ask, at: span.start / 8, span, _lane: lane })
+        }
+        Leave::No => {
+            let Some(item) = call.peek(key)? else { return call.integer(asked(0).0.end()) };
+            let (mut ask, span) = asked(item.value_bytes());
+            let part = span.bytes();
+            let (mut at, mut found) = (part.start as u64, None);
+            each_part(item.value(), part, &mut |bytes| {
+                if found.is_none() {
+                    found = ask.look(bytes, at, &span);
+                }
+                at += bytes.len() as u64;
+            });
+            call.spend(looking_ns(looked_at));
+            call.integer(found.unwrap_or(ask.end()))
+        }
+    }
+}
+
 fn bit_count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
     let (start, end, in_bits) = match args.len() {
         0 => (0, -1, false),
@@ -155,35 +288,16 @@ fn bit_count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Arg
         }
         _ => return Err(Fail::SYNTAX),
     };
-    let mut count = 0u64;
-    if let Some(item) = call.peek(key)? {
-        let mut span = span(start, end, in_bits, item.value_bytes());
+    look(call, key, ("bitcount", args), |bytes| {
         // BITPOS has no such rule.
-        if start < 0 && end < 0 && start > end {
-            span = Span { start: 0, end: 0 };
-        }
-        let part = span.bytes();
-        let (first, last) = (part.start as u64, (part.end as u64).saturating_sub(1));
-        // Of a span in one byte both ends are that byte, which is cut once.
-        let ends = [Some(first), Some(last).filter(|last| *last != first)];
-        let mut at = first;
-        each_part(item.value(), part, &mut |bytes| {
-            count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
-            // The ends may be cut.
-            let behind = at + bytes.len() as u64;
-            for end in ends.into_iter().flatten() {
-                if (at..behind).contains(&end) {
-                    let byte = bytes[(end - at) as usize];
-                    count -= u64::from(byte.count_ones() - masked(byte, end, &span).count_ones());
-                }
-            }
-            at = behind;
-        });
-    }
-    call.integer(count as i64)
+        let none = start < 0 && end < 0 && start > end;
+        let span = if none { Span { start: 0, end: 0 } } else { span(start, end, in_bits, bytes) };
+        (Ask::Count(0), span)
+    })
 }
 
 fn bit_position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let bit = match integer(next(&mut args)?)? {
         0 => false,
         1 => true,
@@ -195,201 +309,20 @@ fn bit_position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut ar
     let start = args.next().map(integer).transpose()?;
     let in_bits = unit(args.at(1))?;
     let end = args.next().map(integer).transpose()?;
-    let Some(item) = call.peek(key)? else { return call.integer(if bit { -1 } else { 0 }) };
-    let bytes = item.value_bytes();
-    let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes);
-    if span.start == span.end {
-        return call.integer(-1);
+    if call.peek(key)?.is_none() {
+        return call.integer(if bit { -1 } else { 0 });
     }
-    let skip = if bit { 0 } else { 0xff };
-    let (mut found, mut first) = (None, span.start / 8);
-    each_part(item.value(), span.bytes(), &mut |part| {
-        if found.is_some() {
-            return;
-        }
-        for (at, byte) in (first..).zip(part) {
-            let byte = masked(byte ^ skip, at, &span);
-            if byte != 0 {
-                found = Some((at * 8) as i64 + i64::from(byte.leading_zeros()));
-                return;
-            }
-        }
-        first += part.len() as u64;
-    });
-    // A value goes on with zeros for ever, if its end was not given.
-    let nowhere = if bit || end.is_some() { -1 } else { bytes as i64 * 8 };
-    call.integer(found.unwrap_or(nowhere))
-}
-
-/// How BITOP combines.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    And,
-    Or,
-    Xor,
-    Not,
-    /// In the first and in none of the others.
-    Diff,
-    /// In one of the others and not in the first.
-    Diff1,
-    /// In the first and in one of the others.
-    AndOr,
-    /// In exactly one.
-    One,
-}
-
-impl Operation {
-    fn parse(word: &[u8]) -> Option<Operation> {
-        use Operation::*;
-        let all = [
-            ("AND", And),
-            ("OR", Or),
-            ("XOR", Xor),
-            ("NOT", Not),
-            ("DIFF", Diff),
-            ("DIFF1", Diff1),
-            ("ANDOR", AndOr),
-            ("ONE", One),
-        ];
-        all.into_iter().find(|(name, _)| is(word, name)).map(|(_, operation)| operation)
-    }
-
-    /// Combines the first source, all of which `all` is, with another that begins with `bytes` and goes on with zeros;
-    /// `more` is what the operation needs to know beside that.
-    fn add(self, all: &mut [u8], more: &mut [u8], bytes: &[u8]) {
-        let zeros = bytes.len();
-        match self {
-            Operation::And => {
-                all.iter_mut().zip(bytes).for_each(|(all, byte)| *all &= byte);
-                all[zeros..].fill(0);
-            }
-            Operation::Or => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all |= byte),
-            Operation::Xor => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all ^= byte),
-            // It has one source.
-            Operation::Not => {}
-            Operation::Diff | Operation::Diff1 | Operation::AndOr => {
-                more.iter_mut().zip(bytes).for_each(|(more, byte)| *more |= byte);
-            }
-            Operation::One => {
-                for ((once, twice), byte) in all.iter_mut().zip(more).zip(bytes) {
-                    *twice |= *once & byte;
-                    *once = (*once | byte) & !*twice;
-                }
-            }
-        }
-    }
-
-    /// When all sources were added.
-    fn finish(self, all: &mut [u8], more: &[u8]) {
-        let pairs = all.iter_mut().zip(more);
-        match self {
-            Operation::And | Operation::Or | Operation::Xor | Operation::One => {}
-            Operation::Not => pairs.for_each(|(all, _)| *all = !*all),
-            Operation::Diff => pairs.for_each(|(all, others)| *all &= !others),
-            Operation::Diff1 => pairs.for_each(|(all, others)| *all = !*all & others),
-            Operation::AndOr => pairs.for_each(|(all, others)| *all &= others),
-        }
-    }
-}
-
-fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let operation = Operation::parse(next(&mut args)?).ok_or(Fail::SYNTAX)?;
-    let target = next(&mut args)?;
-    let target = call.key(target);
-    if operation == Operation::Not && args.len() != 1 {
-        return Err(Fail::of("ERR BITOP NOT must be called with a single source key."));
-    }
-    let several = matches!(operation, Operation::Diff | Operation::Diff1 | Operation::AndOr);
-    if several && args.len() < 2 {
-        return Err(Fail::of(
-            "ERR BITOP DIFF, DIFF1 and ANDOR must be called with at least two source keys.",
-        ));
-    }
-    let sources: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
-    let keys = sources.iter().copied().chain([target]).collect::<Vec<_>>();
-    let bytes = call.as_one(keys, |call| {
-        let mut len = 0;
-        for key in &sources {
-            len = len.max(call.peek(key)?.map_or(0, |item| item.value_bytes()));
-        }
-        if len == 0 {
-            let _ = call.cx.guard.delete(&target, Expect::Present);
-            return Ok(0);
-        }
-        combine(call, operation, &sources, &target, len).map_err(|_| Fail::OUT_OF_MEMORY)?;
-        Ok(len)
-    })?;
-    call.integer(bytes as i64)
-}
-
-/// Bytes of each source that are combined at a time.
-const BLOCK_BYTES: usize = 16 << 10;
-
-/// Stores what the operation makes of the sources, which do not change meanwhile, block by block, so
-/// that it takes no room but that of the result.
-fn combine(
-    call: &mut Call<'_, '_, '_>,
-    operation: Operation,
-    sources: &[Key<'_>],
-    target: &Key<'_>,
-    len: u64,
-) -> Result<(), Refusal> {
-    let guard = &mut call.cx.guard;
-    let mut upload = guard.upload(target, len, &Attributes::default())?;
-    let mut room = vec![0; 3 * BLOCK_BYTES.min(len as usize)];
-    let (all, rest) = room.split_at_mut(BLOCK_BYTES.min(len as usize));
-    let (more, block) = rest.split_at_mut(all.len());
-    for at in (0..len as usize).step_by(BLOCK_BYTES) {
-        let bytes = BLOCK_BYTES.min(len as usize - at);
-        let (all, more) = (&mut all[..bytes], &mut more[..bytes]);
-        more.fill(0);
-        for (n, key) in sources.iter().enumerate() {
-            let mut filled = 0;
-            if let Some(item) = guard.peek(key).hit() {
-                let there = item.value_bytes() as usize;
-                each_part(item.value(), at.min(there)..(at + bytes).min(there), &mut |part| {
-                    block[filled..filled + part.len()].copy_from_slice(part);
-                    filled += part.len();
-                });
-            }
-            if n == 0 {
-                all[..filled].copy_from_slice(&block[..filled]);
-                all[filled..].fill(0);
-            } else {
-                operation.add(all, more, &block[..filled]);
-            }
-        }
-        operation.finish(all, more);
-        guard.upload_fill(&mut upload, all)?;
-    }
-    guard.publish(upload, Expect::Any).map(drop)
+    look(call, key, ("bitpos", words), |bytes| {
+        let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes);
+        // A value goes on with zeros for ever, if its end was not given.
+        let nowhere = if bit || end.is_some() || span.start == span.end { -1 } else { bytes as i64 * 8 };
+        (Ask::Position { bit, nowhere }, span)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn operations_combine_bytes() {
-        let bytes = [0b1100u8, 0b1010, 0b1001];
-        for (operation, expected) in [
-            (Operation::And, 0b1000),
-            (Operation::Or, 0b1111),
-            (Operation::Xor, 0b1111),
-            (Operation::Diff, 0b0100),
-            (Operation::Diff1, 0b0011),
-            (Operation::AndOr, 0b1000),
-            (Operation::One, 0b0111),
-        ] {
-            let (mut all, mut more) = ([bytes[0]], [0]);
-            bytes[1..].iter().for_each(|byte| operation.add(&mut all, &mut more, &[*byte]));
-            operation.finish(&mut all, &more);
-            assert_eq!(all, [expected]);
-        }
-        let mut all = [0xf0];
-        Operation::Not.finish(&mut all, &[0]);
-        assert_eq!(all, [0x0f]);
-    }
 
     #[test]
     fn bytes_are_cut_at_the_ends_of_a_span() {

@@ -54,6 +54,8 @@ pub(crate) struct Client {
     pub transaction: Transaction,
     /// A command of its that has begun and goes on in its next turn.
     pub job: Option<UnderWay>,
+    /// How often its command was begun before.
+    pub tries: u8,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
@@ -103,6 +105,7 @@ impl Client {
             no_touch: false,
             transaction: Transaction::default(),
             job: None,
+            tries: 0,
             subscriptions: None,
             late: Vec::new(),
             facts,

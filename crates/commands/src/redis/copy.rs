@@ -6,6 +6,7 @@ use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Valu
 use super::call::{Call, is, kept, next};
 use super::connection::{database, database_or};
 use super::fail::{Done, Fail};
+use super::making::{Carry, carry};
 
 /// Copies a value with what goes with it: from one key to another, which has no value or may lose it.
 /// False if there is nothing to copy, or something in the way.
@@ -58,8 +59,13 @@ fn copy_pinned(
 
 /// RENAME and, with `only_new`, RENAMENX.
 pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: bool) -> Done {
+    let (words, db) = (args, call.client.db);
     let (from, to) = (next(&mut args)?, next(&mut args)?);
     let (from, to) = (call.key(from), call.key(to));
+    let (name, reply): (_, &[u8]) = if only_new { ("renamenx", b":1\r\n") } else { ("rename", b"+OK\r\n") };
+    if carry(call, name, words, &Carry { from: (db, from), to: (db, to), only_new, removes: true, reply })? {
+        return Ok(());
+    }
     let moved = call.as_one([from, to], |call| {
         if call.cx.guard.peek(&from).hit().is_none() {
             return Err(Fail::NO_SUCH_KEY);
@@ -78,6 +84,7 @@ pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: 
 
 /// COPY
 pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let (from, to) = (next(&mut args)?, next(&mut args)?);
     let mut db = call.client.db;
     let mut replace = false;
@@ -94,18 +101,37 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::of("ERR source and destination objects are the same"));
     }
     let (from, to) = (call.key(from), call.cx.guard.key_in(db, to));
+    let (places, reply) = ((call.client.db, from), b":1\r\n");
+    if carry(
+        call,
+        "copy",
+        words,
+        &Carry { from: places, to: (db, to), only_new: !replace, removes: false, reply },
+    )? {
+        return Ok(());
+    }
     let copied = call.as_one([from, to], |call| copy_to(call, &from, &to, replace))?;
     call.integer(i64::from(copied))
 }
 
 /// MOVE
 pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let name = next(&mut args)?;
     let db = database(next(&mut args)?)?;
     if db == call.client.db {
         return Err(Fail::of("ERR source and destination objects are the same"));
     }
     let (from, to) = (call.key(name), call.cx.guard.key_in(db, name));
+    let (places, reply) = ((call.client.db, from), b":1\r\n");
+    if carry(
+        call,
+        "move",
+        words,
+        &Carry { from: places, to: (db, to), only_new: true, removes: true, reply },
+    )? {
+        return Ok(());
+    }
     let moved = call.as_one([from, to], |call| {
         let copied = copy_to(call, &from, &to, false)?;
         if copied {

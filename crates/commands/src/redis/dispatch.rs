@@ -8,7 +8,7 @@ use super::client::Client;
 use super::fail::{Done, Fail};
 use super::table::{self, Command, Run, flag};
 use super::turn::Turn;
-use crate::work::{COMMAND_NS, copying_ns};
+use crate::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first.
@@ -19,7 +19,7 @@ impl Turn<'_, '_, '_, '_> {
             self.fetch_letters(client);
         }
         let mark = self.out.mark();
-        let replied_bytes = self.out.len();
+        let replied_bytes = self.out.own_bytes();
         self.settle_any();
         let slow = found.is_some_and(|row| !row.has(flag::FAST))
             || self.cx.shared.redis.slowlog.measures_all()
@@ -48,8 +48,9 @@ impl Turn<'_, '_, '_, '_> {
             self.count_single(row, admitted, done.is_err(), took_us);
         }
         client.show_transaction();
-        let bytes = self.out.len().saturating_sub(replied_bytes) + args.encoded().len() as u64;
-        self.cx.spend(self.out, COMMAND_NS + copying_ns(bytes));
+        let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
+        let words = copying_ns(args.encoded().len() as u64);
+        self.cx.spend(self.out, COMMAND_NS + words + REPLY_BYTE_NS * replied_bytes);
         // EXEC keeps or drops the reply of each of its commands itself.
         let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
         let mut flow = flow;

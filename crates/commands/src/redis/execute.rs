@@ -28,7 +28,8 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+    /// As [`Call::execute`], and shows it to nobody.
+    pub fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if args.longest() > KEY_BYTES_MAX as u64 {
             let mut longest = 0;
             row.each_key(args, &mut |key| longest = longest.max(key.len()));

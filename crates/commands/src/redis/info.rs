@@ -52,6 +52,9 @@ impl Page {
     }
 }
 
+/// What it takes beside the look at some keys: figures of all workers, and of the system.
+const INFO_NS: u64 = 60_000;
+
 /// INFO
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let all = args.into_iter().any(|word| is(word, "all") || is(word, "everything"));
@@ -60,6 +63,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         all || default && index < MORE || args.into_iter().any(|word| is(word, name))
     };
     let figures = Figures::gather(call.cx);
+    call.spend(INFO_NS);
     let mut page = Page { text: String::new() };
     for (_, name) in SECTIONS.iter().enumerate().filter(|(index, name)| wanted(*index, name)) {
         match *name {

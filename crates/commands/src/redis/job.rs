@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
-//! transaction all steps are made at once.
+//! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
 
 use super::call::{Call, Flow};
 use super::fail::{Done, Fail};
@@ -120,7 +120,11 @@ impl Conversation {
             turn.out.rewind(mark);
         }
         let next = match done {
-            Ok(Step::Done) | Err(_) => return None,
+            Ok(Step::Done) | Err(_) => {
+                // It may have begun another.
+                under_way.job = self.client.job.take()?.job;
+                Next::Yield
+            }
             Ok(Step::More) => Next::Yield,
             Ok(Step::Full) => Next::Flush,
         };

@@ -1,15 +1,19 @@
-//! LCS: the longest common subsequence of two values.
+//! LCS: the longest common subsequence of two values, compared in steps.
 
 use larder_protocol::resp::Args;
 use larder_store::Key;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
+use super::job::{Job, Step};
 use super::reply::copy_value;
 use super::rewrite::Heap;
 
 /// A run of bytes that both have: where it begins in the first and in the second, and its length.
 type Run = (usize, usize, usize);
+
+/// What it takes to fill a cell of the table.
+const CELL_NS: u64 = 2;
 
 /// LCS
 pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -33,7 +37,7 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let (one, two) = (call.key(one), call.key(two));
     // What all that it looks at takes of the heap lives as long as that.
-    let (_held, one, two) = call.as_one([one, two], |call| {
+    let (held, one, two) = call.as_one([one, two], |call| {
         // A table of four bytes for each pair of bytes is what it takes.
         let bytes =
             [&one, &two].map(|key| call.cx.guard.peek(key).hit().map_or(0, |item| item.value_bytes()));
@@ -47,31 +51,82 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let held = Heap::take(call, needs as usize)?;
         Ok((held, value(call, &one)?, value(call, &two)?))
     })?;
-    let table = Table::fill(&one, &two);
-    if len {
-        return call.length(table.at(one.len(), two.len()) as usize);
-    }
-    let (text, runs) = table.trace(&one, &two);
-    if !idx {
-        return call.bulk(&text);
-    }
-    let runs: Vec<Run> = runs.into_iter().filter(|run| run.2 >= run_min).collect();
-    call.map(2);
-    call.bulk(b"matches")?;
-    call.array(runs.len());
-    for (a, b, bytes) in runs {
-        call.array(if with_len { 3 } else { 2 });
-        for start in [a, b] {
-            call.array(2);
-            call.length(start)?;
-            call.length(start + bytes - 1)?;
+    let table = Table::new(&one, &two);
+    let says = Says { len, idx, with_len, run_min };
+    call.work(Comparing { one, two, table, trace: None, says, _held: held })
+}
+
+/// What is replied.
+#[derive(Debug)]
+struct Says {
+    len: bool,
+    idx: bool,
+    with_len: bool,
+    run_min: usize,
+}
+
+/// Two values that are compared in steps.
+#[derive(Debug)]
+struct Comparing {
+    one: Vec<u8>,
+    two: Vec<u8>,
+    table: Table,
+    /// On the way back, when the table is filled.
+    trace: Option<Trace>,
+    says: Says,
+    _held: Heap,
+}
+
+impl Job for Comparing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Comparing { one, two, table, trace, says, .. } = self;
+        let mut cells = (call.step_ns() / CELL_NS) as usize;
+        let done = table.fill(one, two, &mut cells) && {
+            let trace = trace.get_or_insert_with(|| Trace::new(one, two));
+            says.len || trace.go(table, one, two, &mut cells)
+        };
+        let done_cells = call.step_ns() / CELL_NS - cells as u64;
+        call.spend(done_cells * CELL_NS);
+        if !done {
+            return Ok(Step::More);
         }
-        if with_len {
-            call.length(bytes)?;
-        }
+        let len = table.at(one.len(), two.len()) as usize;
+        let Trace { text, runs, .. } = trace.take().unwrap_or_else(|| Trace::new(one, two));
+        says.put(call, len, &text, runs)?;
+        Ok(Step::Done)
     }
-    call.bulk(b"len")?;
-    call.length(text.len())
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+impl Says {
+    fn put(&self, call: &mut Call<'_, '_, '_>, len: usize, text: &[u8], runs: Vec<Run>) -> Done {
+        if self.len {
+            return call.length(len);
+        }
+        if !self.idx {
+            return call.bulk(text);
+        }
+        let runs: Vec<Run> = runs.into_iter().filter(|run| run.2 >= self.run_min).collect();
+        call.map(2);
+        call.bulk(b"matches")?;
+        call.array(runs.len());
+        for (a, b, bytes) in runs {
+            call.array(if self.with_len { 3 } else { 2 });
+            for start in [a, b] {
+                call.array(2);
+                call.length(start)?;
+                call.length(start + bytes - 1)?;
+            }
+            if self.with_len {
+                call.length(bytes)?;
+            }
+        }
+        call.bulk(b"len")?;
+        call.length(len)
+    }
 }
 
 fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {
@@ -83,49 +138,83 @@ fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {
 }
 
 /// Lengths of the subsequences of all prefixes.
+#[derive(Debug)]
 struct Table {
     cells: Vec<u32>,
     width: usize,
+    /// The cell that is filled next, by its row and column, counted from the bytes they are for.
+    row: usize,
+    column: usize,
 }
 
 impl Table {
-    fn fill(one: &[u8], two: &[u8]) -> Table {
+    fn new(one: &[u8], two: &[u8]) -> Table {
         let width = two.len() + 1;
-        let mut table = Table { cells: vec![0; (one.len() + 1) * width], width };
-        for (i, a) in one.iter().enumerate() {
-            for (j, b) in two.iter().enumerate() {
-                table.cells[(i + 1) * width + j + 1] =
-                    if a == b { table.at(i, j) + 1 } else { table.at(i, j + 1).max(table.at(i + 1, j)) };
+        Table { cells: vec![0; (one.len() + 1) * width], width, row: 0, column: 0 }
+    }
+
+    /// Fills as many cells; true when all are.
+    fn fill(&mut self, one: &[u8], two: &[u8], cells: &mut usize) -> bool {
+        while self.row < one.len() {
+            let (i, from) = (self.row, self.column);
+            let to = two.len().min(from.saturating_add(*cells));
+            let (above, below) = self.cells.split_at_mut((i + 1) * self.width);
+            let (above, below) = (&above[i * self.width..], &mut below[..self.width]);
+            for (j, b) in (from..).zip(&two[from..to]) {
+                below[j + 1] = if one[i] == *b { above[j] + 1 } else { above[j + 1].max(below[j]) };
             }
+            *cells -= to - from;
+            self.column = to;
+            if to < two.len() {
+                return false;
+            }
+            (self.row, self.column) = (i + 1, 0);
         }
-        table
+        true
     }
 
     fn at(&self, i: usize, j: usize) -> u32 {
         self.cells[i * self.width + j]
     }
+}
 
-    /// The subsequence, and its runs from the last to the first, as Redis lists them.
-    fn trace(&self, one: &[u8], two: &[u8]) -> (Vec<u8>, Vec<Run>) {
-        let (mut i, mut j) = (one.len(), two.len());
-        let mut text = Vec::new();
-        let mut runs: Vec<Run> = Vec::new();
-        while i > 0 && j > 0 {
-            if one[i - 1] == two[j - 1] {
-                (i, j) = (i - 1, j - 1);
-                text.push(one[i]);
+/// The subsequence backwards, and its runs from the last to the first, as Redis lists them.
+#[derive(Debug)]
+struct Trace {
+    i: usize,
+    j: usize,
+    text: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+impl Trace {
+    fn new(one: &[u8], two: &[u8]) -> Trace {
+        Trace { i: one.len(), j: two.len(), text: Vec::new(), runs: Vec::new() }
+    }
+
+    /// Goes so many steps back; true at the end, when the text is turned round.
+    fn go(&mut self, table: &Table, one: &[u8], two: &[u8], steps: &mut usize) -> bool {
+        let Trace { i, j, text, runs } = self;
+        while *i > 0 && *j > 0 {
+            if *steps == 0 {
+                return false;
+            }
+            *steps -= 1;
+            if one[*i - 1] == two[*j - 1] {
+                (*i, *j) = (*i - 1, *j - 1);
+                text.push(one[*i]);
                 match runs.last_mut() {
-                    Some(run) if run.0 == i + 1 && run.1 == j + 1 => *run = (i, j, run.2 + 1),
-                    _ => runs.push((i, j, 1)),
+                    Some(run) if run.0 == *i + 1 && run.1 == *j + 1 => *run = (*i, *j, run.2 + 1),
+                    _ => runs.push((*i, *j, 1)),
                 }
-            } else if self.at(i - 1, j) > self.at(i, j - 1) {
-                i -= 1;
+            } else if table.at(*i - 1, *j) > table.at(*i, *j - 1) {
+                *i -= 1;
             } else {
-                j -= 1;
+                *j -= 1;
             }
         }
         text.reverse();
-        (text, runs)
+        true
     }
 }
 
@@ -134,12 +223,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_example_holds() {
+    fn the_documented_example_holds_in_steps_of_any_size() {
         let (one, two) = (b"ohmytext", b"mynewtext");
-        let table = Table::fill(one, two);
-        assert_eq!(table.at(one.len(), two.len()), 6);
-        let (text, runs) = table.trace(one, two);
-        assert_eq!(text, b"mytext");
-        assert_eq!(runs, [(4, 5, 4), (2, 0, 2)]);
+        for step in 1..100 {
+            let mut table = Table::new(one, two);
+            while !table.fill(one, two, &mut { step }) {}
+            assert_eq!(table.at(one.len(), two.len()), 6);
+            let mut trace = Trace::new(one, two);
+            while !trace.go(&table, one, two, &mut { step }) {}
+            assert_eq!(trace.text, b"mytext");
+            assert_eq!(trace.runs, [(4, 5, 4), (2, 0, 2)]);
+        }
     }
 }

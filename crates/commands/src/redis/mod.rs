@@ -8,8 +8,10 @@
 //! - the groups: `string`, `keys`, `connection`, `server`
 
 mod acl;
+mod again;
 mod bitfield;
 mod bitmap;
+mod bitop;
 mod call;
 mod client;
 mod clients;
@@ -34,6 +36,7 @@ mod kind;
 mod latency;
 mod lcs;
 mod limits;
+mod making;
 mod monitor;
 mod notify;
 mod object;
@@ -48,6 +51,7 @@ mod server;
 mod session;
 mod set;
 mod slowlog;
+mod source;
 mod string;
 mod survey;
 pub mod table;
@@ -57,6 +61,7 @@ mod topics;
 mod transaction;
 mod turn;
 mod upload;
+mod weight;
 
 pub use client::Facts;
 pub use common::{Access, Common};

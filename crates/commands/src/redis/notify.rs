@@ -216,8 +216,11 @@ impl Call<'_, '_, '_> {
                 missing.push(key);
             }
         });
-        let done =
-            if row.has(flag::WRITE) { self.execute_and_tell(row, args) } else { self.execute_row(row, args) };
+        let done = if row.has(flag::WRITE) {
+            self.tell_around(row, args, |call| call.execute_row(row, args))
+        } else {
+            self.execute_row(row, args)
+        };
         let (common, host) = (&self.cx.shared.redis, self.cx.host);
         missing.into_iter().for_each(|key| common.tell_miss(host, self.client.db, key));
         done
@@ -229,19 +232,28 @@ impl Call<'_, '_, '_> {
         if self.cx.shared.redis.tells_misses() && asks(row) {
             self.execute_and_tell_misses(row, args)
         } else if row.has(flag::WRITE) {
-            self.execute_and_tell(row, args)
+            self.tell_around(row, args, |call| call.execute_row(row, args))
         } else {
             self.execute_row(row, args)
         }
     }
 
-    /// Runs a writing command, and tells what it did to its keys.
-    fn execute_and_tell(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+    /// Runs what carries out a writing command, and tells what that did to its keys, if events are wanted. Of a
+    /// command in steps that is its last one.
+    pub fn tell_around(
+        &mut self,
+        row: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
+        if !self.cx.shared.redis.events.any() {
+            return run(self);
+        }
         let mut keys: Vec<&[u8]> = Vec::new();
         row.each_key(args, &mut |key| keys.push(key));
         let db = self.client.db;
         let before: Vec<Seen> = keys.iter().map(|key| self.seen(key)).collect();
-        let done = self.execute_row(row, args);
+        let done = run(self);
         for (key, was) in keys.iter().zip(before) {
             let is = self.seen(key);
             let (common, host) = (&self.cx.shared.redis, self.cx.host);

@@ -4,12 +4,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Key, Refusal, Store};
 
 use super::call::{Call, kept};
 use super::fail::Fail;
+use super::making::{Edit, edited, make};
 use super::reply::{copy_value, each_part};
 use crate::context::Room;
+use crate::output::Output;
+use crate::work::copying_ns;
 
 /// Values up to this are read and written whole.
 const SMALL_BYTES_MAX: usize = 16 << 10;
@@ -43,6 +47,7 @@ pub(crate) fn rewrite<T>(
             }
             None => (Attributes::default(), Expect::Absent),
         };
+        call.spend(copying_ns(bytes.len() as u64));
         let result = match change(&mut bytes, expect != Expect::Absent) {
             Ok(Rewrite::Store(result)) => result,
             Ok(Rewrite::Keep(result)) => break Ok(result),
@@ -71,18 +76,20 @@ pub(crate) fn large_with(call: &mut Call<'_, '_, '_>, key: &Key<'_>, room: usize
 
 /// As [`rewrite`] for values that are large, or become so: only the part that changes is looked at, and written
 /// back where it lies, or, where that cannot be, into a copy beside it in the store. The part may reach
-/// beyond the end, zeros there; the value is given at least `room` bytes. None, and nothing
-/// done, of small values: for [`rewrite`].
+/// beyond the end, zeros there; the value is given at least `room` bytes. What the change came to is
+/// replied as `reply` says. False, and nothing done, of small values: for [`rewrite`]. `name` and `args`: the
+/// command's, for a copy that is made in steps.
 pub(crate) fn rewrite_part<T>(
     call: &mut Call<'_, '_, '_>,
+    (name, args): (&'static str, Args<'_>),
     key: &Key<'_>,
-    part: Range<usize>,
-    room: usize,
+    (part, room): (Range<usize>, usize),
     mut change: impl FnMut(&mut [u8]) -> T,
-) -> Result<Option<T>, Fail> {
+    reply: impl Fn(&mut Output, bool, T),
+) -> Result<bool, Fail> {
     let mut bytes = call.cx.room.lend();
     let done = loop {
-        let Some((there, expect)) = large_with(call, key, room) else { break Ok(None) };
+        let Some((there, expect)) = large_with(call, key, room) else { break Ok(false) };
         let is_long = there.max(room);
         // What was and what is to be.
         let _held = match Heap::take(call, 2 * part.len()) {
@@ -111,15 +118,29 @@ pub(crate) fn rewrite_part<T>(
         let (was, is) = bytes.split_at_mut(part.len());
         let result = change(is);
         if was == is && there >= room && expect != Expect::Absent {
-            break Ok(Some(result));
+            reply(call.out, call.client.resp3, result);
+            break Ok(true);
         }
         let is = &is[..part.end.min(is_long) - part.start];
         let in_place = expect != Expect::Absent && part.end <= there;
         if in_place && let Ok(Some(_)) = call.cx.guard.patch(key, part.start as u64, is, expect) {
-            break Ok(Some(result));
+            reply(call.out, call.client.resp3, result);
+            break Ok(true);
         }
+        let mut said = Output::new(u64::MAX);
+        reply(&mut said, call.client.resp3, result);
+        let (asked, from) = ((name, Some(key.bytes()), args), (call.client.db, key));
+        let edit = |old| Edit::over(is, part.start as u64, old);
+        match make(call, asked, from, Some(expect), edit, |_, _| edited(said.to_vec())) {
+            Ok(false) => {}
+            begun => break begun,
+        }
+        call.spend(copying_ns(is_long as u64));
         match call.cx.guard.overlay(key, part.start as u64, is, expect) {
-            Ok(_) => break Ok(Some(result)),
+            Ok(_) => {
+                call.out.put(&said.to_vec());
+                break Ok(true);
+            }
             Err(Refusal::NoMemory) => break Err(Fail::OUT_OF_MEMORY),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
         }

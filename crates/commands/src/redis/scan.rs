@@ -7,6 +7,7 @@ use super::fail::{Done, Fail};
 use super::glob::bounded;
 use super::reply::{put_bulk, put_null};
 use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
+use crate::work::KEY_NS;
 
 /// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
 const RANDOM_WALKS: usize = 8;
@@ -61,6 +62,7 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let none = call.cx.guard.store().database_items(call.client.db) == 0;
     let mut round = false;
     for _ in 0..if none { 0 } else { RANDOM_WALKS } {
+        call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
         cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
             if item.is_in(database) {
                 picked.offer(item.key());
@@ -109,6 +111,7 @@ impl Sample {
                 }
                 seen += 1;
             });
+            call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
             if cursor == 0 || seen >= SAMPLE_ITEMS {
                 return sample;
             }

@@ -6,12 +6,14 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
 use super::fail::{Done, Fail};
+use super::making::{Edit, edited, integer as integer_reply, make};
 use super::reply::{UNPINNED, put_array, put_bulk, put_null, put_part, put_value};
 use super::rewrite::{Rewrite, large_with, rewrite};
 use super::set::{Condition, Set, set};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{ALL_KEYS, Command, Keys};
 use crate::batch::SLOTS;
+use crate::work::copying_ns;
 use arrayvec::ArrayVec;
 
 /// Every second argument is a key.
@@ -278,6 +280,7 @@ fn strlen(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'
 }
 
 fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let value = args.next().unwrap_or_default();
     loop {
         let Some(item) = call.cx.guard.peek(key).hit() else {
@@ -291,6 +294,19 @@ fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
         if bytes > call.value_bytes_max() {
             return Err(Fail::TOO_LONG);
         }
+        let (from, reply) =
+            ((call.client.db, key), |_: &Call<'_, '_, '_>, bytes: u64| edited(integer_reply(bytes as i64)));
+        if make(
+            call,
+            ("append", Some(key.bytes()), words),
+            from,
+            None,
+            |old| Edit::behind(value, old),
+            reply,
+        )? {
+            return Ok(());
+        }
+        call.spend(copying_ns(bytes));
         match call.cx.guard.concat(key, value, End::Back, None, unchanged) {
             Ok(_) => {
                 return call.integer(bytes as i64);
@@ -321,6 +337,7 @@ fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut arg
 }
 
 fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
     let offset = integer(args.next().unwrap_or_default())?;
     let value = args.next().unwrap_or_default();
     let offset = usize::try_from(offset).map_err(|_| Fail::of("ERR offset is out of range"))?;
@@ -339,6 +356,13 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
         return Err(Fail::TOO_LONG);
     }
     while let Some((there, expect)) = large_with(call, key, end) {
+        let (from, reply) =
+            ((call.client.db, key), |_: &Call<'_, '_, '_>, bytes: u64| edited(integer_reply(bytes as i64)));
+        let edit = |old| Edit::over(value, offset as u64, old);
+        if make(call, ("setrange", Some(key.bytes()), words), from, None, edit, reply)? {
+            return Ok(());
+        }
+        call.spend(copying_ns(there.max(end) as u64));
         match call.cx.guard.overlay(key, offset as u64, value, expect) {
             Ok(_) => return call.length(there.max(end)),
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),

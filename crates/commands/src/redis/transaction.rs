@@ -21,6 +21,7 @@ use super::table::flag::{
     ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE, WRITE,
 };
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
+use super::weight::Scale;
 use crate::output::Output;
 use crate::upload::Held;
 
@@ -388,6 +389,12 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         let watched = watches.iter().flat_map(|watches| &watches.keys);
         keys.extend(watched.map(|watched| call.cx.guard.key_in(watched.db, &watched.key)));
         call.cx.guard.begin(keys);
+    }
+    let mut scale = Scale::new(call);
+    queue.commands().for_each(|(row, args)| scale.add(call, row, args));
+    if let Err(fail) = scale.judge() {
+        call.cx.guard.finish();
+        return Err(fail);
     }
     if watches.as_ref().is_some_and(|watches| is_touched(call, watches)) {
         if !call.client.replies.is_silent() {

@@ -3,6 +3,7 @@
 mod closed;
 mod figures;
 mod meta;
+mod slices;
 mod survey;
 
 use larder_commands::{Context, Counter, Next, Output, Room, Session, Settings, Shared};

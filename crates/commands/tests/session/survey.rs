@@ -21,8 +21,18 @@ impl Bench {
         (next, replies)
     }
 
-    fn call(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
+    pub fn call(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
         self.room.work().begin_slice();
+        self.call_on(session, input)
+    }
+
+    /// One call that has what others have left of the slice.
+    pub fn same_slice(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>) {
+        let (next, replies, _) = self.call_on(session, input);
+        (next, replies)
+    }
+
+    fn call_on(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
         let mut out = Output::new(self.limit);
         let now = self.shared.now(self.system);
         let mut cx = Context {
@@ -53,7 +63,7 @@ impl Bench {
         (replies, yields)
     }
 
-    fn fill(&mut self, name: u8, keys: u64, key_bytes: usize) {
+    pub fn fill(&mut self, name: u8, keys: u64, key_bytes: usize) {
         let mut guard = self.worker.enter(START);
         for n in 0..keys {
             let text = format!("{n:0key_bytes$}");

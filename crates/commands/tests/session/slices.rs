@@ -1,0 +1,312 @@
+//! Turns: what a connection does before others have theirs, whatever it asks for; and that commands in steps are one
+//! step for all who look.
+
+use crate::survey::command;
+use crate::{Bench, bench};
+use larder_commands::{Next, SLICE_NS, Session};
+
+/// Bytes of a value that takes many steps.
+const LARGE: usize = 6 << 20;
+/// What a turn may do beyond its slice: the last of its steps.
+const STEP_NS: u64 = 150_000;
+
+fn bytes(n: usize, seed: u8) -> Vec<u8> {
+    (0..n).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ seed).collect()
+}
+
+fn set(bench: &mut Bench, key: &str, value: &[u8]) {
+    let mut input =
+        format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()).into_bytes();
+    input.extend_from_slice(value);
+    input.extend_from_slice(b"\r\n");
+    let (replies, closed) = bench.run(&mut Session::new(), &input, 4096);
+    assert_eq!((&*replies, closed), (&b"+OK\r\n"[..], false));
+}
+
+fn get(bench: &mut Bench, key: &str) -> Vec<u8> {
+    bench.turns(&mut Session::new(), &command(&["GET", key])).0
+}
+
+fn bulk(value: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+/// What a session does with an input, turn by turn: the replies, and how many turns that took. No turn does more than
+/// its slice and a step.
+fn turns(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
+    let (mut replies, mut at, mut turns) = (Vec::new(), 0, 0);
+    loop {
+        let (next, more, consumed) = bench.call(session, &input[at..]);
+        let done_ns = bench.room.work().done_ns();
+        assert!(done_ns <= SLICE_NS + STEP_NS, "{done_ns} ns in a turn");
+        replies.extend(more);
+        at += consumed;
+        turns += 1;
+        match next {
+            Next::Yield | Next::Flush => {}
+            Next::Receive => {
+                assert_eq!(at, input.len());
+                return (replies, turns);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
+    let mut bench = bench();
+    set(&mut bench, "large", &bytes(LARGE, 0));
+    set(&mut bench, "other", &bytes(LARGE, 1));
+    set(&mut bench, "zeros", &vec![0; LARGE]);
+    set(&mut bench, "one", &bytes(1500, 0));
+    set(&mut bench, "two", &bytes(1500, 7));
+    set(&mut bench, "middle", &bytes(60_000, 0));
+    let grows: Vec<String> = (1..8).map(|n| (8 * (LARGE + n * 1000)).to_string()).collect();
+    let cases: Vec<(Vec<Vec<&str>>, usize, usize)> = vec![
+        (vec![vec!["BITCOUNT", "large"]], 10, 100),
+        (vec![vec!["BITPOS", "zeros", "1"]], 10, 100),
+        (vec![vec!["BITCOUNT", "middle"]], 1000, 80),
+        (vec![vec!["APPEND", "large", "x"]], 4, 20),
+        (vec![vec!["APPEND", "middle", "x"]], 400, 15),
+        (grows.iter().map(|at| vec!["SETBIT", "large", at, "1"]).collect(), 1, 35),
+        (grows.iter().map(|at| vec!["BITFIELD", "other", "SET", "u8", at, "1"]).collect(), 1, 35),
+        (vec![vec!["SETRANGE", "late", "5000000", "x"], vec!["DEL", "late"]], 3, 15),
+        (vec![vec!["RENAME", "large", "third"], vec!["RENAME", "third", "large"]], 3, 30),
+        (vec![vec!["COPY", "large", "third", "REPLACE"]], 3, 15),
+        (vec![vec!["BITOP", "XOR", "third", "large", "other"]], 3, 40),
+        (vec![vec!["LCS", "one", "two", "LEN"]], 5, 40),
+        (vec![vec!["LCS", "one", "two", "IDX"]], 2, 15),
+        (vec![vec!["INFO"]], 40, 5),
+        (vec![vec!["CONFIG", "GET", "*"]], 200, 2),
+        (vec![vec!["COMMAND"]], 20, 2),
+    ];
+    for (commands, times, turns_min) in cases {
+        let input = commands.iter().flat_map(|words| command(words)).collect::<Vec<u8>>().repeat(times);
+        let (replies, turns) = turns(&mut bench, &mut Session::new(), &input);
+        assert!(turns >= turns_min, "{commands:?}: {turns}");
+        assert!(!replies.starts_with(b"-"), "{commands:?}: {}", String::from_utf8_lossy(&replies[..40]));
+    }
+}
+
+#[test]
+fn where_the_slice_is_gone_the_least_is_done() {
+    let mut bench = bench();
+    set(&mut bench, "large", &bytes(LARGE, 0));
+    let commands = [vec!["BITCOUNT", "large"], vec!["APPEND", "large", "x"], vec!["KEYS", "*"]];
+    for words in commands {
+        let mut session = Session::new();
+        bench.turn(&mut session, &command(&["PING"]));
+        bench.room.work().spend(SLICE_NS);
+        let before = bench.room.work().done_ns();
+        let (next, _) = bench.same_slice(&mut session, &command(&words));
+        assert_eq!(next, Next::Yield, "{words:?}");
+        assert!(bench.room.work().done_ns() - before <= 60_000, "{words:?}");
+        // What costs next to nothing is answered all the same.
+        let (next, reply) = bench.same_slice(&mut Session::new(), &command(&["GET", "nothing"]));
+        assert_eq!((next, &*reply), (Next::Receive, &b"$-1\r\n"[..]));
+    }
+}
+
+#[test]
+fn what_is_made_in_steps_is_what_is_made_at_once() {
+    let commands: Vec<Vec<&str>> = vec![
+        vec!["APPEND", "a", "tail"],
+        vec!["SETRANGE", "a", "3145800", "beyond"],
+        vec!["SETBIT", "a", "26000000", "1"],
+        vec!["BITFIELD", "a", "SET", "u16", "27000000", "77", "INCRBY", "i8", "0", "3"],
+        vec!["SETRANGE", "small", "2000000", "x"],
+        vec!["SETRANGE", "none", "3000000", "x"],
+        vec!["BITCOUNT", "a"],
+        vec!["BITCOUNT", "a", "100", "-100", "BIT"],
+        vec!["BITPOS", "b", "0", "1500000"],
+        vec!["BITOP", "ONE", "c", "a", "b", "small", "none2"],
+        vec!["BITOP", "NOT", "d", "a"],
+        vec!["COPY", "a", "e"],
+        vec!["COPY", "a", "e"],
+        vec!["COPY", "b", "e", "REPLACE"],
+        vec!["RENAMENX", "e", "f"],
+        vec!["RENAMENX", "f", "a"],
+        vec!["RENAME", "f", "g"],
+        vec!["MOVE", "g", "3"],
+        vec!["LCS", "one", "two"],
+        vec!["PTTL", "b"],
+    ];
+    let run = |at_once: bool| {
+        let mut bench = bench();
+        set(&mut bench, "a", &bytes(LARGE / 2, 0));
+        set(&mut bench, "b", &bytes(LARGE / 4, 1));
+        set(&mut bench, "small", b"small");
+        set(&mut bench, "one", &bytes(1200, 0));
+        set(&mut bench, "two", &bytes(1100, 7));
+        let mut said = Vec::new();
+        for words in &commands {
+            let input = match at_once {
+                true => [command(&["MULTI"]), command(words), command(&["EXEC"])].concat(),
+                false => command(words),
+            };
+            let (reply, turns) = bench.turns(&mut Session::new(), &input);
+            assert!(!at_once || turns <= 2, "{words:?}");
+            said.push(reply.strip_prefix(b"+OK\r\n+QUEUED\r\n*1\r\n").unwrap_or(&reply).to_vec());
+        }
+        for key in ["a", "b", "c", "d", "e", "f", "g", "small", "none"] {
+            said.push(get(&mut bench, key));
+        }
+        said.push(
+            bench.turns(&mut Session::new(), &[command(&["SELECT", "3"]), command(&["GET", "g"])].concat()).0,
+        );
+        said
+    };
+    let (steps, at_once) = (run(false), run(true));
+    for (n, (steps, at_once)) in steps.iter().zip(&at_once).enumerate() {
+        let head = |reply: &[u8]| String::from_utf8_lossy(&reply[..reply.len().min(60)]).into_owned();
+        assert!(steps == at_once, "{n}: {:?} and {:?}", head(steps), head(at_once));
+    }
+}
+
+#[test]
+fn what_changes_meanwhile_is_looked_at_again() {
+    let mut bench = bench();
+    let value = bytes(LARGE, 0);
+    for (times, most) in [(1, 1), (5, 5), (1000, 100)] {
+        set(&mut bench, "a", &value);
+        let mut session = Session::new();
+        let (mut next, mut replies) = bench.turn(&mut session, &command(&["RENAME", "a", "b"]));
+        let mut sets = 0;
+        while next == Next::Yield {
+            if sets < times {
+                sets += 1;
+                set(&mut bench, "a", &bytes(LARGE, sets as u8));
+            }
+            let more;
+            (next, more) = bench.turn(&mut session, b"");
+            replies.extend(more);
+        }
+        assert_eq!(replies, b"+OK\r\n");
+        // A few times it is begun anew; then it is done in one step.
+        assert!(sets <= most, "{times}: {sets}");
+        assert!(get(&mut bench, "b") == bulk(&bytes(LARGE, sets as u8)));
+        assert_eq!(get(&mut bench, "a"), b"$-1\r\n");
+    }
+    // The value itself is another by the end.
+    set(&mut bench, "a", &value);
+    let mut session = Session::new();
+    assert_eq!(bench.turn(&mut session, &command(&["APPEND", "a", "x"])).0, Next::Yield);
+    set(&mut bench, "a", b"small");
+    assert_eq!(bench.turns(&mut session, b"").0, b":6\r\n");
+    assert_eq!(get(&mut bench, "a"), b"$6\r\nsmallx\r\n");
+    // Its expiry is.
+    set(&mut bench, "a", &value);
+    assert_eq!(bench.turn(&mut session, &command(&["RENAME", "a", "b"])).0, Next::Yield);
+    bench.turn(&mut Session::new(), &command(&["PEXPIREAT", "a", "1900000000000"]));
+    assert_eq!(bench.turns(&mut session, b"").0, b"+OK\r\n");
+    assert_eq!(bench.turns(&mut session, &command(&["PEXPIRETIME", "b"])).0, b":1900000000000\r\n");
+    // It has gone.
+    assert_eq!(bench.turn(&mut session, &command(&["RENAME", "b", "a"])).0, Next::Yield);
+    bench.turn(&mut Session::new(), &command(&["FLUSHALL"]));
+    assert_eq!(bench.turns(&mut session, b"").0, b"-ERR no such key\r\n");
+    // Its database is another.
+    assert_eq!(bench.turn(&mut session, &command(&["SETRANGE", "n", "3000000", "x"])).0, Next::Yield);
+    bench.turn(&mut Session::new(), &command(&["SWAPDB", "0", "1"]));
+    assert_eq!(bench.turns(&mut session, b"").0, b":3000001\r\n");
+    assert_eq!(bench.turns(&mut session, &command(&["STRLEN", "n"])).0, b":3000001\r\n");
+    assert_eq!(bench.turns(&mut session, &command(&["DBSIZE"])).0, b":1\r\n");
+}
+
+#[test]
+fn several_who_work_at_large_values_do_so_one_after_another() {
+    let mut bench = bench();
+    set(&mut bench, "a", &bytes(LARGE, 0));
+    let inputs = [
+        [command(&["APPEND", "a", "1"]), command(&["PING"])].concat(),
+        [command(&["PING"]), command(&["BITCOUNT", "a"]), command(&["PING"])].concat(),
+        command(&["COPY", "a", "b"]),
+        command(&["BITOP", "NOT", "c", "a"]),
+    ];
+    let mut all: Vec<_> = inputs.iter().map(|input| (Session::new(), &input[..], Vec::new(), true)).collect();
+    while all.iter().any(|one| one.3) {
+        for (session, input, replies, goes_on) in all.iter_mut().filter(|one| one.3) {
+            let (next, more, consumed) = bench.call(session, input);
+            *input = &input[consumed..];
+            replies.extend(more);
+            *goes_on = next == Next::Yield;
+        }
+    }
+    let replies: Vec<_> = all.into_iter().map(|one| String::from_utf8(one.2).unwrap()).collect();
+    assert_eq!(replies[0], format!(":{}\r\n+PONG\r\n", LARGE + 1));
+    assert!(replies[1].starts_with("+PONG\r\n:") && replies[1].ends_with("\r\n+PONG\r\n"), "{}", replies[1]);
+    assert_eq!(replies[2], ":1\r\n");
+    assert_eq!(replies[3], format!(":{}\r\n", LARGE + 1));
+    // Who goes in the middle of it leaves the way free.
+    let mut session = Session::new();
+    assert_eq!(bench.turn(&mut session, &command(&["BITCOUNT", "a"])).0, Next::Yield);
+    drop(session);
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["COPY", "b", "d"])).0, b":1\r\n");
+    let store = std::sync::Arc::clone(bench.worker.store());
+    drop(bench);
+    store.check();
+}
+
+#[test]
+fn a_command_in_steps_whose_reply_is_not_sent_is_carried_out() {
+    let mut bench = bench();
+    set(&mut bench, "a", &bytes(LARGE, 0));
+    let input = [
+        command(&["CLIENT", "REPLY", "SKIP"]),
+        command(&["RENAME", "a", "b"]),
+        command(&["STRLEN", "b"]),
+        command(&["CLIENT", "REPLY", "SKIP"]),
+        command(&["BITCOUNT", "b"]),
+        command(&["PING"]),
+    ]
+    .concat();
+    let (replies, _) = bench.turns(&mut Session::new(), &input);
+    assert_eq!(replies, format!(":{LARGE}\r\n+PONG\r\n").as_bytes());
+}
+
+#[test]
+fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
+    let mut bench = bench();
+    set(&mut bench, "large", &bytes(LARGE, 0));
+    set(&mut bench, "two", &bytes(5000, 0));
+    bench.fill(3, 20_000, 8);
+    let refused = [
+        vec![vec!["KEYS", "*"]; 10],
+        vec![vec!["SCAN", "0", "COUNT", "100000"]; 10],
+        vec![vec!["INFO"]; 100],
+        vec![vec!["DEBUG", "DIGEST"], vec!["DEBUG", "DIGEST"]],
+        vec![vec!["DEBUG", "POPULATE", "100000"]],
+        vec![vec!["BITCOUNT", "large"]; 2],
+        vec![vec!["APPEND", "large", "x"]; 4],
+        vec![vec!["LCS", "two", "two"]],
+        vec![vec!["RENAME", "large", "b"], vec!["BITCOUNT", "b"], vec!["COPY", "b", "c"]],
+        vec![vec!["SETRANGE", "b", "12000000", "x"], vec!["APPEND", "b", "x"]],
+        vec![vec!["SETRANGE", "b", "15000000", "x"], vec!["BITPOS", "b", "1"]],
+        vec![vec!["BITOP", "AND", "a", "large", "large", "large"]],
+        vec![vec!["SELECT", "1"], vec!["SETBIT", "b", "200000000", "1"]],
+        vec![vec!["BITFIELD", "b", "GET", "u8", "0", "SET", "i16", "#12000000", "1"]],
+    ];
+    let mut session = Session::new();
+    for commands in &refused {
+        let input =
+            [vec![vec!["MULTI"], vec!["SET", "mark", "1"]], commands.clone(), vec![vec!["EXEC"]]].concat();
+        let input: Vec<u8> = input.iter().flat_map(|words| command(words)).collect();
+        let (reply, _) = bench.turns(&mut session, &input);
+        let reply = String::from_utf8(reply).unwrap();
+        assert!(reply.contains("-EXECABORT Transaction discarded: "), "{commands:?}: {reply}");
+        assert_eq!(get(&mut bench, "mark"), b"$-1\r\n", "nothing was run");
+    }
+    // Outside of it each of them has its steps; and what takes no long is run.
+    let run = [
+        vec![vec!["KEYS", "*"], vec!["BITCOUNT", "large"]],
+        vec![vec!["SETRANGE", "large", "100", "x"]; 1000],
+        vec![vec!["SELECT", "1"], vec!["BITCOUNT", "large"], vec!["BITCOUNT", "large"], vec!["SELECT", "0"]],
+        vec![vec!["GET", "two"]; 1000],
+    ];
+    for commands in run {
+        let input = [vec![vec!["MULTI"]], commands.clone(), vec![vec!["EXEC"]]].concat();
+        let input: Vec<u8> = input.iter().flat_map(|words| command(words)).collect();
+        let (reply, _) = bench.turns(&mut session, &input);
+        assert!(!String::from_utf8_lossy(&reply).contains("EXECABORT"), "{commands:?}");
+    }
+}
