@@ -77,6 +77,11 @@ counters! {
     BytesWritten,
     /// Connections closed because others needed the memory that their replies held; the server counts.
     Shed,
+    /// Connections closed because others needed the memory that their requests held, which had come in part; the
+    /// server counts.
+    Crowded,
+    /// Connections closed since they did not go on with a request, or did not say who they are; the server counts.
+    Unfinished,
     /// Connections closed for idleness; the server counts.
     IdleKicks,
     /// Keys that RESP commands read and found.

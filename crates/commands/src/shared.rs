@@ -13,6 +13,7 @@ use crate::host::Host;
 use crate::prefix::Prefixes;
 use crate::redis::{Access, Common};
 use crate::slabs::{SlabClasses, slab_sizes};
+use crate::strangers::Strangers;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
@@ -52,8 +53,11 @@ pub struct Settings {
     pub slab_sizes: Vec<u32>,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
-    /// Bytes that appends and prepends longer than a receive buffer may hold while they arrive.
+    /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
+    /// arrives.
     pub append_bytes_max: u64,
+    /// RESP connections that may be open without having said who they are, where they have to.
+    pub strangers_max: usize,
     /// Not `-B ascii`: a connection whose first byte is `*` speaks RESP.
     pub redis: bool,
     /// `--requirepass`: the RESP clients' password; empty: none is asked for.
@@ -91,6 +95,7 @@ impl Default for Settings {
             slab_sizes: slab_sizes(1.25, 48, 512 << 10),
             idle_timeout: false,
             append_bytes_max: 4 << 20,
+            strangers_max: 256,
             redis: true,
             password: String::new(),
             users: Vec::new(),
@@ -196,8 +201,10 @@ pub struct Shared {
     flush_at: AtomicU64,
     /// What the counters were at the last `stats reset`.
     pub(crate) reset: Mutex<Sums>,
-    /// Bytes held by appends on their way in.
-    pub(crate) append_bytes: Arc<AtomicU64>,
+    /// Connections that have to say who they are.
+    pub strangers: Arc<Strangers>,
+    /// A request on its way in waits for others to give up their memory.
+    input_wanted: AtomicBool,
     /// What RESP clients share.
     pub(crate) redis: Common,
 }
@@ -215,7 +222,8 @@ impl Shared {
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
             reset: Mutex::default(),
-            append_bytes: Arc::default(),
+            strangers: Arc::default(),
+            input_wanted: AtomicBool::new(false),
             redis: Common::new(Access::new(&settings.password, &settings.users, settings.protected)),
             settings,
         }
@@ -225,6 +233,17 @@ impl Shared {
     #[inline]
     pub fn now(&self, system: Millis) -> Millis {
         self.clock.now(system)
+    }
+
+    /// A request on its way in waits for memory that others' hold.
+    pub(crate) fn want_input(&self) {
+        self.input_wanted.store(true, Relaxed);
+    }
+
+    /// Whether one has waited since this was last asked: those that stand still are to go then.
+    #[inline]
+    pub fn take_input_wanted(&self) -> bool {
+        self.input_wanted.load(Relaxed) && self.input_wanted.swap(false, Relaxed)
     }
 
     /// Flushes the store if a delayed flush_all is due. Once per receive; workers that receive

@@ -188,7 +188,7 @@ pub static KEYS: &[Key] = &[
     figure("read_buf_count", |f| Number(f.process.receive_buffers)),
     figure("read_buf_bytes", |f| Number(f.process.receive_buffer_bytes)),
     figure("read_buf_bytes_free", |f| Number(f.process.receive_buffer_bytes_free)),
-    absent("read_buf_oom", "receive buffers are made at start"),
+    counter("read_buf_oom", Counter::Crowded),
     figure("reserved_fds", |f| Number(f.process.reserved_fds)),
     counter("cmd_get", Counter::CmdGet),
     counter("cmd_set", Counter::CmdSet),

@@ -1,19 +1,20 @@
 //! Values on their way in that are longer than is waited for: received into their item, or, when they
 //! are to be added to one, gathered until they are whole.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use larder_protocol::classic::{Store, StoreVerb};
 use larder_store::{Expect, Key, Lookup, Upload};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::classic::{
     Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored,
     store as store_at_once,
 };
 use crate::context::Context;
+use crate::input::{Input, Looks};
 use crate::meta::{Plan, finish_set, set as set_at_once};
 use crate::output::Output;
+use crate::session::Next;
 use crate::shared::Shared;
 use crate::tally::Tally;
 
@@ -109,12 +110,12 @@ pub(crate) struct Gathering {
     pub purpose: Purpose,
     value: Vec<u8>,
     value_bytes: usize,
-    held: Held,
+    input: Input,
+    pub looks: Looks,
 }
 
 impl Gathering {
     pub fn new(
-        shared: &Shared,
         store: &Arc<larder_store::Store>,
         key: &[u8],
         value_bytes: u32,
@@ -125,8 +126,14 @@ impl Gathering {
             purpose,
             value: Vec::new(),
             value_bytes: value_bytes as usize,
-            held: Held::new(&shared.append_bytes, store),
+            input: Input::new(store, None),
+            looks: Looks::default(),
         }
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.bytes()
     }
 
     /// Bytes still to come.
@@ -134,12 +141,23 @@ impl Gathering {
         self.value_bytes - self.value.len()
     }
 
+    /// Bytes that it has to hold for so many more.
+    fn room_for(&self, more: usize) -> usize {
+        (self.value.len() + more).next_power_of_two().min(self.value_bytes)
+    }
+
+    /// There was no memory for `bytes` more: whether they are waited for.
+    pub fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
+        let (held, room) = (self.held_bytes(), self.room_for(bytes.min(self.missing())) as u64);
+        self.looks.again(cx, held, room.saturating_sub(held))
+    }
+
     /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
     pub fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.missing());
-        let room = (self.value.len() + taken).next_power_of_two().min(self.value_bytes);
+        let room = self.room_for(taken);
         if room > self.value.capacity() {
-            if !self.held.raise(room as u64, shared.settings.append_bytes_max) {
+            if !self.input.raise(room as u64, shared.settings.append_bytes_max) {
                 return None;
             }
             self.value.reserve_exact(room - self.value.len());
@@ -159,7 +177,7 @@ impl Gathering {
     }
 }
 
-/// A share of the bytes that may be gathered, given back when dropped.
+/// A share of the bytes that may be queued, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     all: Arc<AtomicU64>,
@@ -198,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathered_bytes_are_limited_together_and_given_back() {
+    fn queued_bytes_are_limited_together_and_given_back() {
         let all = Arc::new(AtomicU64::new(0));
         let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
         let held = || Held::new(&all, &store);

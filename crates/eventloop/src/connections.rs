@@ -44,7 +44,7 @@ pub(crate) struct Connection<S, C> {
     pub closing: Option<crate::Closed>,
     /// It is in the list of those whose replies are held.
     pub held: bool,
-    /// The handler holds memory for bytes that are still to come.
+    /// The handler has taken a part of a request, of which more is to come.
     pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.
     pub again: bool,
@@ -61,10 +61,9 @@ pub(crate) struct Connection<S, C> {
 }
 
 impl<S, C> Connection<S, C> {
-    /// Since when it holds memory, of replies or for bytes to come, and neither side has moved a
-    /// byte of that; none if it holds none.
-    pub fn stands_since(&self) -> Option<Millis> {
-        if self.unsent > 0 { Some(self.sent_at) } else { self.receiving.then_some(self.received_at) }
+    /// A request has come in part, and only its sender can go on with it.
+    pub fn is_half_open(&self) -> bool {
+        self.unsent == 0 && !self.again && (self.receiving || !self.kept.is_empty())
     }
 }
 

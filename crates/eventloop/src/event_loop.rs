@@ -16,9 +16,9 @@
 //! Connections that go on with what they have kept come after those that have something new to say, as many in
 //! a turn as the handler's strength allows, in the order in which they stopped.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
-//! than `reply_bytes_max` of its replies wait; one whose replies wait, or whose value is awaited,
-//! without progress for `stall_ms` is closed. With nothing to do the loop sleeps until somebody wakes
-//! it.
+//! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for `stall_ms` is
+//! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
+//! the loop sleeps until somebody wakes it.
 
 mod ending;
 mod input;
@@ -44,9 +44,12 @@ pub struct Limits {
     pub reply_bytes_max: u64,
     /// A connection from which nothing was received for this long is closed; 0 never.
     pub idle_ms: Millis,
-    /// A connection that takes nothing of waiting replies, or sends nothing of a value that the
-    /// handler holds memory for, for this long is closed; 0 never.
+    /// A connection that takes nothing of waiting replies for this long is closed; 0 never.
     pub stall_ms: Millis,
+    /// A connection that has sent a part of a request, and nothing more of it for this long, is closed; 0 never.
+    pub request_ms: Millis,
+    /// A connection that has to say who it is, and did not within this time, is closed; 0 never.
+    pub stranger_ms: Millis,
 }
 
 /// What one turn of the loop saw.
@@ -81,8 +84,10 @@ pub struct EventLoop<B: Backend, H: Handler> {
     held_bytes: u64,
     /// Connections whose replies wait for room.
     waiting: usize,
-    /// Connections that the handler holds memory for, for bytes to come.
+    /// Connections of whose request the handler has taken a part.
     receiving: usize,
+    /// There may be a connection that keeps a part of a request.
+    keeping: bool,
     sweep_at: Millis,
     /// Bytes of memory for input that connections keep.
     kept_bytes: usize,
@@ -105,6 +110,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             short: false,
             waiting: 0,
             receiving: 0,
+            keeping: false,
             sweep_at: 0,
             kept_bytes: 0,
             draining: false,
@@ -196,6 +202,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
+    /// Has the handler look at a connection that has sent nothing.
+    pub fn look_at(&mut self, handler: &mut H, id: Id) {
+        self.process(handler, id, 0);
+    }
+
     /// Sends what the handler has left for a connection outside of its turn.
     pub fn push(&mut self, handler: &mut H, id: Id) {
         self.settle(handler, id, None);
@@ -211,7 +222,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// # Errors
     /// When the backend cannot wait, which does not happen in correct use.
     pub fn turn(&mut self, handler: &mut H, timeout: Option<Duration>) -> io::Result<Turn> {
-        let timeout = self.wait_for(timeout);
+        let timeout = self.wait_for(handler, timeout);
         let events = self.backend.wait(timeout)?;
         let now = self.backend.now();
         handler.woke(now);
@@ -278,7 +289,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.held = held;
     }
 
-    fn wait_for(&self, timeout: Option<Duration>) -> Option<Duration> {
+    fn wait_for(&self, handler: &H, timeout: Option<Duration>) -> Option<Duration> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -289,7 +300,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             }
             None => timeout,
         };
-        if !self.times() {
+        if !self.times(handler) {
             return timeout;
         }
         let sweep = Duration::from_millis(self.sweep_at.saturating_sub(self.backend.now()));
@@ -297,9 +308,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// Some connection can come to its time.
-    fn times(&self) -> bool {
-        (self.waiting > 0 || self.receiving > 0) && self.limits.stall_ms > 0
+    fn times(&self, handler: &H) -> bool {
+        self.waiting > 0 && self.limits.stall_ms > 0
+            || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
             || self.limits.idle_ms > 0 && !self.is_empty()
+            || self.limits.stranger_ms > 0 && handler.has_strangers()
     }
 
     fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
@@ -367,7 +380,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             return;
         }
         let Some(connection) = self.connections.find(id) else { return };
-        let receiving = handler.holds_room(&connection.state);
+        let receiving = handler.awaits_rest(&connection.state);
         if connection.receiving != receiving {
             connection.receiving = receiving;
             self.receiving = if receiving { self.receiving + 1 } else { self.receiving - 1 };

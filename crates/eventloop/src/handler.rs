@@ -101,11 +101,16 @@ pub enum Closed {
     Error,
     /// Nothing was received for the idle timeout.
     Idle,
-    /// Replies were waiting, and the peer took none of them for the stall timeout; or the handler
-    /// held room for bytes that did not come for so long.
+    /// Replies were waiting, and the peer took none of them for the stall timeout.
     Stalled,
+    /// A request had come in part, and nothing more of it for the request timeout.
+    Unfinished,
+    /// It had not said who it is when the time for that was over.
+    Stranger,
     /// Somebody else needs the memory that its replies hold.
     Shed,
+    /// Somebody else needs the memory that its request holds, which has come in part.
+    Crowded,
     /// The receive buffer is full of bytes of which the handler takes none.
     Input,
     /// The loop was drained.
@@ -138,10 +143,12 @@ pub trait Handler {
         Next::Receive
     }
 
-    /// The connections of the loop keep input now that takes so many bytes of memory.
+    /// Connections keep input now that takes `all` bytes of memory, `own` of them this one. True if that is more
+    /// than may be: then [`Handler::crowded_out`] is asked who is to go.
     #[inline]
-    fn keeps(&mut self, bytes: usize) {
-        let _ = bytes;
+    fn keeps(&mut self, connection: &mut Self::Connection, own: usize, all: usize) -> bool {
+        let _ = (connection, own, all);
+        false
     }
 
     /// As much was done since [`Handler::woke`] as should be before the loop looks who else has something to
@@ -150,11 +157,35 @@ pub trait Handler {
         false
     }
 
-    /// The handler holds memory for bytes that the connection has yet to send: such a connection is
-    /// closed when it stands still.
-    fn holds_room(&self, connection: &Self::Connection) -> bool {
+    /// Connections keep input that takes no more than `all` bytes now: one has ended.
+    #[inline]
+    fn lets_go(&mut self, all: usize) {
+        let _ = all;
+    }
+
+    /// The [`Id::index`] of a connection, not of `except`, that is to be closed for the memory of its input; none
+    /// when it is enough.
+    fn crowded_out(&mut self, except: Id) -> Option<usize> {
+        let _ = except;
+        None
+    }
+
+    /// The connection has sent a part of a request, which the handler has taken: such a connection is closed
+    /// when it stands still.
+    fn awaits_rest(&self, connection: &Self::Connection) -> bool {
         let _ = connection;
         false
+    }
+
+    /// There may be connections of whom [`Handler::stranger_since`] says a time.
+    fn has_strangers(&self) -> bool {
+        false
+    }
+
+    /// Since when the connection is one that has to say who it is, and did not.
+    fn stranger_since(&self, connection: &Self::Connection) -> Option<Millis> {
+        let _ = connection;
+        None
     }
 
     /// Sends the connection's replies and nothing else, by one call of `stream`, none if there are none, and

@@ -215,6 +215,11 @@ impl Sim {
         Network(self.net.clone()).connect()
     }
 
+    /// The time of its network.
+    pub fn time(&self) -> Time {
+        self.net.lock().time.clone()
+    }
+
     /// Makes the next wait report the waker.
     pub fn wake(&mut self) {
         self.net.lock().watchers[self.number].woken = true;

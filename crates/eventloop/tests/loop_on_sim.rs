@@ -162,7 +162,7 @@ fn a_reader_without_progress_is_closed_at_the_stall_timeout_and_one_with_progres
 }
 
 #[test]
-fn an_upload_without_progress_is_closed_at_the_stall_timeout_and_one_with_progress_is_not() {
+fn an_upload_without_progress_is_closed_at_the_request_timeout_and_one_with_progress_is_not() {
     let mut world = World::new(5, Weather::FAIR, LIMITS);
     let stuck = world.connect();
     let slow = world.connect();
@@ -175,13 +175,53 @@ fn an_upload_without_progress_is_closed_at_the_stall_timeout_and_one_with_progre
     slow.send(b"abc");
     world.settle();
     world.pass(2_000);
-    assert_eq!(world.toy.closed, [Closed::Stalled]);
+    assert_eq!(world.toy.closed, [Closed::Unfinished]);
     assert!(stuck.closed() && !slow.closed() && !idle.closed());
     slow.send(&[b'x'; 4997]);
     world.settle();
     assert!(!world.read_all(&slow).is_empty());
     world.pass(120_000);
     assert_eq!(world.toy.closed.len(), 1, "a connection whose upload is done may rest");
+}
+
+#[test]
+fn a_line_without_an_end_is_closed_at_the_request_timeout_and_one_with_progress_is_not() {
+    let mut world = World::new(5, Weather::FAIR, Limits { request_ms: 7_000, ..LIMITS });
+    let (stuck, slow, done) = (world.connect(), world.connect(), world.connect());
+    for peer in [&stuck, &slow, &done] {
+        peer.send(b"ehel");
+    }
+    world.settle();
+    world.pass(6_000);
+    slow.send(b"lo");
+    done.send(b"lo\n");
+    world.pass(900);
+    assert!(world.toy.closed.is_empty());
+    world.pass(1_100);
+    assert_eq!(world.toy.closed, [Closed::Unfinished]);
+    assert!(stuck.closed() && !slow.closed() && !done.closed());
+    world.pass(3_000);
+    slow.send(b"\n");
+    assert_eq!(world.read_all(&slow), b"ehello\n");
+    world.pass(120_000);
+    assert_eq!(world.toy.closed.len(), 1, "who has had the answers may rest");
+    // And a loop where nobody has anything under way does not wake up to look.
+    let waits = world.events.backend().waits();
+    world.pass(60_000);
+    assert!(world.events.backend().waits() - waits <= 2, "it sleeps");
+}
+
+#[test]
+fn a_paused_request_is_not_one_that_its_sender_does_not_go_on_with() {
+    let mut world =
+        World::new(5, Weather { window: 4096, ..Weather::FAIR }, Limits { stall_ms: 0, ..LIMITS });
+    let peer = world.connect();
+    // More than may wait, and behind it a line that is kept until there is room.
+    peer.send(b"x20000\nelater\n");
+    world.settle();
+    world.pass(300_000);
+    assert!(world.toy.closed.is_empty() && world.events.kept_bytes() > 0);
+    assert!(world.read_all(&peer).ends_with(b"xelater\n"));
 }
 
 #[test]

@@ -87,6 +87,8 @@ pub struct Config {
     pub dump: bool,
     /// `--reply-bytes-max`, if given.
     pub reply_bytes_max: Option<u64>,
+    /// `--request-timeout`, seconds; 0 never.
+    pub request_timeout_s: u64,
     /// `-o idle_timeout`, seconds; 0 never.
     pub idle_timeout_s: u64,
     /// `-o maxconns_fast`.
@@ -184,6 +186,7 @@ impl Default for Config {
             flush: true,
             dump: true,
             reply_bytes_max: None,
+            request_timeout_s: REQUEST_TIMEOUT_S,
             idle_timeout_s: 0,
             refuse_fast: true,
             relaxed_privileges: false,
@@ -225,6 +228,12 @@ impl Default for Reported {
 /// Largest item when `-I` is not given.
 const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;
 
+/// `--request-timeout` unless given.
+const REQUEST_TIMEOUT_S: u64 = 60;
+
+/// Connections that have to say who they are may be one part in this many of all.
+const STRANGERS_SHARE: usize = 4;
+
 /// Least replies that a connection may have waiting by default, so that a client that writes
 /// everything before it reads does not hang.
 const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
@@ -261,11 +270,15 @@ impl Config {
         self.reply_bytes_max.unwrap_or((self.memory_bytes / 16).max(REPLY_BYTES_MAX_LEAST))
     }
 
-    /// Bytes that appends and prepends longer than a receive buffer may hold together while they
-    /// arrive: 1/8 of the memory, at least the largest item, so that every append that may be made
-    /// can be.
+    /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
+    /// arrives: 1/8 of the memory, at least the largest item, so that every append that may be made can be.
     pub fn append_bytes_max(&self) -> u64 {
         (self.memory_bytes / 8).max(self.item_bytes_max())
+    }
+
+    /// Connections that may be open without having said who they are, where they have to.
+    pub fn strangers_max(&self) -> usize {
+        (self.connections_max / STRANGERS_SHARE).max(1)
     }
 
     /// Sizes of the slab classes as they are shown: as listed, or by `-f` and `-n`.

@@ -1,8 +1,8 @@
 //! What all threads of a server share, and the sessions' view of it.
 
 use std::fmt::{self, Display};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use larder_commands::{
     Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Target,
@@ -15,19 +15,21 @@ use larder_store::Store;
 use crate::clock::Clock;
 use crate::config::{Config, Protocol, Reported};
 use crate::doomed::{Doom, Doomed};
-use crate::log::Log;
+use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
 use crate::table::Table;
 use crate::worker::handling::plain;
 
-/// Asks a worker to close the connection at this place if its replies have waited since then: others need the
-/// memory.
+/// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
+/// stood since then: others need the memory.
 #[derive(Debug)]
 pub struct Shed {
     /// Its place in the worker's loop.
     pub index: usize,
     /// On the loops' clock.
     pub since: Millis,
+    /// It is about its request.
+    pub input: bool,
 }
 
 /// A worker as the others see it.
@@ -91,6 +93,8 @@ pub struct Hub {
     pub waker: Waker,
     /// A client asked the server to stop.
     pub stop: AtomicBool,
+    /// When a line last said that requests on their way in hold too much.
+    pub crowded_out: Mutex<Rarely>,
     /// The log's level.
     pub log: Log,
     /// Its time, which the loops' clocks count from its start.
@@ -149,6 +153,7 @@ impl Hub {
             redis_from,
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
+            crowded_out: Mutex::default(),
             clock,
             config,
             store,
@@ -198,6 +203,7 @@ fn settings(config: &Config) -> Settings {
         slab_sizes: config.slab_sizes(),
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
+        strangers_max: config.strangers_max(),
         redis: config.protocol == Protocol::Auto,
         password: config.password.clone().unwrap_or_default(),
         users: config.users.clone(),

@@ -21,6 +21,7 @@ mod acceptor;
 mod clock;
 mod command_line;
 mod config;
+mod crowd;
 mod deliver;
 mod doomed;
 mod extended;

@@ -21,8 +21,10 @@ pub struct Facts {
     place: AtomicU64,
     /// When something was last received, on the loop's clock.
     received_at: AtomicU64,
-    /// A request has come in part.
-    partial: AtomicBool,
+    /// Bytes of memory of a request that has come in part; 0 if none has.
+    input_bytes: AtomicU64,
+    /// It has to say who it is, and did not.
+    stranger: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,
     /// Bytes of them.
@@ -40,7 +42,8 @@ impl Facts {
             listener,
             place: AtomicU64::new(0),
             received_at: AtomicU64::new(now),
-            partial: AtomicBool::new(false),
+            input_bytes: AtomicU64::new(0),
+            stranger: AtomicBool::new(false),
             stands_since: AtomicU64::new(MOVES),
             waiting_bytes: AtomicU64::new(0),
         }
@@ -51,11 +54,21 @@ impl Facts {
         self.place.load(Relaxed)
     }
 
-    /// Something was received.
+    /// Something was received; of a request that is not whole so many bytes are kept.
     #[inline]
-    pub fn received(&self, now: Millis, partial: bool) {
+    pub fn received(&self, now: Millis, input_bytes: u64) {
         self.received_at.store(now, Relaxed);
-        self.partial.store(partial, Relaxed);
+        self.input_bytes.store(input_bytes, Relaxed);
+    }
+
+    /// Bytes of memory of a request that has come in part.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes.load(Relaxed)
+    }
+
+    /// Whether it is one that has to say who it is, and did not.
+    pub fn is_stranger(&self, stranger: bool) {
+        self.stranger.store(stranger, Relaxed);
     }
 
     /// When something was last received.
@@ -80,7 +93,7 @@ impl Facts {
 
     /// memcached's name of the state.
     pub fn state(&self) -> &'static str {
-        if self.partial.load(Relaxed) { "conn_nread" } else { "conn_read" }
+        if self.input_bytes() > 0 { "conn_nread" } else { "conn_read" }
     }
 }
 
@@ -97,6 +110,19 @@ pub struct Standing {
     pub since: Millis,
     /// There is no other like it.
     pub alone: bool,
+}
+
+/// A connection whose request has come in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpen {
+    /// Its worker.
+    pub worker: usize,
+    /// Its index in the worker's loop.
+    pub index: usize,
+    /// When something of it last came.
+    pub since: Millis,
+    /// Bytes of memory that it holds.
+    pub bytes: u64,
 }
 
 /// All connections: a list per worker, by the index of the connection in its loop.
@@ -156,6 +182,46 @@ impl Table {
             }
         }
         longest
+    }
+
+    /// The connections whose requests have come in part and did not go on for longest, `most` at most, longest
+    /// first, and the bytes of the one that holds most; those that hold less than `bytes_min` are passed over. Of
+    /// strangers alone, or of one worker alone, if these are wanted.
+    pub fn half_open(
+        &self,
+        strangers: bool,
+        worker: Option<usize>,
+        bytes_min: u64,
+        most: usize,
+    ) -> (Vec<HalfOpen>, u64) {
+        let (mut longest, mut largest) = (Vec::with_capacity(most + 1), 0);
+        let workers = worker.map_or(0..self.workers.len(), |worker| worker..worker + 1);
+        for worker in workers {
+            for (index, facts) in self.rows(worker).iter().enumerate() {
+                let Some(facts) = facts else { continue };
+                let bytes = facts.input_bytes();
+                if bytes < bytes_min.max(1) || strangers && !facts.stranger.load(Relaxed) {
+                    continue;
+                }
+                largest = bytes.max(largest);
+                let since = facts.received_at();
+                let full = longest.len() == most;
+                if full && longest.last().is_some_and(|last: &HalfOpen| last.since <= since) {
+                    continue;
+                }
+                let at = longest.partition_point(|one: &HalfOpen| one.since <= since);
+                longest.insert(at, HalfOpen { worker, index, since, bytes });
+                longest.truncate(most);
+            }
+        }
+        (longest, largest)
+    }
+
+    /// Since when the request of a connection that has come in part did not go on; none if there is none.
+    pub fn half_open_since(&self, worker: usize, index: usize) -> Option<Millis> {
+        let rows = self.rows(worker);
+        let facts = rows.get(index)?.as_ref()?;
+        (facts.input_bytes() > 0).then(|| facts.received_at())
     }
 
     /// Visits up to `max` connections from place `from` on; the place to go on from, none at the end.

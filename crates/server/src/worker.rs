@@ -10,6 +10,8 @@
 //! what the session leaves ([`replies`]). Told to stop, a worker takes turns until its connections have had
 //! their replies.
 
+#[cfg(test)]
+mod half_open_on_sim;
 pub(crate) mod handling;
 #[cfg(test)]
 mod on_sim;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use larder_eventloop::{Backend, EventLoop, Limits, Millis};
+use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis};
 
 use crate::hub::{Hub, Shed};
 use crate::mailbox::{Arrival, Mailbox};
@@ -37,6 +39,9 @@ const TICK_MORE_MS: Millis = 2;
 
 /// When the server stops, a connection that takes nothing of its replies is closed after this.
 const DRAIN_STALL_MS: Millis = 5_000;
+
+/// A connection that has to say who it is has so long for it.
+const STRANGER_MS: Millis = 10_000;
 
 /// How long connections have to take their replies when the server stops, whatever progress they make.
 const DRAIN_MS: Millis = 30_000;
@@ -71,6 +76,8 @@ impl<B: Backend> Worker<B> {
             reply_bytes_max: hub.config.reply_bytes_max(),
             idle_ms: hub.config.idle_timeout_s.saturating_mul(1000),
             stall_ms: STALL_MS,
+            request_ms: hub.config.request_timeout_s.saturating_mul(1000),
+            stranger_ms: STRANGER_MS,
         };
         Worker {
             events: EventLoop::new(backend, limits),
@@ -155,10 +162,13 @@ impl<B: Backend> Worker<B> {
         for Arrival { stream, peer, listener } in self.arrivals.take() {
             self.service.enter(&mut self.events, stream, peer, listener);
         }
-        for Shed { index, since } in desk.mailbox.take() {
+        for Shed { index, since, input } in desk.mailbox.take() {
             // Unless it has moved since, or is another.
-            if self.hub.table.stands_since(self.index, index) == since {
-                self.service.shed_one(&mut self.events, index);
+            let table = &self.hub.table;
+            if input && table.half_open_since(self.index, index) == Some(since) {
+                self.service.shed_one(&mut self.events, index, Closed::Crowded);
+            } else if !input && table.stands_since(self.index, index) == since {
+                self.service.shed_one(&mut self.events, index, Closed::Shed);
             }
         }
     }

@@ -195,7 +195,7 @@ impl Guard<'_> {
             .filter(|total| old_bytes.saturating_add(*total) <= self.store.arena.limit_bytes())
             // Both will never be there at once: that is not found out by trying.
             .ok_or(Refusal::NoMemory)?;
-        let mut upload = self.upload(key, total, &attributes)?;
+        let mut upload = self.compose(key, total, &attributes)?;
         old.fill(self, &mut upload, 0, before)?;
         let mut left = zeros;
         while left > 0 {

@@ -16,6 +16,10 @@ use crate::{Millis, Store};
 /// Connections may hold one part in this many of the memory limit.
 pub const HELD_SHARE: u64 = 4;
 
+/// Requests that are on their way in may hold one part in this many of the memory limit: received bytes that are
+/// kept, those that are gathered, and the pieces of values that come straight into their items.
+pub const INPUT_SHARE: u64 = 8;
+
 /// After [`return_freed_blocks`], blocks of the heap from this size on are mappings of their own.
 pub const FREED_BLOCK_BYTES: usize = 32 << 10;
 
@@ -128,6 +132,29 @@ impl Store {
     /// Bytes that connections may hold.
     pub fn held_bytes_max(&self) -> u64 {
         self.arena.limit_bytes() / HELD_SHARE
+    }
+
+    /// Says that requests on their way in hold `bytes` more, or (negative) fewer, beside uploads. It is no
+    /// charge: that is [`Store::hold`] or [`Store::set_aside`].
+    pub fn note_input(&self, bytes: i64) {
+        self.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that requests on their way in hold.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that they may hold together.
+    pub fn input_bytes_max(&self) -> u64 {
+        self.arena.limit_bytes() / INPUT_SHARE
+    }
+
+    /// A request that holds `own` bytes may take `more`. One may be larger than the share, as long as the others
+    /// together hold no more than half of it: items may be up to half of the limit.
+    pub fn may_take_input(&self, own: u64, more: u64) -> bool {
+        let (all, max) = (self.input_bytes(), self.input_bytes_max());
+        all + more <= max || 2 * all.saturating_sub(own) <= max
     }
 
     /// A value was not pinned for a reply since this was last asked.

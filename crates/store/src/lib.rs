@@ -112,7 +112,7 @@ pub use database::{DATABASES, Database};
 pub use edit::End;
 pub use event::Event;
 pub use expect::{Expect, Refusal, Seen, Stored};
-pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, return_freed_blocks, trim_heap};
+pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use read::{Hint, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
@@ -185,8 +185,8 @@ pub struct Store {
     cleaned: AtomicU64,
     /// Bytes of keys on the heap.
     key_bytes: AtomicU64,
-    /// Bytes held by uploads under way.
-    upload_bytes: Apart<AtomicU64>,
+    /// Bytes held by requests on their way in.
+    input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
     held: Apart<held::Held>,
     /// How often workers were asked to give back what they hold of draining spans.
@@ -247,7 +247,7 @@ impl Store {
             flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
-            upload_bytes: Apart(AtomicU64::new(0)),
+            input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),
             wanting: wait::Wanting::default(),

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Memory is taken as bytes arrive: a large value's announced size costs nothing but its table, and
-//! what a receive may fill is reserved just before it. All uploads together (one that is alone may be
-//! larger) hold at most a quarter of the limit; beyond it they are refused. Beyond half of that they
-//! reserve one piece at a time, so that those that stand still with memory ahead of them do not take
-//! it from those that move.
+//! what a receive may fill is reserved just before it. Uploads count against what requests on their way
+//! in may hold together ([`Store::input_bytes_max`]; one that is alone may be larger); beyond it they are
+//! refused. Beyond half of that they reserve one piece at a time, so that those that stand still with
+//! memory ahead of them do not take it from those that move.
 
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::item::{Header, RawItem, Shape};
@@ -20,11 +20,6 @@ use crate::worker::{Guard, free_alone};
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::Arc;
-
-/// Uploads may hold one part in this many of the memory limit.
-const UPLOAD_SHARE: u64 = 4;
-/// And this of it, when they have more than the piece that they fill.
-const UPLOAD_SHARE_AHEAD: u64 = 2 * UPLOAD_SHARE;
 
 /// A value on its way in. Dropping it gives the memory back.
 #[derive(Debug)]
@@ -38,8 +33,10 @@ pub struct Upload {
     filled: u64,
     /// Bytes of the value that have arrived, or for which there is memory.
     reserved: u64,
-    /// Bytes counted against the uploads' share.
+    /// Bytes counted against what requests on their way in may hold.
     held: u64,
+    /// It is for bytes that somebody sends; others are there at once, and hold up nobody.
+    sent: bool,
     /// What is left of the piece that is being filled; of a value in one chunk, of all of it.
     space: *mut u8,
     space_bytes: usize,
@@ -76,6 +73,21 @@ impl Guard<'_> {
         value_bytes: u64,
         attributes: &Attributes,
     ) -> Result<Upload, Refusal> {
+        let mut upload = self.compose(key, value_bytes, attributes)?;
+        upload.sent = true;
+        // Of a value in one chunk there is memory for all of it.
+        self.store.note_input(upload.reserved as i64);
+        upload.held = upload.reserved;
+        Ok(upload)
+    }
+
+    /// As [`Guard::upload`], for a value that is put together from what is there.
+    pub(crate) fn compose(
+        &mut self,
+        key: &Key<'_>,
+        value_bytes: u64,
+        attributes: &Attributes,
+    ) -> Result<Upload, Refusal> {
         // A bucket written to four billion times will want an extension for the token.
         let writes = self.store.index.place(&self.store.arena, key.hash).home().control().writes();
         let shape = attributes.shape(key, value_bytes, writes > u64::from(u32::MAX / 2));
@@ -99,6 +111,7 @@ impl Guard<'_> {
             filled: 0,
             reserved: 0,
             held: 0,
+            sent: false,
             space: std::ptr::null_mut(),
             space_bytes: 0,
             ahead: None,
@@ -170,11 +183,12 @@ impl Guard<'_> {
         // SAFETY: the chunk is the upload's, a large draft.
         let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk))) };
         let bytes = piece_bytes(upload.shape.value_bytes(), upload.reserved);
-        let held = store.upload_bytes.load(Ordering::Relaxed) + bytes as u64;
-        let share = if upload.reserved == upload.filled { UPLOAD_SHARE } else { UPLOAD_SHARE_AHEAD };
-        // A value that is alone under way may be larger than the share: items may be up to half the limit.
-        let alone = held == upload.held + bytes as u64;
-        if !alone && held > store.arena.limit_bytes() / share {
+        let more = bytes as u64;
+        let ahead = upload.reserved > upload.filled;
+        if upload.sent
+            && !store
+                .may_take_input(upload.held, if ahead { more + store.input_bytes_max() / 2 } else { more })
+        {
             return Err(Refusal::NoMemory);
         }
         let table = if large.needs_table() {
@@ -196,8 +210,10 @@ impl Guard<'_> {
         self.write_piece_header(piece, chunk, bytes);
         // SAFETY: the draft and both chunks are this worker's.
         unsafe { large.push(&store.arena, piece, table) };
-        store.upload_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        upload.held += bytes as u64;
+        if upload.sent {
+            store.note_input(bytes as i64);
+            upload.held += bytes as u64;
+        }
         upload.reserved += bytes as u64;
         Ok(())
     }
@@ -259,6 +275,11 @@ impl Upload {
         self.shape.value_bytes() - self.filled
     }
 
+    /// Bytes that it holds of what requests on their way in may hold.
+    pub fn held_bytes(&self) -> u64 {
+        self.held
+    }
+
     /// Bytes of the whole value.
     pub fn value_bytes(&self) -> u64 {
         self.shape.value_bytes()
@@ -316,7 +337,9 @@ impl<'u> Iterator for Spaces<'u> {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.store.upload_bytes.fetch_sub(self.held, Ordering::Relaxed);
+        if self.held > 0 {
+            self.store.note_input(-(self.held as i64));
+        }
         if let Some(chunk) = self.draft.chunk {
             free_alone(&self.store, chunk);
         }

@@ -38,10 +38,10 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 20) % n
     }
-    /// Of a value: two of the largest are less than what uploads may hold of the lowest limit.
+    /// Of a value: the largest of all threads are less than what uploads may hold of the lowest limit.
     fn bytes(&mut self) -> usize {
         match self.below(400) {
-            0 => 100_000 + self.below(240_000) as usize,
+            0 => 100_000 + self.below(60_000) as usize,
             1..4 => 17_000 + self.below(60_000) as usize,
             4..40 => 500 + self.below(15_000) as usize,
             _ => 16 + self.below(300) as usize,

@@ -9,6 +9,7 @@ use super::job::UnderWay;
 use super::pubsub::Subscriptions;
 use super::transaction::Transaction;
 use crate::context::Context;
+use crate::strangers::Stranger;
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(crate) struct Client {
     pub resp3: bool,
     /// It has said who it is, or need not.
     pub authenticated: bool,
+    /// It has to say who it is, and did not.
+    pub stranger: Option<Stranger>,
     pub replies: Replies,
     /// Its reads leave no trace in what is evicted first.
     pub no_touch: bool,
@@ -97,10 +100,12 @@ impl Client {
             killed: AtomicBool::new(false),
             names: Mutex::default(),
         });
+        let asks = cx.shared.redis.access.asks();
         Client {
             db: 0,
             resp3: false,
-            authenticated: !cx.shared.redis.access.asks(),
+            authenticated: !asks,
+            stranger: asks.then(|| strange(cx, cx.shared.settings.strangers_max)).flatten(),
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
@@ -146,6 +151,22 @@ impl Client {
         self.facts.monitors.store(monitors, Relaxed);
     }
 
+    /// It has said who it is.
+    pub fn admit(&mut self) {
+        self.authenticated = true;
+        self.stranger = None;
+    }
+
+    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
+    pub fn forget_who_it_is(&mut self, cx: &Context<'_, '_>) {
+        self.authenticated = !cx.shared.redis.access.asks();
+        if self.authenticated {
+            self.stranger = None;
+        } else if self.stranger.is_none() {
+            self.stranger = strange(cx, usize::MAX);
+        }
+    }
+
     /// Selects a database.
     pub fn select(&mut self, db: u8) {
         self.db = db;
@@ -157,6 +178,11 @@ impl Client {
         self.resp3 = resp3;
         self.facts.resp3.store(resp3, Relaxed);
     }
+}
+
+/// One more that has to say who it is; none if there are `max`.
+fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
+    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
 }
 
 /// What others may see of a client.

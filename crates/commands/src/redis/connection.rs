@@ -191,7 +191,7 @@ fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<()
     if !call.cx.shared.redis.access.admits(user, password) {
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    call.client.authenticated = true;
+    call.client.admit();
     call.client.facts.rename(|names| names.user = String::from_utf8_lossy(user).into());
     Ok(())
 }
@@ -223,7 +223,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.show_subscriptions();
     client.no_touch = false;
     call.cx.guard.leave_traces(true);
-    client.authenticated = !call.cx.shared.redis.access.asks();
+    client.forget_who_it_is(call.cx);
     client.facts.no_evict.store(false, Relaxed);
     client.facts.no_touch.store(false, Relaxed);
     client.facts.rename(|names| {

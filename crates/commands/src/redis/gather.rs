@@ -8,15 +8,17 @@ use super::fail::Fail;
 use super::reply::put_fail;
 use super::session::{Conversation, State};
 use super::turn::Turn;
+use crate::input::{Input, Looks};
 use crate::session::Next;
-use crate::upload::Held;
+use crate::strangers::Stranger;
 
 /// A long request, as far as it has come.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     bytes: Vec<u8>,
     partial: Partial,
-    held: Held,
+    input: Input,
+    looks: Looks,
 }
 
 /// The rest of a request that nobody wants.
@@ -32,8 +34,9 @@ impl Conversation {
     /// Begins to gather the request whose start is at `turn.at`.
     #[cold]
     pub(super) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
-        let held = Held::new(&turn.cx.shared.append_bytes, turn.cx.guard.store());
-        self.state = State::Gather(Gathering { bytes: Vec::new(), partial, held });
+        let strangers = self.client.stranger.as_ref().map(Stranger::all);
+        let input = Input::new(turn.cx.guard.store(), strangers);
+        self.state = State::Gather(Gathering { bytes: Vec::new(), partial, input, looks: Looks::default() });
         None
     }
 
@@ -53,8 +56,12 @@ impl Conversation {
                 None => gathering.line_bytes(rest).unwrap_or(rest.len()),
             };
             if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
-                return self.give_up();
+                let held = gathering.input.bytes();
+                let more = gathering.room_for(gathering.bytes.len() + taken) as u64;
+                let next = gathering.looks.again(turn.cx, held, more.saturating_sub(held));
+                return next.or_else(|| self.give_up());
             }
+            gathering.looks = Looks::default();
             turn.at += taken;
             if gathering.partial.bytes_read() > gathering.bytes.len() {
                 continue;
@@ -137,6 +144,11 @@ fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decod
 }
 
 impl Gathering {
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.bytes()
+    }
+
     /// Up to where `rest` goes on with the header line, or the inline request, that is under way; none if its
     /// end is not in it.
     fn line_bytes(&self, rest: &[u8]) -> Option<usize> {
@@ -148,14 +160,18 @@ impl Gathering {
         }
     }
 
+    /// Bytes that it has to hold for so many; an argument of known length is not grown by doubling.
+    fn room_for(&self, len: usize) -> usize {
+        let known = self.partial.known_end().map_or(usize::MAX, |end| end as usize);
+        len.next_power_of_two().min(known.max(len))
+    }
+
     /// Adds bytes; false if there is no memory for them.
     fn take(&mut self, bytes: &[u8], max: u64) -> bool {
         let len = self.bytes.len() + bytes.len();
         if len > self.bytes.capacity() {
-            // An argument of known length is not grown by doubling.
-            let known = self.partial.known_end().map_or(usize::MAX, |end| end as usize);
-            let room = len.next_power_of_two().min(known.max(len));
-            if !self.held.raise(room as u64, max) {
+            let room = self.room_for(len);
+            if !self.input.raise(room as u64, max) {
                 return false;
             }
             self.bytes.reserve_exact(room - self.bytes.len());

@@ -252,6 +252,8 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("pubsub_channels", topics.channels.channels());
     page.line("pubsub_patterns", topics.pattern_count());
     page.line("pubsubshard_channels", topics.shards.channels());
+    page.line("client_query_buffer_limit_disconnections", sums.of(Counter::Crowded));
+    page.line("request_timeouts", sums.of(Counter::Unfinished));
     page.line("client_output_buffer_limit_disconnections", figures.process.listeners_cut);
     page.line("store_taken_as_a_whole", call.cx.guard.store().whole_holds());
     page.line("latest_fork_usec", 0);

@@ -35,6 +35,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::output::Output;
 use crate::session::{Next, Progress};
+use crate::strangers::Stranger;
 use crate::tally::Tally;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,9 +47,12 @@ pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
 const PAUSE_LOOK_MS: Millis = 100;
 
 /// What clients of other machines hear as long as there is no password.
-const PROTECTED: Fail = Fail::of(
+static PROTECTED: Fail = Fail::of(
     "DENIED Larder is in protected mode: there is no password, so clients of other machines are turned away. Start it with --requirepass or --auth-file, or with --protected-mode no if whoever reaches it may use it.",
 );
+
+/// What one hears that has to say who it is, when too many others have to: as beyond `maxclients`.
+static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 
 /// One connection's conversation.
 #[derive(Debug)]
@@ -72,8 +76,9 @@ pub(super) enum State {
     Job(UnderWay),
     /// When this time has come, a request, and before it the reply to DEBUG SLEEP if it is not said yet.
     Asleep { until: Millis, says: bool },
-    /// Nothing: it is on another machine, and there is no password.
-    TurnedAway,
+    /// Nothing: it is on another machine, and there is no password; or there are too many that have not said who
+    /// they are.
+    TurnedAway(&'static Fail),
     /// Nothing more.
     Closed,
 }
@@ -81,9 +86,15 @@ pub(super) enum State {
 impl Conversation {
     /// A conversation that has not begun.
     pub fn new(cx: &Context<'_, '_>) -> Conversation {
-        let away = cx.shared.redis.access.turns_away(cx.peer.is_local());
-        let state = if away { State::TurnedAway } else { State::Ready };
-        Conversation { client: Client::new(cx), state }
+        let client = Client::new(cx);
+        let state = if cx.shared.redis.access.turns_away(cx.peer.is_local()) {
+            State::TurnedAway(&PROTECTED)
+        } else if !client.authenticated && client.stranger.is_none() {
+            State::TurnedAway(&TOO_MANY)
+        } else {
+            State::Ready
+        };
+        Conversation { client, state }
     }
 
     /// The client's number.
@@ -116,10 +127,32 @@ impl Conversation {
         matches!(self.state, State::Ready)
     }
 
-    /// Memory is held for a request that is on its way in.
+    /// A part of a request has been taken, and more of it is to come.
     #[inline]
-    pub fn holds_room(&self) -> bool {
-        matches!(self.state, State::Gather(_) | State::Upload(_))
+    pub fn awaits_rest(&self) -> bool {
+        matches!(self.state, State::Gather(_) | State::Upload(_) | State::Discard(_))
+    }
+
+    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    #[inline]
+    pub fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::Ready => 0,
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Upload(incoming) => incoming.held_bytes().max(1),
+            _ => 1,
+        }
+    }
+
+    /// Since when it has to say who it is, and did not.
+    #[inline]
+    pub fn stranger_since(&self) -> Option<Millis> {
+        self.client.stranger.as_ref().map(Stranger::since)
+    }
+
+    /// It is told to go without having been asked anything.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(self.state, State::TurnedAway(_))
     }
 
     /// Answers the requests in `input`, as far as they are complete.
@@ -201,8 +234,8 @@ impl Conversation {
                 self.state = State::Ready;
                 None
             }
-            State::TurnedAway => {
-                put_fail(turn.out, &PROTECTED);
+            State::TurnedAway(why) => {
+                put_fail(turn.out, why);
                 self.close()
             }
             State::Closed => Some(Next::Close),

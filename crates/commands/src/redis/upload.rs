@@ -18,6 +18,7 @@ use super::session::{Conversation, State};
 use super::table::{self, RowId};
 use super::turn::Turn;
 use crate::context::Context;
+use crate::input::{Looks, UPLOAD_PIECE_BYTES};
 use crate::session::Next;
 
 /// A value on its way in, for a key that is overwritten whatever it has.
@@ -25,6 +26,14 @@ use crate::session::Next;
 pub(super) struct Incoming {
     upload: Upload,
     row: RowId,
+    looks: Looks,
+}
+
+impl Incoming {
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.upload.held_bytes()
+    }
 }
 
 impl Conversation {
@@ -58,26 +67,34 @@ impl Conversation {
         let key = turn.cx.guard.key_in(self.client.db, key);
         let Ok(upload) = turn.cx.guard.upload(&key, value_bytes, &attributes) else { return false };
         turn.at += start;
-        self.state = State::Upload(Incoming { upload, row: id });
+        self.state = State::Upload(Incoming { upload, row: id, looks: Looks::default() });
         true
     }
 
     /// Goes on with a value; stores it when it is whole.
     pub(super) fn upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Upload(incoming) = &mut self.state else { return None };
-        let upload = &mut incoming.upload;
+        let Incoming { upload, looks, .. } = incoming;
         while upload.missing() > 0 {
             let rest = &turn.input[turn.at..];
-            if rest.is_empty() {
+            if rest.is_empty() && !looks.any() {
                 return Some(Next::Receive);
             }
             let missing = upload.missing();
-            let filled = turn.cx.guard.upload_fill(upload, &rest[..missing.min(rest.len() as u64) as usize]);
+            let filled = match &rest[..missing.min(rest.len() as u64) as usize] {
+                [] => turn.cx.guard.upload_reserve(upload, 1),
+                rest => turn.cx.guard.upload_fill(upload, rest),
+            };
             turn.at += (missing - upload.missing()) as usize;
-            if filled.is_err() {
-                self.fail_upload();
-                return None;
+            if filled.is_ok() {
+                *looks = Looks::default();
+                continue;
             }
+            let next = looks.again(turn.cx, upload.held_bytes(), UPLOAD_PIECE_BYTES);
+            if next.is_none() {
+                self.fail_upload();
+            }
+            return next;
         }
         // Its line end, whatever that is.
         if turn.input.len() - turn.at < 2 {
@@ -111,7 +128,9 @@ impl Conversation {
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>, bytes: usize) -> Option<Spaces<'_>> {
         let State::Upload(incoming) = &mut self.state else { return None };
         if cx.guard.upload_reserve(&mut incoming.upload, bytes).is_err() {
-            self.fail_upload();
+            if incoming.looks.again(cx, incoming.upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
+                self.fail_upload();
+            }
             return None;
         }
         match &mut self.state {

@@ -30,6 +30,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::dump::{Dump, Step};
 use crate::flow::Flow;
+use crate::input::Looks;
 use crate::meta;
 use crate::output::{Mark, Output};
 use crate::redis::{Conversation, Letter, OutputLimit};
@@ -93,7 +94,7 @@ enum State {
     /// A block that nobody wants, and what is said after it.
     Swallow { left: u64, reply: Option<&'static [u8]> },
     /// A value for its item, of which so many bytes were announced.
-    Upload { upload: Upload, value_bytes: u64, purpose: Purpose },
+    Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
     /// A value to be added to another.
     Gather(Gathering),
     /// A request, after a long reply.
@@ -200,14 +201,50 @@ impl Session {
         }
     }
 
-    /// Memory is held for a value that is on its way in.
+    /// A part of a request has been taken, and more of it is to come.
     #[inline]
-    pub fn holds_room(&self) -> bool {
+    pub fn awaits_rest(&self) -> bool {
         match &self.state {
-            State::Upload { .. } | State::Gather(_) => true,
-            State::Redis(conversation) => conversation.holds_room(),
-            _ => false,
+            State::Upload { .. }
+            | State::Gather(_)
+            | State::Swallow { .. }
+            | State::Skip
+            | State::Keys(_) => true,
+            State::Redis(conversation) => conversation.awaits_rest(),
+            State::New | State::Ready | State::Dump(_) | State::Closed => false,
         }
+    }
+
+    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    #[inline]
+    pub fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::New | State::Ready => 0,
+            State::Upload { upload, .. } => upload.held_bytes().max(1),
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Redis(conversation) => conversation.input_bytes(),
+            State::Keys(_) | State::Skip | State::Swallow { .. } | State::Dump(_) | State::Closed => 1,
+        }
+    }
+
+    /// It has to say who it is, and did not.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        self.stranger_since().is_some()
+    }
+
+    /// Since when, on the server's own clock.
+    #[inline]
+    pub fn stranger_since(&self) -> Option<Millis> {
+        match &self.state {
+            State::Redis(conversation) => conversation.stranger_since(),
+            _ => None,
+        }
+    }
+
+    /// It is told to go without having been asked anything.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(&self.state, State::Redis(conversation) if conversation.is_turned_away())
     }
 
     /// memcached's name of what it waits for, for `stats conns`.

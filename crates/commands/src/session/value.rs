@@ -9,6 +9,7 @@ use crate::batch::Block;
 use crate::classic;
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::input::{Looks, UPLOAD_PIECE_BYTES};
 use crate::meta;
 use crate::text::{NO_MEMORY, NO_MEMORY_DURING_READ};
 use crate::upload::{Gathering, Purpose, publish, refused_early};
@@ -28,10 +29,12 @@ impl Session {
         if self.upload_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
-        if let State::Upload { upload, .. } = &mut self.state
+        if let State::Upload { upload, looks, .. } = &mut self.state
             && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
         {
-            self.fail_upload(cx);
+            if looks.again(cx, upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
+                self.fail_upload(cx);
+            }
             return None;
         }
         match &mut self.state {
@@ -100,13 +103,8 @@ impl Session {
     fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
         let left = u64::from(value_bytes) + 2;
         if purpose.concats() {
-            self.state = State::Gather(Gathering::new(
-                call.cx.shared,
-                call.cx.guard.store(),
-                key.bytes(),
-                value_bytes,
-                purpose,
-            ));
+            self.state =
+                State::Gather(Gathering::new(call.cx.guard.store(), key.bytes(), value_bytes, purpose));
             return;
         }
         let attributes = match &purpose {
@@ -125,7 +123,12 @@ impl Session {
             Purpose::Meta(plan) => plan.attributes,
         };
         self.state = match call.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
-            Ok(upload) => State::Upload { upload, value_bytes: u64::from(value_bytes), purpose },
+            Ok(upload) => State::Upload {
+                upload,
+                value_bytes: u64::from(value_bytes),
+                purpose,
+                looks: Looks::default(),
+            },
             Err(_) => {
                 no_memory(call.cx, key, &purpose);
                 State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
@@ -135,24 +138,32 @@ impl Session {
 
     /// Goes on with a value for its item.
     pub(super) fn upload(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
-        let State::Upload { upload, .. } = &mut self.state else { return None };
+        let State::Upload { upload, looks, .. } = &mut self.state else { return None };
         while upload.missing() > 0 {
             let rest = &call.reader.input[call.reader.at..];
-            if rest.is_empty() {
+            if rest.is_empty() && !looks.any() {
                 return Some(Next::Receive);
             }
             let missing = upload.missing();
             let rest = &rest[..missing.min(rest.len() as u64) as usize];
-            let filled = call.cx.guard.upload_fill(upload, rest);
+            let filled = match rest {
+                [] => call.cx.guard.upload_reserve(upload, 1),
+                rest => call.cx.guard.upload_fill(upload, rest),
+            };
             call.reader.at += (missing - upload.missing()) as usize;
-            if filled.is_err() {
-                self.fail_upload(call.cx);
-                return None;
+            if filled.is_ok() {
+                *looks = Looks::default();
+                continue;
             }
+            let next = looks.again(call.cx, upload.held_bytes(), UPLOAD_PIECE_BYTES);
+            if next.is_none() {
+                self.fail_upload(call.cx);
+            }
+            return next;
         }
         match self.end_block(call) {
             Err(next) => return next,
-            Ok(State::Upload { upload, value_bytes, purpose }) => {
+            Ok(State::Upload { upload, value_bytes, purpose, .. }) => {
                 publish(call.cx, call.out, &mut call.tally, upload, value_bytes, &purpose);
             }
             Ok(_) => {}
@@ -174,8 +185,14 @@ impl Session {
         let State::Gather(gathering) = &mut self.state else { return None };
         let rest = &call.reader.input[call.reader.at..];
         match gathering.take(call.cx.shared, rest) {
-            Some(taken) => call.reader.at += taken,
+            Some(taken) => {
+                gathering.looks = Looks::default();
+                call.reader.at += taken;
+            }
             None => {
+                if let Some(next) = gathering.looks_again(call.cx, rest.len()) {
+                    return Some(next);
+                }
                 call.cx.counters.add(Counter::StoreNoMemory, 1);
                 let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
                 self.state = State::Swallow { left: gathering.missing() as u64 + 2, reply };

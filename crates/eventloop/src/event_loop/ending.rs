@@ -20,7 +20,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// on until [`EventLoop::is_empty`] or patience ends.
     pub fn drain(&mut self, handler: &mut H, stall_ms: Millis) {
         self.draining = true;
-        self.limits.stall_ms = stall_ms;
+        (self.limits.stall_ms, self.limits.request_ms) = (stall_ms, stall_ms);
         self.sweep_at = self.sweep_at.min(self.backend.now() + SWEEP_MS);
         for index in 0..self.connections.slots() {
             let Some((id, _)) = self.connections.at(index) else { continue };
@@ -52,7 +52,10 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
-            self.kept_bytes -= connection.kept.capacity();
+            if connection.kept.capacity() > 0 {
+                self.kept_bytes -= connection.kept.capacity();
+                handler.lets_go(self.kept_bytes);
+            }
             if why == Closed::Drained {
                 // Closed with bytes unread, a socket is reset, and replies under way are lost.
                 let late = |_: &usize| matches!(connection.stream.recv(&mut self.buffer), Ok(1..));
@@ -71,20 +74,37 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     #[cold]
     pub(super) fn sweep(&mut self, handler: &mut H, now: Millis) {
         self.sweep_at = now + SWEEP_MS;
-        if !self.times() {
+        if !self.times(handler) {
             return;
         }
-        let Limits { idle_ms, stall_ms, .. } = self.limits;
+        let Limits { idle_ms, stall_ms, request_ms, stranger_ms, .. } = self.limits;
+        let is_due = |since: Millis, ms: Millis| ms > 0 && now.saturating_sub(since) >= ms;
+        self.keeping = false;
         for index in 0..self.connections.slots() {
             let Some((id, connection)) = self.connections.at(index) else { continue };
-            let stands = connection.stands_since().map(|since| now.saturating_sub(since));
-            if stall_ms > 0 && stands.is_some_and(|for_ms| for_ms >= stall_ms) {
-                self.close(handler, id, Closed::Stalled);
-            } else if connection.unsent == 0
-                && idle_ms > 0
-                && now.saturating_sub(connection.received_at) >= idle_ms
-            {
-                self.close(handler, id, Closed::Idle);
+            self.keeping |= !connection.kept.is_empty();
+            let stranger_since = handler.stranger_since(&connection.state);
+            let why = if connection.unsent > 0 {
+                is_due(connection.sent_at, stall_ms).then_some(Closed::Stalled)
+            } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
+                Some(Closed::Unfinished)
+            } else {
+                is_due(connection.received_at, idle_ms).then_some(Closed::Idle)
+            };
+            let stranger = stranger_since.is_some_and(|since| is_due(since, stranger_ms));
+            if let Some(why) = why.or(stranger.then_some(Closed::Stranger)) {
+                self.close(handler, id, why);
+            }
+        }
+    }
+
+    /// Connections go whose input holds memory that others need; not `id`, which is being looked at.
+    #[cold]
+    pub(super) fn relieve(&mut self, handler: &mut H, id: Id) {
+        while let Some(index) = handler.crowded_out(id) {
+            if let Some(other) = self.id_at(index) {
+                debug_assert!(other != id, "it is not among those that go");
+                self.close(handler, other, Closed::Crowded);
             }
         }
     }

@@ -160,8 +160,17 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Err(_) => return self.close(handler, id, Closed::Error),
             }
         };
+        let mut connection = connection;
         if keep(&mut connection.kept, &self.buffer[at..len], &mut self.kept_bytes) {
-            handler.keeps(self.kept_bytes);
+            self.keeping = true;
+            let own = connection.kept.capacity();
+            if handler.keeps(&mut connection.state, own, self.kept_bytes) {
+                self.relieve(handler, id);
+                match self.connections.find(id) {
+                    Some(found) => connection = found,
+                    None => return,
+                }
+            }
         }
         match next {
             Next::Receive if connection.kept.len() == RECEIVE_BYTES => {

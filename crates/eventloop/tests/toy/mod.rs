@@ -12,7 +12,13 @@ use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Pla
 pub const REPLY_BYTES_MAX: u64 = 10_000;
 
 /// Bounds of the usual test.
-pub const LIMITS: Limits = Limits { reply_bytes_max: REPLY_BYTES_MAX, idle_ms: 0, stall_ms: 60_000 };
+pub const LIMITS: Limits = Limits {
+    reply_bytes_max: REPLY_BYTES_MAX,
+    idle_ms: 0,
+    stall_ms: 60_000,
+    request_ms: 60_000,
+    stranger_ms: 10_000,
+};
 
 #[derive(Default)]
 pub struct Toy {
@@ -105,7 +111,7 @@ impl Handler for Toy {
         Next::Receive
     }
 
-    fn holds_room(&self, conn: &Conn) -> bool {
+    fn awaits_rest(&self, conn: &Conn) -> bool {
         !conn.upload.is_empty()
     }
 

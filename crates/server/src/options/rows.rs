@@ -70,6 +70,21 @@ pub const OPTIONS: &[Row] = &[
         )
     },
     Row {
+        value: Some("SECONDS"),
+        letter: None,
+        default: "60",
+        range: "0 to 2147483648; 0 waits for ever",
+        apply: |config, value| {
+            config.request_timeout_s = number(value, 0, 1 << 31)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "request-timeout",
+            "closes connections that have sent a part of a request, and nothing more of it for so long",
+        )
+    },
+    Row {
         value: Some("YES|NO"),
         letter: None,
         default: "yes",

@@ -69,6 +69,16 @@ impl Service {
         }
     }
 
+    /// Counts what the input of a connection holds that has not said who it is.
+    #[cold]
+    fn count_strange(&mut self, connection: &mut Connection, kept: usize) {
+        let stranger = connection.session.is_stranger();
+        let bytes = if stranger { kept } else { 0 };
+        let before = std::mem::replace(&mut connection.strange_bytes, bytes);
+        self.hub.shared.strangers.hold(bytes as i64 - before as i64);
+        connection.facts.is_stranger(stranger);
+    }
+
     /// Tells the store and the table what a connection's replies hold after a send.
     #[inline(never)]
     fn keep_account(&mut self, connection: &mut Connection, moved: bool) {
@@ -119,8 +129,8 @@ impl Handler for Service {
         let progress =
             self.outbox.write(&mut connection.replies, |out| session.receive(&mut context, input, out));
         counters.add(Counter::BytesRead, progress.consumed as u64);
-        let partial = progress.consumed < input.len() || !connection.session.is_idle();
-        connection.facts.received(self.now, partial);
+        let kept = (input.len() - progress.consumed) as u64;
+        connection.facts.received(self.now, kept + connection.session.input_bytes());
         let next = match progress.next {
             Wish::Receive => Next::Receive,
             Wish::Flush => {
@@ -150,7 +160,7 @@ impl Handler for Service {
 
     fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {
         connection.session.upload_filled(bytes);
-        connection.facts.received(self.now, true);
+        connection.facts.received(self.now, connection.session.input_bytes());
         self.counters().add(Counter::BytesRead, bytes as u64);
         // The system copies them.
         self.room.work().spend(bytes as u64 / 4);
@@ -158,17 +168,44 @@ impl Handler for Service {
     }
 
     #[inline]
-    fn keeps(&mut self, bytes: usize) {
-        if bytes.abs_diff(self.kept) >= KEPT_TOLD_BYTES {
-            self.hub.store.set_aside(bytes as i64 - self.kept as i64);
-            self.kept = bytes;
-            self.give_way();
+    fn keeps(&mut self, connection: &mut Connection, own: usize, all: usize) -> bool {
+        let strange = connection.session.is_stranger() || connection.strange_bytes > 0;
+        if strange {
+            self.count_strange(connection, own);
         }
+        if all.abs_diff(self.kept) < KEPT_TOLD_BYTES && !strange {
+            return false;
+        }
+        self.lets_go(all);
+        self.give_way();
+        self.is_crowded()
     }
 
     #[inline]
-    fn holds_room(&self, connection: &Connection) -> bool {
-        connection.session.holds_room()
+    fn lets_go(&mut self, all: usize) {
+        if all.abs_diff(self.kept) >= KEPT_TOLD_BYTES || all == 0 {
+            let more = all as i64 - self.kept as i64;
+            self.hub.store.set_aside(more);
+            self.hub.store.note_input(more);
+            self.kept = all;
+        }
+    }
+
+    fn crowded_out(&mut self, except: Id) -> Option<usize> {
+        self.next_crowded_out(except.index())
+    }
+
+    #[inline]
+    fn awaits_rest(&self, connection: &Connection) -> bool {
+        connection.session.awaits_rest()
+    }
+
+    fn has_strangers(&self) -> bool {
+        self.hub.shared.strangers.any()
+    }
+
+    fn stranger_since(&self, connection: &Connection) -> Option<Millis> {
+        connection.session.stranger_since()
     }
 
     #[inline]
@@ -193,6 +230,7 @@ impl Handler for Service {
 
     fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
         self.outbox.forget(std::mem::take(&mut connection.replies));
+        self.count_strange(&mut connection, 0);
         self.hub.table.strike(self.index, id.index());
         self.keep_account(&mut connection, true);
         self.hub.store.set_aside(-CONNECTION_BYTES);
@@ -200,6 +238,14 @@ impl Handler for Service {
             Closed::Idle => self.counters().add(Counter::IdleKicks, 1),
             Closed::Shed => {
                 self.counters().add(Counter::Shed, 1);
+                tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
+            }
+            Closed::Crowded => {
+                self.counters().add(Counter::Crowded, 1);
+                self.note_crowded_out(&connection.facts.peer);
+            }
+            Closed::Unfinished | Closed::Stranger => {
+                self.counters().add(Counter::Unfinished, 1);
                 tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
             }
             Closed::Stalled | Closed::Input => {

@@ -3,7 +3,8 @@
 //! whose it is, so a reply that goes astray is seen.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
@@ -29,27 +30,56 @@ fn address() -> Address {
     Address::Unix("/sim".into())
 }
 
-struct World {
-    events: EventLoop<Sim, Service>,
-    service: Service,
+pub(super) struct World {
+    pub(super) events: EventLoop<Sim, Service>,
+    pub(super) service: Service,
 }
 
 impl World {
     fn new(seed: u64, weather: Weather) -> World {
-        let config = Config { threads: 1, ..Config::default() };
-        let store = Store::new(crate::store_config(&config)).expect("a store");
-        let worker = store.worker().expect("a worker of the store");
-        let clock = Clock::Machine { started: Instant::now() };
-        let hub = Hub::new(config, store, vec![address()], 1, Log::default(), clock).expect("wakers");
-        let limits = Limits { reply_bytes_max: hub.config.reply_bytes_max(), idle_ms: 0, stall_ms: STALL_MS };
-        let service = Service::new(Arc::new(hub), 0, worker);
-        World { events: EventLoop::new(Sim::new(seed, weather), limits), service }
+        World::of(Config { threads: 1, ..Config::default() }, seed, weather)
     }
 
-    fn connect(&mut self) -> Peer {
+    /// A world with a server of this configuration, whose second listener is for RESP.
+    pub(super) fn of(config: Config, seed: u64, weather: Weather) -> World {
+        let sim = Sim::new(seed, weather);
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let worker = store.worker().expect("a worker of the store");
+        let clock = Clock::Simulated { time: sim.time(), epoch_ms: Arc::new(1_700_000_000_000.into()) };
+        let hub =
+            Hub::new(config, store, vec![address(), address()], 1, Log::default(), clock).expect("wakers");
+        let limits = Limits {
+            reply_bytes_max: hub.config.reply_bytes_max(),
+            idle_ms: 0,
+            stall_ms: STALL_MS,
+            request_ms: 60_000,
+            stranger_ms: 10_000,
+        };
+        let service = Service::new(Arc::new(hub), 0, worker);
+        World { events: EventLoop::new(sim, limits), service }
+    }
+
+    pub(super) fn connect(&mut self) -> Peer {
+        self.connect_to(0)
+    }
+
+    /// Connects to a listener.
+    pub(super) fn connect_to(&mut self, listener: usize) -> Peer {
         let (stream, peer) = self.events.backend().connect();
-        self.service.enter(&mut self.events, stream, address(), 0);
+        // As the acceptor does.
+        self.service.hub().desks[0].connections.fetch_add(1, SeqCst);
+        self.service.enter(&mut self.events, stream, address(), listener);
         peer
+    }
+
+    /// Lets so much time pass.
+    pub(super) fn pass(&mut self, ms: u64) {
+        let until = self.events.now() + ms;
+        while self.events.now() < until {
+            let left = Duration::from_millis(until - self.events.now());
+            self.events.turn(&mut self.service, Some(left)).expect("a turn");
+            self.service.balance(&mut self.events);
+        }
     }
 
     fn turn(&mut self) {
@@ -59,7 +89,7 @@ impl World {
         self.service.balance(&mut self.events);
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..100_000 {
             self.turn();
             if !self.events.backend().busy() {
@@ -72,7 +102,7 @@ impl World {
         panic!("the loop does not come to rest");
     }
 
-    fn read_all(&mut self, peer: &Peer) -> String {
+    pub(super) fn read_all(&mut self, peer: &Peer) -> String {
         let mut all = Vec::new();
         loop {
             self.settle();
@@ -84,14 +114,14 @@ impl World {
         }
     }
 
-    fn exchange(&mut self, peer: &Peer, request: &str, reply: &str) {
+    pub(super) fn exchange(&mut self, peer: &Peer, request: &str, reply: &str) {
         peer.send(request.as_bytes());
         assert_eq!(self.read_all(peer), reply);
     }
 }
 
 /// Words as a RESP client sends them.
-fn resp(words: &[&str]) -> String {
+pub(super) fn resp(words: &[&str]) -> String {
     let bulks: String = words.iter().map(|word| bulk(word)).collect();
     format!("*{}\r\n{bulks}", words.len())
 }

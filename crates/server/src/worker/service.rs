@@ -9,6 +9,7 @@ use larder_store::Millis as WallMillis;
 
 use super::handling::At;
 use super::replies::{Outbox, Replies};
+use crate::crowd::Crowd;
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
 use crate::overflow::Overflow;
@@ -73,6 +74,8 @@ pub struct Connection {
     pub(crate) replies: Replies,
     /// Bytes of its memory, as the store was told.
     pub(super) held: usize,
+    /// Bytes of its input, as they were counted while it had not said who it is.
+    pub(super) strange_bytes: usize,
     pub(crate) facts: Arc<Facts>,
 }
 
@@ -105,6 +108,15 @@ pub struct Service {
     pub(super) shed_until: Millis,
     /// Connections that the system does not watch.
     pub(super) unwatched: Rarely,
+    /// Those that have to go for the memory of their requests.
+    pub(crate) crowd: Crowd,
+}
+
+impl Drop for Service {
+    /// What connections kept that were not waited for goes with them.
+    fn drop(&mut self) {
+        self.hub.store.note_input(-(self.kept as i64));
+    }
 }
 
 impl Service {
@@ -126,6 +138,7 @@ impl Service {
             overflow: Overflow::default(),
             shed_until: 0,
             unwatched: Rarely::default(),
+            crowd: Crowd::default(),
         };
         service.read_wall_clock(0);
         service
@@ -139,6 +152,11 @@ impl Service {
     /// The worker's number.
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    /// The loop's time.
+    pub(crate) fn now(&self) -> Millis {
+        self.now
     }
 
     pub(super) fn read_wall_clock(&mut self, now: Millis) {
@@ -200,6 +218,10 @@ impl Service {
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
         events.set_short(short);
+        let wanted = self.hub.shared.take_input_wanted();
+        if wanted || self.is_crowded() {
+            self.thin_out(events, wanted);
+        }
         self.give_way();
     }
 
@@ -250,19 +272,24 @@ impl Service {
             }
             self.shed_until = 0;
             if worker == self.index {
-                self.shed_one(events, index);
+                self.shed_one(events, index, Closed::Shed);
             } else {
                 // A mailbox that is full is read soon, and this comes again.
-                let _ = hub.desks[worker].mailbox.send(Shed { index, since });
+                let _ = hub.desks[worker].mailbox.send(Shed { index, since, input: false });
                 break;
             }
         }
         self.short || now < self.shed_until
     }
 
-    pub(super) fn shed_one<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, index: usize) {
+    pub(super) fn shed_one<B: Backend>(
+        &mut self,
+        events: &mut EventLoop<B, Service>,
+        index: usize,
+        why: Closed,
+    ) {
         if let Some(id) = events.id_at(index) {
-            events.close(self, id, Closed::Shed);
+            events.close(self, id, why);
         }
     }
 
@@ -295,6 +322,7 @@ impl Service {
             session: Session::new(),
             replies: Replies::None,
             held: 0,
+            strange_bytes: 0,
             facts: Arc::clone(&facts),
         };
         match events.adopt(stream, connection) {
@@ -305,6 +333,9 @@ impl Service {
                     && let Some(connection) = events.state(id)
                 {
                     connection.session = self.redis_session(&facts);
+                    if connection.session.is_turned_away() {
+                        events.look_at(self, id);
+                    }
                 }
             }
             Err(error) => {

@@ -1,0 +1,131 @@
+//! Memory of requests that are on their way in: gathered bytes, and waiting for what others hold.
+//!
+//! All such requests together may hold a part of the memory ([`larder_store::Store::input_bytes_max`]). One that wants
+//! more than is left asks a few times more, while the server closes those that stand still, before it is refused.
+
+use std::sync::Arc;
+
+use larder_store::Millis;
+
+use crate::context::Context;
+use crate::session::Next;
+use crate::strangers::Strangers;
+
+/// What an upload takes at a time, at most.
+pub(crate) const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
+
+/// Requests of those that have not said who they are may hold one part in this many of what all may.
+pub const STRANGERS_SHARE: u64 = 4;
+
+/// Looks for memory of a request that waits until others have given it up: about 240 ms, within which those that
+/// stand still go.
+const LOOKS_MAX: u8 = 24;
+/// Time between two.
+const LOOK_MS: Millis = 10;
+
+/// How often a request on its way in has looked in vain for memory that others' requests hold.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(u8);
+
+impl Looks {
+    /// A request that holds `held` bytes got no `more`. If others hold them it waits; none if that is in vain.
+    #[cold]
+    pub fn again(&mut self, cx: &Context<'_, '_>, held: u64, more: u64) -> Option<Next> {
+        if self.0 == LOOKS_MAX || cx.guard.store().may_take_input(held, more) {
+            return None;
+        }
+        self.0 += 1;
+        cx.shared.want_input();
+        Some(Next::Sleep(LOOK_MS))
+    }
+
+    /// It waits.
+    pub fn any(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// Memory of a request that is gathered, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Input {
+    store: Arc<larder_store::Store>,
+    /// It is of one that has not said who it is.
+    strangers: Option<Arc<Strangers>>,
+    bytes: u64,
+}
+
+impl Input {
+    /// Holds nothing yet; `strangers`: of one that has not said who it is.
+    pub fn new(store: &Arc<larder_store::Store>, strangers: Option<&Arc<Strangers>>) -> Input {
+        Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0 }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Holds `bytes` in all; false if that would be more than `max`, or with others' more than requests may hold.
+    pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if bytes > max || !self.store.may_take_input(self.bytes, more) {
+            return false;
+        }
+        if let Some(strangers) = &self.strangers {
+            if strangers.bytes() + more > self.store.input_bytes_max() / STRANGERS_SHARE {
+                return false;
+            }
+            strangers.hold(more as i64);
+        }
+        self.store.hold(more as i64);
+        self.store.note_input(more as i64);
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Some(strangers) = &self.strangers {
+            strangers.hold(-(self.bytes as i64));
+        }
+        self.store.note_input(-(self.bytes as i64));
+        self.store.hold(-(self.bytes as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathered_bytes_are_limited_together_and_given_back() {
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let max = store.input_bytes_max();
+        let held = || Input::new(&store, None);
+        let (mut one, mut two) = (held(), held());
+        assert!(one.raise(max * 3 / 4, max));
+        assert!(!two.raise(max / 4 + 1, max));
+        assert!(two.raise(max / 4, max));
+        assert_eq!((store.held_bytes(), store.input_bytes()), (max, max));
+        assert!(one.raise(max, max), "beside a quarter of the share one may be larger");
+        assert!(!one.raise(max + 1, max), "but not larger than one may be");
+        assert!(!two.raise(max / 4 + 1, max));
+        drop((one, two));
+        assert_eq!((store.held_bytes(), store.input_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn strangers_gather_a_quarter_of_what_requests_may_hold() {
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let (strangers, max) = (Arc::default(), store.input_bytes_max());
+        let (mut one, mut two) = (Input::new(&store, Some(&strangers)), Input::new(&store, Some(&strangers)));
+        assert!(one.raise(max / 8, max) && two.raise(max / 8, max));
+        assert!(!one.raise(max / 8 + 1, max));
+        assert!(Input::new(&store, None).raise(max / 2, max), "others gather more");
+        drop(two);
+        assert!(one.raise(max / 4, max) && !one.raise(max / 4 + 1, max));
+        drop(one);
+        assert_eq!((strangers.bytes(), store.input_bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,132 @@
+//! Requests that are on their way in: who goes when they hold more memory than they may.
+//!
+//! ```text
+//! received bytes that are kept   ─┐
+//! requests that are gathered      ├─ Store::input_bytes ≤ 1/8 of the limit, strangers' bytes ≤ 1/4 of that
+//! values that are uploaded       ─┘
+//! ```
+//!
+//! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
+//! once, and its memory is back before the next is received. Who gathers or uploads waits a little instead, and is
+//! refused then; for it only those go that have stood for [`STANDS_MS`]. One request may be larger than the share
+//! while the others hold no more than half of it, and does not count then.
+
+use std::sync::Arc;
+
+use larder_commands::STRANGERS_SHARE;
+use larder_eventloop::{Backend, Closed, EventLoop, Millis};
+
+use crate::hub::Shed;
+use crate::table::HalfOpen;
+use crate::worker::Service;
+
+/// A request that has not gone on for so long has to make room for one that does: longer than any round trip.
+const STANDS_MS: Millis = 250;
+
+/// Connections that one look chooses.
+const CHOSEN_MAX: usize = 16;
+
+/// A look makes room for one part in this many of the share, so that not every receive needs one.
+const ROOM_SHARE: u64 = 16;
+
+/// Connections that were chosen of another worker's go when it wakes. With this part of the share above it before
+/// they have, a worker's own go.
+const ABOVE_SHARE: u64 = 8;
+
+/// A request that holds less is not worth a connection: somebody types, or a packet is late. What all that are
+/// passed over hold is at most one part in [`REST_SHARE`] of the share.
+const BYTES_MIN: u64 = 1 << 10;
+const REST_SHARE: u64 = 4;
+
+/// What a worker knows of those that have to go.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    /// Its own that were chosen, last first.
+    going: Vec<usize>,
+    /// Up to so many bytes of all input there is nobody to choose.
+    calm_to: u64,
+}
+
+impl Service {
+    /// Requests on their way in hold more than they may, and somebody has to go.
+    pub(crate) fn is_crowded(&mut self) -> bool {
+        let store = &self.hub().store;
+        let (all, max) = (store.input_bytes(), store.input_bytes_max());
+        let strangers = self.hub().shared.strangers.bytes() > max / STRANGERS_SHARE;
+        if all <= max && !strangers {
+            self.crowd.calm_to = 0;
+            return false;
+        }
+        strangers || all > self.crowd.calm_to
+    }
+
+    /// The next of this worker's connections that is to go, not the one at `except`.
+    pub(crate) fn next_crowded_out(&mut self, except: usize) -> Option<usize> {
+        if self.crowd.going.is_empty() && self.is_crowded() {
+            self.choose(0, Some(except));
+        }
+        self.crowd.going.pop()
+    }
+
+    /// Behind a turn: closes those that are to go. `wanted`: somebody waits for room.
+    pub(crate) fn thin_out<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, wanted: bool) {
+        if self.is_crowded() {
+            self.choose(0, None);
+        } else if wanted {
+            self.choose(STANDS_MS, None);
+        }
+        while let Some(index) = self.crowd.going.pop() {
+            if let Some(id) = events.id_at(index) {
+                events.close(self, id, Closed::Crowded);
+            }
+        }
+    }
+
+    /// Chooses those whose requests did not go on for longest, and for `stands_ms` at least.
+    fn choose(&mut self, stands_ms: Millis, except: Option<usize>) {
+        let hub = Arc::clone(self.hub());
+        let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());
+        let room = max / ROOM_SHARE;
+        let strangers = hub.shared.strangers.bytes();
+        let (of_strangers, mut over) = match all.checked_sub(max) {
+            None if strangers > max / STRANGERS_SHARE => (true, strangers - max / STRANGERS_SHARE),
+            over => (false, over.unwrap_or(0) + room),
+        };
+        let bytes_min = (max / REST_SHARE / hub.connections().max(1) as u64).min(BYTES_MIN);
+        let worker = self.index();
+        let only = (all > max + max / ABOVE_SHARE).then_some(worker);
+        let (chosen, largest) = hub.table.half_open(of_strangers, only, bytes_min, CHOSEN_MAX);
+        // One that may be larger than the share is no reason to close the others.
+        let alone = 2 * (all - largest.min(all)) <= max;
+        if stands_ms == 0 && !of_strangers && alone {
+            self.crowd.calm_to = all + room;
+            return;
+        }
+        let now = self.now();
+        for HalfOpen { worker: of, index, since, bytes } in chosen {
+            if over == 0 || now < since + stands_ms {
+                break;
+            }
+            if of == worker && Some(index) == except {
+                continue;
+            }
+            over = over.saturating_sub(bytes);
+            if of == worker {
+                self.crowd.going.insert(0, index);
+            } else {
+                // A mailbox that is full is read soon, and this comes again.
+                let _ = hub.desks[of].mailbox.send(Shed { index, since, input: true });
+                self.crowd.calm_to = all + room;
+            }
+        }
+    }
+
+    /// A connection has gone for this: a line a second.
+    pub(crate) fn note_crowded_out(&mut self, peer: &dyn std::fmt::Display) {
+        let now = self.now();
+        let due = self.hub().crowded_out.lock().expect("no holder panics").due(now);
+        if let Some(times) = due {
+            tracing::warn!(%peer, times, "connections closed: requests on their way in hold all the memory they may");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Requests that come in part and stand still, in virtual time: who goes first, and when.
+
+use larder_commands::Counter;
+use larder_eventloop::sim::{Peer, Weather};
+
+use super::on_sim::{World, resp};
+use crate::config::Config;
+
+/// Bytes of a request that is kept.
+const PART: usize = 31_000;
+
+fn config() -> Config {
+    Config { threads: 1, connections_max: 4096, ..Config::default() }
+}
+
+fn world(config: Config) -> World {
+    World::of(config, 1, Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR })
+}
+
+/// A part of a RESP request that waits in the receive buffer, of a text line of keys, and of a value for its item.
+fn part(number: usize) -> Vec<u8> {
+    let head = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$32000\r\n"[..], b"set z 0 0 15000\r\n"][number % 2];
+    let bytes = [PART, 14_000][number % 2];
+    let mut part = head.to_vec();
+    part.resize(bytes, b'x');
+    part
+}
+
+fn counter(world: &World, counter: Counter) -> u64 {
+    let mut sums = larder_commands::Sums::default();
+    world.service.hub().desks.iter().for_each(|desk| sums.add(&desk.counters));
+    sums.of(counter)
+}
+
+#[test]
+fn those_that_stand_for_longest_go_first_and_the_others_stay_within_the_share() {
+    let mut world = world(config());
+    let max = world.service.hub().store.input_bytes_max();
+    assert_eq!(max, 8 << 20);
+    // A request that goes on, and one that is short: neither is in the way.
+    let (busy, typing) = (world.connect(), world.connect());
+    busy.send(b"set busy 0 0 200000\r\n");
+    typing.send(b"get someth");
+    let mut sent = 0;
+    let mut peers: Vec<Peer> = Vec::new();
+    for number in 0..1000 {
+        let peer = world.connect();
+        peer.send(&part(number));
+        peers.push(peer);
+        if number % 10 == 0 {
+            busy.send(&[b'b'; 2000]);
+            sent += 2000;
+        }
+        world.settle();
+        let bytes = world.service.hub().store.input_bytes();
+        assert!(bytes <= max + (64 << 10), "{bytes} bytes at {number}");
+        world.pass(1);
+    }
+    let open = peers.iter().position(|peer| !peer.closed()).expect("the last ones are there");
+    assert!(peers[open..].iter().all(|peer| !peer.closed()), "the oldest have gone, and no others");
+    assert!(open > 500 && open < 900, "{open} have gone");
+    assert_eq!(counter(&world, Counter::Crowded), open as u64);
+    busy.send(&vec![b'b'; 200_000 - sent]);
+    busy.send(b"\r\n");
+    assert_eq!(world.read_all(&busy), "STORED\r\n");
+    world.exchange(&typing, "ing\r\n", "END\r\n");
+}
+
+#[test]
+fn one_large_value_alone_may_be_larger_than_the_share_and_drives_nobody_out() {
+    const VALUE: usize = 20 << 20;
+    let mut world = world(Config { item_bytes_max: Some(24 << 20), ..config() });
+    let (large, small) = (world.connect(), world.connect());
+    small.send(&part(0));
+    large.send(format!("set large 0 0 {VALUE}\r\n").as_bytes());
+    for at in (0..VALUE).step_by(500_000) {
+        large.send(&vec![b'v'; 500_000.min(VALUE - at)]);
+        world.settle();
+    }
+    large.send(b"\r\n");
+    assert_eq!(world.read_all(&large), "STORED\r\n");
+    assert!(!small.closed());
+}
+
+#[test]
+fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
+    let mut world = world(config());
+    // Values under way, each within what may be refused, that take all the share and stand.
+    let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
+    for (number, peer) in peers.iter().enumerate() {
+        peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
+        peer.send(&vec![b'v'; 990_000]);
+        world.settle();
+    }
+    world.pass(300);
+    let other = world.connect();
+    world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
+    other.send(b"append base 0 0 900000\r\n");
+    for _ in 0..9 {
+        other.send(&[b'a'; 100_000]);
+        world.settle();
+        world.pass(50);
+    }
+    other.send(b"\r\n");
+    assert_eq!(world.read_all(&other), "STORED\r\n");
+    let closed = peers.iter().filter(|peer| peer.closed()).count();
+    assert!((1..=3).contains(&closed), "{closed} have gone");
+    assert!(peers[0].closed(), "the one that has stood for longest");
+}
+
+#[test]
+fn who_does_not_say_who_it_is_goes_after_ten_seconds_whatever_it_sends() {
+    let mut world = world(Config { password: Some("secret".into()), ..config() });
+    let (silent, asks, known, text) =
+        (world.connect_to(1), world.connect_to(1), world.connect_to(1), world.connect());
+    world.exchange(&known, &resp(&["AUTH", "secret"]), "+OK\r\n");
+    for _ in 0..3 {
+        world.pass(3_000);
+        world.exchange(&asks, &resp(&["PING"]), "-NOAUTH Authentication required.\r\n");
+    }
+    assert!(!silent.closed() && !asks.closed());
+    world.pass(2_100);
+    assert!(silent.closed() && asks.closed());
+    assert!(!known.closed() && !text.closed(), "text clients cannot say it");
+    assert_eq!(counter(&world, Counter::Unfinished), 2);
+    // What it said is forgotten: then it has ten seconds again.
+    world.exchange(&known, &resp(&["RESET"]), "+RESET\r\n");
+    world.pass(8_000);
+    assert!(!known.closed());
+    world.pass(3_100);
+    assert!(known.closed());
+}
+
+#[test]
+fn strangers_are_a_quarter_of_the_connections_and_the_next_is_turned_away() {
+    let mut world = world(Config { password: Some("secret".into()), connections_max: 40, ..config() });
+    let mut strangers: Vec<Peer> = (0..10).map(|_| world.connect_to(1)).collect();
+    world.settle();
+    assert!(strangers.iter().all(|peer| !peer.closed()));
+    for listener in [0, 1] {
+        let more = world.connect_to(listener);
+        more.send(resp(&["PING"]).as_bytes());
+        assert_eq!(world.read_all(&more), "-ERR max number of clients reached\r\n");
+        assert!(more.closed());
+    }
+    let silent = world.connect_to(1);
+    assert_eq!(world.read_all(&silent), "-ERR max number of clients reached\r\n");
+    assert!(silent.closed(), "it does not wait to be asked");
+    world.exchange(&strangers[3], &resp(&["AUTH", "secret"]), "+OK\r\n");
+    strangers.push(world.connect_to(1));
+    world.exchange(&strangers[10], &resp(&["AUTH", "secret"]), "+OK\r\n");
+    strangers[0].end();
+    world.settle();
+    let next = world.connect_to(1);
+    world.exchange(&next, &resp(&["AUTH", "secret"]), "+OK\r\n");
+}
+
+#[test]
+fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() {
+    let mut world = world(Config { password: Some("secret".into()), ..config() });
+    let max = world.service.hub().store.input_bytes_max();
+    let known = world.connect_to(1);
+    world.exchange(&known, &resp(&["AUTH", "secret"]), "+OK\r\n");
+    known.send(&part(0));
+    world.settle();
+    // Ten arguments of 16 KB at most: each is gathered.
+    let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
+    let strangers: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
+    for (number, peer) in strangers.iter().enumerate() {
+        let arguments = [1, 9][number % 2];
+        peer.send(
+            format!("*10\r\n{}$16000\r\n{}", argument.repeat(arguments), "x".repeat(14_000)).as_bytes(),
+        );
+        world.settle();
+        world.pass(1);
+        let held = world.service.hub().shared.strangers.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+    }
+    assert!(!known.closed());
+    let other = world.connect();
+    world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
+    other.send(format!("append base 0 0 900000\r\n{}\r\n", "a".repeat(900_000)).as_bytes());
+    assert_eq!(world.read_all(&other), "STORED\r\n");
+    drop(strangers);
+}
