@@ -268,7 +268,7 @@ fn a_command_in_steps_whose_reply_is_not_sent_is_carried_out() {
 fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
     let mut bench = bench();
     set(&mut bench, "large", &bytes(LARGE, 0));
-    set(&mut bench, "two", &bytes(5000, 0));
+    set(&mut bench, "two", &bytes(1800, 0));
     bench.fill(3, 20_000, 8);
     let refused = [
         vec![vec!["KEYS", "*"]; 10],
@@ -278,7 +278,7 @@ fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
         vec![vec!["DEBUG", "POPULATE", "100000"]],
         vec![vec!["BITCOUNT", "large"]; 2],
         vec![vec!["APPEND", "large", "x"]; 4],
-        vec![vec!["LCS", "two", "two"]],
+        vec![vec!["LCS", "two", "two"]; 2],
         vec![vec!["RENAME", "large", "b"], vec!["BITCOUNT", "b"], vec!["COPY", "b", "c"]],
         vec![vec!["SETRANGE", "b", "12000000", "x"], vec!["APPEND", "b", "x"]],
         vec![vec!["SETRANGE", "b", "15000000", "x"], vec!["BITPOS", "b", "1"]],
