@@ -14,6 +14,7 @@ use crate::prefix::Prefixes;
 use crate::redis::{Access, Common};
 use crate::slabs::{SlabClasses, slab_sizes};
 use crate::strangers::Strangers;
+use crate::tuning::Tuning;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
@@ -154,27 +155,6 @@ impl Clock {
     }
 }
 
-/// What memcached's page mover is tuned with. Without effect: memory moves as fast as it is written.
-#[derive(Debug)]
-pub struct Pace {
-    /// Ages that differ by more than this ratio move memory; the bits of an `f64`.
-    pub ratio: AtomicU64,
-    /// Share of memory kept free; the bits of an `f64`.
-    pub free_ratio: AtomicU64,
-    /// Seconds of history that decide.
-    pub window_s: AtomicU64,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
-            ratio: AtomicU64::new(0.8_f64.to_bits()),
-            free_ratio: AtomicU64::new(0.01_f64.to_bits()),
-            window_s: AtomicU64::new(10),
-        }
-    }
-}
-
 /// No flush is due.
 const NEVER: Millis = Millis::MAX;
 
@@ -189,8 +169,8 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// Slab classes as they are shown.
     pub slabs: SlabClasses,
-    /// What `slabs automove` was told and only reports.
-    pub automove: Pace,
+    /// What memcached's tuning commands set.
+    pub tuning: Tuning,
     /// A page is on its way by command.
     pub(crate) reassigning: Arc<AtomicBool>,
     /// The crawler is on (`lru_crawler enable|disable`).
@@ -215,7 +195,7 @@ impl Shared {
         Shared {
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
             slabs: SlabClasses::new(&settings.slab_sizes),
-            automove: Pace::default(),
+            tuning: Tuning::default(),
             reassigning: Arc::default(),
             crawler: AtomicBool::new(settings.lru_crawler),
             crawls: AtomicU64::new(u64::from(settings.lru_crawler)),

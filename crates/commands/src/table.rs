@@ -69,7 +69,7 @@ const fn line(
 
 /// A `noreply` behind these is a word like any other: clients ask for the version with words behind it.
 pub(crate) fn answers_always(name: &[u8]) -> bool {
-    matches!(name, b"version" | b"stats")
+    matches!(name, b"version" | b"stats" | b"refresh_certs")
 }
 
 const STORE: &str = "<key> <flags> <exptime> <bytes> [noreply]";

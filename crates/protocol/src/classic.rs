@@ -272,7 +272,7 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     let swallow = value_bytes + 2;
     let cas = match verb {
         StoreVerb::Cas => match token() {
-            None => return bad(0),
+            None => return bad(swallow),
             Some(cas) => match parse_u64(cas) {
                 None => return bad(swallow),
                 Some(cas) => cas,
@@ -286,18 +286,14 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
 }
 
-/// Behind the key one word is let pass, whatever it says: deletes once had a time. More are an error,
-/// as clients expect that look for one.
+/// Words behind the key are let pass, whatever they say: deletes once had a time.
 fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
-    const WORDS_MAX: usize = 1;
-    let noreply = ends_in_noreply(text);
     let key = tokens.next().filter(|key| is_key(key));
-    let words = tokens.take(WORDS_MAX + 2).count();
     // A key may be called noreply.
-    let noreply = noreply && words > 0;
+    let noreply = ends_in_noreply(text) && tokens.next().is_some();
     match key {
-        Some(key) if words - usize::from(noreply) <= WORDS_MAX => Request::Delete { key, noreply },
-        _ => fault(Fault::BadLine, 0, noreply),
+        Some(key) => Request::Delete { key, noreply },
+        None => fault(Fault::BadLine, 0, noreply),
     }
 }
 

@@ -23,6 +23,10 @@ pub enum Fault {
     LongOpaque,
     /// Meta: the key is not base64 although flag b says so.
     BadBase64Key,
+    /// Meta: flag D, where it is not read, is no number.
+    BadFlagDelta,
+    /// Meta: flag J, where it is not read, is no number.
+    BadFlagInitial,
     /// ma: any fault in its flags.
     BadArithmeticFlag,
     /// ms: a mode letter it does not have.
@@ -45,6 +49,8 @@ impl Fault {
             Fault::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
             Fault::LongOpaque => b"CLIENT_ERROR opaque token too long\r\n",
             Fault::BadBase64Key => b"CLIENT_ERROR error decoding key\r\n",
+            Fault::BadFlagDelta => b"CLIENT_ERROR invalid numeric delta value\r\n",
+            Fault::BadFlagInitial => b"CLIENT_ERROR invalid numeric initial value\r\n",
             Fault::BadArithmeticFlag => b"CLIENT_ERROR invalid or duplicate flag\r\n",
             Fault::BadStoreMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",
             Fault::BadArithmeticMode => b"CLIENT_ERROR invalid mode for ma M token\r\n",

@@ -10,7 +10,7 @@
 
 use crate::classic::{LINE_BYTES_MAX, Request, VALUE_BYTES_MAX, is_key, short_number};
 use crate::fault::Fault;
-use crate::number::{parse_i32, parse_u64};
+use crate::number::{parse_i32, parse_u32, parse_u64};
 use crate::scan::{line, line_feed, token_end};
 use crate::tokens::Tokens;
 
@@ -113,23 +113,40 @@ const fn bit(letter: u8) -> u64 {
 }
 
 /// Every letter that some meta command knows, and the two that proxies add.
-const KNOWN: u64 = {
-    let letters = b"bcfhklqstuvxCDEFIJMNORTPLS";
+const KNOWN: u64 = bits(b"bcfhklqstuvxCDEFIJMNORTPL");
+
+const fn bits(letters: &[u8]) -> u64 {
     let (mut all, mut n) = (0, 0);
     while n < letters.len() {
         all |= bit(letters[n]);
         n += 1;
     }
     all
-};
+}
+
+/// Flags with a number that a command does not read, but looks at.
+#[inline]
+fn unread(verb: Verb) -> u64 {
+    const GET: u64 = bits(b"DFJ");
+    const SET: u64 = bits(b"DJR");
+    const DELETE: u64 = bits(b"DFJNR");
+    const ARITHMETIC: u64 = bits(b"FR");
+    match verb {
+        Verb::Get => GET,
+        Verb::Set => SET,
+        Verb::Delete => DELETE,
+        Verb::Arithmetic => ARITHMETIC,
+        Verb::Noop | Verb::Debug => 0,
+    }
+}
 
 impl<'a> Flags<'a> {
     /// No flags.
     pub const NONE: Flags<'static> = Flags { text: &[], letters: 0 };
 
-    /// Looks at the letters of `text`, of which at most `flags_max` may be there.
+    /// Looks at the letters of `text`.
     #[inline]
-    fn parse(text: &'a [u8], flags_max: usize) -> Result<Flags<'a>, Fault> {
+    fn parse(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
         let mut letters = 0;
         let mut count = 0;
         let mut at = 0;
@@ -141,11 +158,9 @@ impl<'a> Flags<'a> {
             count += 1;
             let letter = text[at];
             let offset = letter.wrapping_sub(b'A');
-            if offset > b'z' - b'A' || KNOWN & 1 << offset == 0 {
-                return Err(Flags::first_fault(text, flags_max, Fault::UnknownFlag));
-            }
-            if letters & 1 << offset != 0 && !matches!(letter, b'P' | b'L') {
-                return Err(Flags::first_fault(text, flags_max, Fault::DuplicateFlag));
+            let known = offset <= b'z' - b'A' && KNOWN & 1 << offset != 0;
+            if !known || letters & 1 << offset != 0 && !matches!(letter, b'P' | b'L') {
+                return Flags::parse_odd(verb, text);
             }
             letters |= 1 << offset;
             at += 1;
@@ -153,13 +168,55 @@ impl<'a> Flags<'a> {
                 at += 1;
             }
         }
-        if count > flags_max { Err(Fault::TooManyFlags) } else { Ok(Flags { text, letters }) }
+        if count > flags_max(verb) {
+            return Err(Fault::TooManyFlags);
+        }
+        let flags = Flags { text, letters };
+        if letters & unread(verb) != 0 {
+            flags.check_unread(verb)?;
+        }
+        Ok(flags)
     }
 
-    /// The number of tokens is looked at before any of them.
+    /// Flags of which one is unknown or comes twice: the first fault, after that of too many tokens. `me` passes
+    /// over what it does not know.
     #[cold]
-    fn first_fault(text: &[u8], flags_max: usize, fault: Fault) -> Fault {
-        if Tokens::new(text).count() > flags_max { Fault::TooManyFlags } else { fault }
+    fn parse_odd(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
+        if Tokens::new(text).count() > flags_max(verb) {
+            return Err(Fault::TooManyFlags);
+        }
+        let mut letters = 0;
+        for token in Tokens::new(text) {
+            let letter = token[0];
+            match letter {
+                b'0'..=b'9' | b'A'..=b'z' if verb == Verb::Debug => {}
+                b'A'..=b'z' if KNOWN & bit(letter) != 0 => {
+                    if letters & bit(letter) != 0 && !matches!(letter, b'P' | b'L') {
+                        return Err(Fault::DuplicateFlag);
+                    }
+                }
+                b'0'..=b'9' | b'A'..=b'z' => return Err(Fault::UnknownFlag),
+                _ => return Err(Fault::BadLine),
+            }
+            if letter >= b'A' {
+                letters |= bit(letter);
+            }
+        }
+        Ok(Flags { text, letters })
+    }
+
+    /// The numbers of flags that other commands read must be numbers, too.
+    #[cold]
+    fn check_unread(&self, verb: Verb) -> Result<(), Fault> {
+        for Flag { letter, token } in self.iter().filter(|flag| unread(verb) & bit(flag.letter) != 0) {
+            match letter {
+                b'D' => drop(parse_u64(token).ok_or(Fault::BadFlagDelta)?),
+                b'J' => drop(parse_u64(token).ok_or(Fault::BadFlagInitial)?),
+                b'F' => drop(parse_u32(token).ok_or(Fault::BadLine)?),
+                _ => drop(parse_i32(token).ok_or(Fault::BadToken)?),
+            }
+        }
+        Ok(())
     }
 
     /// The flag is there.
@@ -258,7 +315,7 @@ pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
         [b' ', b'v', b'\r', b'\n', ..] => (Flags { text: &after[..2], letters: bit(b'v') }, 4),
         [b' ', ..] => {
             let feed = line_feed(after).filter(|feed| 3 + at + feed <= LINE_BYTES_MAX)?;
-            (Flags::parse(line(after, feed), flags_max(verb)).ok()?, feed + 1)
+            (Flags::parse(verb, line(after, feed)).ok()?, feed + 1)
         }
         _ => return None,
     };
@@ -295,11 +352,19 @@ pub(crate) fn decode_tokens<'a>(verb: Verb, mut tokens: Tokens<'a>) -> Request<'
     if !is_key(key) {
         return fault(Fault::BadLine, swallow);
     }
-    match Flags::parse(tokens.rest(), flags_max(verb)) {
+    match Flags::parse(verb, tokens.rest()) {
         Ok(flags) => Request::Meta(Meta { verb, key, value_bytes, flags }),
+        Err(Fault::BadLine) if verb == Verb::Arithmetic && has_odd_byte(tokens.rest()) => {
+            fault(Fault::BadLine, 0)
+        }
         Err(_) if matches!(verb, Verb::Arithmetic) => fault(Fault::BadArithmeticFlag, 0),
         Err(why) => fault(why, swallow),
     }
+}
+
+/// A flag is neither letter nor digit.
+fn has_odd_byte(flags: &[u8]) -> bool {
+    Tokens::new(flags).any(|token| !matches!(token[0], b'0'..=b'9' | b'A'..=b'z'))
 }
 
 #[cfg(test)]
@@ -355,11 +420,44 @@ mod tests {
     #[test]
     fn bad_flags_are_told_apart() {
         assert_eq!(fault("mg k v v\r\n"), (Fault::DuplicateFlag, 0));
-        assert_eq!(fault("mg k !\r\n"), (Fault::UnknownFlag, 0));
-        assert_eq!(fault("mg k W\r\n"), (Fault::UnknownFlag, 0));
+        for (flag, why) in [
+            ("!", Fault::BadLine),
+            ("\u{80}", Fault::BadLine),
+            ("W", Fault::UnknownFlag),
+            ("7", Fault::UnknownFlag),
+            ("S1", Fault::UnknownFlag),
+        ] {
+            assert_eq!(fault(&format!("mg k {flag}\r\n")), (why, 0));
+            assert_eq!(fault(&format!("md k v {flag}1\r\n")), (why, 0));
+            assert_eq!(fault(&format!("ms k 1 {flag}\r\n")), (why, 3));
+        }
         assert_eq!(fault("ma k v v\r\n"), (Fault::BadArithmeticFlag, 0));
+        assert_eq!(fault("ma k S\r\n"), (Fault::BadArithmeticFlag, 0));
+        assert_eq!(fault("ma k !\r\n"), (Fault::BadLine, 0));
+        assert!(matches!(request("me k W v v 7\r\n"), Request::Meta(_)), "me looks at none");
+        assert_eq!(fault("me k !\r\n"), (Fault::BadLine, 0));
         assert!(meta("mg k M x I\r\n").flags.has(b'M'), "flags of other commands are accepted");
         assert!(meta("mg k Pa Lb P L\r\n").flags.has(b'P'));
+    }
+
+    #[test]
+    fn numbers_of_flags_that_a_command_does_not_read_are_numbers_all_the_same() {
+        for (line, why) in [
+            ("mg k Dx", Fault::BadFlagDelta),
+            ("mg k J", Fault::BadFlagInitial),
+            ("mg k F4294967296", Fault::BadLine),
+            ("md k N", Fault::BadToken),
+            ("md k R4294967296", Fault::BadToken),
+            ("ma k R", Fault::BadArithmeticFlag),
+            ("ma k F+1", Fault::BadArithmeticFlag),
+        ] {
+            assert_eq!(fault(&format!("{line}\r\n")), (why, 0), "{line}");
+        }
+        assert_eq!(fault("ms k 1 D-1\r\n"), (Fault::BadFlagDelta, 3));
+        assert_eq!(fault("ms k 1 Rx\r\n"), (Fault::BadToken, 3));
+        for line in ["mg k D1 J18446744073709551615 F4294967295", "md k N-1 R30 F1", "ms k 1 D0 J0 R-1"] {
+            assert!(matches!(request(&format!("{line}\r\n")), Request::Meta(_)), "{line}");
+        }
     }
 
     #[test]
@@ -385,7 +483,7 @@ mod tests {
 
     #[test]
     fn stores_swallow_their_data_when_the_length_is_known() {
-        assert_eq!(fault("ms k 2 !\r\n"), (Fault::UnknownFlag, 4));
+        assert_eq!(fault("ms k 2 !\r\n"), (Fault::BadLine, 4));
         assert_eq!(fault("ms k S1\r\n"), (Fault::BadLine, 0));
         assert_eq!(fault("ms k -1\r\n"), (Fault::BadLine, 0));
         assert_eq!(fault("ms k\r\n"), (Fault::BadLine, 0));

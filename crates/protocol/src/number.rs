@@ -31,6 +31,11 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
+/// Digits only, within 32 bits: the client flags of ms.
+pub fn parse_u32(text: &[u8]) -> Option<u32> {
+    u32::try_from(parse_u64(text)?).ok()
+}
+
 /// Digits with an optional minus, within 32 bits: exptime of touch, gat and meta commands.
 pub fn parse_i32(text: &[u8]) -> Option<i32> {
     match text.split_first() {
@@ -45,7 +50,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// As `strtoul`: blanks, a sign, at most 20 digits, then the end or a blank. (negative, magnitude)
+/// As `strtoul`: blanks, a sign, digits, then the end or a blank. (negative, magnitude)
 fn parse_c(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().position(|&b| !is_blank(b))?..];
     let (negative, digits) = match text[0] {
@@ -57,7 +62,9 @@ fn parse_c(text: &[u8]) -> Option<(bool, u64)> {
     if digits.get(end).is_some_and(|&b| !is_blank(b)) {
         return None;
     }
-    Some((negative, parse_u64(&digits[..end])?))
+    // Any number of zeros in front.
+    let zeros = digits[..end].iter().take_while(|&&b| b == b'0').count().min(end.saturating_sub(1));
+    Some((negative, parse_u64(&digits[zeros..end])?))
 }
 
 /// A 64-bit number without a sign other than plus, as C reads it: a stored counter.
@@ -190,7 +197,9 @@ mod tests {
         assert_eq!(parse_c_u64(b"+5"), Some(5));
         assert_eq!(parse_c_u64(b"9 "), Some(9));
         assert_eq!(parse_c_u64(b"00000000000000000007"), Some(7));
-        for bad in ["-5", "", " ", "12abc", "18446744073709551616", "000000000000000000001"] {
+        assert_eq!(parse_c_u64(&[b'0'; 99]), Some(0));
+        assert_eq!(parse_c_u64(format!("{}18446744073709551615", "0".repeat(44)).as_bytes()), Some(u64::MAX));
+        for bad in ["-5", "", " ", "12abc", "18446744073709551616"] {
             assert_eq!(parse_c_u64(bad.as_bytes()), None, "{bad}");
         }
     }

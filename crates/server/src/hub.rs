@@ -13,10 +13,11 @@ use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
 use crate::clock::Clock;
-use crate::config::{Config, Protocol, Reported};
+use crate::config::{Config, Protocol};
 use crate::doomed::{Doom, Doomed};
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
+use crate::settings::tuning;
 use crate::table::Table;
 use crate::worker::handling::plain;
 
@@ -137,12 +138,8 @@ impl Hub {
             })
         };
         let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
-        let shared = Shared::new(settings(&config));
-        let Reported { slab_automove_ratio, slab_automove_freeratio, slab_automove_window, .. } =
-            config.reported;
-        shared.automove.ratio.store(slab_automove_ratio.to_bits(), Relaxed);
-        shared.automove.free_ratio.store(slab_automove_freeratio.to_bits(), Relaxed);
-        shared.automove.window_s.store(slab_automove_window.into(), Relaxed);
+        let mut shared = Shared::new(settings(&config));
+        shared.tuning = tuning(&config);
         Ok(Hub {
             shared,
             table: Table::new(config.threads),

@@ -1,11 +1,33 @@
 //! `stats settings`: memcached's lines, in its order, with what holds here.
 
 use std::fmt::Display;
-use std::sync::atomic::Ordering::Relaxed;
 
+use larder_commands::{Kept, Tuning};
 use larder_eventloop::socket::Address;
 
+use crate::config::Config;
 use crate::hub::{Hub, YesNo};
+
+/// What memcached's tuning commands would change, as the server was started.
+pub(crate) fn tuning(config: &Config) -> Tuning {
+    let reported = &config.reported;
+    let temporary_ttl_s = reported.temporary_ttl_s;
+    let default = Tuning::default();
+    Tuning {
+        automove_ratio: Kept::ratio(reported.slab_automove_ratio),
+        automove_free_ratio: Kept::ratio(reported.slab_automove_freeratio),
+        automove_window_s: Kept::new(reported.slab_automove_window.into()),
+        lru_segmented: Kept::new(config.lru_maintainer.into()),
+        hot_lru_pct: Kept::new(reported.hot_lru_pct.into()),
+        warm_lru_pct: Kept::new(reported.warm_lru_pct.into()),
+        hot_max_factor: Kept::ratio(reported.hot_max_factor),
+        warm_max_factor: Kept::ratio(reported.warm_max_factor),
+        temp_lru: Kept::new(temporary_ttl_s.is_some().into()),
+        temporary_ttl_s: temporary_ttl_s.map_or(default.temporary_ttl_s, |seconds| Kept::new(seconds.into())),
+        crawler_sleep_us: Kept::new(reported.lru_crawler_sleep_us.into()),
+        crawler_items: Kept::new(reported.lru_crawler_tocrawl.into()),
+    }
+}
 
 /// Calls `visit` with every line.
 pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
@@ -20,7 +42,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let socket = config.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     let evictions = if config.evict { "on" } else { "off" };
     let oldest: u64 = 0;
-    let pace = &hub.shared.automove;
+    let tuning = &hub.shared.tuning;
     visit("maxbytes", &hub.store.totals().memory_bytes);
     visit("maxconns", &config.connections_max);
     visit("tcpport", &tcp_port.unwrap_or(0));
@@ -49,25 +71,25 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("hashpower_init", &reported.hash_power);
     visit("slab_reassign", &YesNo(reported.slab_reassign));
     visit("slab_automove", &(hub.store.automove() as u8));
-    visit("slab_automove_ratio", &format_args!("{:.2}", f64::from_bits(pace.ratio.load(Relaxed))));
-    visit("slab_automove_window", &pace.window_s.load(Relaxed));
-    visit("slab_automove_freeratio", &format_args!("{:.3}", f64::from_bits(pace.free_ratio.load(Relaxed))));
+    visit("slab_automove_ratio", &format_args!("{:.2}", tuning.automove_ratio.get_ratio()));
+    visit("slab_automove_window", &tuning.automove_window_s.get());
+    visit("slab_automove_freeratio", &format_args!("{:.3}", tuning.automove_free_ratio.get_ratio()));
     visit("slab_chunk_max", &reported.slab_chunk_bytes_max);
     visit("lru_crawler", &YesNo(config.lru_crawler));
-    visit("lru_crawler_sleep", &reported.lru_crawler_sleep_us);
-    visit("lru_crawler_tocrawl", &reported.lru_crawler_tocrawl);
+    visit("lru_crawler_sleep", &tuning.crawler_sleep_us.get());
+    visit("lru_crawler_tocrawl", &tuning.crawler_items.get());
     visit("tail_repair_time", &reported.tail_repair_s);
     visit("flush_enabled", &YesNo(config.flush));
     visit("dump_enabled", &YesNo(config.dump));
     visit("hash_algorithm", &reported.hash_algorithm);
     visit("lru_maintainer_thread", &YesNo(config.lru_maintainer));
-    visit("lru_segmented", &YesNo(config.lru_maintainer));
-    visit("hot_lru_pct", &reported.hot_lru_pct);
-    visit("warm_lru_pct", &reported.warm_lru_pct);
-    visit("hot_max_factor", &format_args!("{:.2}", reported.hot_max_factor));
-    visit("warm_max_factor", &format_args!("{:.2}", reported.warm_max_factor));
-    visit("temp_lru", &YesNo(reported.temporary_ttl_s.is_some()));
-    visit("temporary_ttl", &reported.temporary_ttl_s.unwrap_or(61));
+    visit("lru_segmented", &YesNo(tuning.lru_segmented.get() == 1));
+    visit("hot_lru_pct", &tuning.hot_lru_pct.get());
+    visit("warm_lru_pct", &tuning.warm_lru_pct.get());
+    visit("hot_max_factor", &format_args!("{:.2}", tuning.hot_max_factor.get_ratio()));
+    visit("warm_max_factor", &format_args!("{:.2}", tuning.warm_max_factor.get_ratio()));
+    visit("temp_lru", &YesNo(tuning.temp_lru.get() == 1));
+    visit("temporary_ttl", &tuning.temporary_ttl_s.get());
     visit("idle_timeout", &config.idle_timeout_s);
     visit("watcher_logbuf_size", &reported.watcher_logbuf_bytes);
     visit("worker_logbuf_size", &reported.worker_logbuf_bytes);
@@ -75,6 +97,20 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("track_sizes", &YesNo(config.track_sizes));
     visit("inline_ascii_response", &YesNo(false));
     visit("ssl_enabled", &YesNo(false));
+    visit("ssl_chain_cert", &"(null)");
+    visit("ssl_key", &"(null)");
+    visit("ssl_verify_mode", &0);
+    visit("ssl_keyformat", &1);
+    visit("ssl_ciphers", &"NULL");
+    visit("ssl_ca_cert", &"NULL");
+    visit("ssl_wbuf_size", &16384);
+    visit("ssl_session_cache", &YesNo(false));
+    visit("ssl_kernel_tls", &YesNo(false));
+    visit("ssl_min_version", &"tlsv1.2");
+    visit("proxy_enabled", &YesNo(false));
+    visit("proxy_uring_enabled", &YesNo(false));
+    visit("num_napi_ids", &0);
     visit("memory_file", &"(null)");
+    visit("client_flags_size", &size_of::<u32>());
     visit("reply_bytes_max", &config.reply_bytes_max());
 }

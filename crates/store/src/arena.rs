@@ -363,6 +363,12 @@ impl Arena {
             + self.charged_bytes.load(Ordering::Relaxed)
     }
 
+    /// Spans that had an owner and have none now.
+    pub(crate) fn spans_given_back(&self) -> u64 {
+        let free = self.free.lock().expect("no panic under the lock");
+        (free.back.len() + free.gone.len()) as u64
+    }
+
     pub(crate) fn spans_free(&self) -> u64 {
         u64::from(self.spans_allowed().saturating_sub(self.used.load(Ordering::Relaxed)))
     }

@@ -40,6 +40,8 @@ pub struct Totals {
     pub index_growing: bool,
     /// Spans nobody owns.
     pub spans_free: u64,
+    /// Spans that had an owner and have none now.
+    pub spans_given_back: u64,
     /// Spans that were drained for another class, or after the limit was lowered.
     pub spans_moved: u64,
     /// Items and pieces of items that were moved out of such spans.
@@ -115,6 +117,7 @@ impl Store {
             index_slots: self.index.slots(),
             index_growing: self.index.growing(),
             spans_free: self.arena.spans_free(),
+            spans_given_back: self.arena.spans_given_back(),
             ..Totals::default()
         };
         for id in ClassId::all() {

@@ -33,8 +33,7 @@ pub(crate) fn quit(_line: &mut Line<'_, '_, '_, '_>) -> Flow {
 /// `verbosity <level>`
 pub(crate) fn verbosity(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     line.out.put(match line.tokens.first().map(|level| parse_u64(level)) {
-        None => ERROR,
-        Some(None) => Fault::BadLine.reply(),
+        None | Some(None) => Fault::BadLine.reply(),
         Some(Some(level)) => {
             line.cx.host.verbosity(level.min(VERBOSITY_MAX) as u8);
             OK
@@ -73,11 +72,8 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// `cache_memlimit <megabytes>`
 pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    let megabytes = match line.tokens[..] {
-        // One word behind the number is let pass, whatever it says, as memcached does.
-        [number] | [number, _] => parse_c_u64(number),
-        _ => None,
-    };
+    // Words behind the number are let pass, whatever they say, as memcached does.
+    let megabytes = line.tokens.first().and_then(|number| parse_c_u64(number));
     line.out.put(match megabytes {
         None => ERROR,
         Some(mb) if mb < MEMLIMIT_MIN_MB => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",

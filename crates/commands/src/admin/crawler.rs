@@ -32,11 +32,17 @@ pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         [b"sleep", us] => match parse_u64(us) {
             None => Fault::BadLine.reply(),
             Some(us) if us > SLEEP_MAX_US => b"CLIENT_ERROR sleep must be one second or less\r\n",
-            Some(_) => OK,
+            Some(us) => {
+                line.cx.shared.tuning.crawler_sleep_us.set(us);
+                OK
+            }
         },
         [b"tocrawl", items] => match parse_u64(items) {
             None => Fault::BadLine.reply(),
-            Some(_) => OK,
+            Some(items) => {
+                line.cx.shared.tuning.crawler_items.set(items);
+                OK
+            }
         },
         [b"crawl" | b"metadump" | b"mgdump", _] if off => b"CLIENT_ERROR lru crawler disabled\r\n",
         [b"metadump" | b"mgdump", _] if !line.cx.shared.settings.dump => {

@@ -44,7 +44,8 @@ pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             _ => Fault::BadLine.reply(),
         },
         [b"automove", name @ (b"ratio" | b"freeratio" | b"window"), value] => pace(line, name, value),
-        [b"automove", b"ratio" | b"freeratio" | b"window"] => ERROR,
+        [b"automove", b"window"] => Fault::BadLine.reply(),
+        [b"automove", b"ratio" | b"freeratio"] => ERROR,
         [b"automove", mode, ..] => automove(line, mode),
         _ => ERROR,
     };
@@ -129,8 +130,12 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
     if !known.contains(&from) || !known.contains(&to) {
         return Err(BAD_CLASS);
     }
-    let spare = if from == POOL { store.totals().spans_free / SPANS_PER_PAGE } else { pages(from) };
-    if spare < PAGES_MIN {
+    // As in memcached, the pool has what classes gave back; what no class has had yet they take as they need it.
+    let spare = match from {
+        POOL => store.totals().spans_given_back >= SPANS_PER_PAGE,
+        _ => pages(from) >= PAGES_MIN,
+    };
+    if !spare {
         return Err(NO_SPARE);
     }
     if shared.reassigning.swap(true, Relaxed) {
@@ -170,20 +175,20 @@ fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
 
 /// memcached's pace of moves: checked and reported; here memory moves as fast as it is written.
 fn pace(line: &mut Line<'_, '_, '_, '_>, name: &[u8], value: &[u8]) -> &'static [u8] {
-    let pace = &line.cx.shared.automove;
+    let tuning = &line.cx.shared.tuning;
     if name == b"window" {
         return match parse_u64(value) {
             None => Fault::BadLine.reply(),
             Some(seconds) if !(3..=1800).contains(&seconds) => BAD_WINDOW,
             Some(seconds) => {
-                pace.window_s.store(seconds, Relaxed);
+                tuning.automove_window_s.set(seconds);
                 OK
             }
         };
     }
     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<f64>().ok());
     let Some(number) = number.filter(|number| number.is_finite()) else { return ERROR };
-    let ratio = if name == b"ratio" { &pace.ratio } else { &pace.free_ratio };
-    ratio.store(number.to_bits(), Relaxed);
+    let ratio = if name == b"ratio" { &tuning.automove_ratio } else { &tuning.automove_free_ratio };
+    ratio.set_ratio(number);
     OK
 }

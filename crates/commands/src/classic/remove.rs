@@ -33,7 +33,8 @@ pub fn class_there(cx: &mut Context<'_, '_>, key: &Key<'_>) -> u8 {
 pub fn touch(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, exptime: i32, noreply: bool) {
     cx.counters.add(Counter::CmdTouch, 1);
     let at = expires_at(exptime, cx.now());
-    let class = class_there(cx, key);
+    // As memcached has it, a touch is a use of the item.
+    let class = cx.guard.get(key).hit().map_or(0, |item| item.class());
     let (counter, reply): (_, &[u8]) = match cx.guard.touch(key, at) {
         Ok(()) => {
             cx.counters.count_in(class, ClassCounter::TouchHits);

@@ -72,7 +72,6 @@ pub fn arithmetic(
             Changed::Absent => match given.vivify {
                 Some(exptime) => match seed(cx, key, flags, &given, exptime) {
                     Ok((cas, expires_at)) => {
-                        cx.counters.add(misses, 1);
                         return put_done(cx, out, flags, reply_key, given.initial, cas, [expires_at; 2]);
                     }
                     Err(Refusal::NoMemory) => return out.put(NO_MEMORY),

@@ -82,7 +82,7 @@ fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Gi
     cx.guard.remove(key, expect)
 }
 
-/// Replaces the item by one without value and flags that keeps its expiry, stale if I is there.
+/// Replaces the item by one without value, flags and expiry, stale if I is there; then T gives it an expiry.
 fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Given) -> Result<u8, Refusal> {
     loop {
         let Lookup::Hit(item) = cx.guard.peek(key) else { return Err(Refusal::Absent) };
@@ -91,7 +91,7 @@ fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Giv
         }
         let attributes = Attributes {
             flags: 0,
-            expires_at: given.expires_at.unwrap_or(item.expires_at()),
+            expires_at: given.expires_at.unwrap_or(0),
             cas: given.cas,
             key_binary: item.key_binary(),
             stale: flags.has(b'I'),

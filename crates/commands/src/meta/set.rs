@@ -2,7 +2,7 @@
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
-use larder_protocol::number::parse_flags;
+use larder_protocol::number::parse_u32;
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
 
 use super::reply::Tail;
@@ -84,7 +84,7 @@ pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
         match flag.letter {
             b'F' => {
                 // As `set` reads them: cut to 32 bits.
-                plan.attributes.flags = parse_flags(flag.token).ok_or(Fault::BadLine)?;
+                plan.attributes.flags = parse_u32(flag.token).ok_or(Fault::BadLine)?;
             }
             b'M' => plan.mode = mode(flag.token)?,
             b'I' => plan.invalidate = true,

@@ -84,7 +84,7 @@ fn stores_say_what_to_swallow() {
     assert_eq!(request(b"set k 0 x 5 noreply\r\n"), bad(7, true));
     let long = format!("set {} 0 0 5\r\n", "k".repeat(251));
     assert_eq!(request(long.as_bytes()), bad(7, false));
-    assert_eq!(request(b"cas k 0 0 5\r\n"), bad(0, false));
+    assert_eq!(request(b"cas k 0 0 5\r\n"), bad(7, false));
 }
 
 #[test]

@@ -93,8 +93,11 @@ impl Target {
         if self.is_larder() {
             return false;
         }
-        let differs =
-            case.differs.iter().any(|why| why.split_once(' ').is_some_and(|(v, _)| version.contains(v)));
+        let differs = case
+            .differs
+            .iter()
+            .filter_map(|why| why.split_once(' '))
+            .any(|(who, _)| who == "memcached" || version.contains(who));
         if case.resp != matches!(self, Target::Spawned(Program::Redis(_))) {
             return true;
         }
