@@ -11,6 +11,7 @@
 //! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
+//! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 //! | `soak [--minutes N] [--seed S]` | the released server in real time, under everything at once |
 
@@ -24,6 +25,7 @@ mod install;
 mod instructions;
 mod lab;
 mod models;
+mod peers;
 mod run;
 mod sanitize;
 mod schedules;
@@ -34,7 +36,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | conformance | faults | lab | bench | fuzz | models | \
-                     schedules | sanitize | soak";
+                     peers | schedules | sanitize | soak";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         "bench" => bench::bench(rest),
         "lab" => lab::lab(),
         "models" => models::models(),
+        "peers" => peers::peers(),
         "schedules" => schedules::schedules(rest),
         "sanitize" => sanitize::sanitize(),
         "soak" => soak::soak(rest),

@@ -3,7 +3,8 @@
 use super::namespace::Namespace;
 use super::{Counts, Program, clients, exporter, redis, redis_exporter};
 use crate::install::{debian, python, python_source};
-use crate::run::{Outcome, capture, run, target};
+use crate::peers::{peer, version};
+use crate::run::{Outcome, capture, cargo, command, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("cas-loop", cas_loop),
     ("gomemcache", gomemcache),
     ("memcached-tool", memcached_tool),
+    ("memcached-transcripts", memcached_transcripts),
     ("memcached-exporter", exporter::suite),
     ("redis-cli", redis::redis_cli),
     ("redis-benchmark", redis::redis_benchmark),
@@ -32,6 +34,10 @@ pub const SUITES: &[(&str, Suite)] = &[
 ];
 
 pub(super) const PYTEST: &str = "pytest==8.3.4";
+/// The memcached that the transcripts are of.
+const MEMCACHED: &str = "1.6.45";
+/// Runs of transcripts that agree with it, each in one piece and byte by byte, when this was written.
+const TRANSCRIPTS_LEAST: u32 = 380;
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
@@ -49,6 +55,25 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         (0, true) => Ok(Counts { passed: count("[pass]"), skipped: count("[skip]") }),
         _ => Err(output),
     }
+}
+
+/// Our own transcripts, on the newest memcached: what they say is what it says, but where a case says otherwise.
+fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
+    let memcached = peer("memcached")?;
+    let version = version(&memcached)?;
+    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bin", "transcripts"]))?;
+    let transcripts = target().join("debug/transcripts");
+    let (agrees, output) = capture(command(transcripts, &["--spawn", &memcached.to_string_lossy()]))?;
+    println!("{version}\n{output}");
+    let agreed = Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 };
+    if !version.ends_with(MEMCACHED) {
+        println!("the transcripts are of {MEMCACHED}: what has changed since is shown, and no failure");
+        return Ok(agreed);
+    }
+    let last = output.lines().last().unwrap_or_default();
+    let passed = last.split_once(" passed").and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
+    // With each transcript there are more.
+    if agrees && passed >= TRANSCRIPTS_LEAST { Ok(agreed) } else { Err(format!("{version}: {output}")) }
 }
 
 /// pymemcache's integration tests.

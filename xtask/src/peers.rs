@@ -1,0 +1,151 @@
+//! `cargo xtask peers`: the newest memcached, Valkey and Redis that Debian publishes, below the target directory.
+//!
+//! Nothing is installed and nobody has to be root: apt keeps a package index of its own in a folder of ours, the
+//! packages are unpacked beside each other with the C library that they want, and each program is started by that
+//! library's loader.
+//!
+//! ```text
+//! target/peers/apt    sources, index and state of that apt
+//! target/peers/debs   what it has fetched
+//! target/peers/root   the packages, unpacked
+//! target/peers/bin    memcached, valkey-server, redis-server
+//! ```
+
+use crate::run::{Outcome, capture, command, root, run, target};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Whose newest packages these are.
+const SUITE: &str = "sid";
+/// The program, the package, and the file in it that is the program.
+const PROGRAMS: &[(&str, &str, &str)] = &[
+    ("memcached", "memcached", "usr/bin/memcached"),
+    ("valkey-server", "valkey-server", "usr/bin/valkey-check-rdb"),
+    ("redis-server", "redis-server", "usr/bin/redis-check-rdb"),
+];
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
+/// Fetches them, unless they are there, and prints their versions.
+pub fn peers() -> Outcome {
+    for (name, ..) in PROGRAMS {
+        println!("{}", version(&peer(name)?)?);
+    }
+    Ok(())
+}
+
+/// The newest program of this name; all are fetched if it is not there.
+pub fn peer(name: &str) -> Outcome<PathBuf> {
+    let home = root().join(target()).join("peers");
+    let program = home.join("bin").join(name);
+    if !(program.is_file() && version(&program).is_ok()) {
+        fetch(&home)?;
+    }
+    Ok(program)
+}
+
+/// The first line of what it says when asked for its version.
+pub fn version(program: &Path) -> Outcome<String> {
+    let (works, text) = capture(command(program, &["--version"]))?;
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    if works && !line.is_empty() { Ok(line) } else { Err(format!("{}: {text}", program.display())) }
+}
+
+fn fetch(home: &Path) -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the newest peers are fetched for x86-64 alone".to_owned());
+    }
+    let (apt, debs, unpacked, bin) = (home.join("apt"), home.join("debs"), home.join("root"), home.join("bin"));
+    for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"] {
+        made(&apt.join(folder))?;
+    }
+    for folder in [&debs.join("partial"), &unpacked, &bin] {
+        made(folder)?;
+    }
+    // Nothing counts as installed, so what the packages want is fetched with them.
+    written(&apt.join("var/lib/dpkg/status"), "")?;
+    written(&apt.join("etc/apt/sources.list"), &format!("deb [trusted=yes] {} {SUITE} main\n", mirror()?))?;
+    let options = [
+        format!("Dir={}", apt.display()),
+        format!("Dir::State::status={}", apt.join("var/lib/dpkg/status").display()),
+        format!("Dir::Cache::archives={}", debs.display()),
+        "APT::Architecture=amd64".to_owned(),
+        "APT::Sandbox::User=root".to_owned(),
+    ];
+    let apt_get = |arguments: &[&str]| {
+        let mut command = command("apt-get", &["-q"]);
+        command.args(options.iter().flat_map(|option| ["-o", option]));
+        command.args(arguments);
+        command
+    };
+    // It fails to run what Debian runs behind an update; whether there is an index shows next.
+    let _ = capture(apt_get(&["update"]));
+    let packages: Vec<&str> = PROGRAMS.iter().map(|&(_, package, _)| package).collect();
+    run(apt_get(&[&["install", "-y", "--download-only", "--no-install-recommends"], &packages[..]].concat()))?;
+    let listed = fs::read_dir(&debs).map_err(|error| format!("{}: {error}", debs.display()))?;
+    for file in listed.filter_map(Result::ok).map(|entry| entry.path()) {
+        if file.extension().is_some_and(|extension| extension == "deb") {
+            let (works, text) =
+                capture(command("dpkg", &["-x", &file.to_string_lossy(), &unpacked.to_string_lossy()]))?;
+            if !works {
+                return Err(format!("dpkg -x {}: {text}", file.display()));
+            }
+        }
+    }
+    let libraries = unpacked.join(LIBRARIES);
+    for (name, _, file) in PROGRAMS {
+        let start = format!(
+            "#!/bin/sh\nexec {} --argv0 {name} --library-path {} {} \"$@\"\n",
+            libraries.join(LOADER).display(),
+            libraries.display(),
+            unpacked.join(file).display()
+        );
+        let program = bin.join(name);
+        written(&program, &start)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+    }
+    Ok(())
+}
+
+/// Where this machine's apt fetches Debian's packages.
+fn mirror() -> Outcome<String> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(listed) = fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(listed.filter_map(Result::ok).map(|entry| entry.path()));
+    }
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    let found = texts.filter_map(|text| mirror_of(&text)).next();
+    Ok(found.unwrap_or_else(|| "http://deb.debian.org/debian".to_owned()))
+}
+
+/// The first address in a list of sources that ends in `/debian`, of either format.
+fn mirror_of(text: &str) -> Option<String> {
+    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("deb ") || line.starts_with("URIs:"));
+    let words = lines.flat_map(str::split_whitespace);
+    let addresses = words.filter(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"));
+    addresses.map(str::to_owned).next()
+}
+
+fn made(folder: &Path) -> Outcome {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn written(file: &Path, text: &str) -> Outcome {
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mirror_of;
+
+    #[test]
+    fn a_mirror_is_found_in_both_formats() {
+        let old = "# deb http://no.example/debian x\ndeb-src http://b.example/debian x main\ndeb [arch=amd64] https://a.example/debian/ bookworm main\n";
+        assert_eq!(mirror_of(old).as_deref(), Some("https://a.example/debian/"));
+        let new = "Types: deb\nURIs: http://c.example/debian\nSuites: bookworm\n";
+        assert_eq!(mirror_of(new).as_deref(), Some("http://c.example/debian"));
+        assert_eq!(mirror_of("deb http://d.example/debian-security x main\n"), None);
+    }
+}
