@@ -56,8 +56,10 @@ fn fetch(home: &Path) -> Outcome {
     if !cfg!(target_arch = "x86_64") {
         return Err("the newest peers are fetched for x86-64 alone".to_owned());
     }
-    let (apt, debs, unpacked, bin) = (home.join("apt"), home.join("debs"), home.join("root"), home.join("bin"));
-    for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"] {
+    let (apt, debs, unpacked, bin) =
+        (home.join("apt"), home.join("debs"), home.join("root"), home.join("bin"));
+    for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"]
+    {
         made(&apt.join(folder))?;
     }
     for folder in [&debs.join("partial"), &unpacked, &bin] {
@@ -82,7 +84,9 @@ fn fetch(home: &Path) -> Outcome {
     // It fails to run what Debian runs behind an update; whether there is an index shows next.
     let _ = capture(apt_get(&["update"]));
     let packages: Vec<&str> = PROGRAMS.iter().map(|&(_, package, _)| package).collect();
-    run(apt_get(&[&["install", "-y", "--download-only", "--no-install-recommends"], &packages[..]].concat()))?;
+    run(apt_get(
+        &[&["install", "-y", "--download-only", "--no-install-recommends"], &packages[..]].concat(),
+    ))?;
     let listed = fs::read_dir(&debs).map_err(|error| format!("{}: {error}", debs.display()))?;
     for file in listed.filter_map(Result::ok).map(|entry| entry.path()) {
         if file.extension().is_some_and(|extension| extension == "deb") {
@@ -122,9 +126,11 @@ fn mirror() -> Outcome<String> {
 
 /// The first address in a list of sources that ends in `/debian`, of either format.
 fn mirror_of(text: &str) -> Option<String> {
-    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("deb ") || line.starts_with("URIs:"));
+    let lines =
+        text.lines().map(str::trim).filter(|line| line.starts_with("deb ") || line.starts_with("URIs:"));
     let words = lines.flat_map(str::split_whitespace);
-    let addresses = words.filter(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"));
+    let addresses =
+        words.filter(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"));
     addresses.map(str::to_owned).next()
 }
 
