@@ -72,9 +72,13 @@ impl Context<'_, '_> {
 
     /// Spends work; with the last of the slice the turn of who replies into `out` ends.
     pub(crate) fn spend(&self, out: &mut Output, ns: u64) {
-        let work = self.room.work();
-        work.spend(ns);
-        if work.is_used_up() {
+        self.room.work().spend(ns);
+        self.end_turn_if_due(out);
+    }
+
+    /// Ends the turn of who replies into `out` if the slice is used up.
+    pub(crate) fn end_turn_if_due(&self, out: &mut Output) {
+        if self.room.work().is_used_up() {
             out.end_turn();
         }
     }

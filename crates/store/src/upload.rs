@@ -81,8 +81,12 @@ impl Guard<'_> {
         Ok(upload)
     }
 
-    /// As [`Guard::upload`], for a value that is put together from what is there.
-    pub(crate) fn compose(
+    /// As [`Guard::upload`], for a value that is put together from what is there: it counts for no request on its way
+    /// in.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`].
+    pub fn compose(
         &mut self,
         key: &Key<'_>,
         value_bytes: u64,

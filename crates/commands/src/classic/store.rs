@@ -14,6 +14,7 @@ use crate::shared::Settings;
 use crate::tally::Tally;
 use crate::text::{NO_MEMORY, TOO_LARGE};
 use crate::time::expires_at;
+use crate::work::copying_ns;
 
 /// What memcached adds to key and value: header, the key's NUL, the value's line end.
 const HEADER_BYTES: u64 = 48 + 1 + 2;
@@ -170,7 +171,11 @@ fn store_if(
     let class = attributes.class(key, value.len() as u64);
     let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
     let outcome = match store.verb {
-        StoreVerb::Append | StoreVerb::Prepend => append(cx, key, store, value),
+        StoreVerb::Append | StoreVerb::Prepend => {
+            let outcome = append(cx, key, store, value);
+            cx.end_turn_if_due(out);
+            outcome
+        }
         StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
             let expect = classic_expect(store, &cx.shared.settings);
             let result = cx.guard.store_value(key, value, &attributes, expect);
@@ -195,7 +200,7 @@ pub fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>, value:
 }
 
 /// Adds to a value as one step. A result above the item limit is not stored. `expect_cas`: only if the
-/// item has this token; `cas`: the token to give instead of the next.
+/// item has this token; `cas`: the token to give instead of the next. Spends the work of copying the value.
 pub fn concat(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,
@@ -214,6 +219,7 @@ pub fn concat(
             return Outcome::NotStored;
         }
         let unchanged = Expect::Unchanged(item.seen());
+        cx.room.work().spend(copying_ns(value_bytes));
         match cx.guard.concat(key, value, end, cas, unchanged) {
             Ok(stored) => return Outcome::Stored { cas: stored.cas, value_bytes },
             Err(Refusal::NoMemory) => return Outcome::NoMemory,

@@ -138,7 +138,9 @@ pub fn set(
     let class = plan.attributes.class(key, value.len() as u64);
     let compared = plan.compares().then(|| class_there(cx, key));
     let outcome = if plan.concats() {
-        append(cx, key, plan, value)
+        let outcome = append(cx, key, plan, value);
+        cx.end_turn_if_due(out);
+        outcome
     } else {
         let attributes = &plan.attributes;
         match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {

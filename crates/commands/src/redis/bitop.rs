@@ -169,7 +169,7 @@ impl Combining {
             bytes => Some(
                 call.cx
                     .guard
-                    .upload(target, bytes, &Attributes::default())
+                    .compose(target, bytes, &Attributes::default())
                     .map_err(|_| Fail::OUT_OF_MEMORY)?,
             ),
         };

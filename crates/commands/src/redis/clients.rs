@@ -134,6 +134,9 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 /// What a connection holds of the memory while nothing is on its way.
 const CLIENT_BYTES: u64 = 1 << 10;
 
+/// What it takes to look at one.
+const CLIENT_NS: u64 = 100;
+
 /// A kind of client, as CLIENT LIST and KILL name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -164,6 +167,7 @@ impl Kind {
 
 fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let mut clients = call.cx.shared.redis.clients.list();
+    call.spend(CLIENT_NS * clients.len() as u64);
     match args.next() {
         None => {}
         Some(word) if is(word, "TYPE") && args.len() == 1 => {
@@ -175,7 +179,8 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             for id in args {
                 ids.push(client_id(id).ok_or(Fail::of("ERR Invalid client ID"))?);
             }
-            clients.retain(|facts| ids.contains(&facts.id));
+            ids.sort_unstable();
+            clients.retain(|facts| ids.binary_search(&facts.id).is_ok());
         }
         Some(_) => return Err(Fail::SYNTAX),
     }

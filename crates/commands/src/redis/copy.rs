@@ -50,7 +50,7 @@ fn copy_pinned(
     if expect == Expect::Absent && guard.peek(to).hit().is_some() {
         return Err(Refusal::Present);
     }
-    let mut upload = guard.upload(to, value.value_bytes(), attributes)?;
+    let mut upload = guard.compose(to, value.value_bytes(), attributes)?;
     for piece in value.pieces(0) {
         guard.upload_fill(&mut upload, piece)?;
     }

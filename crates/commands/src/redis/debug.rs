@@ -5,12 +5,15 @@ use larder_store::{Attributes, Expect, Value};
 
 use super::call::{Call, Flow, integer, next};
 use super::fail::{Done, Fail};
+use super::job::{Job, Step};
 use super::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
 };
+use super::rewrite::Heap;
 use super::survey::Goal;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{Command, Keys, NO_KEYS};
+use crate::work::{STORE_NS, copying_ns};
 
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
@@ -183,16 +186,41 @@ fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if size.is_some_and(|size| size as u64 > call.value_bytes_max()) {
         return Err(Fail::TOO_LONG);
     }
-    for n in 0..count {
-        let name = [prefix, b":", n.to_string().as_bytes()].concat();
-        let mut value = format!("value:{n}").into_bytes();
-        if let Some(size) = size {
-            value.resize(size, 0);
+    let held = Heap::take(call, prefix.len() + size.unwrap_or(0))?;
+    call.work(Populating { n: 0, count, prefix: prefix.into(), size, _held: held })
+}
+
+/// Keys that are set in steps.
+#[derive(Debug)]
+struct Populating {
+    n: i64,
+    count: i64,
+    prefix: Box<[u8]>,
+    size: Option<usize>,
+    _held: Heap,
+}
+
+impl Job for Populating {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let mut value = Vec::new();
+        while self.n < self.count && ns < ns_max {
+            let name = [&self.prefix, &b":"[..], self.n.to_string().as_bytes()].concat();
+            value.clear();
+            value.extend_from_slice(format!("value:{}", self.n).as_bytes());
+            value.resize(self.size.unwrap_or(value.len()), 0);
+            let key = call.key(&name);
+            let _ = call.store(&key, &value, &Attributes::default(), Expect::Absent)?;
+            self.n += 1;
+            ns += STORE_NS + 2 * copying_ns((name.len() + value.len()) as u64);
         }
-        let key = call.key(&name);
-        let _ = call.store(&key, &value, &Attributes::default(), Expect::Absent)?;
+        call.spend(ns);
+        if self.n < self.count {
+            return Ok(Step::More);
+        }
+        call.ok()?;
+        Ok(Step::Done)
     }
-    call.ok()
 }
 
 /// A 160-bit value that does not depend on the order in which hashes are added.
@@ -234,7 +262,9 @@ fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         let key = call.key(name);
         let mut digest = Digest::default();
         if let Some(item) = call.peek(&key)? {
+            let bytes = item.value_bytes();
             digest.add(&[], item.value());
+            call.spend(bytes);
         }
         put_bulk(call.out, digest.text().as_bytes());
     }

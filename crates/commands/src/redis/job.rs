@@ -30,7 +30,6 @@ pub(crate) enum Step {
     /// There is more to do.
     More,
     /// There is more to reply, and the output is full.
-    #[expect(dead_code, reason = "replies that are made piece by piece say so")]
     Full,
 }
 
@@ -57,6 +56,8 @@ pub(crate) struct UnderWay {
     pub silent: bool,
     /// Whose failures they are.
     pub row: Option<RowId>,
+    /// What its steps in later turns took, in all.
+    pub took_us: u64,
 }
 
 impl Call<'_, '_, '_> {
@@ -69,7 +70,7 @@ impl Call<'_, '_, '_> {
                 Step::More | Step::Full => break,
             }
         }
-        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row });
+        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
         self.flow = Flow::Job;
         // In a batch nobody looks at the flow, but at this.
         self.out.end_turn();
@@ -106,6 +107,7 @@ impl Conversation {
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         let mark = turn.out.mark();
+        let began_us = turn.cx.host.clock_us();
         let mut call = turn.call(&mut self.client);
         let done = under_way.job.step(&mut call);
         if let Err(fail) = &done {
@@ -118,6 +120,12 @@ impl Conversation {
         }
         if under_way.silent {
             turn.out.rewind(mark);
+        }
+        under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
+        if let Some(row) = under_way.row
+            && !matches!(done, Ok(Step::More | Step::Full))
+        {
+            turn.note_latency(row, under_way.took_us);
         }
         let next = match done {
             Ok(Step::Done) | Err(_) => {

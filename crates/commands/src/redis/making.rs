@@ -113,7 +113,7 @@ pub(super) fn make<'b>(
     }
     let then = then(call, bytes);
     let target = then.to.as_ref().unwrap_or(&old.name).key(call);
-    let upload = call.cx.guard.upload(&target, bytes, &old.attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
+    let upload = call.cx.guard.compose(&target, bytes, &old.attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
     let Edit { before, zeros, bytes, after } = edit;
     call.work(Making {
         old,

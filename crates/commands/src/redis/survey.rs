@@ -17,7 +17,10 @@ use super::job::{Job, Step};
 use super::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::context::Context;
 use crate::output::Output;
-use crate::work::KEY_NS;
+use crate::work::{KEY_NS, copying_ns};
+
+/// Bytes of a reply that are written between two looks at whether the output is full.
+const PIECE_BYTES: usize = 16 << 10;
 
 /// Keys looked at between two looks at what was found.
 pub(super) const ITEMS_PER_WALK: usize = 64;
@@ -74,9 +77,19 @@ impl Found {
         if bytes as u64 > self.store.held_bytes_max() / 2 { Err(Fail::HELD) } else { Ok(()) }
     }
 
-    fn put(&self, out: &mut Output) {
-        put_array(out, self.count);
-        out.put(&self.bytes);
+    /// Writes the keys that are still to be written, until the output is full; true when all are.
+    fn put(&self, written: &mut usize, out: &mut Output) -> bool {
+        if *written == 0 {
+            put_array(out, self.count);
+        }
+        for piece in self.bytes[*written..].chunks(PIECE_BYTES) {
+            out.put(piece);
+            *written += piece.len();
+            if out.is_full() {
+                break;
+            }
+        }
+        *written == self.bytes.len()
     }
 }
 
@@ -132,17 +145,22 @@ pub(crate) struct Survey {
     pub(super) goal: Goal,
     /// Where it goes on.
     pub(super) cursor: u64,
+    /// All was seen; of the reply so many bytes of keys are written.
+    pub(super) written: Option<usize>,
 }
 
 impl Call<'_, '_, '_> {
     /// Replies when all was seen: now, or after some steps.
     pub(super) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
-        self.work(Survey { goal, cursor })
+        self.work(Survey { goal, cursor, written: None })
     }
 }
 
 impl Job for Survey {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.written.is_some() {
+            return Ok(self.reply(call));
+        }
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let done = loop {
             match self.walk(call.cx, &mut ns) {
@@ -154,8 +172,7 @@ impl Job for Survey {
         if !done? {
             return Ok(Step::More);
         }
-        self.reply(call.out, call.client.resp3);
-        Ok(Step::Done)
+        Ok(self.reply(call))
     }
 
     fn only_reads(&self) -> bool {
@@ -166,7 +183,7 @@ impl Job for Survey {
 impl Survey {
     /// Looks at some keys, and adds what that takes to `ns`. True when there are no more to look at.
     fn walk(&mut self, cx: &mut Context<'_, '_>, ns: &mut u64) -> Result<bool, Fail> {
-        let Survey { goal, cursor } = self;
+        let Survey { goal, cursor, .. } = self;
         let weight = match goal {
             Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
             Goal::Random { .. } | Goal::Digest(_) => 1,
@@ -223,20 +240,36 @@ impl Survey {
         }
     }
 
-    /// Writes the reply.
-    pub fn reply(&self, out: &mut Output, resp3: bool) {
-        match &self.goal {
-            Goal::Keys { found, .. } => found.put(out),
+    /// Writes the reply, or some of it.
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let Survey { goal, cursor, written } = self;
+        let (out, resp3) = (&mut *call.out, call.client.resp3);
+        let begins = written.is_none();
+        let written = written.get_or_insert(0);
+        let before = *written;
+        let done = match goal {
+            Goal::Keys { found, .. } => found.put(written, out),
             Goal::Scan { found, .. } => {
-                put_array(out, 2);
-                put_bulk(out, self.cursor.to_string().as_bytes());
-                found.put(out);
+                if begins {
+                    put_array(out, 2);
+                    put_bulk(out, cursor.to_string().as_bytes());
+                }
+                found.put(written, out)
             }
-            Goal::Random { picked, .. } => match &picked.key {
-                Some(key) => put_bulk(out, key),
-                None => put_null(out, resp3),
-            },
-            Goal::Digest(digest) => put_simple(out, &digest.text()),
-        }
+            Goal::Random { picked, .. } => {
+                match &picked.key {
+                    Some(key) => put_bulk(out, key),
+                    None => put_null(out, resp3),
+                }
+                true
+            }
+            Goal::Digest(digest) => {
+                put_simple(out, &digest.text());
+                true
+            }
+        };
+        let bytes = (*written - before) as u64;
+        call.spend(copying_ns(bytes));
+        if done { Step::Done } else { Step::Full }
     }
 }

@@ -115,6 +115,11 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
     }
 
+    /// Notes what a command took, if that is long enough.
+    pub(super) fn note_latency(&self, row: table::RowId, us: u64) {
+        self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+    }
+
     /// Counts one command.
     pub(super) fn count_single(
         &mut self,

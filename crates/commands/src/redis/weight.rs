@@ -10,7 +10,7 @@ use super::call::{Call, is};
 use super::fail::{Done, Fail};
 use super::glob::weight;
 use super::table::Command;
-use crate::work::{KEY_NS, copying_ns};
+use crate::work::{KEY_NS, STORE_NS, copying_ns};
 
 /// Work in values and in walks that one EXEC may do.
 pub(super) const EXEC_NS_MAX: u64 = 10_000_000;
@@ -18,8 +18,6 @@ pub(super) const EXEC_NS_MAX: u64 = 10_000_000;
 const KEY_BYTES: u64 = 32;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
-/// What it takes to store a key.
-const STORE_NS: u64 = 300;
 
 const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
