@@ -200,6 +200,9 @@ impl Guard<'_> {
             if self.local.shrink(store, over, SHRINK_CHUNKS) {
                 continue;
             }
+            if !self.local.patient && self.local.vain_epoch == store.epochs.now() {
+                return;
+            }
             // Between two batches: pages of the index, too, are waited for by others.
             waits += 1;
             self.local.leave_batch(store);
@@ -207,6 +210,7 @@ impl Guard<'_> {
             self.local.enter_batch(store);
             self.forget_hints();
             if waits >= GIVE_WAY_WAITS_MAX {
+                self.local.note_vain(store);
                 return;
             }
         }

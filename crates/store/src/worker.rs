@@ -59,6 +59,10 @@ pub(crate) struct Local {
     pub(crate) looked_at: u64,
     /// The epoch of which a write that was refused has waited for the end, in vain.
     pub(crate) vain_epoch: u64,
+    /// Nor is memory that others hold, until this time.
+    pub(crate) vain_until: Millis,
+    /// Nobody waits for this worker meanwhile.
+    pub(crate) patient: bool,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
     /// A class that others give to, and that found too little of it once.
@@ -121,6 +125,8 @@ impl Worker {
             spans_moved: 0,
             looked_at: 0,
             vain_epoch: 0,
+            vain_until: 0,
+            patient: true,
             asks: 0,
             fed: None,
             transaction: Transaction::default(),
@@ -153,6 +159,12 @@ impl Worker {
             index_changes: store.index.changes(),
             traceless: false,
         }
+    }
+
+    /// Whether an allocation may wait for memory for as long as it may come: a second. Otherwise some milliseconds, and
+    /// not again for what did not come then: where somebody waits for this worker meanwhile.
+    pub fn set_patient(&mut self, patient: bool) {
+        self.local.patient = patient;
     }
 
     /// Before a long sleep: gives back all free chunks, so that a worker without work holds none

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
 use larder_eventloop::socket::Address;
@@ -256,5 +257,7 @@ impl Handler for Service {
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         drop(connection);
         self.hub.ended(self.index);
+        let left = self.hub.desks[self.index].connections.load(Relaxed);
+        self.store.set_patient(left <= 1);
     }
 }

@@ -327,6 +327,7 @@ impl Service {
         };
         match events.adopt(stream, connection) {
             Ok(id) => {
+                self.store.set_patient(events.len() <= 1);
                 self.hub.store.set_aside(CONNECTION_BYTES);
                 self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));
                 if listener >= self.hub.redis_from

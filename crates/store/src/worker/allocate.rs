@@ -9,11 +9,17 @@ use crate::class::ClassId;
 use crate::slab::{Magazine, unpoison_chunk};
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
-use crate::{Eviction, Store};
+use crate::{Eviction, Millis, Store};
 
 /// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
 /// is pinned or a worker is kept from running inside its batch.
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
+/// Rounds of it where somebody waits for this worker, …
+const ALLOCATE_ROUNDS_IMPATIENT: usize = 256;
+/// … those of them in which it waits: some 5 ms, …
+const ALLOCATE_WAITS_IMPATIENT: usize = 92;
+/// … and the time in which what others hold is not waited for again.
+const VAIN_MS: Millis = 10;
 /// Rounds of waiting for others' batches before a write is refused where nothing is evicted: some milliseconds.
 const REFUSED_ROUNDS_MAX: usize = 96;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
@@ -107,7 +113,9 @@ impl Local {
         if store.may_evict() && !(spares && store.arena.barren.holds(self.now)) {
             self.drain_ahead(store, class);
         }
-        while round < ALLOCATE_ROUNDS_MAX {
+        let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
+        let mut waited = 0;
+        while round < rounds_max {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
             if let Some(chunk) = self.take_free(store, class) {
@@ -187,6 +195,16 @@ impl Local {
                 if round >= ALLOCATE_ROUNDS_SLEEP {
                     wants.get_or_insert_with(|| store.wanting.one());
                 }
+                if !self.patient {
+                    if self.waits_in_vain(store) {
+                        break;
+                    }
+                    waited += 1;
+                    if waited == ALLOCATE_WAITS_IMPATIENT {
+                        self.note_vain(store);
+                        break;
+                    }
+                }
                 self.wait(store, &mut wait);
             }
             round += 1;
@@ -221,6 +239,21 @@ impl Local {
         store.slabs.class(class).out_of_memory += 1;
         self.counters(store).out_of_memory.add(1);
         None
+    }
+
+    /// What is waited for was waited for already, and did not come.
+    fn waits_in_vain(&self, store: &Store) -> bool {
+        self.vain_epoch == store.epochs.now() || self.limbo.len() == 0 && self.now < self.vain_until
+    }
+
+    /// Takes note that memory did not come: of this worker's own before others have left their batches, and what
+    /// others hold for a while.
+    pub(crate) fn note_vain(&mut self, store: &Store) {
+        if self.limbo.len() > 0 {
+            self.vain_epoch = store.epochs.now();
+        } else {
+            self.vain_until = self.now + VAIN_MS;
+        }
     }
 
     /// A free chunk from the magazine, the class's spans, or a free span.

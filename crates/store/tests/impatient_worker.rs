@@ -1,0 +1,41 @@
+//! A worker for whom others wait, beside one that does not leave its batch: it is refused soon, not after a second.
+
+use larder_store::{Attributes, Config, Expect, Guard, Store};
+use std::time::{Duration, Instant};
+
+const NOW: u64 = 1_700_000_000_000;
+/// Keys of items of which the store is full.
+const LARGER: u32 = 16_000;
+
+fn write_larger(guard: &mut Guard<'_>, n: u32) -> bool {
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any).is_ok()
+}
+
+#[test]
+fn a_worker_for_whom_others_wait_is_refused_within_milliseconds_and_then_at_once() {
+    let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
+    let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
+    (0..LARGER).for_each(|n| assert!(write_larger(&mut worker.enter(NOW), n)));
+    worker.set_patient(false);
+    let kept = stuck.enter(NOW);
+    let mut took = Vec::new();
+    let mut refused = 0;
+    for n in 0.. {
+        let began = Instant::now();
+        refused += u32::from(!write_larger(&mut worker.enter(NOW), n));
+        took.push(began.elapsed());
+        if refused == 500 {
+            break;
+        }
+    }
+    took.sort_unstable();
+    // A patient one waits for a second and more at each. One wait, and whatever the machine does meanwhile.
+    assert!(took[took.len() - 1] < Duration::from_millis(300), "{took:?}");
+    assert!(took[took.len() - 250] < Duration::from_millis(1), "who has waited in vain does not wait again");
+    drop(kept);
+    assert!(write_larger(&mut worker.enter(NOW), 0), "there is memory again");
+    drop((worker, stuck));
+    store.check();
+}
