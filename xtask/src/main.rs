@@ -2,7 +2,7 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `test [--quick]` | everything below but `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
+//! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
@@ -14,9 +14,11 @@
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 //! | `soak [--minutes N] [--seed S]` | the released server in real time, under everything at once |
+//! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may |
 
 #![forbid(unsafe_code)]
 
+mod attack;
 mod bench;
 mod conformance;
 mod faults;
@@ -36,7 +38,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | conformance | faults | lab | bench | fuzz | models | \
-                     peers | schedules | sanitize | soak";
+                     peers | schedules | sanitize | soak | attack";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::conformance(rest),
         "faults" => faults::faults(rest),
         "fuzz" => fuzz::fuzz(rest),
+        "attack" => attack::attack(rest),
         "bench" => bench::bench(rest),
         "lab" => lab::lab(),
         "models" => models::models(),

@@ -9,12 +9,15 @@
 //! - [`linear`], [`history`], [`both`]: whether what two clients saw can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of such a server, in words;
+//! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
+//!   take minutes;
 //! - [`proof`]: values that prove where they come from.
 
 #![forbid(unsafe_code)]
 
 pub mod both;
 pub mod bounded;
+pub mod canary;
 pub mod client;
 pub mod history;
 pub mod host;
@@ -27,6 +30,7 @@ pub mod proof;
 pub mod redis;
 pub mod runner;
 pub mod socket;
+pub mod stage;
 pub mod store_model;
 pub mod talk;
 pub mod transcript;

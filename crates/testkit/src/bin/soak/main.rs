@@ -15,7 +15,7 @@
 //! | [`ledger`] | what a key must hold, and the judge of replies |
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
-//! | [`canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
+//! | [`larder_testkit::canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
 //! | [`director`], [`report`] | from phase to phase; the table at the end |
 //!
 //! Decisions of each thread follow from the seed. How threads meet does not: a failure names the phase and what was
@@ -24,7 +24,6 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod canary;
 mod choice;
 mod client;
 mod dialect;
@@ -41,12 +40,11 @@ mod watch;
 mod wire;
 mod world;
 
-use larder_testkit::process::{Server, larder};
+use larder_testkit::canary;
+use larder_testkit::process::Server;
+use larder_testkit::stage::{Null, pin, redis_port};
 use phase::{MEGABYTES, PHASES};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 use world::World;
@@ -126,7 +124,7 @@ fn soak() -> Result<bool, String> {
         let world = &world;
         let (server, seed) = (&server, options.seed);
         let watch = scope.spawn(move || watch::run(world, server));
-        let canaries = scope.spawn(move || canaries.sing(world));
+        let canaries = scope.spawn(move || canaries.sing(world.started(), || world.runs()));
         let mut others = Vec::new();
         for number in 0..CLIENTS + ODD_CLIENTS {
             others
@@ -153,56 +151,6 @@ fn soak() -> Result<bool, String> {
     let after = director::leave(&world, &server, base)?;
     director::end(&world, server);
     Ok(report::print(&world, &songs, &seen, base, after))
-}
-
-/// Pins this thread, and those it starts, to a core; false where it may not be.
-fn pin(core: usize) -> bool {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).is_ok()
-}
-
-/// Where Redis clients connect: the second address that the server names.
-fn redis_port(server: &Server) -> Result<SocketAddr, String> {
-    let output = server.output();
-    let named = output.split_once("listens on ").and_then(|(_, rest)| rest.split(", ").nth(1));
-    named.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no second address: {output}"))
-}
-
-/// The server of fixed replies.
-#[derive(Debug)]
-struct Null {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Null {
-    fn start() -> Result<Null, String> {
-        let bytes = canary::KEY_BYTES.to_string();
-        let mut child = Command::new(larder())
-            .args(["lab", "null", "--protocol", "classic", "--verb", "miss", "--key-bytes", &bytes])
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("the null server: {error}"))?;
-        let mut line = String::new();
-        let read = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
-        match (read, line.trim().parse()) {
-            (Some(Ok(_)), Ok(address)) => Ok(Null { child, address }),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(format!("the null server said {line:?}"))
-            }
-        }
-    }
-}
-
-impl Drop for Null {
-    fn drop(&mut self) {
-        // Both fail only when it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The table at the end.
 
-use crate::canary::{Sample, Song, excesses};
 use crate::watch::Seen;
 use crate::world::World;
+use larder_testkit::canary::{Sample, Song, excesses};
 
 /// A canary waits for no longer than this beyond what the machine takes, in microseconds.
 const EXCESS_US: u64 = 10_000;

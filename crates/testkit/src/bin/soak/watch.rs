@@ -2,13 +2,13 @@
 
 use crate::world::World;
 use larder_testkit::process::Server;
+use larder_testkit::stage::bound;
 use std::thread;
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(50);
 /// How long a server that was given a lower limit may take to give pages back.
 const PATIENCE: Duration = Duration::from_secs(20);
-const MEBIBYTE: u64 = 1 << 20;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,11 +19,6 @@ pub struct Seen {
     pub above: Option<(u64, u64)>,
     /// The most descriptors.
     pub descriptors_max: usize,
-}
-
-/// The limit, 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
-fn bound(limit_bytes: u64) -> u64 {
-    limit_bytes + limit_bytes / 20 + 8 * MEBIBYTE
 }
 
 /// Descriptors that the server has open.

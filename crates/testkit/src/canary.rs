@@ -1,7 +1,6 @@
 //! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
 //! same core. What both wait for is the machine's; what only the worker's canary waits for is Larder's.
 
-use crate::world::World;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -72,15 +71,14 @@ fn request() -> String {
 pub struct Canaries(Vec<Canary>);
 
 impl Canaries {
-    /// Asks until the end.
+    /// Asks for as long as it `runs`; times are counted from when it `started`.
     ///
     /// # Errors
     /// That a connection broke, or was answered anything else.
-    pub fn sing(mut self, world: &World) -> io::Result<Vec<Song>> {
-        let started = world.started();
+    pub fn sing(mut self, started: Instant, runs: impl Fn() -> bool) -> io::Result<Vec<Song>> {
         let request = request();
         let mut next = Instant::now();
-        while world.runs() {
+        while runs() {
             let now = Instant::now();
             if now >= next {
                 // What was missed is not made up for.
@@ -101,11 +99,20 @@ impl Canaries {
                 canary.hear(now, started)?;
             }
         }
-        Ok(self.0.into_iter().map(|canary| Song { name: canary.name, samples: canary.samples }).collect())
+        let now = Instant::now();
+        Ok(self.0.into_iter().map(|canary| canary.end(now, started)).collect())
     }
 }
 
 impl Canary {
+    /// All that it has seen; what is not answered yet has taken as long as that.
+    fn end(mut self, now: Instant, started: Instant) -> Song {
+        if let Some(asked) = self.asked.take() {
+            self.samples.push(sample(asked, now, started));
+        }
+        Song { name: self.name, samples: self.samples }
+    }
+
     fn hear(&mut self, now: Instant, started: Instant) -> io::Result<()> {
         let mut bytes = [0; 64];
         let count = self.stream.read(&mut bytes)?;
@@ -119,13 +126,17 @@ impl Canary {
             && let Some(asked) = self.asked.take()
         {
             self.received = 0;
-            let micros = |time: Duration| time.as_micros() as u64;
-            self.samples.push(Sample {
-                asked_us: micros(asked - started),
-                took_us: micros(now.saturating_duration_since(asked)),
-            });
+            self.samples.push(sample(asked, now, started));
         }
         Ok(())
+    }
+}
+
+fn sample(asked: Instant, now: Instant, started: Instant) -> Sample {
+    let micros = |time: Duration| time.as_micros() as u64;
+    Sample {
+        asked_us: micros(asked.saturating_duration_since(started)),
+        took_us: micros(now.saturating_duration_since(asked)),
     }
 }
 

@@ -1,0 +1,87 @@
+//! The attacks.
+
+mod half_open;
+mod memory;
+mod slice;
+mod work;
+
+use crate::stage::Stage;
+use crate::wire::{exchange, request};
+use std::time::Duration;
+
+/// How long an attacker waits for its replies.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An attack.
+#[derive(Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// `-m`.
+    pub megabytes: u64,
+    /// Further options of the server.
+    pub options: &'static [&'static str],
+    /// What is there before it begins.
+    pub prepare: fn(&Stage) -> Result<(), String>,
+    /// What is done; what came of it, or why that must not be.
+    pub attack: fn(&Stage) -> Result<String, String>,
+    /// The server ends of it.
+    pub ends: bool,
+}
+
+/// An attack with the usual options on an empty store.
+const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
+    Row { name, megabytes: 64, options: &[], prepare: |_| Ok(()), attack, ends: false }
+}
+
+/// All of them.
+pub const ROWS: &[Row] = &[
+    Row { prepare: memory::one_of_16k, ..row("mget-of-one", memory::mget_of_one) },
+    Row { prepare: memory::one_of_16k, ..row("exec-of-gets", memory::exec_of_gets) },
+    row("command-docs", memory::command_docs),
+    row("client-names", memory::client_names),
+    Row { prepare: memory::keys_of_8k, ..row("keys-of-8k", memory::keys) },
+    row("bitfield", memory::bitfield),
+    row("stats-detail", memory::stats_detail),
+    Row { megabytes: 1024, ..row("mset-100k", work::mset_100k) },
+    Row { megabytes: 1024, ..row("mset-400k", work::mset_400k) },
+    Row { megabytes: 1024, ..row("exec-of-sets", work::exec_of_sets) },
+    Row { megabytes: 1024, ..row("psubscribe", work::psubscribe) },
+    Row { prepare: work::evil_keys, ..row("scan-match", work::scan_match) },
+    row("publish-glob", work::publish_glob),
+    Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },
+    Row { prepare: slice::prepare, ..row("bitcount", slice::bitcount) },
+    Row { prepare: slice::prepare, ..row("append", slice::append) },
+    Row { prepare: slice::prepare, ..row("setbit", slice::setbit) },
+    Row { prepare: slice::prepare, ..row("rename", slice::rename) },
+    Row { prepare: slice::prepare, ..row("bitop", slice::bitop) },
+    Row { prepare: slice::prepare, ..row("lcs", slice::lcs) },
+    Row { prepare: slice::prepare, ..row("info", slice::info) },
+    Row { prepare: slice::prepare, ..row("keys", slice::keys) },
+    Row { prepare: slice::prepare, ..row("scan-count", slice::scan_count) },
+    Row { prepare: slice::prepare, ..row("text-append", slice::text_append) },
+    Row { prepare: slice::prepare, ..row("exec-of-keys", slice::exec_of_keys) },
+    Row { prepare: slice::prepare, ..row("swapdb", slice::swapdb) },
+    Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
+    Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
+    Row {
+        prepare: half_open::fill,
+        options: &["--requirepass", "secret"],
+        ..row("strangers", half_open::strangers)
+    },
+];
+
+/// Sends requests of prepared data, and waits for the replies.
+fn prepare(stage: &Stage, requests: &[u8]) -> Result<(), String> {
+    exchange(stage.resp, requests, PATIENCE).map(drop)
+}
+
+/// A SET.
+fn set(key: &[u8], value: &[u8]) -> Vec<u8> {
+    request(&[b"SET", key, value])
+}
+
+/// So long for `what`; an error if it was longer than it may be.
+fn within(took: Duration, most_ms: u64, what: &str) -> Result<String, String> {
+    let said = format!("{what} in {:.0} ms", took.as_secs_f64() * 1e3);
+    if took <= Duration::from_millis(most_ms) { Ok(said) } else { Err(format!("{said}, not {most_ms}")) }
+}

@@ -1,0 +1,89 @@
+//! Requests whose replies, or whose traces, are many times as long as they are.
+
+use super::{PATIENCE, prepare, set};
+use crate::stage::Stage;
+use crate::wire::{connect, exchange, exchange_text, only_send, request, said, shown};
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+/// How long a reader that does not read is left alone.
+const STANDS: Duration = Duration::from_secs(3);
+
+/// Sends it, reads nothing for a while, and leaves.
+fn unread(stage: &Stage, requests: &[u8]) -> Result<String, String> {
+    let (stream, sent) = only_send(stage.resp, requests, STANDS)?;
+    thread::sleep(STANDS);
+    drop(stream);
+    exchange(stage.resp, &said("PING"), PATIENCE)
+        .map(|_| format!("{sent} of {} bytes were taken, nothing was read", requests.len()))
+}
+
+pub(super) fn one_of_16k(stage: &Stage) -> Result<(), String> {
+    prepare(stage, &set(b"k", &[b'v'; 16_000]))
+}
+
+pub(super) fn mget_of_one(stage: &Stage) -> Result<String, String> {
+    let mut words = vec![&b"MGET"[..]];
+    words.resize(100_001, b"k");
+    unread(stage, &request(&words))
+}
+
+pub(super) fn exec_of_gets(stage: &Stage) -> Result<String, String> {
+    let mut requests = said("MULTI");
+    (0..20_000).for_each(|_| requests.extend(said("GET k")));
+    requests.extend(said("EXEC"));
+    unread(stage, &requests)
+}
+
+pub(super) fn command_docs(stage: &Stage) -> Result<String, String> {
+    unread(stage, &said("COMMAND DOCS client").repeat(300_000))
+}
+
+pub(super) fn client_names(stage: &Stage) -> Result<String, String> {
+    let name = vec![b'n'; 7 << 20];
+    let mut open = Vec::new();
+    for _ in 0..30 {
+        let mut stream = connect(stage.resp)?;
+        let _ = stream.set_write_timeout(Some(STANDS));
+        // One that is closed for it is as good.
+        let _ = stream.write_all(&request(&[b"CLIENT", b"SETNAME", &name]));
+        open.push(stream);
+    }
+    let (_, reply) =
+        exchange(stage.resp, &[said("CLIENT LIST"), said("SLOWLOG GET 128")].concat(), PATIENCE)?;
+    stage.open.lock().expect("not poisoned").extend(open);
+    Ok(shown(&reply))
+}
+
+pub(super) fn keys_of_8k(stage: &Stage) -> Result<(), String> {
+    let mut requests = Vec::new();
+    for n in 0..4000 {
+        let mut key = vec![b'k'; 8192];
+        key.extend_from_slice(format!("{n}").as_bytes());
+        requests.extend(set(&key, b""));
+    }
+    prepare(stage, &requests)
+}
+
+pub(super) fn keys(stage: &Stage) -> Result<String, String> {
+    unread(stage, &said("KEYS *").repeat(10))
+}
+
+pub(super) fn bitfield(stage: &Stage) -> Result<String, String> {
+    let mut words = vec![&b"BITFIELD"[..], b"k"];
+    for _ in 0..340_000 {
+        words.extend([&b"GET"[..], b"u8", b"0"]);
+    }
+    unread(stage, &request(&words))
+}
+
+pub(super) fn stats_detail(stage: &Stage) -> Result<String, String> {
+    let mut requests = b"stats detail on\r\n".to_vec();
+    for n in 0..200_000 {
+        requests.extend_from_slice(format!("get a{n:0>100}:k\r\n").as_bytes());
+    }
+    (0..20).for_each(|_| requests.extend_from_slice(b"stats detail dump\r\n"));
+    let (took, _) = exchange_text(stage.server.address(), &requests, PATIENCE)?;
+    Ok(format!("answered in {took:.1?}"))
+}

@@ -1,0 +1,121 @@
+//! A server for one attack, and what is seen of it meanwhile: its memory, and how long its workers' canaries wait.
+
+use crate::rows::Row;
+use larder_testkit::canary::{self, Sample, excesses};
+use larder_testkit::process::Server;
+use larder_testkit::stage::{Null, bound, pin, redis_port};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A canary waits for no longer than this beyond what the machine takes, in microseconds.
+pub const EXCESS_US_MAX: u64 = 10_000;
+/// Between two looks at memory.
+const LOOK: Duration = Duration::from_millis(20);
+/// The program itself.
+const PROGRAM_BYTES: u64 = 6 << 20;
+
+/// A running server, for an attack.
+#[derive(Debug)]
+pub struct Stage {
+    pub server: Server,
+    /// Where it speaks RESP.
+    pub resp: SocketAddr,
+    /// Connections that stay open until all is over.
+    pub open: Mutex<Vec<TcpStream>>,
+}
+
+/// What came of an attack.
+#[derive(Debug)]
+pub struct Report {
+    outcome: Result<String, String>,
+    pub rss: u64,
+    pub bound: u64,
+    pub longest_us: u64,
+    pub excess_us: u64,
+    canaries: Option<String>,
+}
+
+impl Report {
+    /// All is as it should be.
+    pub fn holds(&self) -> bool {
+        self.outcome.is_ok()
+            && self.rss <= self.bound
+            && self.excess_us <= EXCESS_US_MAX
+            && self.canaries.is_none()
+    }
+
+    /// What is to be said of it.
+    pub fn said(&self) -> String {
+        let (Ok(said) | Err(said)) = &self.outcome;
+        match &self.canaries {
+            Some(error) => format!("{said}; canaries: {error}"),
+            None => said.clone(),
+        }
+    }
+}
+
+/// Stages an attack.
+///
+/// # Errors
+/// When the server cannot be started or prepared.
+pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
+    pin(0);
+    let megabytes = row.megabytes.to_string();
+    let mut options = vec!["--redis-port", "-1", "-m", &megabytes, "-t", "2", "-c", "12000"];
+    options.extend(row.options);
+    let server = Server::start(&options)?;
+    let null = Null::start()?;
+    if two_cores {
+        pin(1);
+    }
+    let resp = redis_port(&server)?;
+    let stage = Stage { resp, server, open: Mutex::default() };
+    (row.prepare)(&stage).map_err(|error| format!("{}: {error}", row.name))?;
+    let canaries = canary::hatch(stage.server.address(), null.address)
+        .map_err(|error| format!("{}: canaries: {error}", row.name))?;
+    let (stop, most, started) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
+    let (outcome, songs) = thread::scope(|scope| {
+        let singing = scope.spawn(|| canaries.sing(started, || !stop.load(SeqCst)));
+        scope.spawn(|| {
+            while !stop.load(SeqCst) {
+                if let Ok(rss) = stage.server.rss_bytes() {
+                    most.fetch_max(rss, SeqCst);
+                }
+                thread::sleep(LOOK);
+            }
+        });
+        let outcome = (row.attack)(&stage);
+        // What it leaves behind is looked at, too.
+        thread::sleep(10 * LOOK);
+        stop.store(true, SeqCst);
+        (outcome, singing.join())
+    });
+    let songs = songs.map_err(|_| "the canaries' thread")?;
+    let mut report = Report {
+        outcome,
+        rss: most.load(SeqCst),
+        bound: bound(row.megabytes << 20) + PROGRAM_BYTES,
+        longest_us: 0,
+        excess_us: 0,
+        canaries: None,
+    };
+    match songs {
+        // One that ends the server ends them.
+        Err(_) if row.ends => {}
+        Err(error) => report.canaries = Some(error.to_string()),
+        Ok(songs) => {
+            if let Some((null, workers)) = songs.split_last() {
+                let longest = |samples: &[Sample]| samples.iter().map(|sample| sample.took_us).max();
+                for song in workers {
+                    report.longest_us = report.longest_us.max(longest(&song.samples).unwrap_or(0));
+                    let worst = excesses(&song.samples, &null.samples).first().map_or(0, |one| one.took_us);
+                    report.excess_us = report.excess_us.max(worst);
+                }
+            }
+        }
+    }
+    Ok(report)
+}

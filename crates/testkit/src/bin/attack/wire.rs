@@ -1,0 +1,134 @@
+//! What attackers send and hear. They write while they read, so that neither side waits for the other.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Ends a pipeline: its reply is like no other.
+const END: &[u8] = b"*2\r\n$4\r\nECHO\r\n$14\r\nattack-is-over\r\n";
+const ENDED: &[u8] = b"attack-is-over\r\n";
+
+/// A RESP request.
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// A RESP request of plain words.
+pub fn said(line: &str) -> Vec<u8> {
+    request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+}
+
+/// A connection.
+///
+/// # Errors
+/// What the system said.
+pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// Sends requests, and reads all replies; the time that took, and their first bytes.
+///
+/// # Errors
+/// That they did not come within `patience`, or the connection ended.
+pub fn exchange(
+    address: SocketAddr,
+    bytes: &[u8],
+    patience: Duration,
+) -> Result<(Duration, Vec<u8>), String> {
+    let mut all = bytes.to_vec();
+    all.extend_from_slice(END);
+    converse(address, &all, ENDED, patience)
+}
+
+/// As [`exchange`], of the text protocol.
+///
+/// # Errors
+/// As [`exchange`].
+pub fn exchange_text(
+    address: SocketAddr,
+    bytes: &[u8],
+    patience: Duration,
+) -> Result<(Duration, Vec<u8>), String> {
+    let mut all = bytes.to_vec();
+    all.extend_from_slice(b"mn\r\n");
+    converse(address, &all, b"MN\r\n", patience)
+}
+
+/// Bytes of the replies that are shown.
+const SHOWN: usize = 200;
+
+fn converse(
+    address: SocketAddr,
+    bytes: &[u8],
+    end: &[u8],
+    patience: Duration,
+) -> Result<(Duration, Vec<u8>), String> {
+    let mut stream = connect(address)?;
+    let mut writer = stream.try_clone().map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
+    let _ = writer.set_write_timeout(Some(patience));
+    thread::scope(|scope| {
+        let writing = scope.spawn(move || writer.write_all(bytes));
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut room = vec![0; 1 << 20];
+        let outcome = loop {
+            match stream.read(&mut room) {
+                Ok(0) => break Err(format!("closed after {:?}: {}", began.elapsed(), shown(&first))),
+                Ok(count) => {
+                    first.extend_from_slice(&room[..count.min(SHOWN.saturating_sub(first.len()))]);
+                    last.extend_from_slice(&room[..count]);
+                    let from = last.len().saturating_sub(end.len());
+                    last.drain(..from);
+                    if last == end {
+                        break Ok((began.elapsed(), first));
+                    }
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(error) => break Err(format!("after {:?}: {error}", began.elapsed())),
+            }
+            if began.elapsed() > patience {
+                break Err(format!("not over after {:?}", began.elapsed()));
+            }
+        };
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+        let _ = writing.join();
+        outcome
+    })
+}
+
+/// The beginning of a text.
+pub fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).escape_debug().to_string()
+}
+
+/// Sends as much as is taken within `patience`, and reads nothing; the connection, and how much it was.
+///
+/// # Errors
+/// What the system said.
+pub fn only_send(
+    address: SocketAddr,
+    bytes: &[u8],
+    patience: Duration,
+) -> Result<(TcpStream, usize), String> {
+    let mut stream = connect(address)?;
+    let _ = stream.set_write_timeout(Some(patience));
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(_) => break,
+        }
+    }
+    Ok((stream, sent))
+}
