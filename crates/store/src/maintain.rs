@@ -192,6 +192,8 @@ impl Guard<'_> {
     pub fn give_way(&mut self) {
         let store = self.store;
         let (mut waits, mut wait) = (0, Wait::for_memory_sleeping_from(GIVE_WAY_WAITS_BUSY));
+        // Whoever waits for this worker waits for no sleep.
+        let waits_max = if self.local.patient { GIVE_WAY_WAITS_MAX } else { GIVE_WAY_WAITS_BUSY };
         for _ in 0..GIVE_WAY_ROUNDS_MAX {
             let over = store.arena.over_limit();
             if over == 0 || !store.may_evict() {
@@ -209,7 +211,7 @@ impl Guard<'_> {
             self.local.wait_outside(store, &mut wait);
             self.local.enter_batch(store);
             self.forget_hints();
-            if waits >= GIVE_WAY_WAITS_MAX {
+            if waits >= waits_max {
                 self.local.note_vain(store);
                 return;
             }
