@@ -15,8 +15,9 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
-use larder_store::{FREED_BLOCK_BYTES, Pinned};
+use larder_store::{FREED_BLOCK_BYTES, Pinned, Store};
 
 /// A value in the store that goes out between two bytes of the buffer.
 #[derive(Debug)]
@@ -57,6 +58,34 @@ pub struct Output {
     limit_bytes: u64,
     /// What they are in the next turn, if this one has ended.
     next_limit_bytes: Option<u64>,
+    /// To what the buffer is charged.
+    account: Option<Account>,
+}
+
+/// The store is told what a buffer takes, as it grows and before it is written to.
+#[derive(Debug)]
+struct Account {
+    store: Arc<Store>,
+    /// What is counted otherwise.
+    free: usize,
+    /// What the store was told.
+    bytes: usize,
+}
+
+impl Account {
+    fn set(&mut self, capacity_bytes: usize) {
+        let bytes = capacity_bytes.saturating_sub(self.free);
+        if bytes != self.bytes {
+            self.store.hold(bytes as i64 - self.bytes as i64);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 /// A place in the replies to go back to ([`Output::rewind`]).
@@ -77,6 +106,9 @@ const ROOM_SHARE: usize = 8;
 const BLOCK_HEAD_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
 
+/// So much that is left is not copied: its buffer goes with it.
+const MOVED_BYTES_MIN: usize = 128 << 10;
+
 /// Bytes already sent that may stay in front of the rest, if they are no more than the rest.
 const SENT_BYTES_MAX: usize = 16 << 10;
 
@@ -86,9 +118,35 @@ impl Output {
         Output { limit_bytes, ..Output::default() }
     }
 
-    /// An output of these replies, in a buffer of just their size. It is full until it is given a limit.
+    /// As [`Output::new`]; what its buffer takes beyond `free` bytes is charged to the store as what connections
+    /// hold.
+    pub fn charged(limit_bytes: u64, store: &Arc<Store>, free: usize) -> Output {
+        let account = Account { store: Arc::clone(store), free, bytes: 0 };
+        Output { limit_bytes, account: Some(account), ..Output::default() }
+    }
+
+    /// An output of these replies, in a buffer of just their size, all of which is charged if this one's is. It is
+    /// full until it is given a limit.
+    pub fn beside(&self, replies: &[u8]) -> Output {
+        let account = self.account.as_ref();
+        let account = account.map(|a| Account { store: Arc::clone(&a.store), free: 0, bytes: 0 });
+        let mut output = Output { account, ..Output::default() };
+        // First it is charged.
+        output.set_account(touched_bytes(replies.len(), block_bytes(replies.len())));
+        output.buf = block_of(replies);
+        output.end = replies.len();
+        output
+    }
+
+    /// An output of these replies that is charged to nobody. It is full until it is given a limit.
     pub fn of(replies: &[u8]) -> Output {
-        Output { buf: block_of(replies), end: replies.len(), ..Output::default() }
+        Output::default().beside(replies)
+    }
+
+    fn set_account(&mut self, capacity_bytes: usize) {
+        if let Some(account) = &mut self.account {
+            account.set(capacity_bytes);
+        }
     }
 
     /// Bytes waiting to be sent, pinned values included.
@@ -146,11 +204,7 @@ impl Output {
     /// Bytes of memory the buffer takes (pinned values not included): what it has room for beyond them
     /// was never touched. A block that is a mapping of its own takes whole pages, its head included.
     pub fn capacity_bytes(&self) -> usize {
-        if self.buf.capacity() < FREED_BLOCK_BYTES {
-            self.buf.len()
-        } else {
-            (self.buf.len() + BLOCK_HEAD_BYTES).next_multiple_of(PAGE_BYTES)
-        }
+        touched_bytes(self.buf.len(), self.buf.capacity())
     }
 
     /// Forgets everything, sent or not; keeps the buffer.
@@ -170,6 +224,7 @@ impl Output {
             self.clear();
             self.buf.truncate(bytes);
             self.buf.shrink_to(bytes);
+            self.set_account(self.capacity_bytes());
         }
     }
 
@@ -205,13 +260,29 @@ impl Output {
         self.end += bytes;
     }
 
+    /// Bytes that can be written before the buffer has to grow.
+    pub fn free_bytes(&self) -> usize {
+        self.buf.len() - self.end
+    }
+
+    /// Charges what the buffer takes when it has room for `bytes` more, which are to be written next; nothing is
+    /// allocated yet. [`Output::room`] does so, or [`Output::give_up_room`] takes it back.
     #[cold]
-    fn grow(&mut self, bytes: usize) {
-        if self.is_empty() {
-            self.clear();
-        }
-        let wanted = self.end + bytes;
-        let len = if wanted <= ROOM_STEP {
+    pub fn charge_room(&mut self, bytes: usize) {
+        let len = self.len_for(bytes).max(self.buf.len());
+        self.set_account(touched_bytes(len, block_bytes(len)));
+    }
+
+    /// Charges what the buffer takes, and no more.
+    #[cold]
+    pub fn give_up_room(&mut self) {
+        self.set_account(self.capacity_bytes());
+    }
+
+    /// How long the buffer is made for `bytes` more.
+    fn len_for(&self, bytes: usize) -> usize {
+        let wanted = if self.is_empty() { bytes } else { self.end + bytes };
+        if wanted <= ROOM_STEP {
             wanted.next_multiple_of(ROOM_MIN)
         } else if (wanted as u64) < self.limit_bytes {
             // At the limit a session stops.
@@ -219,11 +290,20 @@ impl Output {
             (wanted + wanted / ROOM_SHARE).next_multiple_of(ROOM_STEP).min(most)
         } else {
             wanted.next_multiple_of(ROOM_STEP)
-        };
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        if self.is_empty() {
+            self.clear();
+        }
+        let len = self.len_for(bytes);
         if len > self.buf.len() {
             // Exactly: what is taken is counted as held. Of a block that goes back to the system when it is
             // freed only what is used is touched, and it grows without a copy.
-            let room = if len > ROOM_MIN { len.max(FREED_BLOCK_BYTES) } else { len };
+            let room = block_bytes(len);
+            self.set_account(touched_bytes(len, room));
             self.buf.reserve_exact(room - self.buf.len());
             self.buf.resize(len, 0);
         }
@@ -359,14 +439,41 @@ impl Output {
         if self.buf.len() >= 4 * bytes {
             self.buf.truncate(bytes);
             self.buf.shrink_to_fit();
+            self.set_account(self.capacity_bytes());
         }
     }
 
-    /// Moves what is not sent into an output of its own, in a buffer of just its size; this one is
-    /// empty afterwards and keeps its buffer.
+    /// Moves what is not sent into an output of its own, in a buffer of just its size, or with the buffer if it
+    /// is much; this one is empty afterwards.
     pub fn take_rest(&mut self) -> Output {
-        let rest = self.split_off(self.start);
-        self.clear();
+        self.leave_behind(self.start)
+    }
+
+    /// What lies behind a place where [`Output::end`] was, in an output of its own; nothing that lies in front is
+    /// wanted. Much of it goes with the buffer, and is not copied: there is never twice as much.
+    pub fn leave_behind(&mut self, from: usize) -> Output {
+        if self.end - from < MOVED_BYTES_MIN {
+            let rest = self.split_off(from);
+            self.clear();
+            return rest;
+        }
+        let account = self.account.as_ref();
+        let account = account.map(|a| Account { store: Arc::clone(&a.store), free: a.free, bytes: 0 });
+        let mut rest = std::mem::replace(
+            self,
+            Output {
+                limit_bytes: self.limit_bytes,
+                next_limit_bytes: self.next_limit_bytes,
+                account,
+                ..Output::default()
+            },
+        );
+        if let Some(account) = &mut rest.account {
+            account.free = 0;
+        }
+        rest.give_up_room();
+        rest.forget_until(from);
+        (rest.limit_bytes, rest.next_limit_bytes) = (0, None);
         rest
     }
 
@@ -374,15 +481,9 @@ impl Output {
     /// spliced in lie there. What lies in front stays.
     pub fn split_off(&mut self, from: usize) -> Output {
         assert!(self.splices.front().is_none_or(|splice| splice.at >= from), "no value is in front of it");
-        let mut rest = Output {
-            buf: block_of(&self.buf[from..self.end]),
-            start: 0,
-            end: self.end - from,
-            splices: std::mem::take(&mut self.splices),
-            pinned_bytes: std::mem::take(&mut self.pinned_bytes),
-            limit_bytes: 0,
-            next_limit_bytes: None,
-        };
+        let mut rest = self.beside(&self.buf[from..self.end]);
+        rest.splices = std::mem::take(&mut self.splices);
+        rest.pinned_bytes = std::mem::take(&mut self.pinned_bytes);
         for splice in &mut rest.splices {
             splice.at -= from;
         }
@@ -406,12 +507,25 @@ impl Output {
     }
 }
 
-/// Replies in a block of their own. One of more than a page is large enough that it goes back to the
+/// The size of a block for so many bytes. One of more than a page is large enough that it goes back to the
 /// system as it is freed, and not to a heap full of holes; of its memory only the pages of the replies
 /// are touched.
+fn block_bytes(bytes: usize) -> usize {
+    if bytes > ROOM_MIN { bytes.max(FREED_BLOCK_BYTES) } else { bytes }
+}
+
+/// What a block takes of which `bytes` were written.
+fn touched_bytes(bytes: usize, block_bytes: usize) -> usize {
+    if block_bytes < FREED_BLOCK_BYTES {
+        bytes
+    } else {
+        (bytes + BLOCK_HEAD_BYTES).next_multiple_of(PAGE_BYTES)
+    }
+}
+
+/// Replies in a block of their own.
 fn block_of(replies: &[u8]) -> Vec<u8> {
-    let room = if replies.len() > ROOM_MIN { replies.len().max(FREED_BLOCK_BYTES) } else { replies.len() };
-    let mut block = Vec::with_capacity(room);
+    let mut block = Vec::with_capacity(block_bytes(replies.len()));
     block.extend_from_slice(replies);
     block
 }

@@ -4,11 +4,17 @@
 //! as in memcached, it is for looking, not for running.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_store::Store;
 
 /// Most prefixes that are told apart; keys of further ones are not counted. memcached's limit.
 pub const PREFIXES_MAX: usize = 65_536;
+/// What they take is at most one part in this many of the memory limit, to which it is charged.
+const SHARE: u64 = 32;
+/// What a prefix takes beside its bytes, about.
+const PREFIX_BYTES: u64 = 128;
 
 /// What was counted for one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,13 +34,22 @@ pub struct PrefixCount {
 pub struct Prefixes {
     delimiter: u8,
     on: AtomicBool,
-    counts: Mutex<BTreeMap<Box<[u8]>, PrefixCount>>,
+    counts: Mutex<Counts>,
+    /// Requests that were not counted, since there was no room for their prefix.
+    missed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    of: BTreeMap<Box<[u8]>, PrefixCount>,
+    /// What they take.
+    bytes: u64,
 }
 
 impl Prefixes {
     /// Nothing counted yet.
     pub fn new(delimiter: u8, on: bool) -> Prefixes {
-        Prefixes { delimiter, on: AtomicBool::new(on), counts: Mutex::default() }
+        Prefixes { delimiter, on: AtomicBool::new(on), counts: Mutex::default(), missed: AtomicU64::new(0) }
     }
 
     /// Counting is on.
@@ -49,27 +64,41 @@ impl Prefixes {
     }
 
     /// Forgets what was counted.
-    pub fn clear(&self) {
-        self.counts().clear();
+    pub fn clear(&self, store: &Store) {
+        let mut counts = self.counts();
+        counts.of.clear();
+        store.set_aside(-(std::mem::take(&mut counts.bytes) as i64));
+        self.missed.store(0, Relaxed);
     }
 
-    /// Counts one request of `key`, if counting is on and the key has a prefix.
+    /// Requests that were not counted, since there was no room for their prefix.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Relaxed)
+    }
+
+    /// Counts one request of `key`, if counting is on and the key has a prefix; in `store` is the room for it.
     #[inline]
-    pub fn count(&self, key: &[u8], add: impl FnOnce(&mut PrefixCount)) {
+    pub fn count(&self, store: &Store, key: &[u8], add: impl FnOnce(&mut PrefixCount)) {
         if self.is_on() {
-            self.count_on(key, add);
+            self.count_on(store, key, add);
         }
     }
 
     #[cold]
-    fn count_on(&self, key: &[u8], add: impl FnOnce(&mut PrefixCount)) {
+    fn count_on(&self, store: &Store, key: &[u8], add: impl FnOnce(&mut PrefixCount)) {
         let Some(bytes) = key.iter().position(|&b| b == self.delimiter) else { return };
         let mut counts = self.counts();
-        if let Some(count) = counts.get_mut(&key[..bytes]) {
-            add(count);
-        } else if counts.len() < PREFIXES_MAX {
-            add(counts.entry(key[..bytes].into()).or_default());
+        if let Some(count) = counts.of.get_mut(&key[..bytes]) {
+            return add(count);
         }
+        let takes = bytes as u64 + PREFIX_BYTES;
+        if counts.of.len() == PREFIXES_MAX || counts.bytes + takes > store.memory_bytes() / SHARE {
+            self.missed.fetch_add(1, Relaxed);
+            return;
+        }
+        counts.bytes += takes;
+        store.set_aside(takes as i64);
+        add(counts.of.entry(key[..bytes].into()).or_default());
     }
 
     /// Calls `visit` with up to `max` prefixes after `after`, in order; returns the last one, none at
@@ -84,7 +113,7 @@ impl Prefixes {
         let counts = self.counts();
         let from = after.map_or(Unbounded, Excluded);
         let mut last = None;
-        for (n, (prefix, count)) in counts.range::<[u8], _>((from, Unbounded)).enumerate() {
+        for (n, (prefix, count)) in counts.of.range::<[u8], _>((from, Unbounded)).enumerate() {
             if n == max {
                 return last;
             }
@@ -94,7 +123,7 @@ impl Prefixes {
         None
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, PrefixCount>> {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,16 +131,22 @@ impl Prefixes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    fn store(memory_bytes: u64) -> Arc<Store> {
+        Store::new(larder_store::Config { memory_bytes, ..Default::default() }).expect("a store")
+    }
 
     #[test]
     fn keys_count_under_their_prefix_while_on() {
+        let store = store(1 << 30);
         let prefixes = Prefixes::new(b':', false);
-        prefixes.count(b"a:1", |c| c.gets += 1);
+        prefixes.count(&store, b"a:1", |c| c.gets += 1);
         prefixes.turn(true);
-        prefixes.count(b"a:1", |c| c.gets += 1);
-        prefixes.count(b"a:2", |c| c.sets += 1);
-        prefixes.count(b"b:2", |c| c.deletes += 1);
-        prefixes.count(b"plain", |c| c.gets += 1);
+        prefixes.count(&store, b"a:1", |c| c.gets += 1);
+        prefixes.count(&store, b"a:2", |c| c.sets += 1);
+        prefixes.count(&store, b"b:2", |c| c.deletes += 1);
+        prefixes.count(&store, b"plain", |c| c.gets += 1);
         let mut seen = Vec::new();
         assert_eq!(prefixes.walk(None, 10, |p, c| seen.push((p.to_vec(), c))), None);
         assert_eq!(seen.len(), 2);
@@ -123,10 +158,20 @@ mod tests {
 
     #[test]
     fn prefixes_above_the_limit_are_not_counted() {
-        let prefixes = Prefixes::new(b':', true);
-        for n in 0..=PREFIXES_MAX {
-            prefixes.count(format!("{n}:x").as_bytes(), |c| c.gets += 1);
+        for (memory_bytes, most) in
+            [(1 << 30, PREFIXES_MAX), (16 << 20, (1 << 19) / (PREFIX_BYTES as usize + 5))]
+        {
+            let store = store(memory_bytes);
+            let before = store.heap_bytes();
+            let prefixes = Prefixes::new(b':', true);
+            for n in 10_000..10_000 + most + 1 {
+                assert_eq!(prefixes.missed(), 0);
+                prefixes.count(&store, format!("{n:05}:x").as_bytes()[..6].into(), |c| c.gets += 1);
+            }
+            assert_eq!((prefixes.counts().of.len(), prefixes.missed()), (most, 1));
+            assert!(store.heap_bytes() - before >= most as u64 * (PREFIX_BYTES + 5));
+            prefixes.clear(&store);
+            assert_eq!((store.heap_bytes(), prefixes.missed()), (before, 0));
         }
-        assert_eq!(prefixes.counts().len(), PREFIXES_MAX);
     }
 }

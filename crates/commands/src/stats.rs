@@ -59,7 +59,7 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
     *cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
     cx.host.reset();
     cx.guard.store().reset_counters();
-    cx.shared.prefixes.clear();
+    cx.shared.prefixes.clear(cx.guard.store());
     cx.shared.redis.reset_counts(cx.host);
 }
 

@@ -8,8 +8,12 @@ use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::worker::{Guard, Local};
 
-/// Bytes of keys that wait in one worker's buffer at most; what comes then is counted and lost.
+/// Bytes that events take in one worker's buffer at most, or one part in [`EVENT_SHARE`] of the memory limit; what
+/// comes then is counted and lost.
 const EVENT_BYTES_MAX: usize = 1 << 20;
+const EVENT_SHARE: u64 = 64;
+/// They are charged in steps of so many bytes.
+const EVENT_BYTES_STEP: usize = 16 << 10;
 
 /// What happened to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub(crate) struct Events {
 pub(crate) struct EventBuffer {
     entries: Vec<(Event, u8, usize)>,
     keys: Vec<u8>,
+    /// Bytes that the store was told of.
+    charged: usize,
 }
 
 impl Store {
@@ -63,9 +69,16 @@ impl Local {
         // SAFETY: reachable in this epoch.
         let key = unsafe { item.key_by(header) };
         let buffer = &mut self.events;
-        if buffer.keys.len() + key.len() > EVENT_BYTES_MAX {
+        let entries = (buffer.entries.len() + 1) * size_of::<(Event, u8, usize)>();
+        let bytes = buffer.keys.len() + key.len() + entries;
+        if bytes > EVENT_BYTES_MAX.min((store.memory_bytes() / EVENT_SHARE) as usize) {
             store.events.lost.fetch_add(1, Ordering::Relaxed);
             return;
+        }
+        if bytes > buffer.charged {
+            let step = (bytes - buffer.charged).next_multiple_of(EVENT_BYTES_STEP);
+            buffer.charged += step;
+            store.hold(step as i64);
         }
         buffer.keys.extend_from_slice(key);
         buffer.entries.push((event, item.number(header), buffer.keys.len()));
@@ -88,5 +101,6 @@ impl Guard<'_> {
             each(event, self.store.names.name(number), &buffer.keys[start..end]);
             start = end;
         }
+        self.store.hold(-(buffer.charged as i64));
     }
 }

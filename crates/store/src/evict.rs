@@ -91,7 +91,7 @@ impl Store {
     }
 
     /// False if there is nothing that this policy evicts, as far as one look tells.
-    pub(crate) fn may_evict(&self) -> bool {
+    pub fn may_evict(&self) -> bool {
         match self.eviction() {
             Eviction::Off => false,
             Eviction::All => true,

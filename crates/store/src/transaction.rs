@@ -180,12 +180,26 @@ impl Guard<'_> {
         self.begin_hashes(names.into_iter().map(|name| store.key_in(db, name).hash));
     }
 
+    /// [`Guard::begin`] of the keys that `each` names with their databases.
+    ///
+    /// # Panics
+    /// If a transaction is open already.
+    pub fn begin_each(&mut self, each: impl FnOnce(&mut dyn FnMut(u8, &[u8]))) {
+        let store = self.store;
+        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
+        each(&mut |db, name| hashes.push(store.key_in(db, name).hash));
+        self.begin_hashed(hashes);
+    }
+
     fn begin_hashes(&mut self, keys: impl Iterator<Item = u64>) {
+        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
+        hashes.extend(keys);
+        self.begin_hashed(hashes);
+    }
+
+    fn begin_hashed(&mut self, mut hashes: Vec<u64>) {
         assert!(!self.in_transaction(), "one transaction at a time");
         self.local.breathe(self.store);
-        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
-        debug_assert!(hashes.is_empty());
-        hashes.extend(keys);
         hashes.sort_unstable();
         hashes.dedup();
         while !self.hold(&hashes) {}
@@ -413,9 +427,13 @@ impl Guard<'_> {
         clear(&mut self.local.transaction.looks);
     }
 
-    /// Notes a key before it is read.
+    /// Notes a key before it is read: 32 bytes, until [`Guard::look`] is called again. In a transaction there is
+    /// no need to.
     #[inline]
     pub fn note(&mut self, key: &Key<'_>) {
+        if self.in_transaction() {
+            return;
+        }
         let version = self.version(key.hash);
         self.local.transaction.looks.push((key.hash, version));
     }

@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 
 /// All watches together hold at most one part in this many of the memory limit.
 const WATCH_SHARE: u64 = 16;
-/// What a watch takes beside two copies of its key, about: its place in the table, the table's and the
+/// What a watch takes beside three copies of its key (the third when it goes), about: its place in the table, the table's and the
 /// client's entry, a flag, and what the allocator adds to each.
 const WATCH_BYTES: u64 = 288;
 /// Parts of the table, by the first bits of the hash, each under its lock.
@@ -136,7 +136,7 @@ impl Watch {
     }
 
     fn bytes(key: &[u8]) -> u64 {
-        WATCH_BYTES + 2 * key.len() as u64
+        WATCH_BYTES + 3 * key.len() as u64
     }
 }
 

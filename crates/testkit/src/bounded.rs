@@ -53,8 +53,21 @@ impl Bounded {
     /// # Panics
     /// If it is more; `what` says what was done.
     pub fn holds(&self, what: &str) {
+        self.bounds(self.server.rss_bytes().expect("a figure"), what);
+    }
+
+    /// As [`Bounded::holds`], of the most that the RSS ever was since the process began: also for a moment that
+    /// nobody looked at.
+    ///
+    /// # Panics
+    /// If it was more; `what` says what was done.
+    pub fn has_held(&self, what: &str) {
+        self.bounds(self.server.rss_most_bytes().expect("a figure"), what);
+    }
+
+    fn bounds(&self, rss: u64, what: &str) {
         let program = self.server.program_bytes().expect("a figure");
-        let rss = self.server.rss_bytes().expect("a figure") - program.saturating_sub(PROGRAM_BYTES);
+        let rss = rss - program.saturating_sub(PROGRAM_BYTES);
         let bound = self.memory_bytes + self.memory_bytes / 20 + 8 * MEBIBYTE;
         assert!(rss <= bound, "{what}: {rss} bytes, and {bound} are allowed");
     }

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attacker;
 pub mod both;
 pub mod bounded;
 pub mod canary;

@@ -173,6 +173,14 @@ impl Server {
         self.status_bytes("VmRSS:")
     }
 
+    /// The most resident memory that the process ever had.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn rss_most_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
     /// Of these, pages of files: the program itself.
     ///
     /// # Errors

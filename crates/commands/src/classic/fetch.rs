@@ -29,7 +29,7 @@ pub fn fetch(
             cx.counters.count_in(item.class(), ClassCounter::GetHits);
             let token = cas.then(|| settings.token(item.cas()));
             let put = put_value(out, key.bytes(), &item, token, last);
-            cx.shared.prefixes.count(key.bytes(), |count| {
+            cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| {
                 count.gets += 1;
                 count.hits += 1;
             });
@@ -47,7 +47,7 @@ fn missed(cx: &Context<'_, '_>, out: &mut Output, key: &Key<'_>, why: Option<Cou
     if let Some(why) = why {
         cx.counters.add(why, 1);
     }
-    cx.shared.prefixes.count(key.bytes(), |count| count.gets += 1);
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.gets += 1);
     if last {
         out.put(END);
     }
@@ -83,7 +83,7 @@ pub fn fetch_and_touch(
             None
         }
     };
-    cx.shared.prefixes.count(key.bytes(), |count| {
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| {
         count.gets += 1;
         count.hits += u64::from(hit.is_some());
     });

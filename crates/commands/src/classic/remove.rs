@@ -18,7 +18,7 @@ pub fn delete(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, noreply
         Err(_) => (Counter::DeleteMisses, b"NOT_FOUND\r\n"),
     };
     cx.counters.add(counter, 1);
-    cx.shared.prefixes.count(key.bytes(), |count| count.deletes += 1);
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.deletes += 1);
     if !noreply {
         out.put(reply);
     }

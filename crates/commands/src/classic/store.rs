@@ -130,7 +130,7 @@ pub fn store(
     store: &Store<'_>,
     value: &[u8],
 ) {
-    cx.shared.prefixes.count(key.bytes(), |count| count.sets += 1);
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.sets += 1);
     if store.verb == StoreVerb::Set {
         // Nearly all stores: a set that happens.
         let attributes = attributes(store, cx.now());

@@ -79,6 +79,11 @@ impl Field {
         ((self.offset + u64::from(self.bits)).div_ceil(8)) as usize
     }
 
+    /// Bytes of a reply with such a number, or none, at most.
+    fn answer_bytes(&self) -> usize {
+        5 + self.bits as usize / 3
+    }
+
     fn read(&self, bytes: &[u8]) -> i64 {
         let mut n = 0u64;
         for bit in self.offset..self.offset + u64::from(self.bits) {
@@ -120,61 +125,93 @@ impl Field {
     }
 }
 
-fn steps(mut args: Args<'_>, bytes_max: u64, read_only: bool) -> Result<Few<Step>, Fail> {
-    let mut steps = Few::new();
-    let mut overflow = Overflow::Wrap;
-    while let Some(word) = args.next() {
-        if is(word, "OVERFLOW") {
-            let how = next(&mut args)?;
-            overflow = if is(how, "WRAP") {
-                Overflow::Wrap
-            } else if is(how, "SAT") {
-                Overflow::Saturate
-            } else if is(how, "FAIL") {
-                Overflow::Fail
+/// The steps of a request, read out of its words each time they are gone through: there may be many.
+#[derive(Clone)]
+struct Steps<'a> {
+    args: Args<'a>,
+    overflow: Overflow,
+    bytes_max: u64,
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Result<Step, Fail>;
+
+    fn next(&mut self) -> Option<Result<Step, Fail>> {
+        self.step().transpose()
+    }
+}
+
+impl Steps<'_> {
+    /// Those of a request that was found to have no others.
+    fn checked(&self) -> impl Iterator<Item = Step> {
+        self.clone().filter_map(Result::ok)
+    }
+
+    fn step(&mut self) -> Result<Option<Step>, Fail> {
+        let Steps { args, overflow, bytes_max } = self;
+        while let Some(word) = args.next() {
+            if is(word, "OVERFLOW") {
+                let how = next(args)?;
+                *overflow = if is(how, "WRAP") {
+                    Overflow::Wrap
+                } else if is(how, "SAT") {
+                    Overflow::Saturate
+                } else if is(how, "FAIL") {
+                    Overflow::Fail
+                } else {
+                    return Err(Fail::of("ERR Invalid OVERFLOW type specified"));
+                };
+                continue;
+            }
+            let get = is(word, "GET");
+            if !get && !is(word, "SET") && !is(word, "INCRBY") {
+                return Err(Fail::SYNTAX);
+            }
+            // Whether there are enough of them comes before what they are.
+            if args.len() < if get { 2 } else { 3 } {
+                return Err(Fail::SYNTAX);
+            }
+            let (kind, offset) = (next(args)?, next(args)?);
+            let field = Field::parse(kind, offset, *bytes_max)?;
+            let verb = if get {
+                Verb::Get
             } else {
-                return Err(Fail::of("ERR Invalid OVERFLOW type specified"));
+                let n = integer(next(args)?)?;
+                if is(word, "SET") { Verb::Set(n) } else { Verb::Increment(n) }
             };
-            continue;
+            return Ok(Some(Step { field, verb, overflow: *overflow }));
         }
-        let get = is(word, "GET");
-        if !get && !is(word, "SET") && !is(word, "INCRBY") {
-            return Err(Fail::SYNTAX);
-        }
-        // Whether there are enough of them comes before what they are.
-        if args.len() < if get { 2 } else { 3 } {
-            return Err(Fail::SYNTAX);
-        }
-        let (kind, offset) = (next(&mut args)?, next(&mut args)?);
-        let field = Field::parse(kind, offset, bytes_max)?;
-        let verb = if get {
-            Verb::Get
-        } else {
-            let n = integer(next(&mut args)?)?;
-            if is(word, "SET") { Verb::Set(n) } else { Verb::Increment(n) }
-        };
-        steps.push(Step { field, verb, overflow });
+        Ok(None)
     }
-    // Only when all of it is understood.
-    if read_only && steps.iter().any(|step| !matches!(step.verb, Verb::Get)) {
-        return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
-    }
-    Ok(steps)
 }
 
 /// BITFIELD, BITFIELD_RO
 pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
     let words = args;
-    let steps = steps(args, call.value_bytes_max(), read_only)?;
-    // Only the bytes that the fields lie in are looked at.
-    let start = steps.iter().map(|step| step.field.offset >> 3).min().unwrap_or(0);
-    let end = steps.iter().map(|step| step.field.bytes()).max().unwrap_or(0);
+    let steps = Steps { args, overflow: Overflow::Wrap, bytes_max: call.value_bytes_max() };
+    // Only the bytes that the fields lie in are looked at. What is only read does not make the value longer.
+    let (mut count, mut answer_bytes, mut start, mut end, mut room) = (0, 0, u64::MAX, 0, None);
+    for step in steps.clone() {
+        let Step { field, verb, .. } = step?;
+        (start, end, count) = (start.min(field.offset >> 3), end.max(field.bytes()), count + 1);
+        answer_bytes += field.answer_bytes();
+        if !matches!(verb, Verb::Get) {
+            room = room.max(Some(field.bytes()));
+        }
+    }
+    // Only when all of it is understood.
+    if read_only && room.is_some() {
+        return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
+    }
+    let start = if count == 0 { 0 } else { start };
     let part = start as usize..end;
-    let shifted: Few<Step> = steps.iter().map(|step| step.moved_down(start * 8)).collect();
-    let run_all = |bytes: &mut [u8]| shifted.iter().map(|step| run(step, bytes)).collect::<Few<_>>();
-    // What is only read does not make the value longer.
-    let writes = steps.iter().filter(|step| !matches!(step.verb, Verb::Get));
-    let room = writes.map(|step| step.field.bytes()).max();
+    call.make_room(answer_bytes)?;
+    let _results = Heap::take(call, count * size_of::<Option<i64>>())?;
+    let run_all = |bytes: &mut [u8]| {
+        let mut results = Few::with_capacity(count);
+        results.extend(steps.checked().map(|step| run(&step.moved_down(start * 8), bytes)));
+        results
+    };
     let results = if room.is_none() {
         let there = call.peek(key)?.map_or(0, |item| item.value_bytes() as usize);
         let _held = Heap::take(call, part.end.min(there).saturating_sub(part.start))?;
@@ -207,7 +244,8 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             let before = SmallVec::<[u8; 64]>::from_slice(
                 &bytes[part.start.min(bytes.len())..part.end.min(bytes.len())],
             );
-            let results: Few<Option<i64>> = steps.iter().map(|step| run(step, bytes)).collect();
+            let mut results = Few::with_capacity(count);
+            results.extend(steps.checked().map(|step| run(&step, bytes)));
             let same = bytes[part.start.min(bytes.len())..part.end.min(bytes.len())] == before[..];
             let keeps = there && same && !grows;
             Ok(if keeps { Rewrite::Keep(results) } else { Rewrite::Store(results) })
@@ -248,6 +286,18 @@ fn run(step: &Step, bytes: &mut [u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_no_longer_than_room_is_made_for() {
+        for bits in 1..=64u32 {
+            let least = -(1i128 << (bits - 1));
+            let most = (1i128 << bits.min(63)) - 1;
+            for n in [least, most] {
+                let field = Field { signed: n < 0, bits, offset: 0 };
+                assert!(format!(":{n}\r\n").len() <= field.answer_bytes(), "{bits} bits");
+            }
+        }
+    }
 
     #[test]
     fn fields_are_written_and_read_at_any_offset() {

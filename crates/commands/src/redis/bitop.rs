@@ -85,6 +85,8 @@ impl Operation {
 
 /// Bytes of each source that are combined at a time.
 const BLOCK_BYTES: usize = 16 << 10;
+/// What is noted of a source: its key, twice, and where its value is.
+const SOURCE_BYTES: usize = 256;
 /// What it takes to look at a source, however short.
 const SOURCE_NS: u64 = 100;
 
@@ -103,6 +105,7 @@ pub(crate) fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             "ERR BITOP DIFF, DIFF1 and ANDOR must be called with at least two source keys.",
         ));
     }
+    let _held = Heap::take(call, args.len() * SOURCE_BYTES)?;
     let sources: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
     let (mut bytes, mut small_bytes) = (0, 0);
     for key in &sources {
@@ -155,7 +158,7 @@ impl Combining {
     ) -> Result<Combining, Fail> {
         let db = call.client.db;
         let room = small_bytes as usize + sources.len() * size_of::<Source>() + 2 * BLOCK_BYTES;
-        let held = Heap::take(call, room)?;
+        let held = Heap::take(call, room + sources.len() * SOURCE_BYTES)?;
         let sources: Vec<Source> = sources
             .iter()
             .map(|key| {

@@ -11,9 +11,19 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::output::Output;
 use crate::tally::Tally;
+use crate::work::SLICE_NS;
 
 /// Most bytes of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// What is copied into a connection's replies may take one part in this many of what all may hold.
+const REPLY_SHARE: u64 = 4;
+/// So much of a reply is counted with its worker.
+pub(crate) const REPLY_BYTES_FREE: u64 = 256 << 10;
+/// A value that is copied into a reply, with what goes with it: longer ones are sent from their place.
+pub(crate) const ELEMENT_BYTES: usize = 17 << 10;
+/// How often items give way to what one command takes, each time for about a millisecond.
+const GIVE_WAY_MAX: usize = 256;
 
 /// What the session does after a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +55,8 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub row: Option<RowId>,
     /// The command has passed what it has to before it runs.
     pub admitted: bool,
+    /// It has replied to some of its arguments already, in pieces that are sent.
+    pub later: bool,
 }
 
 /// A command of one key, which was hashed and looked for ahead.
@@ -81,10 +93,60 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// A reply that grows with the request, or with what was queued, may go on: one command is not sent in
-    /// parts, and what it copies may take as much as all connections may hold.
-    pub fn may_reply_more(&self) -> bool {
-        self.out.own_bytes() < self.cx.guard.store().held_bytes_max()
+    /// Bytes that what waits for one connection may take here: what is copied of values, and all that is no value.
+    pub fn reply_bytes_max(&self) -> u64 {
+        self.cx.guard.store().held_bytes_max() / REPLY_SHARE
+    }
+
+    /// A reply of many values may go on by one: what it takes is within the connection's share, and charged before
+    /// it is written.
+    #[inline]
+    pub fn may_reply_more(&mut self) -> bool {
+        let written = self.out.own_bytes();
+        written < REPLY_BYTES_FREE
+            || written < self.reply_bytes_max() && self.make_room(ELEMENT_BYTES).is_ok()
+    }
+
+    /// Makes room for a reply of so many bytes more before it is written: it is charged, and items give way to it.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may; or, in a transaction, in which no item gives way, there is no room.
+    pub fn make_room(&mut self, bytes: usize) -> Done {
+        if bytes <= self.out.free_bytes() || self.out.own_bytes() + bytes as u64 <= REPLY_BYTES_FREE {
+            return Ok(());
+        }
+        let store = self.cx.guard.store();
+        if store.held_bytes() + bytes as u64 > store.held_bytes_max() {
+            return Err(Fail::HELD);
+        }
+        self.out.charge_room(bytes);
+        if !self.give_way() {
+            self.out.give_up_room();
+            return Err(Fail::HELD);
+        }
+        self.out.room(bytes);
+        Ok(())
+    }
+
+    /// Items give way to what was charged; false if there is no room for it all the same, as in a transaction, in
+    /// which no item gives way, or while others hold the memory of those that have gone.
+    pub fn give_way(&mut self) -> bool {
+        let guard = &mut self.cx.guard;
+        if guard.in_transaction() {
+            return !guard.store().may_evict() || !guard.store().is_over_limit();
+        }
+        if !guard.store().may_evict() {
+            return true;
+        }
+        for _ in 0..GIVE_WAY_MAX {
+            if !self.cx.guard.store().is_over_limit() {
+                return true;
+            }
+            // Between two batches: a key that was made before is of the database that had its number then.
+            self.cx.guard.give_way();
+            self.spend(SLICE_NS);
+        }
+        !self.cx.guard.store().is_over_limit()
     }
 
     pub fn ok(&mut self) -> Done {

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::Millis;
+use larder_store::{Millis, Store};
 
 use super::job::UnderWay;
 use super::pubsub::Subscriptions;
 use super::transaction::Transaction;
 use crate::context::Context;
+use crate::output::Output;
 use crate::strangers::Stranger;
 
 /// Whether replies are sent (`CLIENT REPLY`).
@@ -59,18 +60,24 @@ pub(crate) struct Client {
     pub job: Option<UnderWay>,
     /// How often its command was begun before.
     pub tries: u8,
+    /// The request at work was gathered, and can stay where it is.
+    pub gathers: bool,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
-    pub late: Vec<u8>,
+    pub late: Option<Box<Output>>,
     /// What others may see.
     pub facts: Arc<Facts>,
     clients: Arc<Clients>,
+    store: Arc<Store>,
+    /// Bytes of the names that it gave itself.
+    names_bytes: i64,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.clients.leave(self.facts.id);
+        self.store.set_aside(-self.names_bytes);
     }
 }
 
@@ -111,10 +118,13 @@ impl Client {
             transaction: Transaction::default(),
             job: None,
             tries: 0,
+            gathers: false,
             subscriptions: None,
-            late: Vec::new(),
+            late: None,
             facts,
             clients: Arc::clone(&cx.shared.redis.clients),
+            store: Arc::clone(cx.guard.store()),
+            names_bytes: 0,
         }
     }
 
@@ -165,6 +175,12 @@ impl Client {
         } else if self.stranger.is_none() {
             self.stranger = strange(cx, usize::MAX);
         }
+    }
+
+    /// It says something else of itself: the names are charged to the memory limit.
+    pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
+        let bytes = self.facts.rename(change) as i64;
+        self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));
     }
 
     /// Selects a database.
@@ -241,6 +257,12 @@ impl Default for Names {
     }
 }
 
+impl Names {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.user.len() + self.library.len() + self.library_version.len()
+    }
+}
+
 impl Facts {
     /// It listens to something.
     pub(crate) fn listens(&self) -> bool {
@@ -252,9 +274,12 @@ impl Facts {
         self.said().as_deref().cloned().unwrap_or_default()
     }
 
-    /// It says something else of itself.
-    pub(crate) fn rename(&self, change: impl FnOnce(&mut Names)) {
-        change(self.said().get_or_insert_default());
+    /// It says something else of itself; the bytes of all that it says.
+    fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
+        let mut said = self.said();
+        let names = said.get_or_insert_default();
+        change(names);
+        names.bytes()
     }
 
     fn said(&self) -> MutexGuard<'_, Option<Box<Names>>> {

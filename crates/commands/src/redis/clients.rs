@@ -8,9 +8,10 @@ use larder_store::Millis;
 
 use super::call::{Call, Flow, integer, is, next};
 use super::client::{Facts, Replies};
-use super::connection::{a_name, set_name};
+use super::connection::{NAME_BYTES_MAX, a_name, set_name};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_verbatim};
+use super::rewrite::Heap;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{Command, NO_KEYS, row};
 
@@ -175,7 +176,8 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             clients.retain(|facts| Kind::of(facts) == kind);
         }
         Some(word) if is(word, "ID") && !args.is_empty() => {
-            let mut ids = Vec::new();
+            let _held = Heap::take(call, args.len() * size_of::<u64>())?;
+            let mut ids = Vec::with_capacity(args.len());
             for id in args {
                 ids.push(client_id(id).ok_or(Fail::of("ERR Invalid client ID"))?);
             }
@@ -185,10 +187,24 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         Some(_) => return Err(Fail::SYNTAX),
     }
     let now = call.cx.now();
-    let text: String = clients.iter().map(|facts| line(facts, now) + "\n").collect();
+    let lines = || clients.iter().map(|facts| line(facts, now) + "\n");
+    // Twice: what they say may have changed by the second time.
+    let bytes = lines().map(|line| line.len()).sum::<usize>() + clients.len() * LINE_BYTES_MORE;
+    let _held = Heap::take(call, bytes)?;
+    call.make_room(bytes)?;
+    let mut text = String::with_capacity(bytes);
+    for line in lines() {
+        if text.len() + line.len() > bytes {
+            break;
+        }
+        text.push_str(&line);
+    }
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }
+
+/// By how much a client's line may become longer while the list is made.
+const LINE_BYTES_MORE: usize = 64;
 
 fn client_id(word: &[u8]) -> Option<u64> {
     parse_integer(word).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
@@ -256,7 +272,7 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if let Some(user) = filter.user
         && !call.cx.shared.redis.access.all().iter().any(|known| known.name.as_bytes() == user)
     {
-        return Err(Fail::with(format!("ERR No such user '{}'", super::fail::shown(user, usize::MAX))));
+        return Err(Fail::with(format!("ERR No such user '{}'", super::fail::shown(user, NAME_BYTES_MAX))));
     }
     let now = call.cx.now();
     let mut killed = 0;
@@ -297,7 +313,7 @@ fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
     }
     let value = a_name(if is_name { "lib-name" } else { "lib-ver" }, value)?;
-    call.client.facts.rename(|names| {
+    call.client.rename(|names| {
         if is_name {
             names.library = value.into();
         } else {

@@ -275,6 +275,9 @@ impl Kind {
     }
 }
 
+/// Most bytes of what a parameter is set to: all of them together are a few hundred KiB at most.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+
 fn failed(name: &str, why: &str) -> Fail {
     Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
@@ -296,6 +299,9 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         };
         if all.iter().any(|(other, _)| *other == parameter.name) {
             return Err(failed(parameter.name, "duplicate parameter"));
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(failed(parameter.name, "the text is too long"));
         }
         let text = String::from_utf8_lossy(text);
         all.push((parameter.name, parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?));

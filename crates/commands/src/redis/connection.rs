@@ -49,6 +49,7 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    call.make_room(args.encoded().len())?;
     match (args.next(), args.next()) {
         (_, Some(_)) => Err(Fail::arity("ping")),
         (message, None) if call.client.only_listens() => {
@@ -65,6 +66,7 @@ fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn echo(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    call.make_room(args.encoded().len())?;
     call.bulk(args.next().unwrap_or_default())
 }
 
@@ -100,7 +102,7 @@ fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 /// Most bytes of what a client calls itself and its library: others list it, and SLOWLOG keeps it.
-const NAME_BYTES_MAX: usize = 1 << 10;
+pub(crate) const NAME_BYTES_MAX: usize = 1 << 10;
 
 /// A text that a client may call itself, or its library, which `what` names.
 ///
@@ -122,7 +124,7 @@ pub(crate) fn a_name<'a>(what: &str, text: &'a [u8]) -> Result<&'a str, Fail> {
 /// It cannot be one.
 pub(crate) fn set_name(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<(), Fail> {
     let name = a_name("Client names", name)?;
-    call.client.facts.rename(|names| names.name = name.into());
+    call.client.rename(|names| names.name = name.into());
     Ok(())
 }
 
@@ -192,7 +194,7 @@ fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<()
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
     call.client.admit();
-    call.client.facts.rename(|names| names.user = String::from_utf8_lossy(user).into());
+    call.client.rename(|names| names.user = String::from_utf8_lossy(user).into());
     Ok(())
 }
 
@@ -226,7 +228,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.forget_who_it_is(call.cx);
     client.facts.no_evict.store(false, Relaxed);
     client.facts.no_touch.store(false, Relaxed);
-    client.facts.rename(|names| {
+    client.rename(|names| {
         names.name = "".into();
         names.user = "default".into();
     });

@@ -3,7 +3,7 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Value};
 
-use super::call::{Call, Flow, integer, next};
+use super::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
 use super::fail::{Done, Fail};
 use super::job::{Job, Step};
 use super::reply::{
@@ -15,13 +15,16 @@ use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{Command, Keys, NO_KEYS};
 use crate::work::{STORE_NS, copying_ns};
 
+/// Bytes of a message of DEBUG ERROR that are told.
+const ERROR_BYTES_MAX: usize = 4 << 10;
+
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("debug|sleep", 3, RULES, NO_KEYS, sleep).doc("1.0.0", "seconds", "Answers later."),
     Command::args("debug|error", 3, RULES, NO_KEYS, |_, mut args| {
-        Err(Fail::with(super::fail::shown(next(&mut args)?, usize::MAX)))
+        Err(Fail::with(super::fail::shown(next(&mut args)?, ERROR_BYTES_MAX)))
     })
     .doc("1.0.0", "message", "Answers this error."),
     Command::args("debug|set-active-expire", 3, RULES, NO_KEYS, accept).doc(
@@ -56,7 +59,9 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("debug|stringmatch-len", 4, RULES, NO_KEYS, |call, mut args| {
         let (n, pattern) = (integer(next(&mut args)?)?, super::glob::bounded(next(&mut args)?)?);
-        let text = vec![b'a'; n.clamp(0, 1 << 20) as usize];
+        let bytes = n.clamp(0, 1 << 20) as usize;
+        let _held = Heap::take(call, bytes)?;
+        let text = vec![b'a'; bytes];
         let _ = super::glob::matches(pattern, &text, false);
         call.ok()
     })
@@ -170,6 +175,8 @@ fn put_boolean(out: &mut crate::output::Output, resp3: bool, holds: bool) {
     }
 }
 
+/// A colon and a number of it.
+const COUNT_BYTES_MAX: usize = 16;
 /// Most keys that DEBUG POPULATE sets.
 const POPULATE_MAX: i64 = 10_000_000;
 
@@ -185,6 +192,9 @@ fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     };
     if size.is_some_and(|size| size as u64 > call.value_bytes_max()) {
         return Err(Fail::TOO_LONG);
+    }
+    if prefix.len() + COUNT_BYTES_MAX > KEY_BYTES_MAX {
+        return Err(Fail::KEY_TOO_LONG);
     }
     let held = Heap::take(call, prefix.len() + size.unwrap_or(0))?;
     call.work(Populating { n: 0, count, prefix: prefix.into(), size, _held: held })
@@ -257,16 +267,22 @@ fn digest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mark = call.out.mark();
     call.array(args.len());
-    for name in args {
-        let key = call.key(name);
-        let mut digest = Digest::default();
-        if let Some(item) = call.peek(&key)? {
-            let bytes = item.value_bytes();
-            digest.add(&[], item.value());
-            call.spend(bytes);
+    call.in_pieces(mark, args, |call, args| {
+        let piece = call.piece();
+        for name in args {
+            let key = call.key(name);
+            let mut digest = Digest::default();
+            if let Some(item) = call.cx.guard.peek(&key).hit() {
+                let bytes = item.value_bytes();
+                digest.add(&[], item.value());
+                call.spend(bytes);
+            }
+            put_bulk(call.out, digest.text().as_bytes());
+            if !call.goes_on(piece) {
+                return;
+            }
         }
-        put_bulk(call.out, digest.text().as_bytes());
-    }
-    Ok(())
+    })
 }

@@ -71,8 +71,9 @@ impl Turn<'_, '_, '_, '_> {
         {
             self.fetch_letters(client);
         }
-        let late = std::mem::take(&mut client.late);
-        self.out.put(&late);
+        if let Some(late) = client.late.take() {
+            self.out.put(late.contiguous().expect("messages have no values spliced in"));
+        }
         flow
     }
 

@@ -6,8 +6,19 @@ use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::introspect;
 use super::reply::put_fail;
+use super::rewrite::Heap;
+use super::table::flag::WRITE;
 use super::table::{Command, Run};
 use crate::counters::Counter;
+
+/// For fewer keys each worker has room.
+const MANY_WORDS: usize = 4 << 10;
+/// What the store notes of a key that is written with others as one: its hash, and its bucket.
+pub(super) const KEY_HASH_BYTES: usize = 16;
+/// And of one that is looked at with others as one: its hash, and what its bucket was like.
+const KEY_LOOK_BYTES: usize = 32;
+/// What is noted of a key while keyspace events are wanted: it, and what it was like.
+pub(super) const KEY_EVENT_BYTES: usize = 72;
 
 impl Call<'_, '_, '_> {
     /// Says why a command was not carried out.
@@ -37,10 +48,23 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::KEY_TOO_LONG);
             }
         }
-        if self.cx.shared.redis.events.any() {
-            return self.execute_with_events(row, args);
+        let tells = self.cx.shared.redis.events.any();
+        // What EXEC runs it has charged.
+        if args.len() > MANY_WORDS && (tells || row.keys.last < 0) && !self.cx.guard.in_transaction() {
+            // What is noted of each of many keys, while it runs.
+            let note_bytes = if row.has(WRITE) { KEY_HASH_BYTES } else { KEY_LOOK_BYTES };
+            let bytes = note_bytes + if tells { KEY_EVENT_BYTES } else { 0 };
+            let _held = Heap::take(self, args.len() * bytes)?;
+            let done = self.execute_admitted(row, args, tells);
+            // What was noted is forgotten.
+            self.cx.guard.look();
+            return done;
         }
-        self.execute_row(row, args)
+        self.execute_admitted(row, args, tells)
+    }
+
+    fn execute_admitted(&mut self, row: &'static Command, args: Args<'_>, tells: bool) -> Done {
+        if tells { self.execute_with_events(row, args) } else { self.execute_row(row, args) }
     }
 
     /// Runs a command's function.

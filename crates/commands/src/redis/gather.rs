@@ -63,6 +63,10 @@ impl Conversation {
             }
             gathering.looks = Looks::default();
             turn.at += taken;
+            if turn.cx.guard.store().is_over_limit() {
+                // Many may have come in one turn.
+                turn.cx.guard.give_way();
+            }
             if gathering.partial.bytes_read() > gathering.bytes.len() {
                 continue;
             }
@@ -75,7 +79,15 @@ impl Conversation {
         let State::Gather(gathering) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         turn.left = turn.left.saturating_sub(1);
         match decode_on(&gathering, turn) {
-            Decoded::Request(args, _) => self.single(turn, args),
+            Decoded::Request(args, _) => {
+                self.client.gathers = true;
+                let next = self.single(turn, args);
+                self.client.gathers = false;
+                if let State::Job(under_way) = &mut self.state {
+                    under_way.job.keep_request(gathering.bytes, gathering.input);
+                }
+                next
+            }
             Decoded::Inline(line, _) => match split(line) {
                 Some(words) => self.single(turn, words.args()),
                 None => self.fault(turn, larder_protocol::resp::Fault::UnbalancedQuotes),

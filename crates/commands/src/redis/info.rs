@@ -245,6 +245,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", totals.evictions);
+    page.line("prefixes_missed", call.cx.shared.prefixes.missed());
     page.line("evicted_clients", sums.of(Counter::Shed));
     page.line("keyspace_hits", sums.of(Counter::GetHits) + sums.of(Counter::RedisHits));
     page.line("keyspace_misses", sums.of(Counter::GetMisses) + sums.of(Counter::RedisMisses));

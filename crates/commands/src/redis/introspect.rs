@@ -4,7 +4,8 @@ use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, is, next};
 use super::fail::{Done, Fail};
-use super::reply::{UNPINNED, put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
+use super::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
+use super::rewrite::Heap;
 use super::table::flag::{self, LOADING, STALE};
 use super::table::{Command, Group, NO_KEYS, Run, find, rows};
 
@@ -190,15 +191,20 @@ fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if args.is_empty() {
         return all(call);
     }
+    let mark = call.out.mark();
     call.array(args.len());
-    for name in args {
-        match named(name) {
-            _ if !call.may_reply_more() => call.out.put(UNPINNED),
-            Some((group, row)) => put_info(call, group, row),
-            None => put_null(call.out, call.client.resp3),
+    call.in_pieces(mark, args, |call, args| {
+        let piece = call.piece();
+        for name in args {
+            match named(name) {
+                Some((group, row)) => put_info(call, group, row),
+                None => put_null(call.out, call.client.resp3),
+            }
+            if !call.goes_on(piece) {
+                return;
+            }
         }
-    }
-    Ok(())
+    })
 }
 
 fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
@@ -223,17 +229,24 @@ fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
 }
 
 fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let wanted: Vec<_> = if args.is_empty() { rows().collect() } else { args.filter_map(named).collect() };
-    call.map(wanted.len());
-    for (group, row) in wanted {
-        if call.may_reply_more() {
-            put_docs(call, group, row);
-        } else {
-            put_bulk(call.out, row.name.as_bytes());
-            call.out.put(UNPINNED);
-        }
+    let mark = call.out.mark();
+    if args.is_empty() {
+        call.map(rows().count());
+        rows().for_each(|(group, row)| put_docs(call, group, row));
+        return Ok(());
     }
-    Ok(())
+    call.map(args.filter_map(named).count());
+    call.in_pieces(mark, args, |call, args| {
+        let piece = call.piece();
+        for name in args {
+            if let Some((group, row)) = named(name) {
+                put_docs(call, group, row);
+            }
+            if !call.goes_on(piece) {
+                return;
+            }
+        }
+    })
 }
 
 fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -265,13 +278,20 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
+    call.make_room(args.encoded().len())?;
     let (_, keys) = keys_of(args)?;
     call.array(keys.len());
     keys.iter().for_each(|key| put_bulk(call.out, key));
     Ok(())
 }
 
+/// What is told of a key beside its name, at most.
+const ACCESS_BYTES: usize = 64;
+
 fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
+    call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;
     let (row, keys) = keys_of(args)?;
     call.array(keys.len());
     for (nth, key) in keys.iter().enumerate() {
@@ -323,7 +343,7 @@ fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
     if !row.takes(count) {
         return Err(Fail::of("ERR Invalid number of arguments specified for command"));
     }
-    let mut keys = Vec::new();
+    let mut keys = Vec::with_capacity(args.len());
     // How many pairs there are, the words say; behind them options follow.
     let pairs = if row.name == "msetex" { args.at(0).and_then(parse_integer).unwrap_or(0) } else { i64::MAX };
     row.each_key(args, &mut |key| keys.push(key));

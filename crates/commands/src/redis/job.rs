@@ -17,6 +17,7 @@ use super::session::{Conversation, State};
 use super::table::RowId;
 use super::turn::Turn;
 use crate::counters::Counter;
+use crate::input::Input;
 use crate::session::Next;
 
 /// Work that a step does at least, however much of the slice is gone.
@@ -46,6 +47,9 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     fn only_reads(&self) -> bool {
         false
     }
+
+    /// Takes the request over, which was gathered, and whose last words it has still to look at.
+    fn keep_request(&mut self, _words: Vec<u8>, _input: Input) {}
 }
 
 /// A command whose next step is to come.
@@ -70,11 +74,16 @@ impl Call<'_, '_, '_> {
                 Step::More | Step::Full => break,
             }
         }
+        self.go_on_with(job);
+        Ok(())
+    }
+
+    /// Goes on with a command in the next turn.
+    pub(super) fn go_on_with(&mut self, job: impl Job + 'static) {
         self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
         self.flow = Flow::Job;
         // In a batch nobody looks at the flow, but at this.
         self.out.end_turn();
-        Ok(())
     }
 
     /// Spends work.

@@ -12,6 +12,11 @@ use super::rewrite::Heap;
 /// A run of bytes that both have: where it begins in the first and in the second, and its length.
 type Run = (usize, usize, usize);
 
+/// What a run takes in the list of them, which grows by doubling.
+const RUN_BYTES: u64 = 2 * size_of::<Run>() as u64;
+/// What is told of a run, at most.
+const ANSWER_BYTES: usize = 128;
+
 /// What it takes to fill a cell of the table.
 const CELL_NS: u64 = 2;
 
@@ -37,20 +42,27 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let (one, two) = (call.key(one), call.key(two));
     // What all that it looks at takes of the heap lives as long as that.
-    let (held, one, two) = call.as_one([one, two], |call| {
+    let (held, one, two) = loop {
         // A table of four bytes for each pair of bytes is what it takes.
-        let bytes =
-            [&one, &two].map(|key| call.cx.guard.peek(key).hit().map_or(0, |item| item.value_bytes()));
+        let bytes = lengths(call, &one, &two);
         let cells = (bytes[0] + 1).saturating_mul(bytes[1] + 1);
-        let needs = cells.saturating_mul(4).saturating_add(2 * (bytes[0] + bytes[1]));
+        let runs = bytes[0].min(bytes[1]) * RUN_BYTES;
+        let needs = cells.saturating_mul(4).saturating_add(2 * (bytes[0] + bytes[1]) + runs);
         if needs > call.cx.guard.store().held_bytes_max() {
             return Err(Fail::of(
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));
         }
         let held = Heap::take(call, needs as usize)?;
-        Ok((held, value(call, &one)?, value(call, &two)?))
-    })?;
+        let values = call.as_one([one, two], |call| {
+            // Others may have been faster.
+            let same = lengths(call, &one, &two) == bytes;
+            same.then(|| Ok((value(call, &one)?, value(call, &two)?))).transpose()
+        })?;
+        if let Some((one, two)) = values {
+            break (held, one, two);
+        }
+    };
     let table = Table::new(&one, &two);
     let says = Says { len, idx, with_len, run_min };
     call.work(Comparing { one, two, table, trace: None, says, _held: held })
@@ -107,9 +119,11 @@ impl Says {
             return call.length(len);
         }
         if !self.idx {
+            call.make_room(text.len())?;
             return call.bulk(text);
         }
         let runs: Vec<Run> = runs.into_iter().filter(|run| run.2 >= self.run_min).collect();
+        call.make_room(runs.len() * ANSWER_BYTES)?;
         call.map(2);
         call.bulk(b"matches")?;
         call.array(runs.len());
@@ -127,6 +141,10 @@ impl Says {
         call.bulk(b"len")?;
         call.length(len)
     }
+}
+
+fn lengths(call: &mut Call<'_, '_, '_>, one: &Key<'_>, two: &Key<'_>) -> [u64; 2] {
+    [one, two].map(|key| call.cx.guard.peek(key).hit().map_or(0, |item| item.value_bytes()))
 }
 
 fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {

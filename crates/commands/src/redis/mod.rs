@@ -40,6 +40,7 @@ mod making;
 mod monitor;
 mod notify;
 mod object;
+mod pieces;
 mod pubsub;
 mod reply;
 mod rewrite;

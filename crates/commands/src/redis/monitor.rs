@@ -13,6 +13,11 @@ use super::secret;
 use super::table::Command;
 use super::table::flag::{ADMIN, SKIP_MONITOR};
 
+/// Bytes of a word that are shown, and of a line, behind which no word is begun: what is shown is copied, with
+/// up to four characters for a byte.
+const WORD_BYTES_MAX: usize = 16 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
+
 impl Call<'_, '_, '_> {
     /// Shows a command to those who want to see all, in the words of the client.
     #[cold]
@@ -23,7 +28,7 @@ impl Call<'_, '_, '_> {
         let now = self.cx.now();
         // Within the millisecond of the batch by the clock that goes on.
         let micros = now * 1000 + self.cx.host.clock_us() % 1000;
-        let mut line = Vec::with_capacity(64 + words.encoded().len());
+        let mut line = Vec::with_capacity(words.encoded().len().min(LINE_BYTES_MAX) + 64);
         let _ = write!(
             line,
             "+{}.{:06} [{} {}]",
@@ -32,9 +37,18 @@ impl Call<'_, '_, '_> {
             self.client.db,
             self.client.facts.address
         );
-        for word in secret::shown(Some(row), words) {
+        let count = words.len();
+        for (nth, word) in secret::shown(Some(row), words).enumerate() {
+            if line.len() > LINE_BYTES_MAX {
+                let _ = write!(line, " ... ({} more arguments)", count - nth);
+                break;
+            }
             line.extend_from_slice(b" ");
-            quote(word, &mut line);
+            let shown = &word[..word.len().min(WORD_BYTES_MAX)];
+            quote(shown, &mut line);
+            if shown.len() < word.len() {
+                let _ = write!(line, "... ({} more bytes)", word.len() - shown.len());
+            }
         }
         line.extend_from_slice(b"\r\n");
         self.cx.shared.redis.topics.show(self.cx.host, line);

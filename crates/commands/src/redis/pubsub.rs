@@ -11,6 +11,7 @@ use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::glob::bounded;
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
+use super::rewrite::Heap;
 use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
 use super::table::{Command, NO_KEYS};
 use super::topics::{Message, Space, Target, Topic, Topics};
@@ -19,7 +20,7 @@ use crate::output::Output;
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
 /// What a subscription takes beside its name, about.
-const TOPIC_BYTES: usize = 200;
+const TOPIC_BYTES: usize = 256;
 
 const LISTENS: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const SPEAKS: u32 = PUBSUB | LOADING | STALE | FAST;
@@ -262,6 +263,7 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     for name in args {
         bounded_name(kind, name)?;
     }
+    call.make_room(answers_bytes(args))?;
     for name in args {
         if !call.subscriptions().add(kind, name) {
             return Err(Fail::of("ERR too many subscriptions"));
@@ -271,9 +273,24 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
         put_bulk(call.out, word);
         put_bulk(call.out, name);
         put_integer(call.out, count as i64);
+        if count.is_multiple_of(SUBSCRIPTIONS_AT_ONCE) {
+            // In a transaction, items do afterwards.
+            call.give_way();
+        }
     }
     call.client.show_subscriptions();
     Ok(())
+}
+
+/// Items give way to subscriptions when so many have come.
+const SUBSCRIPTIONS_AT_ONCE: usize = 1 << 10;
+
+/// What is answered for each name, beside the name.
+const ANSWER_BYTES: usize = 64;
+
+/// What is answered at most, if each name is told.
+fn answers_bytes(names: Args<'_>) -> usize {
+    names.encoded().len() + names.len() * ANSWER_BYTES
 }
 
 fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
@@ -282,25 +299,29 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
         Kind::Pattern => b"punsubscribe",
         Kind::Shard => b"sunsubscribe",
     };
-    let names: Vec<Box<[u8]>> = if args.is_empty() {
-        call.subscriptions().names(kind).iter().cloned().collect()
-    } else {
-        args.map(Box::from).collect()
-    };
-    if names.is_empty() {
-        let count = call.subscriptions().len(kind);
-        call.push(3);
-        put_bulk(call.out, word);
-        put_null(call.out, call.client.resp3);
-        put_integer(call.out, count as i64);
-    }
-    for name in &names {
+    let remove = |call: &mut Call<'_, '_, '_>, name: &[u8]| {
         call.subscriptions().remove(kind, name);
         let count = call.subscriptions().len(kind);
         call.push(3);
         put_bulk(call.out, word);
         put_bulk(call.out, name);
         put_integer(call.out, count as i64);
+    };
+    if !args.is_empty() {
+        call.make_room(answers_bytes(args))?;
+        args.for_each(|name| remove(call, name));
+    } else if call.subscriptions().names(kind).is_empty() {
+        let count = call.subscriptions().len(kind);
+        call.push(3);
+        put_bulk(call.out, word);
+        put_null(call.out, call.client.resp3);
+        put_integer(call.out, count as i64);
+    } else {
+        let bytes = call.subscriptions().names(kind).iter().map(|name| name.len() + ANSWER_BYTES).sum();
+        call.make_room(bytes)?;
+        while let Some(name) = call.subscriptions().names(kind).first().cloned() {
+            remove(call, &name);
+        }
     }
     if call.client.subscriptions.as_ref().is_some_and(|all| all.count() == 0 && !all.monitors) {
         call.client.subscriptions = None;
@@ -329,6 +350,8 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
 fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     bounded_name(Kind::Channel, channel)?;
+    // Until it is posted; then it is charged for each who is told.
+    let _held = Heap::take(call, channel.len() + text.len())?;
     let told = call.cx.shared.redis.topics.publish(call.cx.host, channel, text);
     call.length(told)
 }
@@ -336,6 +359,7 @@ fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     bounded_name(Kind::Channel, channel)?;
+    let _held = Heap::take(call, channel.len() + text.len())?;
     let told = call.cx.shared.redis.topics.publish_to_shard(call.cx.host, channel, text);
     call.length(told)
 }
@@ -351,12 +375,14 @@ fn channels(
         return Err(Fail::subcommand_arity("PUBSUB", name));
     }
     let names = space(&call.cx.shared.redis.topics).matching(pattern);
+    call.make_room(names.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
     put_array(call.out, names.len());
     names.iter().for_each(|name| put_bulk(call.out, name));
     Ok(())
 }
 
 fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, space: fn(&Topics) -> &Space) -> Done {
+    call.make_room(answers_bytes(args))?;
     put_array(call.out, 2 * args.len());
     for name in args {
         put_bulk(call.out, name);

@@ -17,8 +17,6 @@ use crate::work::copying_ns;
 
 /// Values up to this are read and written whole.
 const SMALL_BYTES_MAX: usize = 16 << 10;
-/// Steps of upkeep for what a command takes of the heap.
-const UPKEEP_STEPS_MAX: usize = 1 << 12;
 
 /// What a rewrite comes to.
 pub(crate) enum Rewrite<T> {
@@ -169,13 +167,8 @@ impl Heap {
             return Err(Fail::HELD);
         }
         store.hold(bytes as i64);
-        for _ in 0..UPKEEP_STEPS_MAX {
-            // Items give way to it, as far as they can: in a transaction only to what is allocated.
-            if call.cx.guard.in_transaction() || !store.is_over_limit() || !call.cx.guard.maintain() {
-                break;
-            }
-        }
-        Ok(Heap { store, bytes: bytes as i64 })
+        let held = Heap { store, bytes: bytes as i64 };
+        if call.give_way() { Ok(held) } else { Err(Fail::HELD) }
     }
 }
 

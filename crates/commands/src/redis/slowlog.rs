@@ -13,6 +13,7 @@ use larder_store::Store;
 use super::call::{Call, integer};
 use super::fail::{Done, Fail};
 use super::reply::put_bulk;
+use super::rewrite::Heap;
 use super::secret;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use super::table::{self, Command, NO_KEYS};
@@ -200,8 +201,21 @@ fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         -1 => usize::MAX,
         n => usize::try_from(n).map_err(|_| BAD_COUNT)?,
     };
-    let entries: Vec<Entry> =
-        call.cx.shared.redis.slowlog.entries().list.iter().take(count).cloned().collect();
+    // The copies, and what is told of them.
+    let bytes = call.cx.shared.redis.slowlog.entries().bytes as usize;
+    let _held = Heap::take(call, bytes)?;
+    call.make_room(2 * bytes)?;
+    let mut left = bytes as u64;
+    let entries: Vec<Entry> = {
+        let log = call.cx.shared.redis.slowlog.entries();
+        // Others may have been noted since.
+        let fits = |entry: &&Entry| {
+            let fits = entry.bytes() <= left;
+            left = left.saturating_sub(entry.bytes());
+            fits
+        };
+        log.list.iter().take(count).take_while(fits).cloned().collect()
+    };
     call.array(entries.len());
     for entry in entries {
         call.array(6);

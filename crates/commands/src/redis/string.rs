@@ -7,7 +7,8 @@ use super::call::{Call, integer, kept, read};
 use super::expiry::{Clock, Expiry, deadline};
 use super::fail::{Done, Fail};
 use super::making::{Edit, edited, integer as integer_reply, make};
-use super::reply::{UNPINNED, put_array, put_bulk, put_null, put_part, put_value};
+use super::pieces::Piece;
+use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
 use super::rewrite::{Rewrite, large_with, rewrite};
 use super::set::{Condition, Set, set};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
@@ -165,29 +166,68 @@ pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<
 }
 
 fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    call.read_as_one(args, fetch_all)
+    let mark = call.out.mark();
+    put_array(call.out, args.len());
+    call.in_pieces(mark, args, fetch_some)
 }
 
-/// Fetches all keys, and notes what they were like before.
-fn fetch_all(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    put_array(call.out, args.len());
-    while !args.is_empty() {
+/// Keys of a later piece, for which each worker has room.
+const KEYS_AT_ONCE: usize = 4 << 10;
+/// Looks at several keys that a write disturbed, before they are taken.
+const LOOKS_MAX: usize = 3;
+
+/// Fetches as many keys as belong to a piece, as they are at one moment.
+fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    let (mark, piece) = (call.out.mark(), call.piece());
+    let all = *args;
+    let mut count = 0;
+    for _ in 0..LOOKS_MAX {
+        call.cx.guard.look();
+        let holds = call.cx.guard.store().whole_holds();
+        count = fetch_each(call, args, piece);
+        // Items may have given way to the reply, and databases been swapped meanwhile.
+        let swapped = holds != call.cx.guard.store().whole_holds();
+        if count == 1 || !swapped && call.cx.guard.looked_as_one() {
+            return;
+        }
+        call.out.rewind(mark);
+        *args = all;
+    }
+    // The room for them is there, unless they have grown.
+    let mut some = Args::rest(all.encoded(), count);
+    call.cx.guard.look();
+    call.as_one_in(some, |call| fetch_each(call, &mut some, piece));
+    *args = Args::rest(some.encoded(), all.len() - (count - some.len()));
+}
+
+/// Fetches keys and notes what they were like before, until the piece is full: how many.
+fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece) -> usize {
+    let mut count = 0;
+    loop {
+        let before = *args;
+        if before.is_empty() {
+            return count;
+        }
         let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
         for name in args.by_ref().take(SLOTS) {
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }
-        if !call.may_reply_more() {
-            batch.iter().for_each(|_| call.out.put(UNPINNED));
-            continue;
-        }
         crate::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
-        for (key, hint) in &batch {
+        for (nth, (key, hint)) in batch.iter().enumerate() {
+            if count > 0 && (!call.goes_on(piece) || piece.is_later() && count == KEYS_AT_ONCE) {
+                *args = before;
+                if nth > 0 {
+                    args.nth(nth - 1);
+                }
+                return count;
+            }
             call.cx.guard.note(key);
-            fetch(call, key, hint)?;
+            // It fails at nothing.
+            let _ = fetch(call, key, hint);
+            count += 1;
         }
     }
-    Ok(())
 }
 
 fn getset(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {

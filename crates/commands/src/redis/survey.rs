@@ -1,13 +1,13 @@
 //! A survey: a command that looks at all keys, in steps (`job.rs`).
 //!
 //! A step looks at some thousands of keys at most, and leaves the store's epoch between each 64. What is found is
-//! charged to the memory limit while it is gathered; it may take half of what connections may hold, since
-//! it is copied into the reply.
+//! charged to the memory limit while it is gathered; it may take half of what connections may hold, and is
+//! copied into the reply piece by piece.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use larder_store::{Database, Item, Store};
+use larder_store::{Database, Guard, Item, Store};
 
 use super::call::Call;
 use super::debug::Digest;
@@ -54,12 +54,17 @@ pub(super) struct Found {
     bytes: Vec<u8>,
     count: usize,
     store: Arc<Store>,
+    /// What is charged beside them.
+    aside: i64,
     charged: i64,
 }
 
 impl Found {
-    pub fn new(store: &Arc<Store>) -> Found {
-        Found { bytes: Vec::new(), count: 0, store: Arc::clone(store), charged: 0 }
+    /// Nothing yet; `wanted` is charged with what is found.
+    pub fn new(store: &Arc<Store>, wanted: &Wanted) -> Found {
+        let aside = wanted.pattern.as_ref().map_or(0, |pattern| pattern.len()) as i64;
+        store.hold(aside);
+        Found { bytes: Vec::new(), count: 0, store: Arc::clone(store), aside, charged: aside }
     }
 
     fn add(&mut self, key: &[u8]) {
@@ -69,12 +74,15 @@ impl Found {
         self.count += 1;
     }
 
-    /// Charges what came since; that it is more than may be held is an error.
-    fn charge(&mut self) -> Result<(), Fail> {
-        let bytes = self.bytes.len() as i64;
-        self.store.hold(bytes - self.charged);
+    /// Charges what came since; that it is more than may be held is an error, and so is it in a transaction, in
+    /// which no item gives way, that there is no room for it.
+    fn charge(&mut self, guard: &Guard<'_>) -> Result<(), Fail> {
+        let bytes = self.bytes.len() as i64 + self.aside;
+        let grows = bytes - self.charged;
+        self.store.hold(grows);
         self.charged = bytes;
-        if bytes as u64 > self.store.held_bytes_max() / 2 { Err(Fail::HELD) } else { Ok(()) }
+        let has_room = grows == 0 || !guard.in_transaction() || !self.store.is_over_limit();
+        if bytes as u64 > self.store.held_bytes_max() / 2 || !has_room { Err(Fail::HELD) } else { Ok(()) }
     }
 
     /// Writes the keys that are still to be written, until the output is full; true when all are.
@@ -172,6 +180,10 @@ impl Job for Survey {
         if !done? {
             return Ok(Step::More);
         }
+        if call.cx.guard.in_transaction() {
+            // All of it is sent at once.
+            call.make_room(self.found_bytes())?;
+        }
         Ok(self.reply(call))
     }
 
@@ -207,7 +219,7 @@ impl Survey {
                         found.add(item.key());
                     }
                 });
-                found.charge()?;
+                found.charge(&cx.guard)?;
                 Ok(next == 0)
             }
             Goal::Scan { wanted, found, left } => {
@@ -217,7 +229,7 @@ impl Survey {
                         found.add(item.key());
                     }
                 });
-                found.charge()?;
+                found.charge(&cx.guard)?;
                 *left -= items;
                 Ok(next == 0 || *left == 0)
             }
@@ -237,6 +249,14 @@ impl Survey {
                 });
                 Ok(next == 0)
             }
+        }
+    }
+
+    /// Bytes of the keys that were found.
+    fn found_bytes(&self) -> usize {
+        match &self.goal {
+            Goal::Keys { found, .. } | Goal::Scan { found, .. } => found.bytes.len(),
+            Goal::Random { .. } | Goal::Digest(_) => 0,
         }
     }
 

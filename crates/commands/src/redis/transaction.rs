@@ -14,21 +14,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Key, Lookup, Store, Touched};
 
-use super::call::{Call, KEY_BYTES_MAX};
+use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
+use super::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
+use super::rewrite::Heap;
 use super::table::flag::{
-    ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, SKIP_SLOWLOG, STALE, WRITE,
+    ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_SLOWLOG, STALE,
 };
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
 use super::weight::Scale;
-use crate::output::Output;
 use crate::upload::Held;
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
+/// Items give way to watches when so many have come.
+const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
 const ITEM_HEADER_BYTES: usize = 8;
 /// Looks at several keys that a write disturbed, before they are taken.
@@ -358,6 +361,9 @@ fn watch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             None
         };
         let Some(there) = there else { return Err(Fail::of("ERR too many watched keys")) };
+        if watches.keys.len().is_multiple_of(WATCHES_AT_ONCE) {
+            call.cx.guard.give_way();
+        }
         watches.keys.push(Watched { db, key: name.into(), there });
     }
     call.ok()
@@ -381,14 +387,26 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if queue.spoilt {
         return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
     }
+    // What is noted of all keys.
+    let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
+    let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
+    let tells = call.cx.shared.redis.events.any();
+    let note_bytes = KEY_HASH_BYTES + if tells { KEY_EVENT_BYTES } else { 0 };
+    let bytes = (words + watched) * note_bytes + queue.commands.len() * SCALE_BYTES;
+    let Ok(_held) = Heap::take(call, bytes) else {
+        return Err(Fail::of(
+            "EXECABORT Transaction discarded because of: connections hold as much memory as they may",
+        ));
+    };
+    make_room_for(call, &queue);
     if queue.commands().any(|(row, args)| takes_whole(row, args)) {
         call.cx.guard.begin_whole();
     } else {
-        let mut keys = Vec::new();
-        queue.each_key(call.client.db, &mut |db, key| keys.push(call.cx.guard.key_in(db, key)));
-        let watched = watches.iter().flat_map(|watches| &watches.keys);
-        keys.extend(watched.map(|watched| call.cx.guard.key_in(watched.db, &watched.key)));
-        call.cx.guard.begin(keys);
+        let watched = || watches.iter().flat_map(|watches| &watches.keys);
+        call.cx.guard.begin_each(|take| {
+            queue.each_key(call.client.db, take);
+            watched().for_each(|watched| take(watched.db, &watched.key));
+        });
     }
     let mut scale = Scale::new(call);
     queue.commands().for_each(|(row, args)| scale.add(call, row, args));
@@ -416,10 +434,40 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Its reply may be long although what was queued is short: not that of a write, but of one that changes an
-/// expiry alone.
-fn answers_at_length(row: &Command) -> bool {
-    !row.has(WRITE) || row.name == "getex"
+/// What is noted of each command to tell how long all of them would take.
+const SCALE_BYTES: usize = 112;
+
+/// A reply that is no longer is sent whatever else EXEC has to send.
+const SHORT_REPLY_BYTES: u64 = 64;
+
+/// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
+/// long as their values are now, up to what may wait for one connection. What finds no room is an error in its
+/// place.
+fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
+    let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
+    if (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
+        return;
+    }
+    let most = call.reply_bytes_max() as usize;
+    let mut bytes = queue.bytes.len();
+    for (row, _) in queue.commands() {
+        if row.keys == NO_KEYS && !row.has(FAST) {
+            // Who knows.
+            bytes += most;
+        }
+    }
+    queue.each_key(call.client.db, &mut |db, key| {
+        let key = call.cx.guard.key_in(db, key);
+        let value = if bytes < most {
+            call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes())
+        } else {
+            0
+        };
+        bytes += (value as usize).min(ELEMENT_BYTES);
+    });
+    let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
+    // Where there is none, each that needs some is refused.
+    let _ = call.make_room(bytes.min(most) + short);
 }
 
 /// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
@@ -428,12 +476,18 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     if queued.row.ends_listening() {
         keep_letters(call);
     }
-    let mark = call.out.mark();
-    let done = if call.may_reply_more() || !answers_at_length(queued.row) {
+    let (mark, before) = (call.out.mark(), call.out.own_bytes());
+    let may = call.may_reply_more();
+    let mut done = if may || !queued.row.has(READONLY) {
         call.execute(queued.row, args, words)
     } else {
         Err(Fail::HELD)
     };
+    if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
+        // It is done; what it says of it finds no room.
+        call.out.rewind(mark);
+        done = Err(Fail::HELD);
+    }
     if let Some(id) = queued.id {
         call.cx.counters.rows.called(id, 1);
         if done.is_err() {
@@ -452,11 +506,10 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
 /// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
 fn keep_letters(call: &mut Call<'_, '_, '_>) {
     let Some(subscriptions) = &call.client.subscriptions else { return };
-    let mut late = Output::default();
+    let late = call.client.late.get_or_insert_with(|| Box::new(call.out.beside(&[])));
     for letter in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
-        subscriptions.deliver(call.client.resp3, &letter.message, &mut late);
+        subscriptions.deliver(call.client.resp3, &letter.message, late);
     }
-    call.client.late.extend(late.to_vec());
 }
 
 /// A watched key was written, or was there and has gone by itself.

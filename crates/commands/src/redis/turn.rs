@@ -66,6 +66,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             flow: Flow::Next,
             row: None,
             admitted: false,
+            later: false,
         }
     }
 

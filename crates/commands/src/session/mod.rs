@@ -389,7 +389,7 @@ impl Session {
                 let key = call.cx.guard.key(store.key);
                 let flags = store.flags;
                 let purpose = Purpose::Classic(Store { key: &[], ..store });
-                call.cx.shared.prefixes.count(store.key, |count| count.sets += 1);
+                call.cx.shared.prefixes.count(call.cx.guard.store(), store.key, |count| count.sets += 1);
                 self.block(call, &key, flags, store.value_bytes, purpose, block);
             }
             Event::Meta(meta, block) => self.meta(call, &meta, block),

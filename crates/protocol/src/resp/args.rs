@@ -47,6 +47,11 @@ impl<'a> Args<'a> {
         self.encoded
     }
 
+    /// The arguments of [`Args::encoded`], which are not looked through: the longest is not known.
+    pub fn rest(encoded: &'a [u8], count: usize) -> Args<'a> {
+        Args { encoded, left: count as u32, longest: 0 }
+    }
+
     /// The arguments that [`Args::encoded`] or an [`Encoder`] wrote.
     pub fn decode(encoded: &'a [u8], count: usize) -> Args<'a> {
         let mut args = Args { encoded, left: count as u32, longest: 0 };

@@ -54,19 +54,16 @@ pub(crate) fn plain(address: &Address) -> String {
 }
 
 impl Service {
-    /// Tells the store what a connection's replies hold; items give way if it is more.
+    /// Takes note of what a connection's replies hold, which charge themselves; items give way if it is more.
     pub(crate) fn count_held(&mut self, connection: &mut Connection) {
         let held = connection.replies.rest().map_or(0, |rest| rest.capacity_bytes().max(1));
         let before = std::mem::replace(&mut connection.held, held);
-        if held != before {
+        if held > before {
+            // Many connections may have their replies in one turn.
             let store = &self.hub.store;
-            store.hold(held as i64 - before as i64);
-            if held > before {
-                // Many connections may have their replies in one turn.
-                let short = store.held_bytes() >= store.held_bytes_max();
-                self.set_short(short);
-                self.give_way();
-            }
+            let short = store.held_bytes() >= store.held_bytes_max();
+            self.set_short(short);
+            self.give_way();
         }
     }
 

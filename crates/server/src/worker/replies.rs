@@ -18,9 +18,11 @@
 //! - Values are spliced into the last part only: behind them, others write into outputs of their own.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use larder_commands::Output;
 use larder_eventloop::{Sent, Stream};
+use larder_store::Store;
 
 /// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
 const SLICES: usize = 64;
@@ -80,9 +82,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one, of which a connection fills `limit_bytes`.
-    pub fn new(limit_bytes: u64) -> Outbox {
-        Outbox { out: Output::new(limit_bytes), parts: 0 }
+    /// An empty one, of which a connection fills `limit_bytes`. What it takes beyond `free` bytes, and what its
+    /// connections' own outputs take, is charged to the store.
+    pub fn new(limit_bytes: u64, store: &Arc<Store>, free: usize) -> Outbox {
+        Outbox { out: Output::charged(limit_bytes, store, free), parts: 0 }
     }
 
     /// Connections fill so many bytes from now on.
@@ -153,12 +156,12 @@ impl Outbox {
     /// The connection's own output, to which its part moves if it has one.
     pub fn own<'r>(&mut self, replies: &'r mut Replies) -> &'r mut Output {
         let rest = match std::mem::take(replies) {
-            Replies::None => Box::default(),
+            Replies::None => Box::new(self.out.beside(&[])),
             Replies::Part(part) => {
                 let out = if part.spliced {
                     self.out.split_off(part.from)
                 } else {
-                    Output::of(self.out.between(part.from, part.to))
+                    self.out.beside(self.out.between(part.from, part.to))
                 };
                 self.end_part(part);
                 Box::new(out)
@@ -194,8 +197,11 @@ impl Outbox {
 
     /// What lies there, in an output of its own.
     #[cold]
-    fn rest_of(&self, from: usize, to: usize) -> Replies {
-        Replies::Rest(Box::new(Output::of(self.out.between(from, to))))
+    fn rest_of(&mut self, from: usize, to: usize) -> Replies {
+        if self.parts == 1 && to == self.out.end() {
+            return Replies::Rest(Box::new(self.out.leave_behind(from)));
+        }
+        Replies::Rest(Box::new(self.out.beside(self.out.between(from, to))))
     }
 
     /// As [`Outbox::send`], of replies that are not a part without values.
@@ -282,7 +288,7 @@ fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
 mod tests {
     use std::io::IoSliceMut;
 
-    use larder_store::{Attributes, Config, Expect, Lookup, Pinned, Store, Value, Worker};
+    use larder_store::{Attributes, Config, Expect, Lookup, Pinned, Value, Worker};
 
     use super::*;
 
@@ -370,7 +376,7 @@ mod tests {
         let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).expect("a store");
         let mut worker = store.worker().expect("a worker of the store");
         for mut seed in 0..300 {
-            let mut outbox = Outbox::new(1 << 20);
+            let mut outbox = Outbox::new(1 << 20, &store, 0);
             let mut clients: Vec<Client> = (0..4).map(|_| Client::default()).collect();
             for _ in 0..60 {
                 let index = draw(&mut seed, clients.len());
@@ -411,12 +417,16 @@ mod tests {
                 assert!(client.stream.taken == client.written && client.replies.is_none());
             }
             assert!(outbox.is_empty() && outbox.out.is_empty());
+            // What is charged is what there is.
+            drop(clients);
+            assert_eq!(store.held_bytes(), outbox.out.capacity_bytes() as u64);
         }
     }
 
     #[test]
     fn a_part_grows_until_others_have_written_behind_it() {
-        let mut outbox = Outbox::new(1 << 20);
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).expect("a store");
+        let mut outbox = Outbox::new(1 << 20, &store, 0);
         let (mut one, mut other) = (Replies::None, Replies::None);
         outbox.write(&mut one, |_| ());
         assert!(one.is_none() && outbox.is_empty(), "who writes nothing has no part");

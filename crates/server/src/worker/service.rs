@@ -122,11 +122,12 @@ impl Drop for Service {
 impl Service {
     /// The handler of worker `index`.
     pub fn new(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> Service {
+        let outbox = Outbox::new(SEND_AT_BYTES, &hub.store, OUTPUT_KEPT_BYTES);
         let mut service = Service {
             hub,
             index,
             store,
-            outbox: Outbox::new(SEND_AT_BYTES),
+            outbox,
             room: Room::default(),
             now: 0,
             wall_base: 0,

@@ -1,0 +1,23 @@
+//! Requests that are legal and small, and whose replies or whose work in memory would be large: `-m` bounds the
+//! process beside each, at every moment. The cache is full, so that nothing is left over for what is not
+//! charged. docs/operating.md has the table of what is.
+
+mod crowd;
+mod replies;
+mod scratch;
+
+use larder_testkit::bounded::{Bounded, number, random};
+use larder_testkit::client::Client;
+
+const MEGABYTES: u64 = 64;
+/// What is said where connections hold all they may, in front of which is the kind of error.
+const HELD: &str = "-OOM connections hold as much memory as they may";
+
+/// A full cache of 64 MB.
+fn full() -> (Bounded, Client) {
+    let bounded = Bounded::start(MEGABYTES, &["-t", "2"]);
+    let mut client = bounded.client();
+    bounded.fill(&mut client, "k", random(2000).take(90_000), "a full cache");
+    assert!(number(&mut client, "evictions") > 0);
+    (bounded, client)
+}
