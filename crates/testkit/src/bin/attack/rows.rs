@@ -26,11 +26,13 @@ pub struct Row {
     pub attack: fn(&Stage) -> Result<String, String>,
     /// The server ends of it.
     pub ends: bool,
+    /// It is one step, in which its own worker serves nobody else: the other worker's canary counts.
+    pub one_step: bool,
 }
 
 /// An attack with the usual options on an empty store.
 const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
-    Row { name, megabytes: 64, options: &[], prepare: |_| Ok(()), attack, ends: false }
+    Row { name, megabytes: 64, options: &[], prepare: |_| Ok(()), attack, ends: false, one_step: false }
 }
 
 /// All of them.
@@ -42,10 +44,10 @@ pub const ROWS: &[Row] = &[
     Row { prepare: memory::keys_of_8k, ..row("keys-of-8k", memory::keys) },
     row("bitfield", memory::bitfield),
     row("stats-detail", memory::stats_detail),
-    Row { megabytes: 1024, ..row("mset-100k", work::mset_100k) },
-    Row { megabytes: 1024, ..row("mset-400k", work::mset_400k) },
-    Row { megabytes: 1024, ..row("exec-of-sets", work::exec_of_sets) },
-    Row { megabytes: 1024, ..row("psubscribe", work::psubscribe) },
+    Row { megabytes: 1024, one_step: true, ..row("mset-100k", work::mset_100k) },
+    Row { megabytes: 1024, one_step: true, ..row("mset-400k", work::mset_400k) },
+    Row { megabytes: 1024, one_step: true, ..row("exec-of-sets", work::exec_of_sets) },
+    Row { megabytes: 1024, one_step: true, ..row("psubscribe", work::psubscribe) },
     Row { prepare: work::evil_keys, ..row("scan-match", work::scan_match) },
     row("publish-glob", work::publish_glob),
     Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },

@@ -109,11 +109,16 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         Ok(songs) => {
             if let Some((null, workers)) = songs.split_last() {
                 let longest = |samples: &[Sample]| samples.iter().map(|sample| sample.took_us).max();
-                for song in workers {
-                    report.longest_us = report.longest_us.max(longest(&song.samples).unwrap_or(0));
-                    let worst = excesses(&song.samples, &null.samples).first().map_or(0, |one| one.took_us);
-                    report.excess_us = report.excess_us.max(worst);
-                }
+                let mut each: Vec<(u64, u64)> = workers
+                    .iter()
+                    .map(|song| {
+                        let worst = excesses(&song.samples, &null.samples);
+                        (worst.first().map_or(0, |one| one.took_us), longest(&song.samples).unwrap_or(0))
+                    })
+                    .collect();
+                each.sort_unstable();
+                let counted = if row.one_step { each.first() } else { each.last() };
+                (report.excess_us, report.longest_us) = counted.copied().unwrap_or_default();
             }
         }
     }

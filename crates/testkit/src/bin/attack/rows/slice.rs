@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, prepare as prepared, set, within};
 use crate::stage::Stage;
-use crate::wire::{exchange, exchange_text, only_send, said};
+use crate::wire::{exchange, exchange_text, only_send, said, shown};
 use std::time::{Duration, Instant};
 
 /// Bytes of a pipeline.
@@ -13,8 +13,8 @@ const MOST_MS: u64 = 60_000;
 pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
     let mut requests = set(b"large", &vec![b'l'; 1_000_000]);
     requests.extend(set(b"other", &vec![b'o'; 1_000_000]));
-    requests.extend(set(b"lcs1", &[b'a'; 4000]));
-    requests.extend(set(b"lcs2", &[b'b'; 4000]));
+    requests.extend(set(b"lcs1", &[b'a'; 1500]));
+    requests.extend(set(b"lcs2", &[b'b'; 1500]));
     (0..100_000).for_each(|n| requests.extend(set(format!("key:{n}").as_bytes(), b"value")));
     prepared(stage, &requests)
 }
@@ -23,7 +23,10 @@ pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
 fn pipelined(stage: &Stage, line: &str) -> Result<String, String> {
     let one = said(line);
     let count = PIPELINE / one.len();
-    let (took, _) = exchange(stage.resp, &one.repeat(count), PATIENCE)?;
+    let (took, reply) = exchange(stage.resp, &one.repeat(count), PATIENCE)?;
+    if reply.starts_with(b"-") {
+        return Err(format!("{line}: {}", shown(&reply)));
+    }
     within(took, MOST_MS, &format!("{count} × {line}"))
 }
 
@@ -77,8 +80,8 @@ pub(super) fn text_append(stage: &Stage) -> Result<String, String> {
 
 pub(super) fn exec_of_keys(stage: &Stage) -> Result<String, String> {
     let requests = [said("MULTI"), said("KEYS none*").repeat(2000), said("EXEC")].concat();
-    let (took, _) = exchange(stage.resp, &requests, PATIENCE)?;
-    within(took, MOST_MS, "EXEC of 2000 × KEYS")
+    let (took, reply) = exchange(stage.resp, &requests, PATIENCE)?;
+    within(took, MOST_MS, &format!("EXEC of 2000 × KEYS ({})", shown(&reply)))
 }
 
 pub(super) fn swapdb(stage: &Stage) -> Result<String, String> {
