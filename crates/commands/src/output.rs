@@ -543,6 +543,7 @@ impl std::io::Write for Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_store::{Attributes, Config, Expect, Lookup, Store, Value};
 
     #[test]
     fn bytes_come_out_as_they_went_in() {
@@ -596,6 +597,26 @@ mod tests {
         out.put(b"drop");
         out.rewind(mark);
         assert_eq!(out.to_vec(), b"keep");
+    }
+
+    #[test]
+    fn rewind_counts_a_value_that_it_drops_no_more() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        let key = guard.key(b"large");
+        guard.store_value(&key, &[b'x'; 100_000], &Attributes::default(), Expect::Any).unwrap();
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it is there") };
+        let Value::Pieces(value) = item.value() else { panic!("it is large") };
+        let mut out = Output::new(1 << 20);
+        out.put(b"keep");
+        out.splice(value.pin());
+        let mark = out.mark();
+        out.splice(value.pin());
+        assert_eq!(out.len(), 4 + 2 * 100_000);
+        out.rewind(mark);
+        assert_eq!(out.len(), 4 + 100_000);
+        assert_eq!(out.to_vec().len(), 4 + 100_000);
     }
 
     #[test]

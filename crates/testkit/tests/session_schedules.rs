@@ -7,7 +7,8 @@ use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_store::{Attributes, Automove, Expect, Store};
 use larder_testkit::both::Both;
 use larder_testkit::history::{Client, Script, Verdict, play, script};
-use larder_testkit::local::{Local, START};
+use larder_testkit::local::{Local, LocalConnection, START};
+use larder_testkit::talk::encode;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -131,4 +132,59 @@ fn what_two_clients_see_can_be_put_in_one_order_whatever_the_store_does() {
     }
     println!("sessions: {met} of {all} histories in which the two met");
     assert!(met * 4 > all, "they meet in every other history");
+}
+
+/// What a RESP client is answered.
+fn answer(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -> String {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    local.exchange(connection, &encode(&words));
+    let text = String::from_utf8_lossy(connection.sent()).into_owned();
+    connection.forget();
+    text
+}
+
+/// One client sets three keys to one value at a time, the other reads them together.
+fn together(seed: u64) {
+    const ROUNDS: usize = 60;
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let sibling = local.sibling().expect("another worker");
+    let mut schedule = Schedule::new(seed, 300_000);
+    let (mut writer, mut reader) = (local, sibling);
+    schedule.thread("writer", move || {
+        let mut connection = writer.resp_connection();
+        for round in 0..ROUNDS {
+            let value = format!("{round:03}");
+            let words = ["MSET", "a", &value, "b", &value, "c", &value];
+            assert_eq!(answer(&mut writer, &mut connection, &words), "+OK\r\n");
+            progress();
+        }
+    });
+    schedule.thread("reader", move || {
+        let mut connection = reader.resp_connection();
+        for _ in 0..ROUNDS {
+            let reply = answer(&mut reader, &mut connection, &["MGET", "a", "b", "c"]);
+            let values: Vec<&str> = reply.split("\r\n").skip(1).collect();
+            let one = values.first().is_some_and(|value| *value == "$-1");
+            let all = if one {
+                ["$-1"; 3].join("\r\n")
+            } else {
+                vec![format!("$3\r\n{}", values[1]); 3].join("\r\n")
+            };
+            assert_eq!(reply, format!("*3\r\n{all}\r\n"), "seed {seed}: several moments in one reply");
+            progress();
+        }
+    });
+    schedule.run();
+}
+
+#[test]
+fn keys_that_are_read_together_are_of_one_moment() {
+    let seeds = match given("LARDER_SCHEDULE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..given("LARDER_SCHEDULE_RUNS").unwrap_or(40),
+    };
+    for seed in seeds {
+        println!("together: LARDER_SCHEDULE_SEED={seed}");
+        together(seed);
+    }
 }
