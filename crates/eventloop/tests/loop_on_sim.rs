@@ -185,6 +185,26 @@ fn an_upload_without_progress_is_closed_at_the_request_timeout_and_one_with_prog
 }
 
 #[test]
+fn requests_that_come_with_the_end_of_an_upload_are_answered_also_if_its_handler_yields() {
+    for weather in [Weather::FAIR, Weather::DRIP, Weather::STORM] {
+        for yields in [false, true] {
+            let mut world = World::new(5, weather, LIMITS);
+            world.toy.yields = yields;
+            let peer = world.connect();
+            peer.send(b"u70000\n");
+            world.settle();
+            peer.send(&[1; 69_000]);
+            world.settle();
+            peer.send(
+                &[&[1; 1_000][..], b"eone\nu3\n\x01\x01\x01etwo\nu2000\n", &[1; 2_000], b"ethree\n"].concat(),
+            );
+            let replies = world.read_all(&peer);
+            assert_eq!(String::from_utf8_lossy(&replies), "70000\neone\n3\netwo\n2000\nethree\n", "{yields}");
+        }
+    }
+}
+
+#[test]
 fn a_line_without_an_end_is_closed_at_the_request_timeout_and_one_with_progress_is_not() {
     let mut world = World::new(5, Weather::FAIR, Limits { request_ms: 7_000, ..LIMITS });
     let (stuck, slow, done) = (world.connect(), world.connect(), world.connect());

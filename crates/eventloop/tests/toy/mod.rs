@@ -25,6 +25,8 @@ pub struct Toy {
     pub closed: Vec<Closed>,
     pub sends: u64,
     pub fills: u64,
+    /// An upload that is whole gives others their turn.
+    pub yields: bool,
     pub unsent_most: u64,
     /// Work since it woke, and in all.
     pub worked: (u32, u32),
@@ -108,6 +110,9 @@ impl Handler for Toy {
     fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Next {
         self.fills += 1;
         conn.upload_at += bytes;
+        if self.yields && conn.upload_at == conn.upload.len() {
+            return Next::Yield;
+        }
         Next::Receive
     }
 
