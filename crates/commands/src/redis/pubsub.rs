@@ -351,7 +351,7 @@ fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     bounded_name(Kind::Channel, channel)?;
     // Until it is posted; then it is charged for each who is told.
-    let _held = Heap::take(call, channel.len() + text.len())?;
+    let _held = Heap::charge(call, channel.len() + text.len());
     let told = call.cx.shared.redis.topics.publish(call.cx.host, channel, text);
     call.length(told)
 }
@@ -359,7 +359,7 @@ fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     bounded_name(Kind::Channel, channel)?;
-    let _held = Heap::take(call, channel.len() + text.len())?;
+    let _held = Heap::charge(call, channel.len() + text.len());
     let told = call.cx.shared.redis.topics.publish_to_shard(call.cx.host, channel, text);
     call.length(told)
 }

@@ -156,6 +156,14 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
+    /// Of what is not refused, whoever holds how much: it is told to many, and those who do not read are closed.
+    pub fn charge(call: &mut Call<'_, '_, '_>, bytes: usize) -> Heap {
+        let store = Arc::clone(call.cx.guard.store());
+        store.hold(bytes as i64);
+        call.give_way();
+        Heap { store, bytes: bytes as i64 }
+    }
+
     /// # Errors
     /// Connections hold as much as they may.
     pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
