@@ -159,9 +159,12 @@ impl Heap {
     /// Of what is not refused, whoever holds how much: it is told to many, and those who do not read are closed.
     pub fn charge(call: &mut Call<'_, '_, '_>, bytes: usize) -> Heap {
         let store = Arc::clone(call.cx.guard.store());
-        store.hold(bytes as i64);
-        call.give_way();
-        Heap { store, bytes: bytes as i64 }
+        let bytes = if bytes <= Room::BYTES_KEPT { 0 } else { bytes as i64 };
+        if bytes > 0 {
+            store.hold(bytes);
+            call.give_way();
+        }
+        Heap { store, bytes }
     }
 
     /// # Errors
