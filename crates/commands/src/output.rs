@@ -118,10 +118,11 @@ impl Output {
         Output { limit_bytes, ..Output::default() }
     }
 
-    /// As [`Output::new`]; what its buffer takes beyond `free` bytes is charged to the store as what connections
+    /// As [`Output::new`]; what its buffer takes beyond one of `free` bytes is charged to the store as what connections
     /// hold.
     pub fn charged(limit_bytes: u64, store: &Arc<Store>, free: usize) -> Output {
-        let account = Account { store: Arc::clone(store), free, bytes: 0 };
+        let account =
+            Account { store: Arc::clone(store), free: touched_bytes(free, block_bytes(free)), bytes: 0 };
         Output { limit_bytes, account: Some(account), ..Output::default() }
     }
 

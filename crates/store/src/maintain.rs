@@ -202,7 +202,7 @@ impl Guard<'_> {
             if self.local.shrink(store, over, SHRINK_CHUNKS) {
                 continue;
             }
-            if !self.local.patient && self.local.vain_epoch == store.epochs.now() {
+            if !self.local.patient && self.local.gave_way_epoch == store.epochs.now() {
                 return;
             }
             // Between two batches: pages of the index, too, are waited for by others.
@@ -212,7 +212,7 @@ impl Guard<'_> {
             self.local.enter_batch(store);
             self.forget_hints();
             if waits >= waits_max {
-                self.local.note_vain(store);
+                self.local.gave_way_epoch = store.epochs.now();
                 return;
             }
         }

@@ -59,6 +59,8 @@ pub(crate) struct Local {
     pub(crate) looked_at: u64,
     /// The epoch of which a write that was refused has waited for the end, in vain.
     pub(crate) vain_epoch: u64,
+    /// The epoch of which items that give way have waited for the end, in vain.
+    pub(crate) gave_way_epoch: u64,
     /// Nor is memory that others hold, until this time.
     pub(crate) vain_until: Millis,
     /// Nobody waits for this worker meanwhile.
@@ -125,6 +127,7 @@ impl Worker {
             spans_moved: 0,
             looked_at: 0,
             vain_epoch: 0,
+            gave_way_epoch: 0,
             vain_until: 0,
             patient: true,
             asks: 0,

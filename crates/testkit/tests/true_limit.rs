@@ -24,6 +24,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
             bounded.holds("slow readers");
         }
     }
+    let mut refused = 0;
     let started = Instant::now();
     while number(&mut client, "response_obj_oom") == 0 {
         assert!(started.elapsed() < PATIENCE, "nobody is closed");
@@ -35,6 +36,8 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
         assert_eq!(client.reply().expect("a reply"), "STORED");
         if client.reply().expect("a reply").starts_with("VALUE") {
             client.skip(LARGE + 7).expect("a value");
+        } else {
+            refused += 1;
         }
     }
     let held = number(&mut client, "response_obj_bytes");
@@ -43,8 +46,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     // Others' sets go on, large and small.
     bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
     bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
-    // Some were told.
-    let mut refused = 0;
+    // Somebody is closed when somebody else was told that there is no memory.
     for stream in &mut readers {
         stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
         let mut text = vec![0; 12];

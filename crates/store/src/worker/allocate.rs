@@ -14,12 +14,13 @@ use crate::{Eviction, Millis, Store};
 /// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
 /// is pinned or a worker is kept from running inside its batch.
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
-/// Rounds of it where somebody waits for this worker, …
-const ALLOCATE_ROUNDS_IMPATIENT: usize = 256;
-/// … those of them in which it waits: some 5 ms, …
-const ALLOCATE_WAITS_IMPATIENT: usize = 92;
+/// Rounds of it where somebody waits for this worker: some 200 ms, …
+const ALLOCATE_ROUNDS_IMPATIENT: usize = 1600;
+/// … those of them in which it waits for what others hold, none of its own being on its way: some 50 ms, so that the
+/// system may keep another worker from its core for a while, …
+const ALLOCATE_WAITS_IMPATIENT: usize = 400;
 /// … and the time in which what others hold is not waited for again.
-const VAIN_MS: Millis = 10;
+const VAIN_MS: Millis = 100;
 /// Rounds of waiting for others' batches before a write is refused where nothing is evicted: some milliseconds.
 const REFUSED_ROUNDS_MAX: usize = 96;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
@@ -199,8 +200,8 @@ impl Local {
                     if self.waits_in_vain(store) {
                         break;
                     }
-                    waited += 1;
-                    if waited == ALLOCATE_WAITS_IMPATIENT {
+                    waited += usize::from(self.limbo.len() == 0);
+                    if waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == ALLOCATE_ROUNDS_IMPATIENT {
                         self.note_vain(store);
                         break;
                     }
@@ -248,7 +249,7 @@ impl Local {
 
     /// Takes note that memory did not come: of this worker's own before others have left their batches, and what
     /// others hold for a while.
-    pub(crate) fn note_vain(&mut self, store: &Store) {
+    fn note_vain(&mut self, store: &Store) {
         if self.limbo.len() > 0 {
             self.vain_epoch = store.epochs.now();
         } else {
