@@ -6,8 +6,9 @@
 //! a request                  (B − A) / (requests of B − requests of A)
 //! ```
 //!
-//! Five such pairs, of which the median counts. The kernel's are not counted. The figures of two binaries on one machine are within 1 % of each other unless
-//! their code differs, whatever else the machine does, which no time is.
+//! Five such pairs, of which the median counts; the server's clock stands still. The kernel's are not counted. The
+//! figures of two binaries on one machine are within 1 % of each other unless their code differs, whatever else the
+//! machine does, which no time is.
 
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, run, target};

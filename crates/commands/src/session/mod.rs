@@ -9,8 +9,8 @@
 //!                                  └──────────► Swallow   block of a store that failed
 //! ```
 //!
-//! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing here blocks, and a call
-//! that made no reply costs no more than reading its input once.
+//! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing
+//! here blocks, and a call that made no reply costs no more than reading its input once.
 
 mod execute;
 mod runs;
@@ -64,8 +64,8 @@ pub enum Next {
     /// The replies fill their limit: send, and call again with the rest of the input, even if that
     /// is empty, once [`Output::is_full`] is false.
     Flush,
-    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the input, even if that is
-    /// empty, and a context entered anew (the clock may have moved).
+    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the
+    /// input, even if that is empty, and a context entered anew (the clock may have moved).
     Yield,
     /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
     Sleep(Millis),
