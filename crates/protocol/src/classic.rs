@@ -286,14 +286,18 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
 }
 
-/// Words behind the key are let pass, whatever they say: deletes once had a time.
+/// Behind the key some words are let pass, whatever they say: deletes once had a time. memcached passes over any number;
+/// more are an error here, as clients expect that look for one (libmemcached's test of a server sends four).
 fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
+    const WORDS_MAX: usize = 3;
+    let noreply = ends_in_noreply(text);
     let key = tokens.next().filter(|key| is_key(key));
+    let words = tokens.take(WORDS_MAX + 2).count();
     // A key may be called noreply.
-    let noreply = ends_in_noreply(text) && tokens.next().is_some();
+    let noreply = noreply && words > 0;
     match key {
-        Some(key) => Request::Delete { key, noreply },
-        None => fault(Fault::BadLine, 0, noreply),
+        Some(key) if words - usize::from(noreply) <= WORDS_MAX => Request::Delete { key, noreply },
+        _ => fault(Fault::BadLine, 0, noreply),
     }
 }
 

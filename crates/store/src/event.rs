@@ -12,7 +12,10 @@ use crate::worker::{Guard, Local};
 /// comes then is counted and lost.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 const EVENT_SHARE: u64 = 64;
-/// They are charged in steps of so many bytes.
+/// So many, as a batch may take out in a small store, are a part of what a worker needs anyway; …
+const EVENT_BYTES_FREE: usize = 256 << 10;
+/// … the others are charged in steps of so many bytes. (Where each was charged, what was evicted from a store of two
+/// megabytes had more evicted.)
 const EVENT_BYTES_STEP: usize = 16 << 10;
 
 /// What happened to an item.
@@ -71,12 +74,13 @@ impl Local {
         let buffer = &mut self.events;
         let entries = (buffer.entries.len() + 1) * size_of::<(Event, u8, usize)>();
         let bytes = buffer.keys.len() + key.len() + entries;
-        if bytes > EVENT_BYTES_MAX.min((store.memory_bytes() / EVENT_SHARE) as usize) {
+        let share = (store.memory_bytes() / EVENT_SHARE) as usize;
+        if bytes > share.clamp(EVENT_BYTES_FREE, EVENT_BYTES_MAX) {
             store.events.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if bytes > buffer.charged {
-            let step = (bytes - buffer.charged).next_multiple_of(EVENT_BYTES_STEP);
+        if bytes > EVENT_BYTES_FREE + buffer.charged {
+            let step = (bytes - EVENT_BYTES_FREE - buffer.charged).next_multiple_of(EVENT_BYTES_STEP);
             buffer.charged += step;
             store.hold(step as i64);
         }
@@ -101,6 +105,8 @@ impl Guard<'_> {
             each(event, self.store.names.name(number), &buffer.keys[start..end]);
             start = end;
         }
-        self.store.hold(-(buffer.charged as i64));
+        if buffer.charged > 0 {
+            self.store.hold(-(buffer.charged as i64));
+        }
     }
 }

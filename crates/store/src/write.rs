@@ -69,7 +69,7 @@ impl Guard<'_> {
         loop {
             let shape = attributes.shape(key, value.len() as u64, extension);
             let published = if shape.large() {
-                let mut upload = self.upload(key, value.len() as u64, attributes)?;
+                let mut upload = self.compose(key, value.len() as u64, attributes)?;
                 self.upload_fill(&mut upload, value)?;
                 return self.publish(upload, expect);
             } else {

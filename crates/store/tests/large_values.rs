@@ -99,7 +99,7 @@ fn two_workers(memory_bytes: u64, large_bytes: usize) {
         scope.spawn(|| small(other, 3, fills));
     });
     std::thread::scope(|scope| {
-        // Each replaces its own. Together they are less than the quarter that values on their way may take.
+        // Each replaces its own.
         scope.spawn(|| (0..3).for_each(|_| set(one, NOW, 4 << 40, &large[1..])));
         scope.spawn(|| (0..3).for_each(|_| set(other, NOW, 5 << 40, &large[2..])));
     });

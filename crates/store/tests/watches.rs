@@ -13,8 +13,8 @@ fn watch(guard: &mut Guard<'_>, name: &[u8], flag: &Touched) -> Option<bool> {
 
 #[test]
 fn watches_of_all_clients_have_their_share_and_no_byte_more() {
-    // A byte of the last key counts twice.
-    for over in [-2, 0, 2] {
+    // A byte of the last key counts three times.
+    for over in [-1, 0, 1] {
         let config = Config {
             memory_bytes: MEMORY_BYTES,
             memory_bytes_max: MEMORY_BYTES,
@@ -26,21 +26,22 @@ fn watches_of_all_clients_have_their_share_and_no_byte_more() {
         let mut worker = store.worker().expect("a worker");
         let mut guard = worker.enter(1);
         let flag = Touched::default();
-        // A watch is counted with two copies of its key, and what goes with them.
+        // A watch is counted with three copies of its key, and what goes with them.
         assert_eq!(watch(&mut guard, &0u64.to_le_bytes(), &flag), Some(false));
         let each = store.watch_bytes();
-        let beside = each - 2 * size_of::<u64>() as u64;
+        let beside = each - 3 * size_of::<u64>() as u64;
         let count = SHARE / each - 1;
         for n in 1..count {
             assert_eq!(watch(&mut guard, &n.to_le_bytes(), &flag), Some(false));
         }
         let left = SHARE - count * each;
         assert_eq!(store.watch_bytes(), SHARE - left);
-        let name = vec![b'k'; ((left - beside) as i64 + over) as usize / 2];
+        let bytes = (left - beside) as i64 / 3 + over;
+        let name = vec![b'k'; bytes as usize];
         let expected = if over <= 0 { Some(false) } else { None };
         assert_eq!(watch(&mut guard, &name, &flag), expected, "{over} bytes over");
         if over <= 0 {
-            assert_eq!(store.watch_bytes() as i64, SHARE as i64 + over);
+            assert_eq!(store.watch_bytes() as i64, (SHARE - left + beside) as i64 + 3 * bytes);
         }
         // What is given back may be had again.
         let first = 0u64.to_le_bytes();

@@ -28,20 +28,14 @@ fn answered(frame: &Frame) -> usize {
 }
 
 #[test]
-fn keys_that_are_asked_for_again_and_again_are_answered_up_to_a_limit() {
+fn keys_that_are_asked_for_again_and_again_are_all_answered() {
     let (mut local, mut client) = server();
     let mut words = vec![&b"MGET"[..]];
     words.resize(TIMES + 1, b"k");
     local.exchange(&mut client, &encode(&words));
-    assert!(client.sent().len() < REPLY_BYTES_MAX, "{}", client.sent().len());
+    // Piece by piece, as it is taken.
     let (frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
-    assert_eq!(frame.inside.len(), TIMES);
-    assert!(answered(&frame) > 200);
-    client.forget();
-    // Few of them are as they were.
-    local.exchange(&mut client, &encode(&words[..101]));
-    let (frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
-    assert_eq!(answered(&frame), 100);
+    assert_eq!((frame.inside.len(), answered(&frame)), (TIMES, TIMES));
 }
 
 #[test]
@@ -58,7 +52,8 @@ fn transaction_answers_up_to_a_limit_and_writes_all() {
         assert!(client.sent().len() < REPLY_BYTES_MAX, "{}", client.sent().len());
         let (mut frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
         assert_eq!(frame.inside.pop().map(|last| last.line), Some(b"+OK".to_vec()));
-        assert!(answered(&frame) > 200);
+        // A sixteenth of the memory.
+        assert!((50..=70).contains(&answered(&frame)), "{}", answered(&frame));
         client.forget();
         local.exchange(&mut client, &encode(&[b"GET", b"k"]));
         assert_eq!(client.sent(), b"$4\r\nlast\r\n");
@@ -66,13 +61,12 @@ fn transaction_answers_up_to_a_limit_and_writes_all() {
 }
 
 #[test]
-fn commands_are_described_up_to_a_limit() {
+fn commands_are_described_as_often_as_they_are_asked_for() {
     let (mut local, mut client) = server();
     for (what, each) in [("INFO", 1), ("DOCS", 2)] {
         let mut words = vec![&b"COMMAND"[..], what.as_bytes()];
         words.resize(8_000, b"client");
         local.exchange(&mut client, &encode(&words));
-        assert!(client.sent().len() < REPLY_BYTES_MAX, "{what}: {}", client.sent().len());
         let (frame, length) = Frame::read(client.sent()).expect("a reply").expect("all of it");
         assert_eq!((frame.inside.len(), length), ((words.len() - 2) * each, client.sent().len()));
         client.forget();

@@ -267,12 +267,17 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
         let attributes = Attributes { expires_at: NOW - 1, ..Attributes::default() };
         guard.store_value(&key, b"v", &attributes, Expect::Any).unwrap();
         let _ = guard.get(&key);
+        let mut any = false;
         for n in 0..2_000u32 {
             set(&mut guard, 0, &n.to_le_bytes(), &[0; 1000]);
+            // A small store keeps few of them.
+            if n % 100 == 99 {
+                any |= guard.has_events();
+                guard.take_events(&mut |event, name, key| seen.push((event, name, key.to_vec())));
+                assert!(!guard.has_events());
+            }
         }
-        assert_eq!(guard.has_events(), expected != 0);
-        guard.take_events(&mut |event, name, key| seen.push((event, name, key.to_vec())));
-        assert!(!guard.has_events());
+        assert_eq!(any, expected != 0);
         match expected {
             0 => assert!(seen.is_empty()),
             1 => assert_eq!(seen, [(Event::Expired, 2, b"expires".to_vec())]),
