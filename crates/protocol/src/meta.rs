@@ -115,6 +115,9 @@ const fn bit(letter: u8) -> u64 {
 /// Every letter that some meta command knows, and the two that proxies add.
 const KNOWN: u64 = bits(b"bcfhklqstuvxCDEFIJMNORTPL");
 
+/// Flags that may come more than once.
+const REPEATED: u64 = bits(b"PL");
+
 const fn bits(letters: &[u8]) -> u64 {
     let (mut all, mut n) = (0, 0);
     while n < letters.len() {
@@ -159,7 +162,7 @@ impl<'a> Flags<'a> {
             let letter = text[at];
             let offset = letter.wrapping_sub(b'A');
             let known = offset <= b'z' - b'A' && KNOWN & 1 << offset != 0;
-            if !known || letters & 1 << offset != 0 && !matches!(letter, b'P' | b'L') {
+            if !known || letters & !REPEATED & 1 << offset != 0 {
                 return Flags::parse_odd(verb, text);
             }
             letters |= 1 << offset;
@@ -179,7 +182,7 @@ impl<'a> Flags<'a> {
     }
 
     /// Flags of which one is unknown or comes twice: the first fault, after that of too many tokens. `me` passes
-    /// over what it does not know.
+    /// over all but `b`, the one that it knows.
     #[cold]
     fn parse_odd(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
         if Tokens::new(text).count() > flags_max(verb) {
@@ -187,22 +190,22 @@ impl<'a> Flags<'a> {
         }
         let mut letters = 0;
         for token in Tokens::new(text) {
-            let letter = token[0];
-            match letter {
-                b'0'..=b'9' | b'A'..=b'z' if verb == Verb::Debug => {}
-                b'A'..=b'z' if KNOWN & bit(letter) != 0 => {
-                    if letters & bit(letter) != 0 && !matches!(letter, b'P' | b'L') {
-                        return Err(Fault::DuplicateFlag);
-                    }
-                }
-                b'0'..=b'9' | b'A'..=b'z' => return Err(Fault::UnknownFlag),
+            let letter = match token[0] {
+                letter @ b'A'..=b'z' => bit(letter),
+                b'0'..=b'9' => 0,
                 _ => return Err(Fault::BadLine),
+            };
+            if verb != Verb::Debug {
+                if letter & KNOWN == 0 {
+                    return Err(Fault::UnknownFlag);
+                }
+                if letters & letter & !REPEATED != 0 {
+                    return Err(Fault::DuplicateFlag);
+                }
             }
-            if letter >= b'A' {
-                letters |= bit(letter);
-            }
+            letters |= letter;
         }
-        Ok(Flags { text, letters })
+        Ok(Flags { text: &[], letters: letters & bit(b'b') })
     }
 
     /// The numbers of flags that other commands read must be numbers, too.
