@@ -6,7 +6,8 @@ mod slice;
 mod work;
 
 use crate::stage::Stage;
-use crate::wire::{exchange, request};
+use crate::wire::exchange;
+use larder_testkit::talk::encode;
 use std::time::Duration;
 
 /// How long an attacker waits for its replies.
@@ -79,7 +80,7 @@ fn prepare(stage: &Stage, requests: &[u8]) -> Result<(), String> {
 
 /// A SET.
 fn set(key: &[u8], value: &[u8]) -> Vec<u8> {
-    request(&[b"SET", key, value])
+    encode(&[b"SET", key, value])
 }
 
 /// So long for `what`; an error if it was longer than it may be.

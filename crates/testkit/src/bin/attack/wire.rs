@@ -1,5 +1,6 @@
 //! What attackers send and hear. They write while they read, so that neither side waits for the other.
 
+use larder_testkit::talk::encode;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -9,20 +10,9 @@ use std::time::{Duration, Instant};
 const END: &[u8] = b"*2\r\n$4\r\nECHO\r\n$14\r\nattack-is-over\r\n";
 const ENDED: &[u8] = b"attack-is-over\r\n";
 
-/// A RESP request.
-pub fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
-
 /// A RESP request of plain words.
 pub fn said(line: &str) -> Vec<u8> {
-    request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
 /// A connection.

@@ -2,7 +2,8 @@
 
 use super::{PATIENCE, prepare as prepared, set, within};
 use crate::stage::Stage;
-use crate::wire::{connect, exchange, only_send, request, said, shown};
+use crate::wire::{connect, exchange, only_send, said, shown};
+use larder_testkit::talk::encode;
 use std::time::{Duration, Instant};
 
 /// Connections that send a part of a request and stand.
@@ -29,7 +30,7 @@ pub(super) fn half_open(stage: &Stage) -> Result<String, String> {
     let mut open = Vec::new();
     for n in 0..HALF_OPEN {
         let (address, part) = match n % 3 {
-            0 => (stage.resp, request(&[b"SET", b"k", &[b'x'; 32_000]])),
+            0 => (stage.resp, encode(&[b"SET", b"k", &[b'x'; 32_000]])),
             1 => (stage.server.address(), format!("get {}", "y".repeat(100) + " ").repeat(320).into_bytes()),
             _ => (stage.server.address(), [&b"set z 0 0 31500\r\n"[..], &[b'z'; 31_500]].concat()),
         };
@@ -54,14 +55,14 @@ pub(super) fn half_open(stage: &Stage) -> Result<String, String> {
 pub(super) fn strangers(stage: &Stage) -> Result<String, String> {
     let argument = vec![b'x'; 16_000];
     let words: Vec<&[u8]> = std::iter::repeat_n(&argument[..], 10).collect();
-    let part = request(&words);
+    let part = encode(&words);
     let mut open = Vec::new();
     for _ in 0..60 {
         open.push(only_send(stage.resp, &part[..part.len() - 2000], Duration::from_secs(1))?.0);
     }
     // A client that has said who it is: one that was there, and a new one, with a long request.
     let known = connect(stage.resp)?;
-    let long = request(&[b"APPEND", b"appended", &vec![b'a'; 3_000_000]]);
+    let long = encode(&[b"APPEND", b"appended", &vec![b'a'; 3_000_000]]);
     let (took, reply) = exchange(stage.resp, &[said("AUTH secret"), long].concat(), PATIENCE)?;
     drop(known);
     stage.open.lock().expect("not poisoned").extend(open);

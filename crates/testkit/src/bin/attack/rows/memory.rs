@@ -2,7 +2,8 @@
 
 use super::{PATIENCE, prepare, set};
 use crate::stage::Stage;
-use crate::wire::{connect, exchange, exchange_text, only_send, request, said, shown};
+use crate::wire::{connect, exchange, exchange_text, only_send, said, shown};
+use larder_testkit::talk::encode;
 use std::io::Write;
 use std::thread;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(super) fn one_of_16k(stage: &Stage) -> Result<(), String> {
 pub(super) fn mget_of_one(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"MGET"[..]];
     words.resize(100_001, b"k");
-    unread(stage, &request(&words))
+    unread(stage, &encode(&words))
 }
 
 pub(super) fn exec_of_gets(stage: &Stage) -> Result<String, String> {
@@ -47,7 +48,7 @@ pub(super) fn client_names(stage: &Stage) -> Result<String, String> {
         let mut stream = connect(stage.resp)?;
         let _ = stream.set_write_timeout(Some(STANDS));
         // One that is closed for it is as good.
-        let _ = stream.write_all(&request(&[b"CLIENT", b"SETNAME", &name]));
+        let _ = stream.write_all(&encode(&[b"CLIENT", b"SETNAME", &name]));
         open.push(stream);
     }
     let (_, reply) =
@@ -75,7 +76,7 @@ pub(super) fn bitfield(stage: &Stage) -> Result<String, String> {
     for _ in 0..340_000 {
         words.extend([&b"GET"[..], b"u8", b"0"]);
     }
-    unread(stage, &request(&words))
+    unread(stage, &encode(&words))
 }
 
 pub(super) fn stats_detail(stage: &Stage) -> Result<String, String> {

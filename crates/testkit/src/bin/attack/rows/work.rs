@@ -2,7 +2,8 @@
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
-use crate::wire::{connect, exchange, request, said};
+use crate::wire::{connect, exchange, said};
+use larder_testkit::talk::encode;
 use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ fn mset(stage: &Stage, keys: usize, most_ms: u64) -> Result<String, String> {
     for name in &names {
         words.extend([name.as_bytes(), b"v"]);
     }
-    let (took, reply) = exchange(stage.resp, &request(&words), PATIENCE)?;
+    let (took, reply) = exchange(stage.resp, &encode(&words), PATIENCE)?;
     if !reply.starts_with(b"+OK") {
         return Err(crate::wire::shown(&reply));
     }
@@ -41,7 +42,7 @@ pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"PSUBSCRIBE"[..]];
     words.extend(names.iter().map(|name| name.as_bytes()));
     // A listener may not ECHO, but PING.
-    let (took, _) = exchange(stage.resp, &[said("HELLO 3"), request(&words)].concat(), PATIENCE)?;
+    let (took, _) = exchange(stage.resp, &[said("HELLO 3"), encode(&words)].concat(), PATIENCE)?;
     within(took, 2000, "150,000 patterns")
 }
 
@@ -58,18 +59,18 @@ pub(super) fn evil_keys(stage: &Stage) -> Result<(), String> {
 }
 
 pub(super) fn scan_match(stage: &Stage) -> Result<String, String> {
-    let scan = request(&[b"SCAN", b"0", b"MATCH", &evil(30_000), b"COUNT", b"1000"]);
+    let scan = encode(&[b"SCAN", b"0", b"MATCH", &evil(30_000), b"COUNT", b"1000"]);
     let (took, _) = exchange(stage.resp, &scan, PATIENCE)?;
     within(took, 1000, "20 keys of 64 KB")
 }
 
 pub(super) fn publish_glob(stage: &Stage) -> Result<String, String> {
     let mut listener = connect(stage.resp)?;
-    listener.write_all(&request(&[b"PSUBSCRIBE", &evil(1 << 20)])).map_err(|error| error.to_string())?;
+    listener.write_all(&encode(&[b"PSUBSCRIBE", &evil(1 << 20)])).map_err(|error| error.to_string())?;
     let _ = listener.set_read_timeout(Some(Duration::from_secs(2)));
     let _ = listener.read(&mut [0; 64]);
     let channel = vec![b'a'; 4 << 20];
-    let (took, reply) = exchange(stage.resp, &request(&[b"PUBLISH", &channel, b"m"]), PATIENCE)?;
+    let (took, reply) = exchange(stage.resp, &encode(&[b"PUBLISH", &channel, b"m"]), PATIENCE)?;
     within(took, 1000, &format!("a channel of 4 MB ({})", crate::wire::shown(&reply)))
 }
 
@@ -84,7 +85,7 @@ pub(super) fn patterns(stage: &Stage) -> Result<(), String> {
         let mut words = vec![&b"PSUBSCRIBE"[..]];
         words.extend(names.iter().map(|name| name.as_bytes()));
         let mut stream = connect(stage.resp)?;
-        stream.write_all(&request(&words)).map_err(|error| error.to_string())?;
+        stream.write_all(&encode(&words)).map_err(|error| error.to_string())?;
         let mut reader = stream.try_clone().map_err(|error| error.to_string())?;
         thread::spawn(move || {
             let mut room = vec![0; 1 << 20];
@@ -99,6 +100,6 @@ pub(super) fn patterns(stage: &Stage) -> Result<(), String> {
 pub(super) fn publish_1mb(stage: &Stage) -> Result<String, String> {
     let message = vec![b'm'; 1 << 20];
     let began = Instant::now();
-    let (_, reply) = exchange(stage.resp, &request(&[b"PUBLISH", b"channel", &message]), PATIENCE)?;
+    let (_, reply) = exchange(stage.resp, &encode(&[b"PUBLISH", b"channel", &message]), PATIENCE)?;
     within(began.elapsed(), 1000, &format!("told {}", crate::wire::shown(&reply[..reply.len().min(7)])))
 }
