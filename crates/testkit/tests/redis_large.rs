@@ -2,6 +2,7 @@
 
 use larder_testkit::process::{Program, Server};
 use larder_testkit::talk::encode;
+use rustix::net::sockopt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -152,6 +153,8 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
     assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
     assert_eq!(client.ask(&[b"SET", b"other", &value[..5 * MEBIBYTE]]), "+OK");
     let mut slow = Client::new(&server);
+    // The system would take all of the value for him, and nothing of it would wait in the server.
+    sockopt::set_socket_recv_buffer_size(slow.0.get_ref(), 256 << 10).expect("a socket");
     assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
     let mut part = vec![0; value.len() / 2];
     slow.0.read_exact(&mut part).expect("half of it");
