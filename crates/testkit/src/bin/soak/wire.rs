@@ -1,8 +1,10 @@
 //! A connection that sends as well-behaved or as badly as it is told, and reads replies exactly.
 
 use crate::random::Random;
+use rustix::net::{self, AddressFamily, SocketType};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -39,12 +41,19 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects, from an address of this machine that no connection had before it. The system gives a port to
+    /// several connections where the other ends differ, and gives it again at once when one was reset.
     ///
     /// # Errors
     /// What the system said.
     pub fn connect(to: SocketAddr) -> io::Result<Wire> {
-        let stream = TcpStream::connect(to)?;
+        static CONNECTED: AtomicU32 = AtomicU32::new(0);
+        let [_, a, b, c] = CONNECTED.fetch_add(1, Relaxed).to_be_bytes();
+        let from = IpAddr::V4(Ipv4Addr::new(127, 1 + a % 254, b, c));
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        net::bind(&socket, &SocketAddr::new(from, 0))?;
+        net::connect(&socket, &to)?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
