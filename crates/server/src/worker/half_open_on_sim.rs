@@ -67,6 +67,22 @@ fn those_that_stand_for_longest_go_first_and_the_others_stay_within_the_share() 
 }
 
 #[test]
+fn who_goes_in_the_turn_in_which_it_was_answered_has_its_reply() {
+    let mut world = world(config());
+    let peers: Vec<Peer> = (0..400).map(|_| world.connect()).collect();
+    world.settle();
+    for peer in &peers {
+        peer.send(&[resp(&["PING"]).as_bytes(), &part(0)].concat());
+    }
+    world.settle();
+    let gone = peers.iter().filter(|peer| peer.closed()).count();
+    assert!(gone > 100, "{gone} have gone");
+    for peer in &peers {
+        assert_eq!(world.read_all(peer), "+PONG\r\n");
+    }
+}
+
+#[test]
 fn one_large_value_alone_may_be_larger_than_the_share_and_drives_nobody_out() {
     const VALUE: usize = 20 << 20;
     let mut world = world(Config { item_bytes_max: Some(24 << 20), ..config() });
