@@ -1,5 +1,5 @@
-//! Replies too long to be made at once: every key, every prefix, every connection. And the one to a page of memory that
-//! moves, which takes long.
+//! Replies too long to be made at once: every key, every prefix, every connection. And those to what takes long: a page of
+//! memory that moves, a flush behind very many.
 //!
 //! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
 //! looked at, so other connections have their turn; the session goes on with it when called again.
@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
 use crate::slabs::CLASSES_END;
-use crate::text::{END, put_escaped, put_key, put_meta_key, put_number};
-use crate::work::KEY_NS;
+use crate::text::{END, OK, put_escaped, put_key, put_meta_key, put_number};
+use crate::work::{CLEANING_NS, KEY_NS};
 
 /// Items looked at between two looks at the output.
 const ITEMS_PER_WALK: usize = 64;
@@ -69,6 +69,7 @@ pub(crate) enum Dump {
     Connections { from: u64 },
     Sizes { cursor: u64, counts: BTreeMap<u64, u64> },
     Page(PageMove),
+    Flush { noreply: bool },
 }
 
 /// What a step came to.
@@ -120,6 +121,7 @@ impl Dump {
         match self {
             Dump::Items { form, classes, cursor } => step_items(cx, out, form, *classes, cursor),
             Dump::Page(page) => page.step(cx, out),
+            Dump::Flush { noreply } => step_flush(cx, out, *noreply),
             Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
             Dump::Prefixes { after } => {
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
@@ -174,6 +176,20 @@ fn step_sizes(
             return Step::Full;
         }
     }
+}
+
+/// Cleans up what earlier flushes left until there may be one more.
+fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, noreply: bool) -> Step {
+    while !cx.shared.flush_now(&mut cx.guard) {
+        cx.spend(out, CLEANING_NS);
+        if cx.room.work().is_used_up() {
+            return Step::More;
+        }
+    }
+    if !noreply {
+        out.put(OK);
+    }
+    Step::Done
 }
 
 /// A step of rows; the end is written if there are no more.

@@ -238,15 +238,21 @@ impl Shared {
 
     #[cold]
     fn flush_due(&self, guard: &mut Guard<'_>, due: Millis) {
-        if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() {
-            guard.flush();
+        if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {
+            // At the next look, unless another was asked for meanwhile.
+            let _ = self.flush_at.compare_exchange(NEVER, due, Relaxed, Relaxed);
         }
     }
 
-    /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached.
-    pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) {
+    /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made
+    /// towards it, and one asks again.
+    pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
         self.flush_at.store(NEVER, Relaxed);
-        guard.flush();
+        if guard.in_transaction() {
+            guard.flush();
+            return true;
+        }
+        guard.try_flush(None)
     }
 
     /// Tells what the store did by itself in this batch: a session's receive does it at its end, upkeep

@@ -21,6 +21,9 @@ use crate::worker::Guard;
 
 /// Flushes at most that are not cleaned up everywhere: half of what a byte tells apart.
 const LAG_MAX: u8 = 127;
+/// Flushes that one transaction may make. Outside of transactions the lag ends so much earlier.
+pub const FLUSHES_TOGETHER_MAX: usize = 27;
+const LAG_MAX_ALONE: u8 = LAG_MAX - FLUSHES_TOGETHER_MAX as u8;
 
 /// How many flushes came after the one with stamp `was` up to that with stamp `now`; 0 if `was` is not the
 /// earlier.
@@ -47,12 +50,19 @@ impl Store {
         self.stamp.load(Ordering::Acquire)
     }
 
-    /// Flushes the database of this number, or all. False, and nothing flushed, if that would be one flush more
-    /// than [`LAG_MAX`] that is not cleaned up.
-    fn raise_stamp(&self, number: Option<u8>) -> bool {
+    /// A transaction that is begun may flush so many times. False for more than one may ever, and while too much
+    /// of earlier flushes is to be cleaned up.
+    pub fn may_flush(&self, times: usize) -> bool {
+        let lag = self.stamp_count() - self.cleaned.load(Ordering::Relaxed);
+        times <= FLUSHES_TOGETHER_MAX && lag + times as u64 <= u64::from(LAG_MAX)
+    }
+
+    /// Flushes the database of this number, or all. False, and nothing flushed, if more than `lag_max` flushes
+    /// would not be cleaned up.
+    fn raise_stamp(&self, number: Option<u8>, lag_max: u8) -> bool {
         let _one = self.flushing.lock().expect("no panic under the lock");
         let stamp = self.stamp_count() + 1;
-        if stamp - self.cleaned.load(Ordering::Relaxed) > u64::from(LAG_MAX) {
+        if stamp - self.cleaned.load(Ordering::Relaxed) > u64::from(lag_max) {
             return false;
         }
         self.flushes.note(stamp as u8, number);
@@ -78,7 +88,8 @@ impl Store {
 }
 
 impl Guard<'_> {
-    /// Removes everything stored until now, at once: what it held comes free bit by bit.
+    /// Removes everything stored until now, at once: what it held comes free bit by bit. Behind a hundred flushes of
+    /// which nothing was cleaned up yet, all of the index is cleaned first: [`Guard::try_flush`] does that in steps.
     pub fn flush(&mut self) {
         self.flush_scope(None);
     }
@@ -88,9 +99,21 @@ impl Guard<'_> {
         self.flush_scope(Some(self.store.names.word(name).number()));
     }
 
+    /// As [`Guard::flush`], or [`Guard::flush_database`] of a name. False, and nothing flushed, if much of earlier
+    /// flushes is to be cleaned up: a step of that is made, some 50 µs, and one asks again.
+    pub fn try_flush(&mut self, name: Option<u8>) -> bool {
+        let number = name.map(|name| self.store.names.word(name).number());
+        let raised = self.store.raise_stamp(number, LAG_MAX_ALONE);
+        if !raised {
+            self.forget_hints();
+            self.maintain();
+        }
+        raised
+    }
+
     fn flush_scope(&mut self, number: Option<u8>) {
         let store = self.store;
-        while !store.raise_stamp(number) {
+        while !store.raise_stamp(number, LAG_MAX) {
             // What an old flush left is cleaned first.
             let stamp = store.stamp_count();
             let mut cursor = 0;
@@ -126,14 +149,38 @@ mod tests {
     fn a_flush_too_many_is_refused_until_what_the_others_left_is_cleaned() {
         let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
         for _ in 0..LAG_MAX {
-            assert!(store.raise_stamp(None));
+            assert!(store.raise_stamp(None, LAG_MAX));
         }
-        assert!(!store.raise_stamp(None));
+        assert!(!store.raise_stamp(None, LAG_MAX));
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX));
         store.all_clean(1);
-        assert!(store.raise_stamp(Some(3)) && !store.raise_stamp(Some(3)));
+        assert!(store.raise_stamp(Some(3), LAG_MAX) && !store.raise_stamp(Some(3), LAG_MAX));
         // Whoever flushes cleans first.
         store.worker().unwrap().enter(1_700_000_000_000).flush();
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX) + 2);
+    }
+
+    #[test]
+    fn a_flush_too_many_waits_for_steps_of_cleaning_and_leaves_room_for_a_transaction() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let set = |guard: &mut Guard<'_>, n: u32| {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"v", &crate::Attributes::default(), crate::Expect::Any).unwrap();
+        };
+        let mut guard = worker.enter(1_700_000_000_000);
+        (0..100_000).for_each(|n| set(&mut guard, n));
+        assert!((0..LAG_MAX_ALONE).all(|n| guard.try_flush((n % 2 == 0).then_some(0))));
+        set(&mut guard, 1);
+        assert!(!guard.try_flush(None), "nothing is cleaned yet");
+        assert_eq!(store.database_items(0), 1, "it was not flushed");
+        assert!(store.may_flush(FLUSHES_TOGETHER_MAX) && !store.may_flush(FLUSHES_TOGETHER_MAX + 1));
+        let steps = (0..100_000).take_while(|_| !guard.try_flush(None)).count();
+        assert!(steps > 10, "{steps} steps");
+        drop(guard);
+        drop(worker);
+        assert_eq!(store.database_items(0), 0);
+        store.check();
     }
 }

@@ -112,6 +112,7 @@ pub use database::{DATABASES, Database};
 pub use edit::End;
 pub use event::Event;
 pub use expect::{Expect, Refusal, Seen, Stored};
+pub use flush::FLUSHES_TOGETHER_MAX;
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use read::{Hint, InPieces, Item, Lookup, Pieces, Pinned, Value};

@@ -5,6 +5,7 @@ use larder_protocol::number::{parse_c_u64, parse_i32, parse_u64};
 
 use super::Line;
 use crate::counters::Counter;
+use crate::dump::Dump;
 use crate::flow::Flow;
 use crate::shared::VERSION;
 use crate::text::{ERROR, OK};
@@ -61,7 +62,9 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     };
     let now = line.cx.now();
     if delay <= 0 {
-        line.cx.shared.flush_now(&mut line.cx.guard);
+        if !line.cx.shared.flush_now(&mut line.cx.guard) {
+            return Flow::Dump(Dump::Flush { noreply: line.noreply });
+        }
     } else {
         line.cx.shared.flush_later(expires_at(delay, now));
         line.cx.shared.flush_if_due(&mut line.cx.guard);

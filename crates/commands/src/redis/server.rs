@@ -4,12 +4,14 @@ use larder_protocol::resp::Args;
 
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
+use super::job::{Job, Step};
 use super::reply::put_bulk;
 use super::table::flag::{
     ADMIN, ALLOW_BUSY, FAST, FLUSHES, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
 };
 use super::table::{Command, NO_KEYS};
 use super::{config, copy, debug, info, introspect, latency, object, slowlog};
+use crate::work::CLEANING_NS;
 
 /// At any time, for those who look after the server.
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -165,12 +167,43 @@ fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {
     if !call.cx.shared.settings.flush {
         return Err(Fail::of("ERR flushing is not allowed"));
     }
-    if all {
-        call.cx.shared.flush_now(&mut call.cx.guard);
-    } else {
-        call.cx.guard.flush_database(call.client.db);
+    call.work(Flushing { database: (!all).then_some(call.client.db) })
+}
+
+/// A flush, which behind very many others waits until what they left is cleaned up.
+#[derive(Debug)]
+struct Flushing {
+    database: Option<u8>,
+}
+
+impl Job for Flushing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let until_ns = call.step_ns();
+        let mut spent_ns = 0;
+        while !self.flush(call) {
+            call.spend(CLEANING_NS);
+            spent_ns += CLEANING_NS;
+            if spent_ns >= until_ns {
+                return Ok(Step::More);
+            }
+        }
+        call.ok()?;
+        Ok(Step::Done)
     }
-    call.ok()
+}
+
+impl Flushing {
+    fn flush(&self, call: &mut Call<'_, '_, '_>) -> bool {
+        let guard = &mut call.cx.guard;
+        match self.database {
+            None => call.cx.shared.flush_now(guard),
+            Some(name) if guard.in_transaction() => {
+                guard.flush_database(name);
+                true
+            }
+            Some(_) => guard.try_flush(self.database),
+        }
+    }
 }
 
 fn db_size(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {

@@ -12,19 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{DATABASES, Key, Lookup, Store, Touched};
+use larder_store::{DATABASES, FLUSHES_TOGETHER_MAX, Key, Lookup, Store, Touched};
 
 use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
 use super::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use super::fail::{Done, Fail};
+use super::job::{Job, Step};
 use super::reply::{put_null_array, put_simple};
 use super::rewrite::Heap;
 use super::table::flag::{
     ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_SLOWLOG, STALE,
 };
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
-use super::weight::Scale;
+use super::weight::{Scale, TOO_LONG};
 use crate::upload::Held;
+use crate::work::CLEANING_NS;
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
@@ -408,6 +410,16 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
             watched().for_each(|watched| take(watched.db, &watched.key));
         });
     }
+    let flushes = queue.commands().filter(|(row, _)| row.name.starts_with("flush")).count();
+    if flushes > FLUSHES_TOGETHER_MAX {
+        call.cx.guard.finish();
+        return Err(TOO_LONG);
+    }
+    if flushes > 0 && !call.cx.guard.store().may_flush(flushes) {
+        call.cx.guard.finish();
+        call.client.transaction = Transaction { queue: Some(queue), watches };
+        return call.work(Waiting { flushes });
+    }
     let mut scale = Scale::new(call);
     queue.commands().for_each(|(row, args)| scale.add(call, row, args));
     if let Err(fail) = scale.judge() {
@@ -432,6 +444,29 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     drop(watches);
     call.cx.guard.settle_watches();
     Ok(())
+}
+
+/// EXEC with flushes behind very many others: it begins when what they left is cleaned up.
+#[derive(Debug)]
+struct Waiting {
+    flushes: usize,
+}
+
+impl Job for Waiting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let until_ns = call.step_ns();
+        let mut spent_ns = 0;
+        while !call.cx.guard.store().may_flush(self.flushes) {
+            if spent_ns >= until_ns {
+                return Ok(Step::More);
+            }
+            call.cx.guard.maintain();
+            call.spend(CLEANING_NS);
+            spent_ns += CLEANING_NS;
+        }
+        exec(call, Args::decode(&[], 0))?;
+        Ok(Step::Done)
+    }
 }
 
 /// What is noted of each command to tell how long all of them would take.

@@ -19,7 +19,7 @@ const KEY_BYTES: u64 = 32;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
 
-const TOO_LONG: Fail = Fail::of(
+pub(super) const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
 );
 

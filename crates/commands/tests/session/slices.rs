@@ -89,6 +89,69 @@ fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
     }
 }
 
+/// Behind a hundred flushes the next waits until what they left is cleaned up, some of it in each turn.
+#[test]
+fn no_pipeline_of_flushes_has_a_turn_longer_than_a_slice() {
+    let flushes = 250;
+    let fill = |bench: &mut Bench, session: &mut Session| {
+        let sets = (0..200_000).map(|n| format!("set {n:07} 0 0 1 noreply\r\nx\r\n")).collect::<String>();
+        let (replies, _) = bench.run(session, sets.as_bytes(), 60_000);
+        assert_eq!(replies, b"");
+    };
+    let group = |flushes: usize| {
+        let queue = command(&["FLUSHALL"]).repeat(flushes);
+        [&command(&["MULTI"])[..], &queue, &command(&["EXEC"])].concat()
+    };
+    let queued = |flushes: usize| {
+        let (queued, done) = ("+QUEUED\r\n".repeat(flushes), "+OK\r\n".repeat(flushes));
+        format!("+OK\r\n{queued}*{flushes}\r\n{done}")
+    };
+    let cases = [
+        (b"flush_all\r\n".repeat(flushes), "OK\r\n".repeat(flushes), 10),
+        ([&b"flush_all noreply\r\n".repeat(flushes)[..], b"mn\r\n"].concat(), "MN\r\n".into(), 10),
+        (command(&["FLUSHALL"]).repeat(flushes), "+OK\r\n".repeat(flushes), 10),
+        (command(&["FLUSHDB", "ASYNC"]).repeat(flushes), "+OK\r\n".repeat(flushes), 10),
+        (group(27).repeat(20), queued(27).repeat(20), 10),
+    ];
+    for (input, expected, turns_min) in cases {
+        let mut bench = bench();
+        let (mut text, mut session) = (Session::new(), Session::new());
+        fill(&mut bench, &mut text);
+        let (replies, turns) = turns(&mut bench, &mut session, &input);
+        let name = String::from_utf8_lossy(&input[..20]).into_owned();
+        assert!(replies == expected.as_bytes(), "{name}");
+        assert!(turns >= turns_min, "{name}: {turns}");
+        assert_eq!(bench.run(&mut text, b"get 0000001\r\n", 100).0, b"END\r\n", "{name}");
+        assert_eq!(bench.run(&mut session, b"", 100).1, false);
+    }
+    // One whose time has come while they are not cleaned up comes a little later.
+    let mut bench = bench();
+    let mut text = Session::new();
+    fill(&mut bench, &mut text);
+    let input = [b"flush_all\r\n".repeat(100), b"set later 0 0 1\r\nx\r\nflush_all 1\r\n".to_vec()].concat();
+    let (replies, _) = turns(&mut bench, &mut text, &input);
+    assert_eq!(replies, [&b"OK\r\n".repeat(100)[..], b"STORED\r\nOK\r\n"].concat());
+    bench.system += 1_001;
+    let looks =
+        (0..10_000).take_while(|_| bench.run(&mut text, b"get later\r\n", 100).0 != b"END\r\n").count();
+    assert!((1..10_000).contains(&looks), "{looks} looks");
+}
+
+#[test]
+fn a_transaction_of_more_flushes_than_may_be_at_once_is_refused() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let queue =
+        |n: usize| [&command(&["MULTI"])[..], &command(&["FLUSHDB"]).repeat(n), &command(&["EXEC"])].concat();
+    set(&mut bench, "key", b"value");
+    let (replies, _) = bench.turns(&mut session, &queue(28));
+    assert!(String::from_utf8_lossy(&replies).contains("-EXECABORT"));
+    assert_eq!(get(&mut bench, "key"), bulk(b"value"));
+    let (replies, _) = bench.turns(&mut session, &queue(27));
+    assert!(String::from_utf8_lossy(&replies).contains("*27\r\n+OK"));
+    assert_eq!(get(&mut bench, "key"), b"$-1\r\n");
+}
+
 #[test]
 fn where_the_slice_is_gone_the_least_is_done() {
     let mut bench = bench();
