@@ -306,3 +306,41 @@ impl Guard<'_> {
         Some(Stored { cas: token(writes, key.hash), replaced: true })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Config, Store, Worker};
+    use std::ptr;
+
+    #[test]
+    fn a_hint_from_before_a_growth_locks_no_bucket_but_its_keys_home() {
+        let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
+        let (mut early, mut grower) = (store.worker().unwrap(), store.worker().unwrap());
+        let insert = |worker: &mut Worker, names: std::ops::Range<u32>| {
+            let mut guard = worker.enter(1_700_000_000_000);
+            for n in names {
+                let name = n.to_be_bytes();
+                let key = guard.key(&name);
+                guard.store_value(&key, b"v", &Attributes::default(), Expect::Absent).unwrap();
+            }
+        };
+        insert(&mut grower, 0..200);
+        let guard = early.enter(1_700_000_000_000);
+        let names: Vec<[u8; 4]> = (0..400u32).map(u32::to_be_bytes).collect();
+        let keys: Vec<Key<'_>> = names.iter().map(|name| guard.key(name)).collect();
+        let hints: Vec<Hint<'_>> = keys.iter().map(|key| guard.prefetch_bucket(key)).collect();
+        insert(&mut grower, 400..4_000);
+        let mut moved = 0;
+        for (key, hint) in keys.iter().zip(&hints) {
+            let Some(control) = guard.lock_hinted(key, hint) else {
+                moved += 1;
+                continue;
+            };
+            let home = store.index.place(&store.arena, key.hash).home();
+            hint.home.unlock(control);
+            assert!(ptr::eq(home, hint.home), "its segment has grown");
+        }
+        assert!(moved > 100, "{moved} keys are at home elsewhere");
+    }
+}
