@@ -289,6 +289,30 @@ impl Bucket {
         }
     }
 
+    /// Takes the lock whether a transaction has the bucket or not: for the transaction itself, and for a key that is
+    /// not one of its keys. Waits for the lock's holder.
+    pub(crate) fn lock_beside(&self) -> Control {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(control) = self.try_lock_beside() {
+                return control;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// As [`Bucket::lock_beside`], if the lock is free.
+    pub(crate) fn try_lock_beside(&self) -> Option<Control> {
+        let control = Control(self.control.load(Ordering::Relaxed));
+        // Acquire pairs with `unlock`, as in `try_lock`.
+        (control.0 & LOCK == 0
+            && self
+                .control
+                .compare_exchange(control.0, control.0 | LOCK, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok())
+        .then_some(control)
+    }
+
     /// The control word, if neither a lock nor a transaction is on it: to who is the only one that ever takes
     /// it, that is as good as having taken it.
     #[inline(always)]

@@ -236,21 +236,41 @@ impl Index {
         }
     }
 
-    /// The home bucket of a hash that this thread's transaction began with: nobody else locks it.
-    pub(crate) fn lock_held<'a>(&'a self, arena: &'a Arena, hash: u64) -> Option<Locked<'a>> {
-        let place = self.place(arena, hash);
-        let home = place.home();
-        let control = home.control();
-        debug_assert!(control.held(), "a transaction touches the keys that it began with");
-        control.held().then_some(Locked { place, home, control })
+    /// Locks the home bucket of a hash, whether a transaction has it or not: for one that this thread's transaction
+    /// began with, whose segment nobody else changes, or one that is in nobody's.
+    pub(crate) fn lock_beside<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
+        loop {
+            let place = self.place(arena, hash);
+            let home = place.home();
+            let control = home.lock_beside();
+            if self.holds(&place) {
+                return Locked { place, home, control };
+            }
+            home.unlock(control);
+        }
     }
 
-    /// The home bucket of a hash if it is one of those that this thread's transaction holds.
+    /// Locks the home bucket of a hash if it is one of those that this thread's transaction holds, and waits for who
+    /// has its lock.
     #[cold]
     pub(crate) fn lock_if_held<'a>(&'a self, arena: &'a Arena, hash: u64, held: &Own) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
         let home = place.home();
-        held.has(place.home_number()).then(|| Locked { place, home, control: home.control() })
+        held.has(place.home_number()).then(|| Locked { place, home, control: home.lock_beside() })
+    }
+
+    /// As [`Index::lock_if_held`], if the lock is free, too.
+    #[cold]
+    pub(crate) fn try_lock_if_held<'a>(
+        &'a self,
+        arena: &'a Arena,
+        hash: u64,
+        held: &Own,
+    ) -> Option<Locked<'a>> {
+        let place = self.place(arena, hash);
+        let home = place.home();
+        let control = held.has(place.home_number()).then(|| home.try_lock_beside())??;
+        Some(Locked { place, home, control })
     }
 
     /// Sets the transaction bit of a hash's home bucket and notes its number; hashes come in order.
@@ -279,7 +299,10 @@ impl Index {
 
     /// Clears the transaction bits that [`Index::hold`] set.
     pub(crate) fn release(&self, arena: &Arena, held: &mut Own) {
-        held.take(arena.at(0).as_ptr().cast_const(), |bucket| bucket.unlock(bucket.control().without_held()));
+        held.take(arena.at(0).as_ptr().cast_const(), |bucket| {
+            // Others may be at keys that are not the transaction's.
+            bucket.unlock(bucket.lock_beside().without_held());
+        });
     }
 
     /// Somebody waits for a segment without transactions: new ones let him first.

@@ -136,7 +136,7 @@ use index::Index;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use slab::Slabs;
 use std::sync::Arc;
-use transaction::World;
+use transaction::{Open, World};
 use watch::Watches;
 
 /// Milliseconds since the Unix epoch; 0 as an expiry means "never".
@@ -160,6 +160,7 @@ pub struct Store {
     seeds: [u64; 2],
     names: Names,
     world: World,
+    open: Open,
     watches: Watches,
     events: Events,
     /// An [`Eviction`] and an [`Automove`], as numbers.
@@ -232,6 +233,7 @@ impl Store {
             seeds,
             names: Names::default(),
             world: World::new(config.workers_max),
+            open: Open::new(config.workers_max),
             watches: Watches::default(),
             events: Events::default(),
             eviction: AtomicU8::new(if config.evict { Eviction::All } else { Eviction::Off } as u8),

@@ -1,16 +1,18 @@
 //! Writing several keys at once, and the store as a whole.
 //!
 //! ```text
-//! begin: buckets of the keys, in hash order: lock, set the transaction bit, unlock
-//!        … any operations on these keys …       everybody else waits for the bit, readers too
-//! finish: clear the bits
+//! begin: say which keys; their buckets, in hash order: lock, set the transaction bit, unlock
+//!        … any operations on these keys …       everybody else who wants them waits, readers too
+//! finish: clear the bits, say that it is over
 //! ```
 //!
 //! - Who looks at one key of a transaction after another saw what it wrote waits: all bits are set
 //!   before the first write and cleared after the last.
+//! - Who wants another key that is at home in one of the buckets finds the bit, looks whether the key is one of
+//!   those that transactions have said ([`Open`]), and locks the bucket beside the transaction. So an MSET of 400,000
+//!   keys, which holds most buckets that there are, keeps nobody waiting but for its keys.
 //! - Transactions whose keys are at home in different buckets do not meet.
-//! - Who holds the bits takes no locks for the keys, and finds them by the ways that do not rely on
-//!   a quiet bucket.
+//! - Who holds the bits locks a bucket like anybody else for as long as it changes it.
 //!
 //! What concerns no key but all takes the **world**: it waits until every other worker is between two
 //! batches, and has them wait there. Nothing on the way of a request looks at it; a batch's beginning
@@ -19,10 +21,11 @@
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
 use crate::index::{Hold, Locked, Own};
-use crate::sync::{Apart, AtomicU64, Ordering, fence};
+use crate::sync::{Apart, AtomicU64, Mutex, Ordering, fence};
 use crate::wait::Wait;
 use crate::worker::{Guard, Local};
 use crate::{Key, Store};
+use std::sync::Arc;
 
 /// What a worker holds.
 #[derive(Debug, Default)]
@@ -33,10 +36,35 @@ pub(crate) struct Transaction {
     pub(crate) whole: bool,
     /// The buckets.
     pub(crate) held: Own,
-    /// Room for the keys' hashes.
-    hashes: Vec<u64>,
+    /// The keys' hashes, in order.
+    hashes: Arc<Vec<u64>>,
     /// Keys that are looked at as one, and what their buckets were like before.
     looks: Vec<(u64, Version)>,
+}
+
+/// The keys of each worker's transaction, from before its first bit is set until its last is cleared. Who finds a bit
+/// set asks here whether it is set for his key. Locked for a search, and by who begins and ends one.
+#[derive(Debug)]
+pub(crate) struct Open(Box<[Apart<Said>]>);
+
+type Said = Mutex<Option<Arc<Vec<u64>>>>;
+
+impl Open {
+    pub(crate) fn new(workers: usize) -> Open {
+        Open((0..workers).map(|_| Apart(Mutex::new(None))).collect())
+    }
+
+    fn say(&self, id: usize, hashes: Option<&Arc<Vec<u64>>>) {
+        *self.0[id].lock().expect("no panic under the lock") = hashes.cloned();
+    }
+
+    /// A key with this hash is one of an open transaction's, or of one that waits for its bits.
+    fn has(&self, hash: u64) -> bool {
+        self.0.iter().any(|one| {
+            let hashes = one.lock().expect("no panic under the lock");
+            hashes.as_ref().is_some_and(|hashes| hashes.binary_search(&hash).is_ok())
+        })
+    }
 }
 
 /// Room for so many keys is kept from one command to the next: more than clients ask for at once.
@@ -155,6 +183,21 @@ impl Local {
 }
 
 impl Store {
+    /// Locks the home bucket of a hash that is in no transaction, although its bucket is.
+    fn lock_beside(&self, hash: u64) -> Option<Locked<'_>> {
+        if self.open.has(hash) {
+            return None;
+        }
+        let locked = self.index.lock_beside(&self.arena, hash);
+        // 1. What was flushed is there for as long as the transaction.
+        // 2. Another may have begun meanwhile. It said its keys before it set the bit that is seen here.
+        if locked.control.stamp() == self.stamp() && !self.open.has(hash) {
+            return Some(locked);
+        }
+        locked.home.unlock(locked.control);
+        None
+    }
+
     /// How often a worker had the store to itself.
     pub fn whole_holds(&self) -> u64 {
         self.world.holds.load(Ordering::Relaxed)
@@ -186,24 +229,26 @@ impl Guard<'_> {
     /// If a transaction is open already.
     pub fn begin_each(&mut self, each: impl FnOnce(&mut dyn FnMut(u8, &[u8]))) {
         let store = self.store;
-        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
-        each(&mut |db, name| hashes.push(store.key_in(db, name).hash));
-        self.begin_hashed(hashes);
+        self.begin_noted(|hashes| each(&mut |db, name| hashes.push(store.key_in(db, name).hash)));
     }
 
     fn begin_hashes(&mut self, keys: impl Iterator<Item = u64>) {
-        let mut hashes = std::mem::take(&mut self.local.transaction.hashes);
-        hashes.extend(keys);
-        self.begin_hashed(hashes);
+        self.begin_noted(|hashes| hashes.extend(keys));
     }
 
-    fn begin_hashed(&mut self, mut hashes: Vec<u64>) {
+    fn begin_noted(&mut self, note: impl FnOnce(&mut Vec<u64>)) {
         assert!(!self.in_transaction(), "one transaction at a time");
-        self.local.breathe(self.store);
+        let own = &mut self.local.transaction.hashes;
+        let hashes = Arc::get_mut(own).expect("nobody else knows it between two transactions");
+        note(hashes);
         hashes.sort_unstable();
         hashes.dedup();
+        let hashes = Arc::clone(own);
+        self.local.breathe(self.store);
+        if !self.alone {
+            self.store.open.say(self.local.id, Some(&hashes));
+        }
         while !self.hold(&hashes) {}
-        self.local.transaction.hashes = hashes;
         self.local.transaction.open = true;
     }
 
@@ -312,11 +357,14 @@ impl Local {
         }
     }
 
-    /// Locks the home bucket of a hash that another's transaction has.
+    /// Locks the home bucket of a hash that another's transaction has: at once if it is not for this key.
     #[cold]
     pub(crate) fn lock_later<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
         let mut wait = Wait::idle();
         loop {
+            if let Some(locked) = store.lock_beside(hash) {
+                return locked;
+            }
             self.wait(store, &mut wait);
             if let Some(locked) = store.index.lock_open(&store.arena, hash) {
                 return locked;
@@ -358,26 +406,29 @@ impl Local {
     /// transaction has it.
     #[inline]
     pub(crate) fn try_lock<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
-        store.index.try_lock(&store.arena, hash).or_else(|| self.lock_own(store, hash))
+        let Transaction { open, held, .. } = &self.transaction;
+        let own = || if *open { store.index.try_lock_if_held(&store.arena, hash, held) } else { None };
+        store.index.try_lock(&store.arena, hash).or_else(own)
     }
 
     /// As [`Local::try_lock`], but waits for who has the lock.
     pub(crate) fn lock_open<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
-        store.index.lock_open(&store.arena, hash).or_else(|| self.lock_own(store, hash))
+        let Transaction { open, held, .. } = &self.transaction;
+        let own = || if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None };
+        store.index.lock_open(&store.arena, hash).or_else(own)
     }
 
     /// The home bucket of a hash if this worker's transaction, which is open, has it.
     pub(crate) fn lock_of_transaction<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
         let Transaction { hashes, held, .. } = &self.transaction;
         match hashes.binary_search(&hash) {
-            Ok(_) => store.index.lock_held(&store.arena, hash),
+            Ok(_) => {
+                let locked = store.index.lock_beside(&store.arena, hash);
+                debug_assert!(locked.control.held(), "a transaction touches the keys that it began with");
+                Some(locked)
+            }
             Err(_) => store.index.lock_if_held(&store.arena, hash, held),
         }
-    }
-
-    fn lock_own<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
-        let Transaction { open, held, .. } = &self.transaction;
-        if *open { store.index.lock_if_held(&store.arena, hash, held) } else { None }
     }
 
     /// There are keys that this worker takes nothing from.
@@ -404,7 +455,11 @@ impl Local {
         if self.transaction.open {
             store.index.release(&store.arena, &mut self.transaction.held);
             self.transaction.open = false;
-            clear(&mut self.transaction.hashes);
+            if store.counters.len() > 1 {
+                store.open.say(self.id, None);
+            }
+            let hashes = Arc::get_mut(&mut self.transaction.hashes);
+            clear(hashes.expect("who looks at it does so under the lock"));
         }
         if self.transaction.whole {
             self.transaction.whole = false;

@@ -24,7 +24,7 @@ impl<'b, 'p> Locks<'b, 'p> {
         let mut locks = Locks { buckets, controls: Vec::with_capacity(buckets.len()) };
         for bucket in buckets {
             let control =
-                bucket.lock_open().or_else(|| own.has_bucket(base, bucket).then(|| bucket.control()))?;
+                bucket.lock_open().or_else(|| own.has_bucket(base, bucket).then(|| bucket.lock_beside()))?;
             locks.controls.push(control);
         }
         Some(locks)

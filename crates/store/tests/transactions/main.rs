@@ -1,5 +1,6 @@
 //! Several keys as one, watches, and the store as a whole, under threads.
 
+mod beside;
 mod full;
 mod watching;
 
