@@ -14,7 +14,7 @@
 
 use std::cell::OnceCell;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -128,7 +128,7 @@ pub struct Post {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    letters: Vec<Letter>,
+    letters: VecDeque<Letter>,
     bytes: usize,
 }
 
@@ -148,7 +148,7 @@ impl Post {
                 missed(letter.target);
             } else {
                 waiting.bytes += letter.bytes();
-                waiting.letters.push(letter);
+                waiting.letters.push_back(letter);
             }
         }
         (first, waiting.bytes - before)
@@ -157,14 +157,43 @@ impl Post {
     /// Takes all letters, in order, and the bytes that they held.
     pub fn take(&self) -> (Vec<Letter>, usize) {
         let Waiting { letters, bytes } = std::mem::take(&mut *self.waiting());
-        (letters, bytes)
+        (letters.into(), bytes)
+    }
+
+    /// Takes the first letters, in order, one at least, and those behind it until `enough` says so of the last; the
+    /// bytes that they held, and whether more are left, for which nobody wakes the worker.
+    pub fn take_until(&self, mut enough: impl FnMut(&Letter) -> bool) -> (Vec<Letter>, usize, bool) {
+        let mut waiting = self.waiting();
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        while let Some(letter) = waiting.letters.pop_front() {
+            bytes += letter.bytes();
+            let last = enough(&letter);
+            some.push(letter);
+            if last {
+                break;
+            }
+        }
+        waiting.bytes -= bytes;
+        let more = !waiting.letters.is_empty();
+        if !more {
+            // What many took is given back.
+            waiting.letters = VecDeque::new();
+        }
+        (some, bytes, more)
     }
 
     /// Takes the letters for one client, in order, and the bytes that they held.
     pub fn take_for(&self, client: u64) -> (Vec<Letter>, usize) {
         let mut waiting = self.waiting();
-        let taken: Vec<Letter> =
-            waiting.letters.extract_if(.., |letter| letter.target.client == client).collect();
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for letter in std::mem::take(&mut waiting.letters) {
+            if letter.target.client == client {
+                taken.push(letter);
+            } else {
+                left.push_back(letter);
+            }
+        }
+        waiting.letters = left;
         let bytes = taken.iter().map(Letter::bytes).sum();
         waiting.bytes -= bytes;
         (taken, bytes)
@@ -437,6 +466,24 @@ mod tests {
         let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes()).collect();
         assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Letter>()));
         assert_eq!(post.take().1, 120 + size_of::<Letter>());
+    }
+
+    #[test]
+    fn letters_are_taken_some_at_a_time_in_order_and_one_at_least() {
+        let post = Post::default();
+        let letters = (1..=6).map(|client| letter(client, 100 * client as usize)).collect();
+        let (_, all) = post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
+        let mut sum = 0;
+        for (last, clients, more) in
+            [(2, &[1, 2][..], true), (0, &[3], true), (5, &[4, 5], true), (9, &[6], false)]
+        {
+            let (some, bytes, left) = post.take_until(|letter| letter.target.client >= last);
+            assert_eq!(some.iter().map(|letter| letter.target.client).collect::<Vec<_>>(), clients);
+            assert_eq!(left, more);
+            sum += bytes;
+        }
+        assert_eq!(sum, all);
+        assert_eq!(post.take_until(|_| false).1, 0);
     }
 
     #[test]
