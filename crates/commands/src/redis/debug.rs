@@ -5,6 +5,7 @@ use larder_store::{Attributes, Expect, Value};
 
 use super::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
 use super::fail::{Done, Fail};
+use super::glob::{bounded, matches, weight};
 use super::job::{Job, Step};
 use super::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
@@ -58,11 +59,11 @@ pub(crate) const ROWS: &[Command] = &[
         "Accepted.",
     ),
     Command::args("debug|stringmatch-len", 4, RULES, NO_KEYS, |call, mut args| {
-        let (n, pattern) = (integer(next(&mut args)?)?, super::glob::bounded(next(&mut args)?)?);
-        let bytes = n.clamp(0, 1 << 20) as usize;
-        let _held = Heap::take(call, bytes)?;
+        let (n, pattern) = (integer(next(&mut args)?)?, bounded(next(&mut args)?)?);
+        let bytes = n.clamp(0, MATCHED_BYTES_MAX) as usize;
+        call.spend((bytes * weight(pattern)) as u64);
         let text = vec![b'a'; bytes];
-        let _ = super::glob::matches(pattern, &text, false);
+        let _ = matches(pattern, &text, false);
         call.ok()
     })
     .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),
@@ -71,6 +72,9 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("1.0.0", "", "What DEBUG can do."),
 ];
+
+/// Longest text that DEBUG STRINGMATCH-LEN makes: a key's. With the dearest pattern that takes some 4 ms.
+pub(super) const MATCHED_BYTES_MAX: i64 = KEY_BYTES_MAX as i64;
 
 fn accept(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()

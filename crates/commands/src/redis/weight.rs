@@ -7,6 +7,7 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::DATABASES;
 
 use super::call::{Call, is};
+use super::debug::MATCHED_BYTES_MAX;
 use super::fail::{Done, Fail};
 use super::glob::weight;
 use super::table::Command;
@@ -67,7 +68,7 @@ impl<'q> Scale<'q> {
             "randomkey" | "info" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
             "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
             "debug|populate" => number(0).saturating_mul(STORE_NS),
-            "debug|stringmatch-len" => number(0).saturating_mul(weight(at(1)) as u64),
+            "debug|stringmatch-len" => number(0).min(MATCHED_BYTES_MAX as u64) * weight(at(1)) as u64,
             "set" | "setnx" | "getset" => self.put(db, at(0), at(1).len() as u64, 0),
             "setex" | "psetex" => self.put(db, at(0), at(2).len() as u64, 0),
             "append" => {
