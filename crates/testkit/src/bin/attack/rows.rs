@@ -64,6 +64,9 @@ pub const ROWS: &[Row] = &[
     Row { prepare: slice::prepare, ..row("text-append", slice::text_append) },
     Row { prepare: slice::prepare, ..row("exec-of-keys", slice::exec_of_keys) },
     Row { prepare: slice::prepare, ..row("swapdb", slice::swapdb) },
+    row("populate", slice::populate),
+    row("stringmatch", slice::stringmatch),
+    row("cheap", slice::cheap),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
     Row {

@@ -73,10 +73,10 @@ pub(super) fn keys(stage: &Stage) -> Result<String, String> {
 
 pub(super) fn bitfield(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"BITFIELD"[..], b"k"];
-    for _ in 0..340_000 {
+    for _ in 0..43_690 {
         words.extend([&b"GET"[..], b"u8", b"0"]);
     }
-    unread(stage, &encode(&words))
+    unread(stage, &encode(&words).repeat(8))
 }
 
 pub(super) fn stats_detail(stage: &Stage) -> Result<String, String> {

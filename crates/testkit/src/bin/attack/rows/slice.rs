@@ -3,6 +3,7 @@
 use super::{PATIENCE, prepare as prepared, set, within};
 use crate::stage::Stage;
 use crate::wire::{exchange, exchange_text, only_send, said, shown};
+use larder_testkit::talk::encode;
 use std::time::{Duration, Instant};
 
 /// Bytes of a pipeline.
@@ -88,6 +89,37 @@ pub(super) fn swapdb(stage: &Stage) -> Result<String, String> {
     let (_long, _) = only_send(stage.resp, &said("KEYS none*").repeat(500), PATIENCE)?;
     let (took, _) = exchange(stage.resp, &said("SWAPDB 0 1").repeat(100), PATIENCE)?;
     within(took, MOST_MS, "100 × SWAPDB beside 500 × KEYS")
+}
+
+pub(super) fn populate(stage: &Stage) -> Result<String, String> {
+    let requests = [said("DEBUG POPULATE 400000 p"), said("DEBUG POPULATE 4 q 2000000")].concat();
+    let (took, reply) = exchange(stage.resp, &requests, PATIENCE)?;
+    if !reply.starts_with(b"+OK\r\n+OK\r\n") {
+        return Err(shown(&reply));
+    }
+    within(took, MOST_MS, "400,000 keys, and 4 of 2 MB")
+}
+
+pub(super) fn stringmatch(stage: &Stage) -> Result<String, String> {
+    // As dear as a pattern may be: no place of the text is passed over.
+    let pattern = [&b"*"[..], &b"?".repeat(4090), b"b*"].concat();
+    let one = encode(&[b"DEBUG", b"STRINGMATCH-LEN", b"1000000000", &pattern]);
+    let count = PIPELINE / one.len();
+    let (took, reply) = exchange(stage.resp, &one.repeat(count), PATIENCE)?;
+    if !reply.starts_with(b"+OK") {
+        return Err(shown(&reply));
+    }
+    within(took, MOST_MS, &format!("{count} × DEBUG STRINGMATCH-LEN"))
+}
+
+/// Each is less than is counted; together they are all that a connection can have done at once.
+pub(super) fn cheap(stage: &Stage) -> Result<String, String> {
+    let some =
+        ["PING", "EXISTS a b c d", "OBJECT ENCODING a", "TTL a", "CLIENT ID", "COMMAND COUNT", "TYPE a"];
+    let some: Vec<u8> = some.iter().flat_map(|line| said(line)).collect();
+    let count = 100 * PIPELINE / some.len();
+    let (took, _) = exchange(stage.resp, &some.repeat(count), PATIENCE)?;
+    within(took, MOST_MS, &format!("{count} × seven commands"))
 }
 
 pub(super) fn sigterm(stage: &Stage) -> Result<String, String> {
