@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
 //! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
+//! | `clients` | the client libraries in `clients`, against the server |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |
@@ -20,6 +21,7 @@
 
 mod attack;
 mod bench;
+mod clients;
 mod conformance;
 mod faults;
 mod fuzz;
@@ -37,7 +39,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | conformance | faults | lab | bench | fuzz | models | \
+const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | clients | conformance | faults | lab | bench | fuzz | models | \
                      peers | schedules | sanitize | soak | attack";
 
 fn main() -> ExitCode {
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let result = match task {
         "test" => test::test(rest),
         "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
+        "clients" => clients::clients(),
         "conformance" => conformance::conformance(rest),
         "faults" => faults::faults(rest),
         "fuzz" => fuzz::fuzz(rest),

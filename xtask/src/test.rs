@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all stages, each with its time; goes on after a failure, fails at the end.
 
 use crate::run::{Outcome, cargo, run};
-use crate::{conformance, fuzz, lab, models, sanitize, schedules, tidy};
+use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
 /// Seconds each fuzzer runs beyond its corpus, and its seed: what passed once is not found wrong by chance.
@@ -21,6 +21,7 @@ const STAGES: &[Stage] = &[
     ("tests", || run(cargo(&["test", "--workspace", "--no-fail-fast"]))),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),
+    ("clients", clients::clients),
     ("conformance", || conformance::conformance(&[])),
     ("lab", lab::lab),
     ("sanitize", sanitize::sanitize),

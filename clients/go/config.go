@@ -1,0 +1,111 @@
+package larder
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"larder.example/clients/go/internal/fleet"
+	"larder.example/clients/go/shard"
+)
+
+// Server is where a server is, and how it is known.
+type Server struct {
+	// Address is host:port, or the path of a Unix socket.
+	Address string
+	// Name is what placement hashes, the address as written if it is empty.
+	Name string
+	// Weight is its share, 1 if it is 0.
+	Weight int
+}
+
+// Protocol is what is spoken.
+type Protocol = fleet.Protocol
+
+const (
+	// Auto asks each server for its version: meta text from memcached 1.6.10 on, else classic.
+	Auto = fleet.Auto
+	// MetaText is memcached's meta protocol.
+	MetaText = fleet.Meta
+	// ClassicText is memcached's first protocol. What it cannot say is refused with ErrServer, and nothing is sent.
+	ClassicText = fleet.Classic
+)
+
+// Config is how a client works. What is left at its zero value is as the comment says.
+type Config struct {
+	Servers []Server
+	// Shard is [shard.Ketama].
+	Shard shard.Preset
+	// Protocol is Auto.
+	Protocol Protocol
+	// Timeout of a whole operation, waiting and dialing included, is 500 ms.
+	Timeout time.Duration
+	// DialTimeout of a connection with its greeting is 1 s.
+	DialTimeout time.Duration
+	// StallTimeout is 2 s: a server that owes replies and sends nothing for so long loses the connection.
+	StallTimeout time.Duration
+	// Lanes is how many connections a server gets for values that are not large: 1, at most 8. A key has one of them.
+	Lanes int
+	// LargeBytes is 65,536: larger values are set on a connection of their own.
+	LargeBytes int
+	// InFlight is how many replies a lane may be owed: 4,096. Further callers wait, within Timeout.
+	InFlight int
+	// RetryReads asks once more, within Timeout, when a connection was lost before a get was answered.
+	RetryReads bool
+	// KeyPrefix stands before each key.
+	KeyPrefix string
+	// VerifyReplies puts a number into each request that its reply has to repeat. Meta only.
+	VerifyReplies bool
+	// Dial opens connections: TLS, for example.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+const lanesMax = 8
+
+// checked is the configuration with its defaults.
+func (c Config) checked() (Config, error) {
+	or := func(to *time.Duration, otherwise time.Duration) {
+		if *to == 0 {
+			*to = otherwise
+		}
+	}
+	number := func(to *int, otherwise int) {
+		if *to == 0 {
+			*to = otherwise
+		}
+	}
+	or(&c.Timeout, 500*time.Millisecond)
+	or(&c.DialTimeout, time.Second)
+	or(&c.StallTimeout, 2*time.Second)
+	number(&c.Lanes, 1)
+	number(&c.LargeBytes, 64<<10)
+	number(&c.InFlight, 4096)
+	if c.Shard == "" {
+		c.Shard = shard.Ketama
+	}
+	switch {
+	case len(c.Servers) == 0:
+		return c, fmt.Errorf("larder: no servers")
+	case c.Timeout < 0 || c.DialTimeout < 0 || c.StallTimeout < 0:
+		return c, fmt.Errorf("larder: a timeout is not negative")
+	case c.Lanes < 1 || c.Lanes > lanesMax:
+		return c, fmt.Errorf("larder: %d lanes, not 1 to %d", c.Lanes, lanesMax)
+	case c.InFlight < 1 || c.LargeBytes < 1:
+		return c, fmt.Errorf("larder: InFlight and LargeBytes are positive")
+	case c.KeyPrefix != "" && !validPrefix(c.KeyPrefix):
+		return c, ErrBadKey
+	}
+	servers := make([]Server, len(c.Servers))
+	for i, server := range c.Servers {
+		if server.Address == "" {
+			return c, fmt.Errorf("larder: server %d has no address", i)
+		}
+		if server.Name == "" {
+			server.Name = server.Address
+		}
+		servers[i] = server
+	}
+	c.Servers = servers
+	return c, nil
+}

@@ -1,0 +1,113 @@
+package larder
+
+import (
+	"errors"
+
+	"larder.example/clients/go/internal/fault"
+	"larder.example/clients/go/internal/lane"
+	"larder.example/clients/go/internal/wire"
+)
+
+// Answers: not a failure of the cache. The connection is kept.
+var (
+	// ErrMiss: there is no such key.
+	ErrMiss = fault.Miss
+	// ErrConflict: the item has another CAS than was expected.
+	ErrConflict = fault.Conflict
+	// ErrNotStored: the condition of an add, replace, append or prepend did not hold.
+	ErrNotStored = fault.NotStored
+)
+
+// The caller's. Nothing was applied, but that a set whose value is too large for the server deletes the old value.
+var (
+	ErrBadKey    = fault.BadKey
+	ErrTooLarge  = fault.TooLarge
+	ErrBadTTL    = fault.BadTTL
+	ErrNotNumber = fault.NotNumber
+	ErrClosed    = fault.Closed
+)
+
+// The server's. Nothing was applied; ErrProtocol, after which nothing on the connection is believed, may have been.
+var (
+	ErrServerMemory = fault.ServerMemory
+	ErrServer       = fault.Server
+	ErrProtocol     = fault.Protocol
+)
+
+// The network's.
+var (
+	// ErrTimeout: no answer in time, or the context ended; errors.Is finds the context's error as well.
+	ErrTimeout = fault.Timeout
+	// ErrServerDown: the server could not be reached, and nothing was sent.
+	ErrServerDown = fault.Down
+	// ErrLost: the connection ended before the answer came.
+	ErrLost = fault.Lost
+)
+
+// Error has the server and the detail of a failure.
+type Error = fault.Error
+
+// Outcome says what is known about a request that failed.
+type Outcome = fault.Outcome
+
+// Outcomes.
+const (
+	// Answered: the server has answered, and the error, or that there is none, says what it did.
+	Answered = fault.Answered
+	// NotSent: nothing was sent, nothing was applied.
+	NotSent = fault.NotSent
+	// Unknown: it was sent, and may have been applied.
+	Unknown = fault.Unknown
+)
+
+// Applied says what is known about the request that ended with err.
+func Applied(err error) Outcome { return fault.Of(err) }
+
+// FaultKind is whose fault an error is.
+type FaultKind uint8
+
+const (
+	NoFault FaultKind = iota
+	FaultAnswer
+	FaultCaller
+	FaultServer
+	FaultNetwork
+	// FaultOther: not an error of this package.
+	FaultOther
+)
+
+// Fault says whose fault err is.
+func Fault(err error) FaultKind {
+	if err == nil {
+		return NoFault
+	}
+	for kind, sentinels := range [...][]error{
+		FaultAnswer:  {ErrMiss, ErrConflict, ErrNotStored},
+		FaultCaller:  {ErrBadKey, ErrTooLarge, ErrBadTTL, ErrNotNumber, ErrClosed},
+		FaultServer:  {ErrServerMemory, ErrServer, ErrProtocol},
+		FaultNetwork: {ErrTimeout, ErrServerDown, ErrLost},
+	} {
+		for _, sentinel := range sentinels {
+			if errors.Is(err, sentinel) {
+				return FaultKind(kind)
+			}
+		}
+	}
+	return FaultOther
+}
+
+// answer turns a reply that is no success into its error.
+func answer(verb wire.Verb, status wire.Status, text, server string) error {
+	switch status {
+	case wire.Done, wire.Value, wire.Number, wire.Barrier, wire.VersionLine:
+		return nil
+	case wire.Absent:
+		return ErrMiss
+	case wire.NotStored:
+		return ErrNotStored
+	case wire.Exists:
+		return ErrConflict
+	case wire.ClientError, wire.ServerError, wire.Unknown:
+	}
+	return &Error{Err: lane.Refusal(verb, status, text), Server: server, Detail: text}
+}

@@ -1,0 +1,3 @@
+module larder.example/clients/go
+
+go 1.24

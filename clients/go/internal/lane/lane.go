@@ -1,0 +1,494 @@
+// Package lane is one connection that all callers of a server share.
+//
+//	callers ──encode──► buffer ──writer──► connection ──reader──► ring of slots ──► callers
+//
+// There is no goroutine of the lane's: whoever finds nobody writing writes, for all who have encoded until then, and
+// whoever waits and finds nobody reading reads, for all whose replies come before its own. What is waited for is
+// therefore read, and 256 callers need a few system calls where each by itself would need two.
+//
+//	I1  every op ends exactly once: by its reply, by the lane's failure, or abandoned by its owner
+//	I2  a reply goes to the oldest open slot and no other; with Verify an opaque says so
+//	I3  nobody touches an op, or what it appends to, after Wait has returned: both happen under the mutex
+//	I4  requests are written whole, one after the other
+//	I5  who writes much, or cannot go on writing, first sees to it that somebody reads
+//	I6  an abandoned slot stays until its reply has come and was thrown away
+//	I7  a server that owes replies and sends nothing for Stall is given up: not sent, or unknown, by what was written
+//	I8  after bytes that fit no grammar, or an answer to another question, nothing is believed
+//	I9  (dialing: package larder)
+//	I10 after Close no goroutine is left
+//
+// Deadlines are looked at by the reader, which wakes every step (an eighth of the timeout, at most 16 ms) for all who
+// wait: nothing is created for an op, and a timeout is late by a step.
+package lane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"larder.example/clients/go/internal/fault"
+	"larder.example/clients/go/internal/wire"
+)
+
+const (
+	// readBytes is the receive buffer. A reply that does not fit is read into memory of its own.
+	readBytes = 32 << 10
+	// keepBytes: a buffer that became larger is not kept.
+	keepBytes = 256 << 10
+	// wholeBytes: memory for a value up to here is taken at once, beyond as its bytes come.
+	wholeBytes = 1 << 20
+	// writeBytesMax: more that waits to be written makes callers wait.
+	writeBytesMax = 1 << 20
+	// readerFrom: who writes more than this first sees to it that somebody reads (I5).
+	readerFrom = 32 << 10
+	// writesMax: after so many writes for others a caller goes on to its own reply.
+	writesMax = 8
+	stepMin   = time.Millisecond
+	stepMax   = 16 * time.Millisecond
+)
+
+var epoch = time.Now()
+
+// Now is the time that deadlines are in: it never goes back.
+func Now() time.Duration { return time.Since(epoch) }
+
+// Options are a lane's limits.
+type Options struct {
+	// Server is for errors.
+	Server   string
+	Protocol wire.Protocol
+	// Timeout is the usual one of ops; it says how often deadlines are looked at.
+	Timeout time.Duration
+	// Stall ends the lane when nothing came for so long while replies were owed.
+	Stall time.Duration
+	// InFlight is how many replies may be owed.
+	InFlight int
+	// Verify puts an opaque into every request, where the protocol has them.
+	Verify bool
+}
+
+// Counters are what a lane has done.
+type Counters struct {
+	Ops, Replies, Writes, Reads, Yields, Abandoned, Helpers uint64
+	BytesOut, BytesIn                                       uint64
+}
+
+// Lane is one connection.
+type Lane struct {
+	conn net.Conn
+	o    Options
+	step time.Duration
+	live atomic.Bool
+
+	mu       sync.Mutex
+	err      *fault.Error
+	counters Counters
+	ring     ring
+	owed     int
+	opaque   uint32
+
+	// out is what waits to be written; handed counts the bytes that were given to the kernel or are about to be.
+	out, spare []byte
+	queued     uint64
+	handed     uint64
+	writing    bool
+	writeUntil time.Duration
+
+	reading   bool
+	in        []byte
+	from, to  int
+	readUntil time.Duration
+	silent    time.Duration
+	isSilent  bool
+	looked    time.Duration
+
+	// big is a value that does not fit the buffer, bigWant what it will have with its trailer.
+	big     []byte
+	bigWant int
+	bigHead wire.Head
+
+	// room is closed when callers who wait for room may look again.
+	room    chan struct{}
+	helpers sync.WaitGroup
+}
+
+// New makes a lane of a connection on which nothing is under way.
+func New(conn net.Conn, o Options) *Lane {
+	l := &Lane{conn: conn, o: o, in: make([]byte, readBytes)}
+	l.step = min(max(o.Timeout/8, stepMin), stepMax)
+	l.readUntil, l.writeUntil, l.looked = Now(), Now(), Now()
+	l.live.Store(true)
+	return l
+}
+
+// Alive says whether the lane takes requests.
+func (l *Lane) Alive() bool { return l.live.Load() }
+
+// Protocol is what is spoken.
+func (l *Lane) Protocol() wire.Protocol { return l.o.Protocol }
+
+// Err is why the lane is not alive.
+func (l *Lane) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		return nil
+	}
+	return l.err
+}
+
+// Counters is what was done until now.
+func (l *Lane) Counters() Counters {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counters
+}
+
+// Close fails what waits with err and returns when no goroutine of the lane's is left.
+func (l *Lane) Close(err error) {
+	l.mu.Lock()
+	l.fail(&fault.Error{Err: err, Server: l.o.Server})
+	l.mu.Unlock()
+	l.helpers.Wait()
+}
+
+// Do asks for one reply.
+func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Duration) error {
+	l.mu.Lock()
+	if err := l.enter(ctx, deadline); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	s := slot{op: op, verb: r.Verb, key: r.Key, start: l.queued, left: 1}
+	if l.o.Verify && l.o.Protocol == wire.Meta && r.Verb < wire.Noop {
+		l.opaque = (l.opaque + 1) & (1<<31 - 1)
+		r.Opaque, r.HasOpaque = l.opaque, true
+		s.verify, s.opaque = true, l.opaque
+	}
+	before := len(l.out)
+	l.out = l.o.Protocol.Write(l.out, r)
+	l.queued += uint64(len(l.out) - before)
+	l.admit(s, deadline)
+	if !l.writing {
+		l.flush(ctx, op)
+	}
+	return l.wait(ctx, op)
+}
+
+// Group is requests that were encoded already and go together.
+type Group struct {
+	Bytes []byte
+	Verb  wire.Verb
+	// Replies is how many are owed. A quiet group owes one, its barrier's, and what is refused besides.
+	Replies int
+	Quiet   bool
+	// Opaque of the first, the others count on from it; used if Verify is set.
+	Opaque uint32
+	Verify bool
+}
+
+// Submit sends a group; Wait is to be called with the same op, and must be.
+func (l *Lane) Submit(ctx context.Context, op *Op, g Group, deadline time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.enter(ctx, deadline); err != nil {
+		return err
+	}
+	s := slot{op: op, verb: g.Verb, start: l.queued, left: g.Replies, quiet: g.Quiet, verify: g.Verify, opaque: g.Opaque}
+	l.out = append(l.out, g.Bytes...)
+	l.queued += uint64(len(g.Bytes))
+	op.Many = true
+	l.admit(s, deadline)
+	if !l.writing {
+		l.flush(ctx, op)
+	}
+	return nil
+}
+
+// Wait returns when the op's replies are there, or will not come.
+func (l *Lane) Wait(ctx context.Context, op *Op) error {
+	l.mu.Lock()
+	return l.wait(ctx, op)
+}
+
+func (l *Lane) admit(s slot, deadline time.Duration) {
+	s.op.deadline = deadline
+	l.ring.push(s)
+	l.owed += s.left
+	l.counters.Ops += uint64(s.left)
+}
+
+// enter waits for room. Who waits reads if nobody does: what takes the room may be its own.
+func (l *Lane) enter(ctx context.Context, deadline time.Duration) error {
+	for {
+		if l.err != nil {
+			return l.failure(fault.NotSent)
+		}
+		if l.owed < l.o.InFlight && len(l.out) < writeBytesMax {
+			return nil
+		}
+		if err := l.overdue(ctx, deadline, fault.NotSent); err != nil {
+			return err
+		}
+		if !l.reading {
+			l.reading = true
+			l.receive(0)
+			l.handOver()
+			continue
+		}
+		if l.room == nil {
+			l.room = make(chan struct{})
+		}
+		room := l.room
+		l.mu.Unlock()
+		timer := time.NewTimer(deadline - Now())
+		select {
+		case <-room:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		l.mu.Lock()
+	}
+}
+
+// overdue says that a caller must not wait any longer.
+func (l *Lane) overdue(ctx context.Context, deadline time.Duration, outcome fault.Outcome) error {
+	if cause := ctx.Err(); cause != nil {
+		return &fault.Error{Err: fault.Timeout, Outcome: outcome, Server: l.o.Server, Cause: cause}
+	}
+	if Now() >= deadline {
+		return &fault.Error{Err: fault.Timeout, Outcome: outcome, Server: l.o.Server}
+	}
+	return nil
+}
+
+// flush writes what waits, until nothing does. Under the mutex, which it leaves to write.
+func (l *Lane) flush(ctx context.Context, op *Op) {
+	l.writing = true
+	if l.ring.count > 1 {
+		// Those who can run now add theirs: without this a processor makes one write for each op.
+		l.counters.Yields++
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	for writes := 0; len(l.out) > 0 && l.err == nil; writes++ {
+		if writes == writesMax {
+			l.help(func() { l.flush(context.Background(), nil) })
+			return
+		}
+		b := l.out
+		l.out, l.spare = l.spare[:0], nil
+		l.handed += uint64(len(b))
+		if len(b) > readerFrom {
+			l.findReader()
+		}
+		if !l.write(ctx, op, b, b) {
+			return
+		}
+	}
+	l.writing = false
+}
+
+// write writes b, the end of whole. False if somebody else goes on with it.
+func (l *Lane) write(ctx context.Context, op *Op, b, whole []byte) bool {
+	for since, stuck := time.Duration(0), false; l.err == nil; {
+		now := Now()
+		if l.writeUntil-now < l.step/2 {
+			l.writeUntil = now + l.step
+			_ = l.conn.SetWriteDeadline(time.Now().Add(l.step))
+		}
+		l.counters.Writes++
+		l.mu.Unlock()
+		n, err := l.conn.Write(b)
+		l.mu.Lock()
+		l.counters.BytesOut += uint64(n)
+		b = b[n:]
+		if len(b) == 0 {
+			if cap(whole) <= keepBytes {
+				l.spare = whole[:0]
+			}
+			l.wakeRoom()
+			return true
+		}
+		if l.err != nil {
+			break
+		}
+		now = Now()
+		var timeout net.Error
+		if !(errors.As(err, &timeout) && timeout.Timeout()) {
+			l.handed -= uint64(len(b))
+			l.fail(l.lost(err))
+			break
+		}
+		if n > 0 || !stuck {
+			since, stuck = now, true
+		}
+		if now-since >= l.o.Stall {
+			l.handed -= uint64(len(b))
+			l.fail(&fault.Error{Err: fault.Lost, Server: l.o.Server, Detail: "the server takes nothing"})
+			break
+		}
+		l.findReader()
+		if op != nil && (op.done || l.overdue(ctx, op.deadline, fault.Unknown) != nil) {
+			// The bytes have to follow, or everybody's requests end here; but not by this caller.
+			rest := b
+			l.help(func() {
+				if l.write(context.Background(), nil, rest, whole) {
+					l.flush(context.Background(), nil)
+				}
+			})
+			return false
+		}
+	}
+	l.writing = false
+	return false
+}
+
+// help runs f, which begins and ends under the mutex, beside the callers.
+func (l *Lane) help(f func()) {
+	l.counters.Helpers++
+	l.helpers.Add(1)
+	go func() {
+		defer l.helpers.Done()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		f()
+	}()
+}
+
+// findReader sees to it that somebody reads while much is written (I5).
+func (l *Lane) findReader() {
+	if l.reading || l.err != nil {
+		return
+	}
+	l.reading = true
+	if l.handOver(); l.reading {
+		return
+	}
+	l.reading = true
+	l.help(func() {
+		for l.writing && l.err == nil {
+			l.receive(0)
+		}
+		l.handOver()
+	})
+}
+
+// wait is called under the mutex and leaves it.
+func (l *Lane) wait(ctx context.Context, op *Op) error {
+	defer l.mu.Unlock()
+	stop := ctx.Done()
+	for !op.done {
+		if !l.reading {
+			l.reading, op.lead = true, true
+		}
+		if op.lead {
+			l.receive(op.deadline)
+			if !op.done {
+				if err := l.overdue(ctx, op.deadline, fault.Unknown); err != nil {
+					l.abandon(op)
+					l.leave(op)
+					return err
+				}
+			}
+			continue
+		}
+		op.waiting = true
+		l.mu.Unlock()
+		select {
+		case <-op.wake:
+		case <-stop:
+		}
+		l.mu.Lock()
+		op.waiting = false
+		if !op.done && ctx.Err() != nil {
+			err := l.overdue(ctx, op.deadline, fault.Unknown)
+			l.abandon(op)
+			l.leave(op)
+			return err
+		}
+	}
+	l.leave(op)
+	return op.Err
+}
+
+// leave gives the reader's role away, if the op's owner has it.
+func (l *Lane) leave(op *Op) {
+	if op.lead {
+		op.lead = false
+		l.handOver()
+	}
+}
+
+// handOver gives the role to the owner of the oldest slot who waits; if there is none, nobody reads until somebody
+// waits.
+func (l *Lane) handOver() {
+	for i := range l.ring.count {
+		if op := l.ring.at(i).op; op != nil && op.waiting && !op.done {
+			op.lead = true
+			op.rouse()
+			return
+		}
+	}
+	l.reading = false
+	l.wakeRoom()
+}
+
+// abandon forgets an op whose owner goes away; its replies will be thrown away (I3, I6).
+func (l *Lane) abandon(op *Op) {
+	for i := range l.ring.count {
+		if s := l.ring.at(i); s.op == op {
+			s.op = nil
+			l.counters.Abandoned++
+		}
+	}
+}
+
+func (l *Lane) wakeRoom() {
+	if l.room != nil {
+		close(l.room)
+		l.room = nil
+	}
+}
+
+func (l *Lane) lost(err error) *fault.Error {
+	return &fault.Error{Err: fault.Lost, Server: l.o.Server, Detail: err.Error(), Cause: err}
+}
+
+// failure is what an op is told that the lane's end has met.
+func (l *Lane) failure(outcome fault.Outcome) error {
+	e := *l.err
+	e.Outcome = outcome
+	return &e
+}
+
+// fail ends the lane: every op is told, once, whether a byte of it was given to the kernel.
+func (l *Lane) fail(err *fault.Error) {
+	if l.err != nil {
+		return
+	}
+	l.err = err
+	l.live.Store(false)
+	_ = l.conn.Close()
+	for ; l.ring.count > 0; l.ring.pop() {
+		s := l.ring.at(0)
+		if s.op == nil {
+			continue
+		}
+		outcome := fault.NotSent
+		if s.start < l.handed {
+			outcome = fault.Unknown
+		}
+		s.op.Err = l.failure(outcome)
+		s.op.done = true
+		s.op.rouse()
+	}
+	l.owed, l.out = 0, nil
+	l.wakeRoom()
+}

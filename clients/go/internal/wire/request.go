@@ -1,0 +1,266 @@
+// Package wire turns requests into bytes and bytes into replies, without input or output: memcached's meta text, and
+// its classic text for servers that do not know meta.
+//
+// One request is one reply, also in classic text, where a hit is answered in two parts: a head says how many bytes
+// follow it, the value's and those of a trailer, which is "\r\n" in meta text and "\r\nEND\r\n" in classic.
+package wire
+
+import "strconv"
+
+// KeyBytesMax is the longest key that servers take.
+const KeyBytesMax = 250
+
+// Protocol is how requests are written.
+type Protocol uint8
+
+const (
+	// Meta is memcached's meta text (1.6.10 and later).
+	Meta Protocol = iota
+	// Classic is memcached's first protocol.
+	Classic
+)
+
+// Verb is what a request asks for.
+type Verb uint8
+
+const (
+	Get Verb = iota
+	Touch
+	Set
+	Add
+	Replace
+	Append
+	Prepend
+	Delete
+	Incr
+	Decr
+	Noop
+	Version
+	FlushAll
+)
+
+// stores are the verbs that carry a value.
+func (v Verb) stores() bool { return v >= Set && v <= Prepend }
+
+// Stores says whether a request with this verb carries a value.
+func (v Verb) Stores() bool { return v.stores() }
+
+// Want is what a get asks for beside the value.
+type Want uint8
+
+const (
+	WantFlags Want = 1 << iota
+	WantCAS
+	WantTTL
+	WantSize
+	WantLastAccess
+	WantHitBefore
+	// WantNoBump leaves the item's place in the order of eviction as it is.
+	WantNoBump
+)
+
+// Request is one request. The key must be a [ValidKey].
+type Request struct {
+	Verb  Verb
+	Key   string
+	Value []byte
+	Flags uint32
+	// Exptime is memcached's: 0 never, up to 30 days relative seconds, above a Unix time.
+	Exptime int64
+	// Retime: Exptime is to be set by a get (get and touch) or a count.
+	Retime bool
+	// CAS is compared if it is not 0, or Compare says so.
+	CAS     uint64
+	Compare bool
+	Delta   uint64
+	// Create makes a counter that is not there, with Initial as its value and Exptime as its time; meta only.
+	Create  bool
+	Initial uint64
+	Want    Want
+	// Opaque comes back in the reply; meta only.
+	Opaque    uint32
+	HasOpaque bool
+	// Quiet asks for no reply where all is well; meta only.
+	Quiet bool
+}
+
+// ValidKey says whether servers take the key as it is.
+func ValidKey(key string) bool {
+	if len(key) == 0 || len(key) > KeyBytesMax {
+		return false
+	}
+	for i := 0; i < len(key); i++ {
+		if key[i] <= ' ' || key[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// Can says whether the protocol has the request: classic text neither deletes nor counts by CAS, makes no counters, and
+// is not quiet about success alone.
+func (p Protocol) Can(r *Request) bool {
+	if p == Meta {
+		return true
+	}
+	return !r.Create && !r.Quiet && (!r.compares() || r.Verb == Set)
+}
+
+// Write appends the request as bytes.
+func (p Protocol) Write(to []byte, r *Request) []byte {
+	if p == Classic {
+		return appendClassic(to, r)
+	}
+	return appendMeta(to, r)
+}
+
+func appendMeta(to []byte, r *Request) []byte {
+	switch r.Verb {
+	case Get, Touch:
+		to = append(append(to, "mg "...), r.Key...)
+		if r.Verb == Get {
+			to = append(to, " v"...)
+			to = appendWant(to, r.Want)
+		}
+		if r.Verb == Touch || r.Retime {
+			to = flag(to, 'T', r.Exptime)
+		}
+	case Set, Add, Replace, Append, Prepend:
+		to = append(append(to, "ms "...), r.Key...)
+		to = append(to, ' ')
+		to = strconv.AppendInt(to, int64(len(r.Value)), 10)
+		if r.Flags != 0 {
+			to = unsigned(to, 'F', uint64(r.Flags))
+		}
+		if r.Exptime != 0 {
+			to = flag(to, 'T', r.Exptime)
+		}
+		switch r.Verb {
+		case Add:
+			to = append(to, " ME"...)
+		case Replace:
+			to = append(to, " MR"...)
+		case Append:
+			to = append(to, " MA"...)
+		case Prepend:
+			to = append(to, " MP"...)
+		}
+		to = compare(to, r)
+		if r.Want&WantCAS != 0 {
+			to = append(to, " c"...)
+		}
+	case Delete:
+		to = append(append(to, "md "...), r.Key...)
+		to = compare(to, r)
+	case Incr, Decr:
+		to = append(append(to, "ma "...), r.Key...)
+		to = append(to, " v"...)
+		if r.Verb == Decr {
+			to = append(to, " MD"...)
+		}
+		to = unsigned(to, 'D', r.Delta)
+		if r.Create {
+			to = flag(to, 'N', r.Exptime)
+			to = unsigned(to, 'J', r.Initial)
+		}
+		if r.Retime {
+			to = flag(to, 'T', r.Exptime)
+		}
+		to = compare(to, r)
+	case Noop:
+		return append(to, "mn\r\n"...)
+	case Version, FlushAll:
+		return appendClassic(to, r)
+	}
+	if r.HasOpaque {
+		to = append(to, " O"...)
+		to = strconv.AppendUint(to, uint64(r.Opaque), 36)
+	}
+	if r.Quiet {
+		to = append(to, " q"...)
+	}
+	return ending(to, r)
+}
+
+func appendWant(to []byte, want Want) []byte {
+	for i, letter := range [...]byte{'f', 'c', 't', 's', 'l', 'h', 'u'} {
+		if want&(1<<i) != 0 {
+			to = append(to, ' ', letter)
+		}
+	}
+	return to
+}
+
+func appendClassic(to []byte, r *Request) []byte {
+	switch r.Verb {
+	case Get:
+		if r.Retime {
+			to = append(to, "gats "...)
+			to = strconv.AppendInt(to, r.Exptime, 10)
+			to = append(to, ' ')
+		} else {
+			to = append(to, "gets "...)
+		}
+		to = append(to, r.Key...)
+	case Touch:
+		to = append(append(to, "touch "...), r.Key...)
+		to = append(to, ' ')
+		to = strconv.AppendInt(to, r.Exptime, 10)
+	case Set, Add, Replace, Append, Prepend:
+		name := [...]string{"set ", "add ", "replace ", "append ", "prepend "}[r.Verb-Set]
+		if r.compares() {
+			name = "cas "
+		}
+		to = append(append(to, name...), r.Key...)
+		to = append(to, ' ')
+		to = strconv.AppendUint(to, uint64(r.Flags), 10)
+		to = append(to, ' ')
+		to = strconv.AppendInt(to, r.Exptime, 10)
+		to = append(to, ' ')
+		to = strconv.AppendInt(to, int64(len(r.Value)), 10)
+		if r.compares() {
+			to = append(to, ' ')
+			to = strconv.AppendUint(to, r.CAS, 10)
+		}
+	case Delete:
+		to = append(append(to, "delete "...), r.Key...)
+	case Incr, Decr:
+		name := "incr "
+		if r.Verb == Decr {
+			name = "decr "
+		}
+		to = append(append(to, name...), r.Key...)
+		to = append(to, ' ')
+		to = strconv.AppendUint(to, r.Delta, 10)
+	case Noop, Version:
+		return append(to, "version\r\n"...)
+	case FlushAll:
+		return append(to, "flush_all\r\n"...)
+	}
+	return ending(to, r)
+}
+
+func ending(to []byte, r *Request) []byte {
+	to = append(to, "\r\n"...)
+	if r.Verb.stores() {
+		to = append(append(to, r.Value...), "\r\n"...)
+	}
+	return to
+}
+
+func (r *Request) compares() bool { return r.Compare || r.CAS != 0 }
+
+func compare(to []byte, r *Request) []byte {
+	if !r.compares() {
+		return to
+	}
+	return unsigned(to, 'C', r.CAS)
+}
+
+func flag(to []byte, letter byte, number int64) []byte {
+	return strconv.AppendInt(append(to, ' ', letter), number, 10)
+}
+
+func unsigned(to []byte, letter byte, number uint64) []byte {
+	return strconv.AppendUint(append(to, ' ', letter), number, 10)
+}

@@ -1,0 +1,267 @@
+package larder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"larder.example/clients/go/internal/lane"
+	"larder.example/clients/go/internal/wire"
+)
+
+// groupMax is how many requests go to the servers together; more go in turns.
+const groupMax = 512
+
+// opaques counts those of groups, which have the highest bit; a lane's own have not.
+var opaques atomic.Uint32
+
+func groupOpaque(n int) uint32 {
+	return (opaques.Add(uint32(n)) - uint32(n)) | 1<<31
+}
+
+// Buffer is memory that GetMany uses again. It is for one call at a time.
+type Buffer struct {
+	parts []part
+	// of says which part a key of the turn went to, or has its error.
+	of      []int
+	errs    []error
+	request wire.Request
+}
+
+// part is what goes to one lane.
+type part struct {
+	server int
+	at     int
+	lane   *lane.Lane
+	bytes  []byte
+	values []byte
+	op     *lane.Op
+	count  int
+	next   int
+	err    error
+}
+
+// NewBuffer is one with room for so many bytes of values from each server.
+func NewBuffer(bytes int) *Buffer {
+	b := &Buffer{parts: make([]part, 1, 4)}
+	b.parts[0].values = make([]byte, 0, bytes)
+	return b
+}
+
+// part is that of a lane, made if the turn has none yet.
+func (b *Buffer) part(server, at int) int {
+	for i := range b.parts {
+		if b.parts[i].server == server && b.parts[i].at == at {
+			return i
+		}
+	}
+	for i := range b.parts {
+		if p := &b.parts[i]; p.server < 0 {
+			p.server, p.at = server, at
+			return i
+		}
+	}
+	b.parts = append(b.parts, part{server: server, at: at})
+	return len(b.parts) - 1
+}
+
+func (b *Buffer) begin() {
+	for i := range b.parts {
+		p := &b.parts[i]
+		*p = part{server: -1, bytes: p.bytes[:0], values: p.values[:0]}
+	}
+	b.of, b.errs = b.of[:0], b.errs[:0]
+}
+
+// GetMany gets many values with one write to each server, and calls each for every key, in the order of the keys, on
+// the caller's goroutine. A value is the buffer's: it is valid until each returns. buf may be nil; with one that is used
+// again nothing is allocated.
+//
+// # Errors
+//
+// That of the first key that has another than ErrMiss; each is told all of them, and the values that did come.
+func (c *Client) GetMany(ctx context.Context, keys []string, buf *Buffer, each func(i int, value []byte, m Meta, err error)) error {
+	return c.many(ctx, len(keys), buf, wire.Get,
+		func(i int, r *wire.Request) error { r.Key = keys[i]; return nil },
+		each)
+}
+
+// GetMap is GetMany into a map, without the keys that are missing. What came is in it also when there is an error.
+func (c *Client) GetMap(ctx context.Context, keys []string) (map[string][]byte, error) {
+	found := make(map[string][]byte, len(keys))
+	err := c.GetMany(ctx, keys, nil, func(i int, value []byte, _ Meta, err error) {
+		if err == nil {
+			found[keys[i]] = append(make([]byte, 0, len(value)), value...)
+		}
+	})
+	return found, err
+}
+
+// ManyError is what went wrong with some of many; the others were carried out.
+type ManyError struct {
+	// Errors by index.
+	Errors map[int]error
+	first  int
+}
+
+// Error tells how many and the first.
+func (e *ManyError) Error() string {
+	return fmt.Sprintf("larder: %d of many failed, the first (%d): %v", len(e.Errors), e.first, e.Errors[e.first])
+}
+
+// Unwrap gives the first.
+func (e *ManyError) Unwrap() error { return e.Errors[e.first] }
+
+// Item is one of many that are set.
+type Item struct {
+	Key   string
+	Value []byte
+	StoreOptions
+}
+
+// SetMany stores many with one write to each server. Modes are not for many; the error is a *ManyError.
+func (c *Client) SetMany(ctx context.Context, items []Item) error {
+	return c.collect(ctx, len(items), wire.Set, func(i int, r *wire.Request) error {
+		item := &items[i]
+		if item.Mode != Set {
+			return errors.New("larder: SetMany has no modes")
+		}
+		r.Key, r.Value, r.Flags, r.CAS = item.Key, item.Value, item.Flags, item.CAS
+		var err error
+		r.Exptime, err = exptime(item.TTL)
+		return err
+	})
+}
+
+// DeleteMany deletes many with one write to each server; that a key is not there is no error. The error is a *ManyError.
+func (c *Client) DeleteMany(ctx context.Context, keys []string) error {
+	return c.collect(ctx, len(keys), wire.Delete, func(i int, r *wire.Request) error { r.Key = keys[i]; return nil })
+}
+
+func (c *Client) collect(ctx context.Context, n int, verb wire.Verb, request func(int, *wire.Request) error) error {
+	failed := &ManyError{Errors: map[int]error{}}
+	_ = c.many(ctx, n, nil, verb, request, func(i int, _ []byte, _ Meta, err error) {
+		if err == nil || (verb == wire.Delete && errors.Is(err, ErrMiss)) {
+			return
+		}
+		if len(failed.Errors) == 0 {
+			failed.first = i
+		}
+		failed.Errors[i] = err
+	})
+	if len(failed.Errors) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// many asks for n replies, in turns.
+func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, request func(int, *wire.Request) error,
+	each func(i int, value []byte, m Meta, err error)) error {
+	if buf == nil {
+		buf = &Buffer{}
+	}
+	var first error
+	deadline := c.deadline(ctx)
+	for from := 0; from < n; from += groupMax {
+		to := min(from+groupMax, n)
+		c.submit(ctx, buf, from, to, verb, request, deadline)
+		c.wait(ctx, buf)
+		for i := from; i < to; i++ {
+			value, m, err := c.next(buf, i-from, verb)
+			if err != nil && first == nil && !errors.Is(err, ErrMiss) {
+				first = err
+			}
+			each(i, value, m, err)
+		}
+		for i := range buf.parts {
+			if p := &buf.parts[i]; p.op != nil {
+				p.values = p.op.Dst
+				p.op.Free()
+				p.op = nil
+			}
+		}
+	}
+	return first
+}
+
+// submit encodes a turn and gives each lane its part.
+func (c *Client) submit(ctx context.Context, buf *Buffer, from, to int, verb wire.Verb, request func(int, *wire.Request) error,
+	deadline time.Duration) {
+	buf.begin()
+	base := groupOpaque(0)
+	if c.c.VerifyReplies {
+		base = groupOpaque(to - from)
+	}
+	for i := from; i < to; i++ {
+		r := &buf.request
+		*r = wire.Request{Verb: verb}
+		err := request(i, r)
+		if err == nil {
+			r.Key, err = c.keyed(r.Key)
+		}
+		if err != nil {
+			buf.of, buf.errs = append(buf.of, -1), append(buf.errs, err)
+			continue
+		}
+		server := c.picker.Pick(r.Key)
+		at := buf.part(server, c.servers[server].Of(r.Key))
+		p := &buf.parts[at]
+		if p.lane == nil && p.err == nil {
+			p.lane, p.err = c.servers[server].Lane(ctx, p.at, deadline)
+		}
+		if p.lane != nil {
+			if c.c.VerifyReplies && p.lane.Protocol() == wire.Meta {
+				// A part's opaques count on from its own base: parts do not share a lane.
+				r.Opaque, r.HasOpaque = base+uint32(p.count), true
+			}
+			p.bytes = p.lane.Protocol().Write(p.bytes, r)
+		}
+		p.count++
+		buf.of, buf.errs = append(buf.of, at), append(buf.errs, nil)
+	}
+	for i := range buf.parts {
+		p := &buf.parts[i]
+		if p.server < 0 || p.lane == nil {
+			continue
+		}
+		p.op = lane.NewOp()
+		p.op.Dst = p.values[:0]
+		p.err = p.lane.Submit(ctx, p.op, lane.Group{
+			Bytes: p.bytes, Verb: verb, Replies: p.count, Opaque: base,
+			Verify: c.c.VerifyReplies && p.lane.Protocol() == wire.Meta,
+		}, deadline)
+	}
+}
+
+// wait waits for what was submitted.
+func (c *Client) wait(ctx context.Context, buf *Buffer) {
+	for i := range buf.parts {
+		if p := &buf.parts[i]; p.op != nil && p.err == nil {
+			p.err = c.servers[p.server].Wait(ctx, p.lane, p.op)
+		}
+	}
+}
+
+// next is the answer to the turn's next request.
+func (c *Client) next(buf *Buffer, i int, verb wire.Verb) ([]byte, Meta, error) {
+	if buf.of[i] < 0 {
+		return nil, Meta{}, buf.errs[i]
+	}
+	p := &buf.parts[buf.of[i]]
+	at := p.next
+	p.next++
+	if p.op == nil || at >= len(p.op.Results) {
+		if p.err == nil {
+			return nil, Meta{}, ErrProtocol
+		}
+		return nil, Meta{}, p.err
+	}
+	result := &p.op.Results[at]
+	if err := answer(verb, result.Head.Status, result.Text, c.servers[p.server].Name()); err != nil {
+		return nil, Meta{}, err
+	}
+	return p.op.Dst[result.From:result.To:result.To], meta(&result.Head), nil
+}

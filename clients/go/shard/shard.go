@@ -1,0 +1,349 @@
+// Package shard says which server has a key: by the rules of other clients, so that they can be changed one by one.
+//
+// A server is known by its name as configured, never by a resolved address. Ring: points (value, server), sorted by
+// value and then by the server's index; a key goes to the first point at or after its hash, beyond the last to the
+// first.
+package shard
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Preset is a rule.
+type Preset string
+
+// The presets, and whose placement each is.
+const (
+	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5.
+	Ketama Preset = "ketama"
+	// KetamaFullPort is spymemcached's ketama with addresses: names have their port even if it is 11211.
+	KetamaFullPort Preset = "ketama-full-port"
+	// LibmemcachedConsistent is libmemcached's unweighted ketama with its default hash.
+	LibmemcachedConsistent Preset = "libmemcached-consistent"
+	// LibmemcachedConsistentMD5 has the hash MD5, set before ketama was.
+	LibmemcachedConsistentMD5 Preset = "libmemcached-consistent-md5"
+	// LibmemcachedConsistentMD5Late has the hash MD5, set after.
+	LibmemcachedConsistentMD5Late Preset = "libmemcached-consistent-md5-late"
+	// LibmemcachedSpy is libmemcached's weighted ketama with KETAMA_SPY.
+	LibmemcachedSpy Preset = "libmemcached-spy"
+	// ModulaOAAT is libmemcached's default, and php-memcached's.
+	ModulaOAAT Preset = "modula-oaat"
+	// ModulaMD5 is libmemcached's with the hash MD5.
+	ModulaMD5 Preset = "modula-md5"
+	// ModulaCRC15 is python-memcached's and spymemcached's; a server is there as often as it weighs.
+	ModulaCRC15 Preset = "modula-crc15"
+	// TwemproxyModulaCRC15 is twemproxy's modula with the hash crc32: it puts its servers in the order of their names,
+	// shorter ones first, before it counts.
+	TwemproxyModulaCRC15 Preset = "twemproxy-modula-crc15"
+	// ModulaFNV1a64 is libmemcached's with the hash FNV1A_64.
+	ModulaFNV1a64 Preset = "modula-fnv1a_64"
+	// ModulaCRC32 is gomemcache's; a server that is to have more is listed more often.
+	ModulaCRC32 Preset = "modula-crc32"
+	// TwemproxyFNV1a64 is that of twemproxy's example configuration.
+	TwemproxyFNV1a64 Preset = "twemproxy-fnv1a_64"
+	// RendezvousMurmur3 is pymemcache's, with keys that are str.
+	RendezvousMurmur3 Preset = "rendezvous-murmur3"
+	// Dalli is Dalli's ring.
+	Dalli Preset = "dalli"
+)
+
+// Server is one of those to choose from.
+type Server struct {
+	// Name is what is hashed: host:port, or a path.
+	Name string
+	// Weight is 1 if it is 0.
+	Weight int
+}
+
+// Picker chooses. It never changes, so that all may use it at once.
+type Picker struct {
+	preset Preset
+	names  []string
+	points []point
+	// listed has each server as often as it weighs.
+	listed []int
+	hash   func(string) uint32
+}
+
+type point struct {
+	value  uint32
+	server int
+}
+
+// New makes a picker.
+//
+// # Errors
+//
+// An unknown preset, no server, a negative weight, or weights with a preset that knows none.
+func New(preset Preset, servers []Server) (*Picker, error) {
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("shard: no servers")
+	}
+	p := &Picker{preset: preset}
+	weights := make([]int, len(servers))
+	total, equal := 0, true
+	for i, server := range servers {
+		weights[i] = max(server.Weight, 1)
+		if server.Weight < 0 {
+			return nil, fmt.Errorf("shard: %s weighs %d", server.Name, server.Weight)
+		}
+		equal = equal && weights[i] == weights[0]
+		total += weights[i]
+		p.names = append(p.names, server.Name)
+	}
+	weighted := true
+	switch preset {
+	case Ketama:
+		p.hash, p.points = md5First, ketama(p.names, weights, total, shortName)
+	case KetamaFullPort:
+		p.hash, p.points = md5First, ketama(p.names, weights, total, asIs)
+	case LibmemcachedSpy:
+		p.hash, p.points = md5First, ketama(p.names, weights, total, func(name string) string { return "/" + name })
+	case TwemproxyFNV1a64:
+		p.hash, p.points = fnv1a64, ketama(p.names, weights, total, shortName)
+	case LibmemcachedConsistent:
+		p.hash, p.points, weighted = oaat, hundred(p.names, oaat), false
+	case LibmemcachedConsistentMD5:
+		p.hash, p.points, weighted = md5First, hundred(p.names, md5First), false
+	case LibmemcachedConsistentMD5Late:
+		p.hash, p.points, weighted = md5First, hundred(p.names, oaat), false
+	case ModulaOAAT:
+		p.hash, weighted = oaat, false
+	case ModulaMD5:
+		p.hash, weighted = md5First, false
+	case ModulaFNV1a64:
+		p.hash, weighted = fnv1a64, false
+	case ModulaCRC32:
+		p.hash, weighted = crc, false
+	case ModulaCRC15, TwemproxyModulaCRC15:
+		p.hash = crc15
+	case RendezvousMurmur3:
+		weighted = false
+	case Dalli:
+		p.hash, p.points = crc, dalli(p.names, weights, total)
+	default:
+		return nil, fmt.Errorf("shard: no preset %q", preset)
+	}
+	if !weighted && !equal {
+		return nil, fmt.Errorf("shard: %s knows no weights", preset)
+	}
+	if p.points == nil && p.hash != nil {
+		order := make([]int, len(servers))
+		for i := range order {
+			order[i] = i
+		}
+		if preset == TwemproxyModulaCRC15 {
+			slices.SortStableFunc(order, func(a, b int) int {
+				x, y := shortName(p.names[a]), shortName(p.names[b])
+				if len(x) != len(y) {
+					return len(x) - len(y)
+				}
+				return strings.Compare(x, y)
+			})
+		}
+		for _, i := range order {
+			weight := weights[i]
+			if !weighted {
+				weight = 1
+			}
+			for range weight {
+				p.listed = append(p.listed, i)
+			}
+		}
+	}
+	slices.SortFunc(p.points, func(a, b point) int {
+		if a.value != b.value {
+			if a.value < b.value {
+				return -1
+			}
+			return 1
+		}
+		return a.server - b.server
+	})
+	return p, nil
+}
+
+// Pick is the index of the server that has the key.
+func (p *Picker) Pick(key string) int {
+	switch {
+	case len(p.names) == 1:
+		return 0
+	case p.hash == nil:
+		return p.rendezvous(key)
+	case p.points == nil:
+		return p.listed[p.hash(key)%uint32(len(p.listed))]
+	}
+	hash := p.hash(key)
+	if p.preset == Dalli {
+		// The last point at or before the hash.
+		at, _ := slices.BinarySearchFunc(p.points, hash, func(x point, hash uint32) int {
+			if x.value <= hash {
+				return -1
+			}
+			return 1
+		})
+		if at == 0 {
+			at = len(p.points)
+		}
+		return p.points[at-1].server
+	}
+	at, _ := slices.BinarySearchFunc(p.points, hash, func(x point, hash uint32) int {
+		if x.value < hash {
+			return -1
+		}
+		return 1
+	})
+	if at == len(p.points) {
+		at = 0
+	}
+	return p.points[at].server
+}
+
+func (p *Picker) rendezvous(key string) int {
+	best, most := 0, uint32(0)
+	for i, name := range p.names {
+		hash := murmur3(name, key)
+		if i == 0 || hash > most || (hash == most && name > p.names[best]) {
+			best, most = i, hash
+		}
+	}
+	return best
+}
+
+func asIs(name string) string { return name }
+
+// shortName leaves memcached's own port out.
+func shortName(name string) string {
+	if host, port, err := net.SplitHostPort(name); err == nil && port == "11211" {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return name
+}
+
+// ketama has four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
+func ketama(names []string, weights []int, total int, form func(string) string) []point {
+	points := []point{}
+	for server, name := range names {
+		share := float32(weights[server]) / float32(total)
+		hashes := int(float32(float32(share*160/4)*float32(len(names))) + 0.0000000001)
+		for i := range hashes {
+			sum := md5.Sum([]byte(form(name) + "-" + strconv.Itoa(i)))
+			for word := range 4 {
+				points = append(points, point{binary.LittleEndian.Uint32(sum[4*word:]), server})
+			}
+		}
+	}
+	return points
+}
+
+// hundred has a hundred points a server, each the hash of name-i.
+func hundred(names []string, hash func(string) uint32) []point {
+	points := []point{}
+	for server, name := range names {
+		for i := range 100 {
+			points = append(points, point{hash(shortName(name) + "-" + strconv.Itoa(i)), server})
+		}
+	}
+	return points
+}
+
+func dalli(names []string, weights []int, total int) []point {
+	points := []point{}
+	for server, name := range names {
+		for i := range len(names) * 160 * weights[server] / total {
+			sum := sha1.Sum([]byte(name + ":" + strconv.Itoa(i)))
+			points = append(points, point{binary.BigEndian.Uint32(sum[:]), server})
+		}
+	}
+	return points
+}
+
+func md5First(key string) uint32 {
+	var room [256]byte
+	sum := md5.Sum(append(room[:0], key...))
+	return binary.LittleEndian.Uint32(sum[:])
+}
+
+// crc is CRC-32 (IEEE), a byte at a time: the library's takes slices, and has them on the heap.
+func crc(key string) uint32 {
+	sum := ^uint32(0)
+	for i := range len(key) {
+		sum = crc32.IEEETable[byte(sum)^key[i]] ^ sum>>8
+	}
+	return ^sum
+}
+
+func crc15(key string) uint32 { return crc(key) >> 16 & 0x7fff }
+
+// oaat is Jenkins' one-at-a-time over signed bytes.
+func oaat(key string) uint32 {
+	var hash uint32
+	for i := range len(key) {
+		hash += uint32(int8(key[i]))
+		hash += hash << 10
+		hash ^= hash >> 6
+	}
+	hash += hash << 3
+	hash ^= hash >> 11
+	return hash + hash<<15
+}
+
+// fnv1a64 is what libmemcached and twemproxy call so: 32 bits of state, signed bytes.
+func fnv1a64(key string) uint32 {
+	hash := uint32(0x84222325)
+	for i := range len(key) {
+		hash ^= uint32(int8(key[i]))
+		hash *= 0x1b3
+	}
+	return hash
+}
+
+// murmur3 is the 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache
+// has it.
+func murmur3(name, key string) uint32 {
+	var room [512]byte
+	low := room[:0]
+	for _, part := range [...]string{name, "-", key} {
+		for _, letter := range part {
+			low = append(low, byte(letter))
+		}
+	}
+	total := len(low)
+	at := func(i int) uint32 { return uint32(low[i]) }
+	mix := func(k uint32) uint32 {
+		k *= 0xcc9e2d51
+		k = k<<15 | k>>17
+		return k * 0x1b873593
+	}
+	var hash uint32
+	i := 0
+	for ; i+4 <= total; i += 4 {
+		hash ^= mix(at(i) | at(i+1)<<8 | at(i+2)<<16 | at(i+3)<<24)
+		hash = hash<<13 | hash>>19
+		hash = hash*5 + 0xe6546b64
+	}
+	var tail uint32
+	for j := total - 1; j >= i; j-- {
+		tail = tail<<8 | at(j)
+	}
+	if total > i {
+		hash ^= mix(tail)
+	}
+	hash ^= uint32(total)
+	hash ^= hash >> 16
+	hash *= 0x85ebca6b
+	hash ^= hash >> 13
+	hash *= 0xc2b2ae35
+	return hash ^ hash>>16
+}

@@ -1,0 +1,78 @@
+package larder
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the pause between two attempts: a random part of what doubles from Min to Max.
+type Backoff struct{ Min, Max time.Duration }
+
+// UpdateOptions are how an item is updated.
+type UpdateOptions struct {
+	TTL time.Duration
+	// Attempts are 16.
+	Attempts int
+	// Backoff is 50 µs to 10 ms.
+	Backoff Backoff
+}
+
+// Update stores what f makes of the value, if nobody has changed it meanwhile; else it asks again. old is nil if there
+// is no item; it belongs to f for the time of the call, and the new value may lie in it. Flags are kept.
+//
+// # Errors
+//
+// That of f ends it. ErrConflict: all attempts met somebody else's change. If Applied says Unknown, the last write may
+// have happened.
+func (c *Client) Update(ctx context.Context, key string, o UpdateOptions, f func(old []byte, m Meta) ([]byte, error)) error {
+	if o.Attempts == 0 {
+		o.Attempts = 16
+	}
+	if o.Backoff.Min <= 0 {
+		o.Backoff.Min = 50 * time.Microsecond
+	}
+	if o.Backoff.Max <= 0 {
+		o.Backoff.Max = 10 * time.Millisecond
+	}
+	room := make([]byte, 0, 512)
+	for attempt := 0; ; attempt++ {
+		store := StoreOptions{TTL: o.TTL}
+		old, m, err := c.GetItem(ctx, key, room[:0], GetOptions{Want: WantCAS | WantFlags})
+		switch {
+		case err == nil:
+			room = old
+			store.CAS, store.Flags = m.CAS, m.Flags
+			if old == nil {
+				old = []byte{}
+			}
+		case errors.Is(err, ErrMiss):
+			old, store.Mode = nil, Add
+		default:
+			return err
+		}
+		value, err := f(old, m)
+		if err != nil {
+			return err
+		}
+		_, err = c.Store(ctx, key, value, store)
+		if err == nil || !(errors.Is(err, ErrConflict) || errors.Is(err, ErrNotStored) || errors.Is(err, ErrMiss)) {
+			return err
+		}
+		if attempt+1 >= o.Attempts {
+			return ErrConflict
+		}
+		pause := o.Backoff.Max
+		if attempt < 16 {
+			pause = min(pause, o.Backoff.Min<<attempt)
+		}
+		timer := time.NewTimer(rand.N(pause) + 1)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return &Error{Err: ErrTimeout, Outcome: NotSent, Cause: ctx.Err()}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask clients`: the client libraries, tested against the server as it is.
+//!
+//! Nothing here is of time: what is asserted are counts, values and outcomes, so that a slow machine changes nothing.
+
+use crate::install::debian;
+use crate::run::{Outcome, capture, cargo, command, root, run, target};
+use std::process::Command;
+
+/// The oldest Go that the client is for; its tests in virtual time need the next one and are left out without it.
+const GO_LEAST: (u32, u32) = (1, 24);
+
+/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
+pub fn clients() -> Outcome {
+    debian(&[("go", "golang-go")])?;
+    check_go()?;
+    run(cargo(&["build", "--quiet", "--package", "larder"]))?;
+    let (works, unformatted) = capture(go("gofmt", &["-l", "."]))?;
+    if !works || !unformatted.trim().is_empty() {
+        return Err(format!("gofmt -w: {unformatted}"));
+    }
+    run(go("go", &["vet", "./..."]))?;
+    run(go("go", &["test", "-race", "-count=1", "./..."]))?;
+    run(go("go", &["test", "-count=1", "./..."]))
+}
+
+fn go(program: &str, arguments: &[&str]) -> Command {
+    let mut command = command(program, arguments);
+    command.current_dir(root().join("clients/go"));
+    // The module has no dependencies, and a test that finds no server fails.
+    command.env("GOFLAGS", "-mod=readonly").env("LARDER_SERVER", root().join(target()).join("debug/larder"));
+    command
+}
+
+/// Says what to do about a Go that is too old.
+fn check_go() -> Outcome {
+    let (_, version) = capture(go("go", &["env", "GOVERSION"]))?;
+    if version_of(version.trim()).is_some_and(|found| found >= GO_LEAST) {
+        return Ok(());
+    }
+    let (major, minor) = GO_LEAST;
+    Err(format!(
+        "clients/go needs Go {major}.{minor} or later, this is {}: see https://go.dev/dl",
+        version.trim()
+    ))
+}
+
+/// `go1.26.8`, or `go1.26rc1`.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.strip_prefix("go")?.split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?;
+    let digits = minor.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(minor.len());
+    Some((major, minor[..digits].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_go_are_read() {
+        assert_eq!(version_of("go1.26.8"), Some((1, 26)));
+        assert_eq!(version_of("go1.24rc1"), Some((1, 24)));
+        assert_eq!(version_of("devel"), None);
+        assert!(version_of("go1.19.8") < Some(GO_LEAST));
+    }
+}
