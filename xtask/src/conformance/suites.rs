@@ -4,7 +4,7 @@ use super::namespace::Namespace;
 use super::{Counts, Program, clients, exporter, redis, redis_exporter};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
-use crate::run::{Outcome, capture, cargo, command, run, target};
+use crate::run::{Outcome, capture, cargo, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +19,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("python-memcached", python_memcached),
     ("cas-loop", cas_loop),
     ("gomemcache", gomemcache),
+    ("gomemcache-facade", gomemcache_facade),
     ("memcached-tool", memcached_tool),
     ("memcached-transcripts", memcached_transcripts),
     ("memcached-exporter", exporter::suite),
@@ -41,6 +42,7 @@ const TRANSCRIPTS_LEAST: u32 = 370;
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
+const GOMEMCACHE_TESTS: &str = "^Test(Localhost|UnixSocket|FakeServer|TLS|ScanGetResponseLine)$";
 const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
 
 /// libmemcached's checks of a server: the text protocol's.
@@ -131,27 +133,58 @@ pub(super) fn go(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// gomemcache's own tests. Its Unix socket test starts a program `memcached`: ours, under that name.
+/// gomemcache's own tests.
 fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
+    run(go(&home, &["get", GOMEMCACHE]))?;
+    let tests = home.join("gomemcache.test");
+    let package = "github.com/bradfitz/gomemcache/memcache";
+    run(go(&home, &["test", "-c", "-o", &tests.to_string_lossy(), package]))?;
+    gomemcache_tests(namespace, program, &home, &tests)
+}
+
+/// The same tests, of the package of `clients/go` that takes gomemcache's place: laid over it, nothing is copied.
+fn gomemcache_facade(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let home = go_home()?;
+    run(go(&home, &["get", GOMEMCACHE]))?;
+    let where_it_is = ["list", "-m", "-f", "{{.Dir}}", "github.com/bradfitz/gomemcache"];
+    let upstream = succeeded(go(&home, &where_it_is))?;
+    let module = root().join("clients/go");
+    let laid: Vec<String> = ["memcache", "selector", "fakeserver", "fakecerts"]
+        .iter()
+        .map(|name| {
+            let ours = module.join(format!("memcache/upstream_{name}_test.go"));
+            format!("{:?}: {:?}", ours, format!("{}/memcache/{name}_test.go", upstream.trim()))
+        })
+        .collect();
+    let overlay = home.join("overlay.json");
+    write(&overlay, &format!("{{\"Replace\": {{{}}}}}\n", laid.join(", ")))?;
+    let tests = home.join("facade.test");
+    let overlay = overlay.to_string_lossy();
+    let mut build =
+        go(&module, &["test", "-c", "-overlay", &overlay, "-o", &tests.to_string_lossy(), "./memcache"]);
+    build.env("GOFLAGS", "-mod=readonly");
+    run(build)?;
+    gomemcache_tests(namespace, program, &home, &tests)
+}
+
+/// Runs the tests. That of a Unix socket starts a program `memcached`: ours, under that name.
+fn gomemcache_tests(namespace: &Namespace, program: &Program, home: &Path, tests: &Path) -> Outcome<Counts> {
     let names = home.join("bin");
     fs::create_dir_all(&names).map_err(|error| error.to_string())?;
     let shim = names.join("memcached");
     write(&shim, &format!("#!/bin/sh\nexec {} \"$@\"\n", program.words.join(" ")))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&shim, mode).map_err(|error| error.to_string())?;
-    run(go(&home, &["get", GOMEMCACHE]))?;
-    let tests = home.join("gomemcache.test");
-    let package = "github.com/bradfitz/gomemcache/memcache";
-    run(go(&home, &["test", "-c", "-o", &tests.to_string_lossy(), package]))?;
     // One worker: the tests send `flush_all` by a connection of its own and do not wait for the reply, so that of two
     // workers the other may serve the first `set` before it.
     let _server = namespace.serve(program, &["-t", "1"])?;
-    let mut command = namespace.command(&tests);
+    let mut command = namespace.command(tests);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(names).chain(std::env::split_paths(&path));
     command.env("PATH", std::env::join_paths(paths).map_err(|error| error.to_string())?);
-    command.arg("-test.v").current_dir(&home);
+    // Upstream's tests by name: a package of ours may have more.
+    command.args(["-test.v", "-test.run", GOMEMCACHE_TESTS]).current_dir(home);
     let output = succeeded(command)?;
     let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
     Ok(Counts { passed: count("--- PASS"), skipped: count("--- SKIP") })

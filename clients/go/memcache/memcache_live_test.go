@@ -1,0 +1,141 @@
+package memcache_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"larder.example/clients/go/memcache"
+)
+
+func live(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("LARDER_SERVER")
+	if program == "" {
+		t.Skip("LARDER_SERVER is not set: cargo xtask clients sets it")
+	}
+	directory, err := os.MkdirTemp("", "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	socket := filepath.Join(directory, "s")
+	server := exec.Command(program, "serve", "-s", socket, "-m", "64", "-t", "1")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	for range 1000 {
+		if conn, err := net.Dial("unix", socket); err == nil {
+			_ = conn.Close()
+			return socket
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the server does not listen")
+	return ""
+}
+
+func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
+	c := memcache.New(live(t))
+	c.Timeout = 20 * time.Second
+	defer c.Close()
+	item := &memcache.Item{Key: "k", Value: []byte(strings.Repeat("v", 100))}
+	if n := testing.AllocsPerRun(300, func() {
+		if err := c.Set(item); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 && !raceEnabled {
+		t.Errorf("set: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(300, func() {
+		if it, err := c.Get("k"); err != nil || len(it.Value) != 100 {
+			t.Fatal(err)
+		}
+	}); n > 2 && !raceEnabled {
+		t.Errorf("get: %v allocations", n)
+	}
+}
+
+func TestFacadeOfManyCallersAndKeys(t *testing.T) {
+	c := memcache.New(live(t))
+	c.Timeout = 20 * time.Second
+	var callers sync.WaitGroup
+	for i := range 64 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			var keys []string
+			for j := range 30 {
+				key := fmt.Sprintf("%d-%d", i, j)
+				keys = append(keys, key)
+				if err := c.Set(&memcache.Item{Key: key, Value: []byte(key), Flags: uint32(j)}); err != nil {
+					t.Error(err)
+				}
+			}
+			found, err := c.GetMulti(append(keys, "none"))
+			if err != nil || len(found) != 30 {
+				t.Error(len(found), err)
+			}
+			for key, item := range found {
+				if string(item.Value) != key || item.CasID == 0 {
+					t.Errorf("%s: %+v", key, item)
+				}
+			}
+		}()
+	}
+	callers.Wait()
+	empty := &memcache.Item{Key: "empty", CasID: 0}
+	if err := c.CompareAndSwap(empty); err != memcache.ErrCacheMiss {
+		t.Error(err)
+	}
+	if err := c.Set(empty); err != nil {
+		t.Error(err)
+	}
+	if err := c.CompareAndSwap(empty); err != memcache.ErrCASConflict {
+		t.Errorf("by the CAS 0, which no item has: %v", err)
+	}
+	if it, err := c.GetAndTouch("empty", -1); err != nil || it.Value == nil {
+		t.Error(it, err)
+	}
+	if _, err := c.Get("empty"); err != memcache.ErrCacheMiss {
+		t.Errorf("an expiration of -1 is over at once: %v", err)
+	}
+	if err := c.Set(&memcache.Item{Key: "large", Value: make([]byte, 2<<20)}); !errors.Is(err, memcache.ErrServerError) {
+		t.Error(err)
+	}
+	// A client that was closed may be used again.
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Ping(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close()
+}
+
+func TestFacadeErrorsOfTheNetworkAreNetErrors(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := memcache.New(listener.Addr().String())
+	c.Timeout = 50 * time.Millisecond
+	defer c.Close()
+	_, err = c.Get("k")
+	var network net.Error
+	if !errors.As(err, &network) || !network.Timeout() {
+		t.Errorf("%v", err)
+	}
+	if _, err := memcache.New().Get("k"); err != memcache.ErrNoServers {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package memcache_test
+
+const raceEnabled = false
