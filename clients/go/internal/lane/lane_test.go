@@ -260,31 +260,37 @@ func TestI4RequestsAreWrittenWholeThroughASmallWindow(t *testing.T) {
 }
 
 func TestI5WhoWritesMuchDoesNotWaitForWhoReadsNothing(t *testing.T) {
-	in(t, func(t *testing.T) {
-		// The server answers each request before it takes the next, and holds few bytes: without a reader the writer
-		// would wait for ever.
-		l := served(&faulty.Server{}, 100, options())
-		if err := set(l, "k", strings.Repeat("v", 1000)); err != nil {
-			t.Fatal(err)
-		}
-		var b []byte
-		const n = 2000
-		for range n {
-			b = wire.Meta.Write(b, &wire.Request{Verb: wire.Get, Key: "k"})
-		}
-		op := NewOp()
-		if err := l.Submit(background, op, Group{Bytes: b, Verb: wire.Get, Replies: n}, Now()+time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Wait(background, op); err != nil || len(op.Results) != n || len(op.Dst) != n*1000 {
-			t.Fatalf("%v, %d", err, len(op.Results))
-		}
-		if l.Counters().Helpers == 0 {
-			t.Error("nobody read for the writer")
-		}
-		op.Free()
-		l.Close(fault.Closed)
-	})
+	// Few: what does not go on within a step finds a reader. Many: there is one before the writing begins.
+	for _, n := range []int{1000, 2 * readerFrom / len("mg k v\r\n")} {
+		in(t, func(t *testing.T) {
+			// The server answers each request before it takes the next, and holds few bytes: without a reader the
+			// writer would wait for ever.
+			l := served(&faulty.Server{}, 100, options())
+			if err := set(l, "k", strings.Repeat("v", 100)); err != nil {
+				t.Fatal(err)
+			}
+			var b []byte
+			for range n {
+				b = wire.Meta.Write(b, &wire.Request{Verb: wire.Get, Key: "k"})
+			}
+			started := time.Now()
+			op := NewOp()
+			if err := l.Submit(background, op, Group{Bytes: b, Verb: wire.Get, Replies: n}, Now()+time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Wait(background, op); err != nil || len(op.Results) != n || len(op.Dst) != n*100 {
+				t.Fatalf("%v, %d", err, len(op.Results))
+			}
+			if l.Counters().Helpers == 0 {
+				t.Error("nobody read for the writer")
+			}
+			if took := time.Since(started); len(b) > readerFrom && took != 0 {
+				t.Errorf("the writer was stuck for %v", took)
+			}
+			op.Free()
+			l.Close(fault.Closed)
+		})
+	}
 }
 
 func TestWriterThatCannotGoOnReturnsInTimeAndTheRestIsWritten(t *testing.T) {
