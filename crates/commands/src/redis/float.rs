@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use arrayvec::ArrayString;
-use larder_protocol::resp::{Args, parse_double};
+use larder_protocol::resp::{Args, parse_double, parse_hex};
 use larder_store::{Attributes, Expect, Hint, Key, Value};
 
 use super::call::{Call, kept};
@@ -40,26 +40,54 @@ pub(crate) fn incrbyfloat(
 
 /// The sum of two numbers as text.
 pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
-    if let (Some(one), Some(two)) = (decimal(one), decimal(two))
+    let parse = |text| parse_double(text).ok_or(Fail::NOT_A_FLOAT);
+    let near = parse(one)? + parse(two)?;
+    if let (Some(one), Some(two)) = (exact(one), exact(two))
         && let Some(sum) = one.checked_add(two)
     {
         return Ok(shown(sum));
     }
-    let parse = |text| parse_double(text).ok_or(Fail::NOT_A_FLOAT);
-    let sum = parse(one)? + parse(two)?;
+    let sum = near;
     if !sum.is_finite() {
         return Err(Fail::of("ERR increment would produce NaN or Infinity"));
     }
     Ok(trimmed(format_args!("{sum:.17}")))
 }
 
-/// A number in units of 10^-17; none if it is not a decimal one of moderate size and precision.
-fn decimal(text: &[u8]) -> Option<i128> {
-    let (negative, rest) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
+/// A number in units of 10^-17; none if it is not one of moderate size and precision.
+fn exact(text: &[u8]) -> Option<i128> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
     };
+    let n = if digits.get(1).is_some_and(|b| matches!(b, b'x' | b'X')) {
+        hexadecimal(digits)?
+    } else {
+        decimal(digits)?
+    };
+    Some(if negative { -n } else { n })
+}
+
+/// What has more places is rounded to the last of them, where it is printed.
+fn hexadecimal(digits: &[u8]) -> Option<i128> {
+    let (mantissa, power) = parse_hex(digits)?;
+    let n = i128::try_from(mantissa).ok()?.checked_mul(10i128.pow(PLACES))?;
+    if n == 0 {
+        return Some(0);
+    }
+    if power >= 0 {
+        let power = u32::try_from(power).ok().filter(|&power| power < i128::BITS)?;
+        return n.checked_mul(1i128.checked_shl(power).filter(|n| *n > 0)?);
+    }
+    let Some(power) = u32::try_from(-power).ok().filter(|&power| power < i128::BITS - 1) else {
+        return Some(0);
+    };
+    let (whole, cut, half) = (n >> power, n & ((1 << power) - 1), 1 << (power - 1));
+    Some(whole + i128::from(cut > half || cut == half && whole & 1 == 1))
+}
+
+fn decimal(rest: &[u8]) -> Option<i128> {
     let (digits, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
         Some(at) => {
             let exponent = rest[at + 1..].strip_prefix(b"+").unwrap_or(&rest[at + 1..]);
@@ -83,11 +111,7 @@ fn decimal(text: &[u8]) -> Option<i128> {
         return None;
     }
     let shift = i64::from(PLACES) + exponent - places;
-    let n = match u32::try_from(shift) {
-        Ok(shift) => n.checked_mul(10i128.checked_pow(shift)?)?,
-        Err(_) => return None,
-    };
-    Some(if negative { -n } else { n })
+    n.checked_mul(10i128.checked_pow(u32::try_from(shift).ok()?)?)
 }
 
 fn shown(n: i128) -> Digits {
@@ -131,6 +155,58 @@ mod tests {
         assert!(sum(b"abc", b"1").is_err());
         assert!(sum(b"1e308", b"1.7e308").is_err());
         assert!(sum(b"1", b"inf").is_err());
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_read_as_c_reads_them() {
+        for (one, two, expected) in [
+            ("0.1", "0x10", "16.1"),
+            ("1", "0x1p-1", "1.5"),
+            ("1.5", "0x.8", "2"),
+            ("2", "0x1.", "3"),
+            ("3", "0x1p+3", "11"),
+            ("11", "0X1P-3", "11.125"),
+            ("11.125", "-0x10", "-4.875"),
+            ("0x10", "1", "17"),
+            ("0x1p4", "1", "17"),
+            ("0", "0x1p-20", "0.00000095367431641"),
+            ("0", "0x1.8p1", "3"),
+            ("0", "0xffffffffffffffffffff", "1208925819614629174706176"),
+            ("0", "0x1p-70", "0"),
+            ("0", "0x1.999999999999ap-4", "0.10000000000000001"),
+            ("1", "0x0p99999999999999999999", "1"),
+            ("0", "0x00000000000000000000000000000001", "1"),
+            ("0", "0x8000000000000000000000000p-100", "0.5"),
+        ] {
+            assert_eq!(sum(one.as_bytes(), two.as_bytes()).as_deref(), Ok(expected), "{one} {two}");
+        }
+        let bad = [
+            "0x",
+            "0x.",
+            "0x1p",
+            "0x1p+",
+            "0x1p+-1",
+            "0x1..",
+            "0x1g",
+            "x1",
+            "0x+1",
+            "0x1p2000",
+            "0x1p-2000",
+            "0x1p99999999999999999999",
+            "1e+-5",
+            "1e++5",
+            "1e-+5",
+            "1e",
+            "0x1e 1",
+            "nan",
+            "0xinf",
+            "-0x",
+            "--0x1",
+        ];
+        for text in bad {
+            assert!(sum(text.as_bytes(), b"1").is_err(), "{text}");
+            assert!(sum(b"1", text.as_bytes()).is_err(), "{text}");
+        }
     }
 
     #[test]

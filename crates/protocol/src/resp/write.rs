@@ -104,6 +104,61 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Bits of a mantissa that are kept: as many as the widest of C's types has.
+const MANTISSA_BITS: u32 = 64;
+/// Digits that are looked at one by one; of the others it counts whether one is not 0.
+const HEX_DIGITS_MAX: u32 = 24;
+
+/// Reads a hexadecimal number without a sign, all of the text: `0x`, digits, perhaps a point among them, perhaps `p`
+/// and the power of two that they are multiplied by. A mantissa of up to 2^64, rounded to 64 bits as `strtold` does,
+/// and its power.
+pub fn parse_hex(text: &[u8]) -> Option<(u128, i64)> {
+    let [b'0', b'x' | b'X', rest @ ..] = text else { return None };
+    let end = rest.iter().position(|b| matches!(b, b'p' | b'P')).unwrap_or(rest.len());
+    let (mut n, mut count, mut power, mut sticky) = (0u128, 0, 0i64, false);
+    let (mut any, mut point) = (false, false);
+    for &byte in &rest[..end] {
+        if byte == b'.' && !point {
+            point = true;
+            continue;
+        }
+        let digit = char::from(byte).to_digit(16)?;
+        any = true;
+        if count < HEX_DIGITS_MAX {
+            n = n << 4 | u128::from(digit);
+            count += u32::from(n > 0);
+            power -= if point { 4 } else { 0 };
+        } else {
+            sticky |= digit > 0;
+            power += if point { 0 } else { 4 };
+        }
+    }
+    if !any {
+        return None;
+    }
+    if let Some(exponent) = rest.get(end + 1..) {
+        let (negative, digits) = match exponent {
+            [b'-', digits @ ..] => (true, digits),
+            [b'+', digits @ ..] => (false, digits),
+            digits => (false, digits),
+        };
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let add = |sum: i64, digit: &u8| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
+        let exponent = digits.iter().fold(0, add);
+        power = if negative { power.saturating_sub(exponent) } else { power.saturating_add(exponent) };
+    }
+    let surplus = (u128::BITS - n.leading_zeros()).saturating_sub(MANTISSA_BITS);
+    if surplus > 0 {
+        let (cut, half) = (n & ((1 << surplus) - 1), 1 << (surplus - 1));
+        n >>= surplus;
+        n += u128::from(cut > half || cut == half && (sticky || n & 1 == 1));
+        power = power.saturating_add(i64::from(surplus));
+    }
+    Some((n, power))
+}
+
 /// Reads a floating-point number as `strtod` does, all of the text; no blanks in front, no NaN.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -115,8 +170,15 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     if digits.eq_ignore_ascii_case("inf") || digits.eq_ignore_ascii_case("infinity") {
         return Some(sign * f64::INFINITY);
     }
-    if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        return u64::from_str_radix(hex, 16).ok().map(|n| sign * n as f64);
+    if digits.starts_with("0x") || digits.starts_with("0X") {
+        let (mantissa, power) = parse_hex(digits.as_bytes())?;
+        if mantissa == 0 {
+            return Some(sign * 0.0);
+        }
+        // In two steps: each is a power that the type has.
+        let power = i32::try_from(power.clamp(-4000, 4000)).ok()?;
+        let n = mantissa as f64 * f64::powi(2.0, power / 2) * f64::powi(2.0, power - power / 2);
+        return (n.is_finite() && n != 0.0).then_some(sign * n);
     }
     if !digits.bytes().next()?.is_ascii_digit() && !digits.starts_with('.') {
         return None;

@@ -1,5 +1,5 @@
 //! INCRBYFLOAT of the [`Model`](super::model::Model): decimals are added as they are written; numbers
-//! that need more than 17 places or 21 digits, and hexadecimal ones, as the machine adds.
+//! that need more than 17 places or 21 digits as the machine adds. Hexadecimal ones are decimals too, written otherwise.
 
 use super::words::Fail;
 
@@ -55,8 +55,10 @@ fn read(text: &[u8]) -> Result<Number, Fail> {
         return Ok(Number::Near(f64::from(sign) * f64::INFINITY));
     }
     if let Some(hex) = digits.strip_prefix("0x") {
-        let n = u64::from_str_radix(hex, 16).map_err(|_| Fail(NO_FLOAT.into()))?;
-        return Ok(Number::Near(f64::from(sign) * n as f64));
+        return hexadecimal(hex).map(|n| match n {
+            Number::Exact(n) => Number::Exact(i128::from(sign) * n),
+            Number::Near(n) => Number::Near(f64::from(sign) * n),
+        });
     }
     if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
         return Fail::of(NO_FLOAT);
@@ -75,6 +77,37 @@ fn read(text: &[u8]) -> Result<Number, Fail> {
         Some(sign as i128 * n.checked_mul(10i128.checked_pow(power)?)?)
     };
     Ok(exact().map_or(Number::Near(f64::from(sign) * double), Number::Exact))
+}
+
+/// Behind its `0x`: digits that are whole, and fit, are a number exactly.
+fn hexadecimal(text: &str) -> Result<Number, Fail> {
+    let wrong = || Fail(NO_FLOAT.into());
+    let (digits, power) = text.split_once('p').unwrap_or((text, "0"));
+    let (whole, places) = digits.split_once('.').unwrap_or((digits, ""));
+    let power_digits = power.strip_prefix(['+', '-']).unwrap_or(power);
+    let all = format!("{whole}{places}");
+    let is_number = !all.is_empty()
+        && all.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && !power_digits.is_empty()
+        && power_digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(wrong());
+    }
+    let mantissa = u128::from_str_radix(&all, 16).map_err(|_| wrong())?;
+    let power = power.parse::<i32>().map_err(|_| wrong())? - 4 * places.len() as i32;
+    if mantissa == 0 {
+        return Ok(Number::Exact(0));
+    }
+    let near = mantissa as f64 * f64::powi(2.0, power);
+    if !near.is_finite() || near == 0.0 && mantissa > 0 {
+        return Err(wrong());
+    }
+    let exact = || {
+        let n = i128::try_from(mantissa).ok()?.checked_mul(10i128.pow(PLACES as u32))?;
+        let unit = 1i128.checked_shl(power.unsigned_abs()).filter(|unit| *unit > 0)?;
+        if power >= 0 { n.checked_mul(unit) } else { (n % unit == 0).then(|| n / unit) }
+    };
+    Ok(exact().map_or(Number::Near(near), Number::Exact))
 }
 
 #[cfg(test)]
