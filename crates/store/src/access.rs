@@ -30,6 +30,13 @@ pub(crate) fn encode(now_s: u64) -> u64 {
     now_s % FINE_S
 }
 
+/// The code for an access so many seconds before `now_s`; longer ago than can be told is as long as can be.
+pub(crate) fn encode_idle(idle_s: u64, now_s: u64) -> u64 {
+    let idle_s = idle_s.min(COARSE_AGE_MAX * COARSE_UNIT_S);
+    let at_s = now_s.wrapping_sub(idle_s);
+    if idle_s < FINE_AGE_MAX_S { at_s % FINE_S } else { FINE_S + at_s / COARSE_UNIT_S % COARSE }
+}
+
 /// Seconds between the access and `now_s`.
 #[inline]
 pub(crate) fn idle_s(code: u64, now_s: u64) -> u64 {
@@ -98,6 +105,18 @@ impl Clock {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_accessed_elsewhere_is_idle_for_as_long() {
+        let now = 5_000_000;
+        for idle in [0, 1, 127, 128, 2048, 10_000, 100_000, COARSE_AGE_MAX * COARSE_UNIT_S] {
+            let told = idle_s(encode_idle(idle, now), now);
+            let most = if idle < FINE_AGE_MAX_S { idle } else { idle + COARSE_UNIT_S };
+            assert!((idle..=most).contains(&told), "{idle}: {told}");
+        }
+        let most = idle_s(encode_idle(COARSE_AGE_MAX * COARSE_UNIT_S, now), now);
+        assert_eq!(idle_s(encode_idle(u64::MAX, now), now), most);
+    }
 
     #[test]
     fn what_is_surely_fresh_is_not_stale() {

@@ -2,6 +2,8 @@
 //! one of these, it is first copied into a shape that has it.
 
 use super::{Token, explicit_token, note_expiry};
+use crate::access;
+use crate::bucket::FREQUENCY_MAX;
 use crate::expect::check;
 use crate::index::Found;
 use crate::item::{EXPIRY, RawItem, STALE, Shape, TOKEN_SENT};
@@ -88,6 +90,26 @@ impl Guard<'_> {
                 Err(was) => self.reshape(key, was)?,
             }
         }
+    }
+
+    /// Says what an item that was stored elsewhere before brings along: how long ago it was accessed, how often
+    /// lately. What is not said stays. Nothing that others see of the item changes.
+    ///
+    /// # Errors
+    /// [`Refusal::Absent`].
+    pub fn date(&mut self, key: &Key<'_>, idle_s: Option<u64>, frequency: Option<u8>) -> Result<(), Refusal> {
+        let now_s = self.now_s;
+        self.with_live(key, |_, _, found, _| {
+            let mut slot = found.slot;
+            if let Some(idle_s) = idle_s {
+                slot = slot.with_access(access::encode_idle(idle_s, now_s));
+            }
+            if let Some(frequency) = frequency {
+                slot = slot.with_frequency(u64::from(frequency).min(FREQUENCY_MAX));
+            }
+            found.bucket.replace(found.i, slot);
+            Ok(())
+        })
     }
 
     /// Sets the token-sent mark; true for the one caller that set it.
