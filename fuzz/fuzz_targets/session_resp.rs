@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn replies(input: &[u8], piece: usize) -> (Vec<u8>, bool) {
-    let mut local = Local::new(&[]).expect("a server");
+    let mut local = Local::with_debug().expect("a server");
     let mut connection = local.resp_connection();
     for piece in input.chunks(piece) {
         local.exchange(&mut connection, piece);

@@ -21,7 +21,7 @@ pub struct Process {
     pub user_us: u64,
     /// CPU time in the kernel, microseconds.
     pub system_us: u64,
-    /// `-c`.
+    /// `-c`, or what was set since.
     pub connections_max: u64,
     /// Open now.
     pub connections: u64,
@@ -89,6 +89,12 @@ pub trait Host: Sync {
 
     /// Figures of the process.
     fn process(&self) -> Process;
+
+    /// Lets so many connections be open at most; those above it stay.
+    ///
+    /// # Errors
+    /// The most that the system can do.
+    fn set_connections_max(&self, max: u64) -> Result<(), u64>;
 
     /// `stats reset`: counts connections and refusals from 0 again.
     fn reset(&self);

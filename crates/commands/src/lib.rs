@@ -48,6 +48,7 @@ pub use output::{Mark, Output};
 pub use prefix::{PrefixCount, Prefixes};
 pub use redis::{Letter, Message, OutputLimit, POST_BYTES_MAX, Post, Target};
 pub use session::{Next, Progress, Session};
+pub use shared::DebugCommand;
 pub use shared::{Clock, Settings, Shared, VERSION};
 pub use strangers::Strangers;
 pub use tuning::{Kept, Tuning};

@@ -20,6 +20,28 @@ use crate::tuning::Tuning;
 /// with the versions that brought the commands they want to use.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
+/// Who may use DEBUG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugCommand {
+    /// Nobody.
+    No,
+    /// Clients of this machine.
+    Local,
+    /// Everybody.
+    Yes,
+}
+
+impl DebugCommand {
+    /// As the option and CONFIG name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DebugCommand::No => "no",
+            DebugCommand::Local => "local",
+            DebugCommand::Yes => "yes",
+        }
+    }
+}
+
 /// What was set at start and stays.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -65,6 +87,8 @@ pub struct Settings {
     pub password: String,
     /// `--auth-file`: further users and their passwords.
     pub users: Vec<(String, String)>,
+    /// `--enable-debug-command`: who may use DEBUG.
+    pub debug: DebugCommand,
     /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
     pub protected: bool,
 }
@@ -100,6 +124,7 @@ impl Default for Settings {
             redis: true,
             password: String::new(),
             users: Vec::new(),
+            debug: DebugCommand::No,
             protected: true,
         }
     }

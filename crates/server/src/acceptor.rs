@@ -167,7 +167,7 @@ impl<E: Entrance> Acceptor<E> {
         let over = match until {
             Some(until) => now >= until,
             // Counted after the pause was announced: a connection that ended in between is seen here.
-            None => self.hub.connections() < self.hub.config.connections_max,
+            None => self.hub.connections() < self.hub.connections_max(),
         };
         if !over {
             return Ok(());
@@ -181,7 +181,7 @@ impl<E: Entrance> Acceptor<E> {
     /// Takes waiting connections in.
     fn accept(&mut self, listener: usize) -> Result<(), Full> {
         for _ in 0..ACCEPTS_PER_EVENT {
-            let full = self.hub.connections() >= self.hub.config.connections_max;
+            let full = self.hub.connections() >= self.hub.connections_max();
             if full && !self.hub.config.refuse_fast {
                 return Err(Full::Server);
             }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use larder_commands::DebugCommand;
 use larder_commands::slabs::{SIZES_MAX, slab_sizes};
 
 use crate::listen::Place;
@@ -33,6 +34,8 @@ pub struct Config {
     pub password: Option<String>,
     /// `--protected-mode`.
     pub protected: bool,
+    /// `--enable-debug-command`.
+    pub debug: DebugCommand,
     /// Users of `--auth-file` and their passwords.
     pub users: Vec<(String, String)>,
     /// `-l`, in order; empty means the default address.
@@ -159,6 +162,7 @@ impl Default for Config {
             redis_port_given: false,
             password: None,
             protected: true,
+            debug: DebugCommand::No,
             users: Vec::new(),
             listen: Vec::new(),
             unix_socket: None,

@@ -17,6 +17,7 @@ use crate::config::{Config, Protocol};
 use crate::doomed::{Doom, Doomed};
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
+use crate::process;
 use crate::settings::tuning;
 use crate::table::Table;
 use crate::worker::handling::plain;
@@ -92,6 +93,8 @@ pub struct Hub {
     pub redis_from: usize,
     /// Wakes the acceptor.
     pub waker: Waker,
+    /// Connections that may be open.
+    pub connections_max: AtomicUsize,
     /// A client asked the server to stop.
     pub stop: AtomicBool,
     /// When a line last said that requests on their way in hold too much.
@@ -150,12 +153,18 @@ impl Hub {
             redis_from,
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
+            connections_max: AtomicUsize::new(config.connections_max),
             crowded_out: Mutex::default(),
             clock,
             config,
             store,
             log,
         })
+    }
+
+    /// Connections that may be open.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max.load(SeqCst)
     }
 
     /// Connections open now, those on their way to a worker included.
@@ -204,6 +213,7 @@ fn settings(config: &Config) -> Settings {
         redis: config.protocol == Protocol::Auto,
         password: config.password.clone().unwrap_or_default(),
         users: config.users.clone(),
+        debug: config.debug,
         protected: config.protected,
     }
 }
@@ -238,7 +248,7 @@ impl Host for Hub {
             eventloop: concat!("epoll-larder-", env!("CARGO_PKG_VERSION")),
             user_us: cpu.user.as_micros() as u64,
             system_us: cpu.system.as_micros() as u64,
-            connections_max: self.config.connections_max as u64,
+            connections_max: self.connections_max() as u64,
             connections,
             connections_total: self.tally.accepted.load(Relaxed),
             connections_rejected: self.tally.rejected.load(Relaxed),
@@ -255,6 +265,17 @@ impl Host for Hub {
             log_lines: self.log.lines(),
             log_lines_dropped: self.log.dropped(),
         }
+    }
+
+    fn set_connections_max(&self, max: u64) -> Result<(), u64> {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        process::allow_more_descriptors(max, self.config.threads)?;
+        self.connections_max.store(max, SeqCst);
+        // As when a connection has ended: there may be room now.
+        if self.tally.paused.load(SeqCst) {
+            self.waker.wake();
+        }
+        Ok(())
     }
 
     fn reset(&self) {

@@ -82,6 +82,22 @@ pub fn allow_descriptors(connections: usize, threads: usize) -> Result<(), Strin
         .map_err(|error| format!("-c {connections}: cannot open so many files ({error}); see ulimit -n"))
 }
 
+/// As [`allow_descriptors`], while the server runs.
+///
+/// # Errors
+/// For how many connections there can be descriptors.
+pub fn allow_more_descriptors(connections: usize, threads: usize) -> Result<(), u64> {
+    let own = 3 * threads as u64 + DESCRIPTORS_OWN;
+    let needed = (connections as u64).saturating_add(own);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let most = limit.maximum.or(limit.current).unwrap_or(u64::MAX).saturating_sub(own);
+    let maximum = limit.maximum.map(|maximum| maximum.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|_| most)
+}
+
 /// Lifts the limit on core files.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let oldest: u64 = 0;
     let tuning = &hub.shared.tuning;
     visit("maxbytes", &hub.store.totals().memory_bytes);
-    visit("maxconns", &config.connections_max);
+    visit("maxconns", &hub.connections_max());
     visit("tcpport", &tcp_port.unwrap_or(0));
     visit("udpport", &0);
     visit("inter", &inter);

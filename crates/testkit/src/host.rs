@@ -4,6 +4,10 @@
 use larder_commands::{Connection, Counter, Counters, Host, Letter, Peer, Post, Process, Sums};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// More connections than the system of [`LocalHost`] can do.
+const CONNECTIONS_MAX: u64 = 1_000_000;
 
 /// The server that sessions believe to be in.
 #[derive(Debug, Default)]
@@ -16,6 +20,8 @@ pub struct LocalHost {
     pub settings: Vec<(&'static str, u64)>,
     /// Clients are on other machines.
     pub far: bool,
+    /// What `maxclients` was set to.
+    pub connections_max: AtomicU64,
     /// What sessions have for each other.
     pub post: Post,
 }
@@ -53,7 +59,18 @@ impl Host for LocalHost {
     }
 
     fn process(&self) -> Process {
-        Process { pid: 1, uptime_s: 2, eventloop: "none", accepting: true, threads: 1, ..Process::default() }
+        let connections_max = self.connections_max.load(Relaxed);
+        let process =
+            Process { pid: 1, uptime_s: 2, eventloop: "none", connections_max, ..Process::default() };
+        Process { accepting: true, threads: 1, ..process }
+    }
+
+    fn set_connections_max(&self, max: u64) -> Result<(), u64> {
+        if max > CONNECTIONS_MAX {
+            return Err(CONNECTIONS_MAX);
+        }
+        self.connections_max.store(max, Relaxed);
+        Ok(())
     }
 
     fn reset(&self) {}

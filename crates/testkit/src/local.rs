@@ -6,7 +6,9 @@
 
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
-use larder_commands::{Context, Counter, Letter, Next, Output, Room, Session, Settings, Shared};
+use larder_commands::{
+    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared,
+};
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -45,7 +47,18 @@ pub struct LocalConnection {
     closed: bool,
 }
 
+/// Options with which clients may use DEBUG.
+pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
 impl Local {
+    /// A fresh server whose clients may use DEBUG.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn with_debug() -> Result<Local, String> {
+        Local::new(&DEBUG.map(str::to_owned))
+    }
+
     /// A fresh server with memcached's option letters, as far as they mean something to a session.
     ///
     /// # Errors
@@ -71,6 +84,11 @@ impl Local {
                 "-F" => settings.flush = false,
                 "-X" => settings.dump = false,
                 "-A" => settings.shutdown = true,
+                "--enable-debug-command" => {
+                    let (all, name) = ([DebugCommand::No, DebugCommand::Local, DebugCommand::Yes], value()?);
+                    let found = all.into_iter().find(|debug| debug.name() == name);
+                    settings.debug = found.ok_or(format!("{option} {name}"))?;
+                }
                 "--requirepass" => settings.password = value()?.to_owned(),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),
                 "-D" => {

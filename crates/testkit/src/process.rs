@@ -96,8 +96,10 @@ impl Server {
             Program::Redis(path) => {
                 let mut command = Command::new(path);
                 command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
-                // What a transcript has it save is nobody's.
-                command.arg("--dir").arg(std::env::temp_dir());
+                // What a transcript has it save is nobody's: no other would read it, or could.
+                let folder = saved_in(address.port());
+                std::fs::create_dir_all(&folder)?;
+                command.arg("--dir").arg(folder);
                 command
             }
             Program::Memcached(path) => {
@@ -272,7 +274,13 @@ impl Drop for Server {
         // Both fail only when it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(saved_in(self.address.port()));
     }
+}
+
+/// Where a Redis that listens there saves.
+fn saved_in(port: u16) -> PathBuf {
+    std::env::temp_dir().join(format!("larder-redis-{port}"))
 }
 
 fn read_all(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {

@@ -149,7 +149,8 @@ struct Talk {
 
 impl Talk {
     fn new() -> Talk {
-        let options = ["-o", "relaxed_privileges,track_sizes"].map(str::to_owned);
+        let options =
+            ["-o", "relaxed_privileges,track_sizes", "--enable-debug-command", "yes"].map(str::to_owned);
         let mut local = Local::new(&options).expect("a server");
         let (redis, memcached) = (local.resp_connection(), local.connection());
         let mut talk = Talk { local, redis, memcached };

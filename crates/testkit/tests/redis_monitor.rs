@@ -1,5 +1,6 @@
 //! What MONITOR shows, and in which words.
 
+use larder_testkit::local::DEBUG;
 use larder_testkit::talk::Talk;
 
 /// What a client is shown, without times and addresses: `[0] "GET" "a"`.
@@ -16,7 +17,7 @@ fn shown(talk: &mut Talk, client: usize) -> Vec<String> {
 
 #[test]
 fn commands_are_shown_in_the_words_of_the_client_and_exec_behind_what_it_ran() {
-    let mut talk = Talk::new(&[]);
+    let mut talk = Talk::new(&DEBUG);
     assert_eq!(talk.say(0, "MONITOR"), "+OK");
     for command in ["sEt a 1", "MULTI", "GeT a", "exec", "SELECT 1", "object encoding a", "get"] {
         talk.say(1, command);
@@ -34,7 +35,7 @@ fn commands_are_shown_in_the_words_of_the_client_and_exec_behind_what_it_ran() {
 
 #[test]
 fn no_password_is_shown_and_nothing_of_an_administrator() {
-    let mut talk = Talk::new(&[]);
+    let mut talk = Talk::new(&DEBUG);
     assert_eq!(talk.say(0, "MONITOR"), "+OK");
     for command in [
         "auth secret",

@@ -107,9 +107,13 @@ fn every_resp_command_is_in_a_transcript() {
 #[test]
 fn help_names_every_subcommand() {
     use larder_commands::redis::table::REDIS;
-    let mut talk = larder_testkit::talk::Talk::new(&[]);
+    let mut talk = larder_testkit::talk::Talk::new(&larder_testkit::local::DEBUG);
     for row in REDIS.iter().flat_map(|group| group.rows).filter(|row| !row.subcommands().is_empty()) {
         if row.subcommands().iter().all(|sub| sub.short_name() != HELP) {
+            continue;
+        }
+        if row.name == "cluster" {
+            // Without one Redis has no help either.
             continue;
         }
         let reply = talk.say(0, &format!("{} HELP", row.name));

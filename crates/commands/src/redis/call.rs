@@ -39,6 +39,13 @@ pub(crate) enum Flow {
     Close,
 }
 
+impl Flow {
+    /// How long the client sleeps.
+    pub fn sleep_ms(self) -> Millis {
+        if let Flow::Sleep { ms, .. } = self { ms } else { 0 }
+    }
+}
+
 /// One command at work.
 pub(crate) struct Call<'x, 'c, 'w> {
     /// The store, the worker, the server.

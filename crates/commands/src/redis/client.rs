@@ -102,6 +102,9 @@ impl Client {
             waits: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            replied_bytes: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -137,6 +140,11 @@ impl Client {
             && (self.resp3 || self.subscriptions.is_none())
     }
 
+    /// It is shown every command.
+    pub fn monitors(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors())
+    }
+
     /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
     #[inline]
     pub fn only_listens(&self) -> bool {
@@ -157,8 +165,7 @@ impl Client {
         for (shown, count) in self.facts.listens.iter().zip(counts) {
             shown.store(count as u32, Relaxed);
         }
-        let monitors = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors());
-        self.facts.monitors.store(monitors, Relaxed);
+        self.facts.monitors.store(self.monitors(), Relaxed);
     }
 
     /// It has said who it is.
@@ -234,6 +241,10 @@ pub struct Facts {
     pub(crate) query_bytes: AtomicU64,
     /// Bytes that hold replies which it has not taken.
     pub(crate) output_bytes: AtomicU64,
+    /// Bytes of its requests, of what it was answered and told, and its commands; written by its worker alone.
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) replied_bytes: AtomicU64,
+    pub(crate) commands: AtomicU64,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.
@@ -264,6 +275,26 @@ impl Names {
 }
 
 impl Facts {
+    /// Adds to one of the counts that its worker alone writes.
+    #[inline]
+    pub(crate) fn raise(count: &AtomicU64, n: u64) {
+        count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// `flags=` of CLIENT LIST.
+    pub(crate) fn flags(&self) -> String {
+        let shown = [
+            ('O', self.monitors.load(Relaxed)),
+            ('P', self.listens()),
+            ('x', self.queued.load(Relaxed) > 0),
+            ('b', self.waits.load(Relaxed)),
+            ('e', self.no_evict.load(Relaxed)),
+            ('T', self.no_touch.load(Relaxed)),
+        ];
+        let flags: String = shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect();
+        if flags.is_empty() { "N".into() } else { flags }
+    }
+
     /// It listens to something.
     pub(crate) fn listens(&self) -> bool {
         self.listens.iter().any(|count| count.load(Relaxed) > 0)

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_protocol::resp::{Args, parse_integer};
+use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use super::call::{Call, Flow, integer, is, next};
+use super::absent;
+use super::call::{Call, Flow, integer, is};
 use super::client::{Facts, Replies};
-use super::connection::{NAME_BYTES_MAX, a_name, set_name};
+use super::connection::{a_name, set_name};
 use super::fail::{Done, Fail};
+use super::filter::{Asked, Filter};
 use super::reply::{put_bulk, put_verbatim};
 use super::rewrite::Heap;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -24,17 +26,17 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "The connection's number.",
     ),
-    Command::args("client|info", 2, PLAIN, NO_KEYS, info).doc("6.2.0", "", "What is known of the connection."),
+    Command::args("client|info", 2, PLAIN, NO_KEYS, info).doc(
+        "6.2.0",
+        "",
+        "What is known of the connection.",
+    ),
     Command::args("client|list", -2, RULES, NO_KEYS, list).doc(
         "2.4.0",
-        "[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]",
+        FILTERS,
         "What is known of all connections.",
     ),
-    Command::args("client|kill", -3, RULES, NO_KEYS, kill).doc(
-        "2.4.0",
-        "ip:port | [ID client-id] [TYPE type] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO] [MAXAGE maxage]",
-        "Closes connections.",
-    ),
+    Command::args("client|kill", -3, RULES, NO_KEYS, kill).doc("2.4.0", KILLED, "Closes connections."),
     Command::args("client|setname", 3, PLAIN, NO_KEYS, |call, mut args| {
         set_name(call, args.next().unwrap_or_default())?;
         call.ok()
@@ -81,32 +83,29 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "Where invalidations go: nowhere, there is no tracking.",
     ),
-    Command::args("client|help", 2, LOADING | STALE, NO_KEYS, |call, _| super::introspect::help(call, "client"))
-        .doc("5.0.0", "", "What CLIENT can do."),
+    absent::TRACKING,
+    absent::TRACKING_INFO,
+    absent::CACHING,
+    Command::args("client|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "client")
+    })
+    .doc("5.0.0", "", "What CLIENT can do."),
 ];
+
+/// Each of these with NOT- in front too, but for the last three.
+const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME YES|NO]";
+const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME YES|NO]";
 
 /// One line of CLIENT LIST.
 pub(crate) fn line(facts: &Facts, now: Millis) -> String {
     let names = facts.names();
     let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
-    let mut flags = String::new();
+    let flags = facts.flags();
     let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| facts.listens[kind].load(Relaxed));
-    let shown = [
-        ('O', facts.monitors.load(Relaxed)),
-        ('P', facts.listens()),
-        ('x', facts.queued.load(Relaxed) > 0),
-        ('b', facts.waits.load(Relaxed)),
-        ('e', facts.no_evict.load(Relaxed)),
-        ('T', facts.no_touch.load(Relaxed)),
-    ];
-    flags.extend(shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter));
-    if flags.is_empty() {
-        flags.push('N');
-    }
     let (query, output) = (facts.query_bytes.load(Relaxed), facts.output_bytes.load(Relaxed));
     let queue = facts.queue_bytes.load(Relaxed);
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}",
         facts.id,
         facts.address,
         facts.listen_address,
@@ -123,6 +122,9 @@ pub(crate) fn line(facts: &Facts, now: Millis) -> String {
         if facts.resp3.load(Relaxed) { 3 } else { 2 },
         names.library,
         names.library_version,
+        facts.received_bytes.load(Relaxed),
+        facts.replied_bytes.load(Relaxed),
+        facts.commands.load(Relaxed),
     )
 }
 
@@ -138,55 +140,15 @@ const CLIENT_BYTES: u64 = 1 << 10;
 /// What it takes to look at one.
 const CLIENT_NS: u64 = 100;
 
-/// A kind of client, as CLIENT LIST and KILL name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Normal,
-    Pubsub,
-    /// None of ours is.
-    Replication,
-}
-
-impl Kind {
-    fn parse(word: &[u8]) -> Result<Kind, Fail> {
-        if is(word, "NORMAL") {
-            Ok(Kind::Normal)
-        } else if is(word, "PUBSUB") {
-            Ok(Kind::Pubsub)
-        } else if ["MASTER", "REPLICA", "SLAVE"].iter().any(|kind| is(word, kind)) {
-            Ok(Kind::Replication)
-        } else {
-            let word = super::fail::shown(word, 128);
-            Err(Fail::with(format!("ERR Unknown client type '{word}'")))
-        }
-    }
-
-    fn of(facts: &Facts) -> Kind {
-        if facts.listens() { Kind::Pubsub } else { Kind::Normal }
-    }
-}
-
-fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let mut clients = call.cx.shared.redis.clients.list();
     call.spend(CLIENT_NS * clients.len() as u64);
-    match args.next() {
-        None => {}
-        Some(word) if is(word, "TYPE") && args.len() == 1 => {
-            let kind = Kind::parse(next(&mut args)?)?;
-            clients.retain(|facts| Kind::of(facts) == kind);
-        }
-        Some(word) if is(word, "ID") && !args.is_empty() => {
-            let _held = Heap::take(call, args.len() * size_of::<u64>())?;
-            let mut ids = Vec::with_capacity(args.len());
-            for id in args {
-                ids.push(client_id(id).ok_or(Fail::of("ERR Invalid client ID"))?);
-            }
-            ids.sort_unstable();
-            clients.retain(|facts| ids.binary_search(&facts.id).is_ok());
-        }
-        Some(_) => return Err(Fail::SYNTAX),
-    }
+    let filter = Filter::parse(call, args, Asked::ForList)?;
     let now = call.cx.now();
+    clients.retain(|facts| filter.holds(facts, now));
+    if filter.skip_me == Some(true) {
+        clients.retain(|facts| !Arc::ptr_eq(facts, &call.client.facts));
+    }
     let lines = || clients.iter().map(|facts| line(facts, now) + "\n");
     // Twice: what they say may have changed by the second time.
     let bytes = lines().map(|line| line.len()).sum::<usize>() + clients.len() * LINE_BYTES_MORE;
@@ -206,79 +168,18 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// By how much a client's line may become longer while the list is made.
 const LINE_BYTES_MORE: usize = 64;
 
-fn client_id(word: &[u8]) -> Option<u64> {
-    parse_integer(word).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
-}
-
-/// Which clients CLIENT KILL closes.
-#[derive(Default)]
-struct Filter<'a> {
-    id: Option<u64>,
-    address: Option<&'a [u8]>,
-    listen_address: Option<&'a [u8]>,
-    user: Option<&'a [u8]>,
-    kind: Option<Kind>,
-    age_s: Option<u64>,
-    skip_me: bool,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(mut args: Args<'a>) -> Result<Filter<'a>, Fail> {
-        let mut filter = Filter { skip_me: true, ..Filter::default() };
-        while let Some(word) = args.next() {
-            let value = next(&mut args)?;
-            if is(word, "ID") {
-                filter.id = Some(client_id(value).ok_or(Fail::of("ERR client-id should be greater than 0"))?);
-            } else if is(word, "TYPE") {
-                filter.kind = Some(Kind::parse(value)?);
-            } else if is(word, "ADDR") {
-                filter.address = Some(value);
-            } else if is(word, "LADDR") {
-                filter.listen_address = Some(value);
-            } else if is(word, "USER") {
-                filter.user = Some(value);
-            } else if is(word, "SKIPME") {
-                filter.skip_me = match value {
-                    yes if is(yes, "yes") => true,
-                    no if is(no, "no") => false,
-                    _ => return Err(Fail::SYNTAX),
-                };
-            } else if is(word, "MAXAGE") {
-                let age =
-                    integer(value).map_err(|_| Fail::of("ERR maxage is not an integer or out of range"))?;
-                let age = u64::try_from(age).ok().filter(|&age| age > 0);
-                filter.age_s = Some(age.ok_or(Fail::of("ERR maxage should be greater than 0"))?);
-            } else {
-                return Err(Fail::SYNTAX);
-            }
-        }
-        Ok(filter)
-    }
-
-    fn holds(&self, facts: &Facts, now: Millis) -> bool {
-        let differs = |wanted: Option<&[u8]>, has: &str| wanted.is_some_and(|text| text != has.as_bytes());
-        !(self.kind.is_some_and(|kind| kind != Kind::of(facts))
-            || self.id.is_some_and(|id| id != facts.id)
-            || differs(self.address, &facts.address)
-            || differs(self.listen_address, &facts.listen_address)
-            || differs(self.user, &facts.names().user)
-            || self.age_s.is_some_and(|age| now.saturating_sub(facts.since) / 1000 < age))
-    }
-}
-
 fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let one = args.len() == 1;
-    let filter = if one { Filter { address: args.at(0), ..Filter::default() } } else { Filter::parse(args)? };
-    if let Some(user) = filter.user
-        && !call.cx.shared.redis.access.all().iter().any(|known| known.name.as_bytes() == user)
-    {
-        return Err(Fail::with(format!("ERR No such user '{}'", super::fail::shown(user, NAME_BYTES_MAX))));
-    }
+    let filter = match args.at(0) {
+        Some(address) if one => Filter::address(address),
+        _ => Filter::parse(call, args, Asked::ToKill)?,
+    };
+    let skip_me = filter.skip_me.unwrap_or(!one);
     let now = call.cx.now();
     let mut killed = 0;
     for facts in call.cx.shared.redis.clients.list() {
         let me = Arc::ptr_eq(&facts, &call.client.facts);
-        if me && filter.skip_me || !filter.holds(&facts, now) {
+        if me && skip_me || !filter.holds(&facts, now) {
             continue;
         }
         killed += 1;

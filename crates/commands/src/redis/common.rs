@@ -42,6 +42,8 @@ pub struct Common {
     /// What was counted of each command at the last CONFIG RESETSTAT.
     pub(crate) counted: Mutex<Vec<RowSum>>,
     pub(crate) pause: Pause,
+    /// What `maxmemory` was set to, if that is less than there can be: what may need memory is refused. Else 0.
+    pub(crate) starved_bytes: AtomicU64,
     /// What INFO tells apart one run of the server from another by.
     pub(crate) run_id: u128,
     random: AtomicU64,
@@ -63,6 +65,7 @@ impl Common {
             used_peak: AtomicU64::new(0),
             counted: Mutex::default(),
             pause: Pause::default(),
+            starved_bytes: AtomicU64::new(0),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             random: AtomicU64::new(random()),
             events: Events::default(),

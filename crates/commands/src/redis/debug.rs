@@ -92,8 +92,7 @@ fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Ok(());
     }
     // Nobody sleeps while keys are held: the client's next command waits for all that EXEC was to sleep.
-    let before = if let Flow::Sleep { ms, .. } = call.flow { ms } else { 0 };
-    call.flow = Flow::Sleep { ms: before + ms, says: false };
+    call.flow = Flow::Sleep { ms: call.flow.sleep_ms() + ms, says: false };
     call.ok()
 }
 

@@ -1,13 +1,16 @@
 //! What each request has to pass before it runs: known, arity, who is it, may it be said now, is it queued;
 //! and what happens when it has run: its time, its counts, may it reply, what it is told besides.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_protocol::resp::Args;
 
 use super::call::{Call, Flow};
 use super::client::Client;
 use super::fail::{Done, Fail};
-use super::table::{self, Command, Run, flag};
+use super::table::{self, Command, RowId, Run, flag};
 use super::turn::Turn;
+use crate::shared::DebugCommand;
 use crate::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 
 impl Turn<'_, '_, '_, '_> {
@@ -37,15 +40,17 @@ impl Turn<'_, '_, '_, '_> {
             call.fail(refused.as_ref().unwrap_or(fail));
         }
         let flow = call.flow;
-        let took_us = started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us));
-        if let Some(took_us) = took_us {
-            call.note_time(args, took_us);
+        let slept_us = flow.sleep_ms() * 1000;
+        let took_us =
+            started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us) + slept_us);
+        if let (Some(took_us), Some(row), true) = (took_us, row.and_then(table::row), admitted) {
+            call.note_time(row, args, took_us);
         }
         // What comes next is measured from here.
         let _ = self.meter.lap(self.cx.host);
+        self.row = row.unwrap_or(RowId::MAX);
         if let Some(row) = row {
-            self.row = row;
-            self.count_single(row, admitted, done.is_err(), took_us);
+            self.count_single(row, admitted, done.as_ref().err(), took_us);
         }
         client.show_transaction();
         let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
@@ -90,10 +95,20 @@ impl Turn<'_, '_, '_, '_> {
 }
 
 impl Call<'_, '_, '_> {
+    /// DEBUG is for this client.
+    fn may_debug(&self) -> bool {
+        match self.cx.shared.settings.debug {
+            DebugCommand::No => false,
+            DebugCommand::Local => self.cx.peer.is_local(),
+            DebugCommand::Yes => true,
+        }
+    }
+
     /// Finds the command and runs it, if all holds that has to.
     pub fn run(&mut self, args: Args<'_>) -> Done {
         let mut rest = args;
         let name = rest.next().unwrap_or_default();
+        self.client.facts.row.store(RowId::MAX, Relaxed);
         let Some((row, id)) = table::find(name) else {
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                 // A browser that was talked into speaking to us.
@@ -103,14 +118,24 @@ impl Call<'_, '_, '_> {
             return Err(Fail::unknown_command(name, rest));
         };
         self.row = Some(id);
+        if row.has(flag::GUARDED) && row.takes(args.len()) && !self.may_debug() {
+            return Err(Fail::with(format!(
+                "ERR {} command not allowed. Start the server with --enable-debug-command yes, or local for clients of this machine",
+                row.name.to_ascii_uppercase()
+            )));
+        }
         let mut row = row;
         if let Run::Container(rows) = row.run
             && let Some(name) = rest.next()
         {
-            let at = row.subcommand(name).ok_or_else(|| Fail::unknown_subcommand(row.name, name))?;
+            let Some(at) = row.subcommand(name) else {
+                self.row = None;
+                return Err(Fail::unknown_subcommand(row.name, name));
+            };
             row = &rows[at];
             self.row = Some(table::sub(id, at));
         }
+        self.client.facts.row.store(self.row.unwrap_or(RowId::MAX), Relaxed);
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));
         }
@@ -131,6 +156,12 @@ impl Call<'_, '_, '_> {
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                 row.name
             )));
+        }
+        if self.client.monitors() && (row.has(flag::WRITE | flag::READONLY) || row.publishes()) {
+            return Err(Fail::of("ERR Replica can't interact with the keyspace"));
+        }
+        if row.has(flag::DENYOOM) && self.cx.shared.redis.starved_bytes.load(Relaxed) > 0 {
+            return Err(Fail::OUT_OF_MEMORY);
         }
         if self.queue(row, rest, args)? {
             return Ok(());

@@ -79,6 +79,13 @@ impl Fail {
         Fail::with(format!("ERR invalid expire time in '{name}' command"))
     }
 
+    /// It is for want of memory: in Redis such commands are refused before they run, here some find out when they
+    /// do. Counted alike.
+    #[cold]
+    pub fn is_refusal(&self) -> bool {
+        *self == Fail::OUT_OF_MEMORY || *self == Fail::HELD
+    }
+
     /// The text.
     pub fn text(&self) -> &str {
         &self.0

@@ -5,8 +5,8 @@ use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split
 use larder_protocol::scan::line_feed;
 
 use super::fail::Fail;
-use super::reply::put_fail;
 use super::session::{Conversation, State};
+use super::table::{self, RowId};
 use super::turn::Turn;
 use crate::input::{Input, Looks};
 use crate::session::Next;
@@ -28,6 +28,8 @@ pub(crate) struct Discard {
     args: u32,
     /// Bytes left of the one under way.
     bytes: u64,
+    /// The command that is refused, if one can tell.
+    row: Option<RowId>,
 }
 
 impl Conversation {
@@ -59,7 +61,7 @@ impl Conversation {
                 let held = gathering.input.bytes();
                 let more = gathering.room_for(gathering.bytes.len() + taken) as u64;
                 let next = gathering.looks.again(turn.cx, held, more.saturating_sub(held));
-                return next.or_else(|| self.give_up());
+                return next.or_else(|| self.give_up(turn));
             }
             gathering.looks = Looks::default();
             turn.at += taken;
@@ -97,12 +99,16 @@ impl Conversation {
     }
 
     /// There is no memory for the request: the rest of it is thrown away.
-    fn give_up(&mut self) -> Option<Next> {
+    fn give_up(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &self.state else { return None };
         let Some(count) = gathering.partial.count() else { return self.close() };
         let under_way = gathering.partial.known_end().map(|end| end - gathering.bytes.len() as u64);
         let begun = gathering.partial.read() + u32::from(under_way.is_some());
-        let discard = Discard { args: count - begun, bytes: under_way.unwrap_or(0) };
+        let there = if gathering.bytes.is_empty() { &turn.input[turn.at..] } else { &gathering.bytes[..] };
+        let is_read = there.len() >= gathering.partial.bytes_read();
+        let name = is_read.then(|| gathering.partial.args(there).next()).flatten();
+        let row = name.and_then(table::find).map(|(_, id)| id);
+        let discard = Discard { args: count - begun, bytes: under_way.unwrap_or(0), row };
         self.state = State::Discard(discard);
         None
     }
@@ -119,8 +125,12 @@ impl Conversation {
                 return Some(Next::Receive);
             }
             if discard.args == 0 {
-                put_fail(turn.out, &Fail::OUT_OF_MEMORY);
+                if let Some(row) = discard.row {
+                    turn.settle_any();
+                    turn.cx.counters.rows.refused(row);
+                }
                 self.state = State::Ready;
+                turn.call(&mut self.client).fail(&Fail::OUT_OF_MEMORY);
                 return None;
             }
             let rest = &turn.input[turn.at..];
@@ -141,8 +151,8 @@ impl Conversation {
 
 impl Discard {
     /// The rest of a request's last argument, and the line end behind it.
-    pub fn of_value(missing: u64) -> Discard {
-        Discard { args: 0, bytes: missing + 2 }
+    pub fn of_value(missing: u64, row: RowId) -> Discard {
+        Discard { args: 0, bytes: missing + 2, row: Some(row) }
     }
 }
 

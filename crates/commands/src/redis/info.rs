@@ -9,7 +9,7 @@ use larder_store::{DATABASES, Totals};
 
 use super::call::{Call, is};
 use super::client::Facts;
-use super::config::policy;
+use super::config::{memory_limit, policy};
 use super::connection::REDIS_VERSION;
 use super::fail::Done;
 use super::reply::put_verbatim;
@@ -151,7 +151,7 @@ fn human(bytes: u64) -> String {
 }
 
 fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
-    let (used, limit) = (totals.used_bytes, totals.memory_bytes);
+    let used = totals.used_bytes;
     let rss = resident_bytes().unwrap_or(used);
     page.section("Memory");
     page.line("used_memory", used);
@@ -179,6 +179,7 @@ fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
     page.line("used_memory_vm_total", 0);
     page.line("used_memory_scripts", 0);
     page.line("number_of_cached_scripts", 0);
+    let limit = memory_limit(call);
     page.line("maxmemory", limit);
     page.line("maxmemory_human", human(limit));
     page.line("maxmemory_policy", policy(call));

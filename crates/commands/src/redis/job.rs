@@ -124,7 +124,7 @@ impl Conversation {
             call.cx.shared.redis.errors.count(fail.text());
             put_fail(call.out, fail);
             if let Some(row) = under_way.row {
-                call.cx.counters.rows.failed(row);
+                call.cx.counters.rows.failed(row, fail);
             }
         }
         if under_way.silent {

@@ -7,6 +7,7 @@
 //! - `client`, `common`: what a connection keeps, what all share
 //! - the groups: `string`, `keys`, `connection`, `server`
 
+mod absent;
 mod acl;
 mod again;
 mod bitfield;
@@ -25,6 +26,7 @@ mod errors;
 mod execute;
 mod expiry;
 mod fail;
+mod filter;
 mod float;
 mod gather;
 mod glob;
@@ -40,6 +42,7 @@ mod making;
 mod monitor;
 mod notify;
 mod object;
+mod parameter;
 mod pieces;
 mod pubsub;
 mod reply;

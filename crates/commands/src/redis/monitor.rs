@@ -25,18 +25,11 @@ impl Call<'_, '_, '_> {
         if row.has(SKIP_MONITOR) || row.has(ADMIN) {
             return;
         }
-        let now = self.cx.now();
         // Within the millisecond of the batch by the clock that goes on.
-        let micros = now * 1000 + self.cx.host.clock_us() % 1000;
+        let at_us = self.cx.now() * 1000 + self.cx.host.clock_us() % 1000;
         let mut line = Vec::with_capacity(words.encoded().len().min(LINE_BYTES_MAX) + 64);
-        let _ = write!(
-            line,
-            "+{}.{:06} [{} {}]",
-            micros / 1_000_000,
-            micros % 1_000_000,
-            self.client.db,
-            self.client.facts.address
-        );
+        line.extend_from_slice(&stamp(at_us));
+        let _ = write!(line, " [{} {}]", self.client.db, self.client.facts.address);
         let count = words.len();
         for (nth, word) in secret::shown(Some(row), words).enumerate() {
             if line.len() > LINE_BYTES_MAX {
@@ -51,8 +44,23 @@ impl Call<'_, '_, '_> {
             }
         }
         line.extend_from_slice(b"\r\n");
-        self.cx.shared.redis.topics.show(self.cx.host, line);
+        self.cx.shared.redis.topics.show(self.cx.host, at_us, line);
     }
+}
+
+/// A line's time and what is in front of it.
+pub(super) fn stamp(at_us: u64) -> [u8; 18] {
+    let mut stamp = *b"+0000000000.000000";
+    let (mut s, mut us) = (at_us / 1_000_000, at_us % 1_000_000);
+    for at in (1..11).rev() {
+        stamp[at] = b'0' + (s % 10) as u8;
+        s /= 10;
+    }
+    for at in (12..18).rev() {
+        stamp[at] = b'0' + (us % 10) as u8;
+        us /= 10;
+    }
+    stamp
 }
 
 /// Text in quotes, with escapes for what is not to be seen.
@@ -78,6 +86,12 @@ fn quote(text: &[u8], line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_seconds_and_a_millionth() {
+        assert_eq!(&stamp(1_339_518_083_107_412), b"+1339518083.107412");
+        assert_eq!(&stamp(7_000_012), b"+0000000007.000012");
+    }
 
     #[test]
     fn what_is_not_to_be_seen_is_escaped() {

@@ -7,7 +7,7 @@ use larder_store::{Guard, Hint, Key};
 
 use super::session::Conversation;
 use super::string;
-use super::turn::Turn;
+use super::turn::{DECR, GET, INCR, SET, Turn};
 use crate::session::Next;
 use crate::stages::{Ahead, GROUP, Stages};
 use crate::tally::Tally;
@@ -81,20 +81,21 @@ impl Slot<'_, '_> {
     fn answer(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
         let mut call = turn.call(&mut conversation.client);
         let Slot { key, hint, .. } = self;
-        let done = match self.ask {
-            Ask::Get => string::fetch(&mut call, key, hint),
-            Ask::Set(value) => string::set_plain(&mut call, key, hint, value),
+        let (row, done) = match self.ask {
+            Ask::Get => (GET, string::fetch(&mut call, key, hint)),
+            Ask::Set(value) => (SET, string::set_plain(&mut call, key, hint, value)),
             Ask::Incr => {
                 call.tally.incrs += 1;
-                string::add(&mut call, key, hint, 1)
+                (INCR, string::add(&mut call, key, hint, 1))
             }
             Ask::Decr => {
                 call.tally.decrs += 1;
-                string::add(&mut call, key, hint, -1)
+                (DECR, string::add(&mut call, key, hint, -1))
             }
         };
         if let Err(fail) = done {
             call.fail(&fail);
+            call.cx.counters.rows.failed(row, &fail);
         }
     }
 }

@@ -20,8 +20,10 @@ use crate::output::Output;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
-/// The last version that is read.
+/// The last version of Redis's that is read.
 const VERSION_MAX: u16 = 12;
+/// Versions of Valkey, which begin anew at this one; strings are in all of them as they were.
+const VALKEY_VERSIONS: std::ops::RangeInclusive<u16> = 80..=89;
 const TYPE_STRING: u8 = 0;
 const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
 /// Bytes behind the value.
@@ -234,7 +236,8 @@ pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
     crc.copy_from_slice(&footer[2..]);
     let crc = u64::from_le_bytes(crc);
     // Redis takes 0 for "not computed".
-    if version > VERSION_MAX || crc != 0 && crc != crc64(&payload[..at + 2]) {
+    let is_known = version <= VERSION_MAX || VALKEY_VERSIONS.contains(&version);
+    if !is_known || crc != 0 && crc != crc64(&payload[..at + 2]) {
         return Err(wrong);
     }
     Ok(body)
@@ -271,22 +274,18 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     let (ttl, payload) = (next(&mut args)?, next(&mut args)?);
     let (mut replace, mut absolute) = (false, false);
     // One of the two is kept of a key, so that only one of them may be given.
-    let (mut idle, mut frequency) = (false, false);
+    let (mut idle_s, mut frequency) = (None, None);
     while let Some(word) = args.next() {
         if is(word, "REPLACE") {
             replace = true;
         } else if is(word, "ABSTTL") {
             absolute = true;
-        } else if is(word, "IDLETIME") && !frequency {
-            idle = true;
-            if integer(next(&mut args)?)? < 0 {
-                return Err(Fail::of("ERR Invalid IDLETIME value, must be >= 0"));
-            }
-        } else if is(word, "FREQ") && !idle {
-            frequency = true;
-            if !(0..=255).contains(&integer(next(&mut args)?)?) {
-                return Err(Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"));
-            }
+        } else if is(word, "IDLETIME") && frequency.is_none() {
+            let idle = u64::try_from(integer(next(&mut args)?)?);
+            idle_s = Some(idle.map_err(|_| Fail::of("ERR Invalid IDLETIME value, must be >= 0"))?);
+        } else if is(word, "FREQ") && idle_s.is_none() {
+            let often = u8::try_from(integer(next(&mut args)?)?);
+            frequency = Some(often.map_err(|_| Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
         } else {
             return Err(Fail::SYNTAX);
         }
@@ -317,7 +316,13 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     let attributes = Attributes { expires_at, ..Attributes::default() };
     let expect = if replace { Expect::Any } else { Expect::Absent };
     match call.store(key, &value, &attributes, expect)? {
-        Ok(_) => call.ok(),
+        Ok(_) => {
+            if idle_s.is_some() || frequency.is_some() {
+                // What is gone by now needs none.
+                let _ = call.cx.guard.date(key, idle_s, frequency);
+            }
+            call.ok()
+        }
         Err(_) => Err(Fail::of("BUSYKEY Target key name already exists.")),
     }
 }

@@ -7,10 +7,10 @@ use super::fail::{Done, Fail};
 use super::job::{Job, Step};
 use super::reply::put_bulk;
 use super::table::flag::{
-    ADMIN, ALLOW_BUSY, FAST, FLUSHES, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
+    ADMIN, ALLOW_BUSY, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
 };
 use super::table::{Command, NO_KEYS};
-use super::{config, copy, debug, info, introspect, latency, object, slowlog};
+use super::{absent, config, copy, debug, info, introspect, latency, object, slowlog};
 use crate::work::CLEANING_NS;
 
 /// At any time, for those who look after the server.
@@ -56,9 +56,17 @@ pub(crate) const ROWS: &[Command] = &[
     Command::container("slowlog", slowlog::SLOWLOG).doc("2.2.12", "", "Commands that took long."),
     Command::container("latency", latency::ROWS).doc("2.8.13", "", "Events that took long."),
     Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
-    Command { flags: RULES, ..Command::container("debug", debug::ROWS) }.doc("1.0.0", "", "For tests."),
+    Command { flags: RULES | GUARDED, ..Command::container("debug", debug::ROWS) }.doc(
+        "1.0.0",
+        "",
+        "For tests.",
+    ),
     Command::container("acl", super::acl::ROWS).doc("6.0.0", "", "Users: each may do everything."),
     Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),
+    Command::container("module", absent::MODULE).doc("4.0.0", "", "Modules: there are none."),
+    absent::SAVE,
+    absent::BGSAVE,
+    absent::BGREWRITEAOF,
     Command::args("role", 1, LOADING | STALE | NOSCRIPT | FAST, NO_KEYS, role).doc(
         "2.8.12",
         "",

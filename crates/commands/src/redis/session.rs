@@ -19,7 +19,7 @@ use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
 use super::call::{Flow, is};
-use super::client::Client;
+use super::client::{Client, Facts};
 use super::fail::Fail;
 use super::gather::{Discard, Gathering};
 use super::job::UnderWay;
@@ -107,7 +107,9 @@ impl Conversation {
         if letter.target.client == self.client_id()
             && let Some(subscriptions) = &self.client.subscriptions
         {
+            let before = out.len();
             subscriptions.deliver(self.client.resp3, &letter.message, out);
+            Facts::raise(&self.client.facts.replied_bytes, out.len() - before);
         }
     }
 
@@ -168,6 +170,7 @@ impl Conversation {
             cx.guard.leave_traces(false);
         }
         let row = self.client.facts.row.load(Relaxed);
+        let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
         let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
         let mut turn =
@@ -179,9 +182,13 @@ impl Conversation {
         };
         let next = if turn.out.take_end() && next == Next::Flush { Next::Yield } else { next };
         turn.settle_any();
+        Facts::raise(&self.client.facts.commands, u64::from(turn.tally.commands));
         turn.tally.settle_redis(turn.cx.counters);
         turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
-        self.client.facts.row.store(turn.row, Relaxed);
+        let facts = &self.client.facts;
+        facts.row.store(turn.row, Relaxed);
+        Facts::raise(&facts.received_bytes, turn.at as u64);
+        Facts::raise(&facts.replied_bytes, turn.out.len() - before);
         if self.client.no_touch {
             turn.cx.guard.leave_traces(true);
         }
@@ -251,6 +258,7 @@ impl Conversation {
             && !common.topics.monitored()
             && !common.events.any()
             && !common.slowlog.measures_all()
+            && common.starved_bytes.load(Relaxed) == 0
     }
 
     pub(super) fn close(&mut self) -> Option<Next> {
@@ -276,7 +284,7 @@ impl Conversation {
             let mut call = turn.call(&mut self.client);
             if let Err(fail) = (slot.run)(&mut call, &slot.key, &slot.hint, slot.args) {
                 call.fail(&fail);
-                call.cx.counters.rows.failed(slot.row);
+                call.cx.counters.rows.failed(slot.row, &fail);
             }
         }
         if self.client.job.is_some() {

@@ -15,8 +15,8 @@ use super::fail::{Done, Fail};
 use super::reply::put_bulk;
 use super::rewrite::Heap;
 use super::secret;
-use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
-use super::table::{self, Command, NO_KEYS};
+use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, SKIP_SLOWLOG, STALE};
+use super::table::{Command, NO_KEYS};
 
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
@@ -145,8 +145,16 @@ impl Slowlog {
 }
 
 impl Call<'_, '_, '_> {
-    /// Notes a command that took `took_us`, if that is long; `args` with its name.
-    pub fn note_time(&mut self, args: Args<'_>, took_us: u64) {
+    /// A command's time is worth two looks at a clock.
+    pub fn measures(&self, row: &Command) -> bool {
+        !row.has(FAST) || self.cx.shared.redis.slowlog.measures_all()
+    }
+
+    /// Notes a command that took `took_us`, if that is long; `args` with its name. Of EXEC each that it runs is noted.
+    pub fn note_time(&mut self, row: &'static Command, args: Args<'_>, took_us: u64) {
+        if row.has(SKIP_SLOWLOG) {
+            return;
+        }
         let log = &self.cx.shared.redis.slowlog;
         let slower = log.slower_us.load(Relaxed);
         if slower < 0 || (took_us as i64) < slower {
@@ -154,8 +162,7 @@ impl Call<'_, '_, '_> {
         }
         let count = args.len();
         let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
-        let row = self.row.and_then(table::row);
-        let mut kept: Vec<Vec<u8>> = secret::shown(row, args)
+        let mut kept: Vec<Vec<u8>> = secret::shown(Some(row), args)
             .take(shown)
             .map(|arg| {
                 let mut bytes = arg[..arg.len().min(ARG_BYTES_KEPT)].to_vec();

@@ -45,6 +45,8 @@ pub mod flag {
     pub const SHOWS_KEYS: u32 = 1 << 16;
     /// It takes all keys of a database away: not with `-F`.
     pub const FLUSHES: u32 = 1 << 17;
+    /// Only with `--enable-debug-command`.
+    pub const GUARDED: u32 = 1 << 18;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[
@@ -166,6 +168,11 @@ impl Command {
         Command { since, usage, summary, ..self }
     }
 
+    /// With these flags besides.
+    pub(crate) const fn with(self, flags: u32) -> Command {
+        Command { flags: self.flags | flags, ..self }
+    }
+
     /// Has this flag.
     #[inline]
     pub fn has(&self, flag: u32) -> bool {
@@ -235,6 +242,7 @@ const GROUPS: &[Group] = &[
     Group { name: "pubsub", rows: super::pubsub::ROWS },
     Group { name: "transactions", rows: super::transaction::ROWS },
     Group { name: "connection", rows: super::connection::ROWS },
+    Group { name: "cluster", rows: super::absent::ROWS },
     Group { name: "server", rows: super::server::ROWS },
 ];
 

@@ -6,12 +6,16 @@
 //!                         receive, each command an equal part
 //! ```
 //!
+//! A call that finds no memory is refused (`rejected_calls`), and none that was carried out, whether the store
+//! says so before it runs or while it does.
+//!
 //! One receive in [`RECEIVES_PER_MEASURED`] is measured, all while `latency-monitor-threshold` is set: a
 //! look at the clock for each command would be a good part of what a GET costs. What is reported as
 //! `usec` is the mean of what was measured, times the calls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::fail::Fail;
 use super::table::{self, Command, REDIS, RowId, dense};
 use crate::counters::Counters;
 use crate::host::Host;
@@ -83,9 +87,16 @@ impl Rows {
         raise_short(&self.row(id).refused, 1);
     }
 
-    /// A call ran and answered with an error.
-    pub fn failed(&self, id: RowId) {
-        raise_short(&self.row(id).failed, 1);
+    /// A call that is counted ran, and answered with this error.
+    #[cold]
+    pub fn failed(&self, id: RowId, fail: &Fail) {
+        if fail.is_refusal() {
+            self.refused(id);
+            // It counts with those beside it, whose turn may be still to come.
+            raise(&self.row(id).calls, u64::MAX);
+        } else {
+            raise_short(&self.row(id).failed, 1);
+        }
     }
 
     /// Counts a receive; true if it is to be measured.
@@ -110,7 +121,7 @@ pub(crate) struct RowSum {
 
 impl RowSum {
     fn add(&mut self, row: &Row) {
-        self.calls += row.calls.load(Relaxed);
+        self.calls = self.calls.wrapping_add(row.calls.load(Relaxed));
         self.measured += row.measured.load(Relaxed);
         self.measured_us += row.measured_us.load(Relaxed);
         self.refused += u64::from(row.refused.load(Relaxed));
@@ -118,6 +129,11 @@ impl RowSum {
         for (sum, step) in self.steps.iter_mut().zip(&row.steps) {
             *sum += u64::from(step.load(Relaxed));
         }
+    }
+
+    /// A worker may have taken calls back that it will count in a moment.
+    fn settle(&mut self) {
+        self.calls = u64::try_from(self.calls as i64).unwrap_or(0);
     }
 
     fn since(&mut self, before: &RowSum) {
@@ -159,6 +175,7 @@ impl RowSum {
 pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSum]) -> Vec<RowSum> {
     let mut sums = vec![RowSum::default(); table::rows_count()];
     each(&mut |counters| sums.iter_mut().zip(&counters.rows.rows).for_each(|(sum, row)| sum.add(row)));
+    sums.iter_mut().for_each(RowSum::settle);
     sums.iter_mut().zip(before).for_each(|(sum, before)| sum.since(before));
     sums
 }
@@ -271,7 +288,7 @@ mod tests {
             }
         }
         assert_eq!(meter.settle(&counters.rows, None, || 150), Some((set, 20)));
-        counters.rows.failed(set);
+        counters.rows.failed(set, &Fail::SYNTAX);
         let sums = sums(|visit| visit(&counters), &[]);
         let found: Vec<_> = in_use(&sums).map(|(row, sum)| (row.name, sum.calls, sum.failed)).collect();
         assert_eq!(found, [("get", 3, 0), ("set", 1, 1)]);
@@ -279,6 +296,20 @@ mod tests {
         assert_eq!((sums[dense(set)].percentile_us(50.0), sums[dense(set)].percentile_us(99.9)), (32, 32));
         let again = super::sums(|visit| visit(&counters), &sums);
         assert!(again.iter().all(|sum| !sum.any()));
+    }
+
+    #[test]
+    fn a_call_without_memory_is_refused_and_taken_back() {
+        let counters = Counters::default();
+        let set = table::find(b"set").expect("a command").1;
+        let sum = || super::sums(|visit| visit(&counters), &[])[dense(set)].clone();
+        counters.rows.failed(set, &Fail::OUT_OF_MEMORY);
+        assert_eq!((sum().calls, sum().refused, sum().failed), (0, 1, 0), "not below none");
+        counters.rows.called(set, 1);
+        assert_eq!(sum().calls, 0);
+        counters.rows.called(set, 2);
+        counters.rows.failed(set, &Fail::HELD);
+        assert_eq!((sum().calls, sum().refused), (1, 2));
     }
 
     #[test]

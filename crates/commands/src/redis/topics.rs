@@ -21,9 +21,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::glob;
+use super::monitor::stamp;
 use super::reply::{put_bulk, put_head};
 use crate::host::Host;
 use crate::output::Output;
+
+/// A time that is so much before the last is of a clock that was set, microseconds.
+const CLOCK_SET_US: u64 = 1_000_000;
 
 /// Parts of a table of channels, each under its lock.
 const SHARDS: usize = 16;
@@ -320,6 +324,8 @@ pub(crate) struct Topics {
     pattern_count: AtomicUsize,
     monitors: Mutex<Vec<Target>>,
     monitor_count: AtomicUsize,
+    /// The time of the last line.
+    shown_us: AtomicU64,
     /// Bytes that subscriptions take.
     pub bytes: Arc<AtomicU64>,
 }
@@ -424,10 +430,19 @@ impl Topics {
         self.monitor_count.store(monitors.len(), Relaxed);
     }
 
-    /// Sends a line to all who want to see every command.
-    pub fn show(&self, host: &dyn Host, line: Vec<u8>) {
+    /// Sends a line, which begins with the time `at_us`, to all who want to see every command. They are shown lines
+    /// of all workers in one order, and no time is before the one above it, unless the clock was set.
+    pub fn show(&self, host: &dyn Host, at_us: u64, mut line: Vec<u8>) {
+        let monitors = self.monitors();
+        let last_us = self.shown_us.load(Relaxed);
+        if (at_us..at_us.saturating_add(CLOCK_SET_US)).contains(&last_us) {
+            let stamp = stamp(last_us);
+            line[..stamp.len()].copy_from_slice(&stamp);
+        } else {
+            self.shown_us.store(at_us, Relaxed);
+        }
         let message = Message { topic: Topic::Commands, channel: [].into(), text: line.into() };
-        post(host, &self.monitors(), &Arc::new(message));
+        post(host, &monitors, &Arc::new(message));
     }
 }
 

@@ -513,6 +513,8 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     }
     let (mark, before) = (call.out.mark(), call.out.own_bytes());
     let may = call.may_reply_more();
+    let slept_ms = call.flow.sleep_ms();
+    let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
     let mut done = if may || !queued.row.has(READONLY) {
         call.execute(queued.row, args, words)
     } else {
@@ -523,10 +525,20 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
         call.out.rewind(mark);
         done = Err(Fail::HELD);
     }
+    let took_us = began_us.map(|began_us| {
+        let slept_us = (call.flow.sleep_ms() - slept_ms) * 1000;
+        call.cx.host.clock_us().saturating_sub(began_us) + slept_us
+    });
+    if let Some(took_us) = took_us {
+        call.note_time(queued.row, words, took_us);
+    }
     if let Some(id) = queued.id {
         call.cx.counters.rows.called(id, 1);
-        if done.is_err() {
-            call.cx.counters.rows.failed(id);
+        if let Some(took_us) = took_us {
+            call.cx.counters.rows.took(id, 1, took_us);
+        }
+        if let Err(fail) = &done {
+            call.cx.counters.rows.failed(id, fail);
         }
     }
     let told = done.is_ok() && queued.row.subscribes();

@@ -6,6 +6,7 @@ use larder_store::{Hint, Key};
 
 use super::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use super::client::Client;
+use super::fail::Fail;
 use super::latency::{COMMAND, FAST_COMMAND};
 use super::table::{self, Run, flag};
 use super::tally::Meter;
@@ -13,6 +14,12 @@ use crate::batch::SLOTS;
 use crate::context::Context;
 use crate::output::Output;
 use crate::tally::Tally;
+
+/// The commands of a run.
+pub(super) const GET: table::RowId = table::id_of("get");
+pub(super) const SET: table::RowId = table::id_of("set");
+pub(super) const INCR: table::RowId = table::id_of("incr");
+pub(super) const DECR: table::RowId = table::id_of("decr");
 
 /// One call of [`super::Conversation::receive`].
 pub(super) struct Turn<'x, 'a, 'c, 'w> {
@@ -90,10 +97,6 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     /// Counts the commands of a run, by what was counted before it.
     #[inline]
     pub(super) fn count_run(&mut self, before: &Tally) {
-        const GET: table::RowId = table::id_of("get");
-        const SET: table::RowId = table::id_of("set");
-        const INCR: table::RowId = table::id_of("incr");
-        const DECR: table::RowId = table::id_of("decr");
         let gets = self.tally.gets - before.gets;
         let (incrs, decrs) = (self.tally.incrs - before.incrs, self.tally.decrs - before.decrs);
         let all = self.tally.commands - before.commands;
@@ -126,20 +129,20 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         &mut self,
         row: table::RowId,
         admitted: bool,
-        failed: bool,
+        failed: Option<&Fail>,
         took_us: Option<u64>,
     ) {
         let rows = &self.cx.counters.rows;
         if !admitted {
             // Queued commands are counted when they run.
-            if failed {
+            if failed.is_some() {
                 rows.refused(row);
             }
             return;
         }
         rows.called(row, 1);
-        if failed {
-            rows.failed(row);
+        if let Some(fail) = failed {
+            rows.failed(row, fail);
         }
         if let Some(us) = took_us {
             rows.took(row, 1, us);

@@ -12,7 +12,9 @@ use larder_protocol::resp::Partial;
 use larder_store::{Attributes, Expect, Spaces, Upload};
 
 use super::call::KEY_BYTES_MAX;
+use super::client::Facts;
 use super::expiry::{Clock, deadline};
+use super::fail::Fail;
 use super::gather::Discard;
 use super::session::{Conversation, State};
 use super::table::{self, RowId};
@@ -106,13 +108,14 @@ impl Conversation {
         turn.settle_any();
         turn.tally.commands += 1;
         let done = turn.cx.guard.publish(incoming.upload, Expect::Any);
-        turn.count_single(incoming.row, true, done.is_err(), None);
-        match done {
-            Ok(_) => {
+        let fail = done.err().map(|_| Fail::OUT_OF_MEMORY);
+        turn.count_single(incoming.row, true, fail.as_ref(), None);
+        match &fail {
+            None => {
                 turn.tally.sets += 1;
                 turn.out.put(b"+OK\r\n");
             }
-            Err(_) => super::reply::put_fail(turn.out, &super::fail::Fail::OUT_OF_MEMORY),
+            Some(fail) => turn.call(&mut self.client).fail(fail),
         }
         None
     }
@@ -120,7 +123,7 @@ impl Conversation {
     /// Memory ran out in the middle of a value: the rest is thrown away. The key keeps what it has.
     fn fail_upload(&mut self) {
         if let State::Upload(incoming) = &self.state {
-            self.state = State::Discard(Discard::of_value(incoming.upload.missing()));
+            self.state = State::Discard(Discard::of_value(incoming.upload.missing(), incoming.row));
         }
     }
 
@@ -151,6 +154,7 @@ impl Conversation {
     pub fn upload_filled(&mut self, bytes: usize) {
         if let State::Upload(incoming) = &mut self.state {
             incoming.upload.advance(bytes);
+            Facts::raise(&self.client.facts.received_bytes, bytes as u64);
         }
     }
 }

@@ -6,7 +6,7 @@ mod meta;
 mod slices;
 mod survey;
 
-use larder_commands::{Context, Counter, Next, Output, Room, Session, Settings, Shared};
+use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};
 use larder_testkit::host::LocalHost;
 
@@ -89,7 +89,7 @@ impl Bench {
 }
 
 fn bench() -> Bench {
-    Bench::new(Settings::default())
+    Bench::new(Settings { debug: DebugCommand::Yes, ..Settings::default() })
 }
 
 /// Each pair: what is sent, what comes back.

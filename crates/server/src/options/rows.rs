@@ -1,5 +1,7 @@
 //! The rows, in the order of the help.
 
+use larder_commands::DebugCommand;
+
 use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::extended;
@@ -101,6 +103,18 @@ pub const OPTIONS: &[Row] = &[
             "protected-mode",
             "as long as there is no password, Redis clients of other machines are turned away",
         )
+    },
+    Row {
+        value: Some("NO|LOCAL|YES"),
+        letter: None,
+        default: "no",
+        apply: |config, value| {
+            let all = [DebugCommand::No, DebugCommand::Local, DebugCommand::Yes];
+            let found = all.into_iter().find(|debug| debug.name() == value);
+            config.debug = found.ok_or("no, local or yes")?;
+            Ok(())
+        },
+        ..row(' ', "enable-debug-command", "lets Redis clients, or those of this machine, use DEBUG")
     },
     Row {
         value: Some("ADDRESS[:PORT]"),

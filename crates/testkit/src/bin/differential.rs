@@ -35,7 +35,10 @@ fn check() -> Result<bool, String> {
     let mut known =
         Known::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/redis-differs.list"))?;
     let redis = Server::start_program(&Program::Redis(redis.into()), &[] as &[&str])?;
-    let larder = Server::start_program(&Program::LarderResp, &["-m", "1100", "-t", "2"])?;
+    let larder = Server::start_program(
+        &Program::LarderResp,
+        &["-m", "1100", "-t", "2", "--enable-debug-command", "yes"],
+    )?;
     let servers = [redis.address(), larder.address()];
     let (mut found, mut printed) = (0, Vec::new());
     for seed in seed..seed + streams {

@@ -1,6 +1,7 @@
 //! Runs the transcripts against a server that is not Larder, to check what they expect.
 //!
-//! `transcripts [--against host:port | --spawn path/to/memcached | --spawn path/to/redis-server]
+//! `transcripts [--against host:port | --spawn path/to/memcached | --spawn path/to/redis-server |
+//! --spawn path/to/valkey-server]
 //! [part of a file name or title]…`
 //!
 //! `--against` runs cases without options on a running server and flushes it in between; `--spawn`
@@ -40,7 +41,7 @@ fn check() -> Result<bool, String> {
             }
             "--spawn" => {
                 let path = arguments.next().ok_or("--spawn wants a path")?;
-                let redis = path.ends_with("redis-server");
+                let redis = path.ends_with("redis-server") || path.ends_with("valkey-server");
                 let program = if redis { Program::Redis } else { Program::Memcached };
                 target = Target::Spawned(program(path.into()));
             }
@@ -78,7 +79,7 @@ impl Target {
     fn version(&self) -> Result<String, String> {
         match self {
             Target::Running(address) => ask(*address, "version"),
-            Target::Spawned(Program::Redis(_)) => Ok("Redis".into()),
+            Target::Spawned(Program::Redis(path)) => redis_names(path),
             Target::Spawned(program) => {
                 ask(Server::start_program(program, &[] as &[&str])?.address(), "version")
             }
@@ -136,6 +137,22 @@ impl Target {
                 run(case, &mut Sockets::new(server.address(), clock), split)
             }
         }
+    }
+}
+
+/// Names under which a case may say that it differs: `Redis` for any that speaks as Redis does, and its own, with
+/// its version and without: `Redis Redis-8.0`, `Redis Valkey Valkey-9.1`.
+fn redis_names(path: &Path) -> Result<String, String> {
+    let said = std::process::Command::new(path).arg("--version").output();
+    let said = said.map_err(|error| format!("{}: {error}", path.display()))?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let name = said.split(' ').next().unwrap_or_default();
+    let version = said.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or_default();
+    let mut numbers = version.split('.');
+    match (name, numbers.next(), numbers.next()) {
+        ("Redis", Some(major), Some(minor)) => Ok(format!("Redis Redis-{major}.{minor}")),
+        (name, Some(major), Some(minor)) => Ok(format!("Redis {name} {name}-{major}.{minor}")),
+        _ => Err(format!("{}: {said}", path.display())),
     }
 }
 

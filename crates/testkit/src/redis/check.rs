@@ -34,7 +34,7 @@ struct Both {
 /// # Errors
 /// The first reply that differs, with all that was sent before.
 pub fn check(mut choices: Choices<'_>, steps: usize) -> Result<(), String> {
-    let mut local = Local::new(&[])?;
+    let mut local = Local::with_debug()?;
     let clients = (0..CLIENTS).map(|_| local.resp_connection()).collect();
     let memcached = local.connection();
     let model = Model::new(START as i64, CLIENTS);

@@ -15,7 +15,7 @@ const HELD: &str = "-OOM connections hold as much memory as they may";
 
 /// A full cache of 64 MB.
 fn full() -> (Bounded, Client) {
-    let bounded = Bounded::start(MEGABYTES, &["-t", "2"]);
+    let bounded = Bounded::start(MEGABYTES, &["-t", "2", "--enable-debug-command", "yes"]);
     let mut client = bounded.client();
     bounded.fill(&mut client, "k", random(2000).take(90_000), "a full cache");
     assert!(number(&mut client, "evictions") > 0);

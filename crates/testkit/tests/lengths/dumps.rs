@@ -38,7 +38,7 @@ type Items = BTreeMap<Vec<u8>, usize>;
 
 /// A server with one item of each length.
 fn filled() -> (Local, Items) {
-    let options = ["-o", "track_sizes"].map(str::to_owned);
+    let options = ["-o", "track_sizes", "--enable-debug-command", "yes"].map(str::to_owned);
     let mut local = Local::new(&options).expect("a server");
     let mut client = local.resp_connection();
     let mut items = Items::new();

@@ -151,7 +151,7 @@ struct Both {
 
 impl Both {
     fn new() -> Both {
-        let mut local = Local::new(&[]).expect("a server");
+        let mut local = Local::with_debug().expect("a server");
         let client = local.resp_connection();
         Both { local, client, model: Model::new(START as i64, 1) }
     }
