@@ -51,7 +51,7 @@ type Config struct {
 	LargeBytes int
 	// InFlight is how many replies a lane may be owed: 4,096. Further callers wait, within Timeout.
 	InFlight int
-	// RetryReads asks once more, within Timeout, when a connection was lost before a get was answered.
+	// RetryReads asks once more, within Timeout, when a connection was lost before Get or GetItem was answered.
 	RetryReads bool
 	// KeyPrefix stands before each key.
 	KeyPrefix string

@@ -147,6 +147,9 @@ func (s *Server) Of(key string) int {
 // Do asks for one reply on a lane. A request of which nothing was sent is sent once more, and a read if RetryReads
 // says so.
 func (s *Server) Do(ctx context.Context, at int, op *lane.Op, r *wire.Request, deadline time.Duration) error {
+	if cause := ctx.Err(); cause != nil {
+		return &fault.Error{Err: fault.Timeout, Outcome: fault.NotSent, Server: s.name, Cause: cause}
+	}
 	for again := false; ; again = true {
 		l, err := s.Lane(ctx, at, deadline)
 		if err != nil {
@@ -284,18 +287,23 @@ func (s *Server) probe() {
 		}
 		l, err := s.connect()
 		s.mu.Lock()
-		if err == nil && !s.closed {
-			s.install(0, l)
-			s.breaker.Answered()
+		if err != nil {
+			s.failed++
 			s.mu.Unlock()
-			return
+			continue
 		}
-		s.failed++
+		s.breaker.Answered()
+		// Dials may have failed for another lane: that which lives is not replaced under those who use it.
+		current := s.lanes[0].lane.Load()
+		use := !s.closed && (current == nil || !current.Alive())
+		if use {
+			s.install(0, l)
+		}
 		s.mu.Unlock()
-		if err == nil {
+		if !use {
 			l.Close(fault.Closed)
-			return
 		}
+		return
 	}
 }
 

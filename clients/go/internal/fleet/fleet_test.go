@@ -15,6 +15,7 @@ import (
 
 	"larder.example/clients/go/internal/fault"
 	"larder.example/clients/go/internal/faulty"
+	"larder.example/clients/go/internal/health"
 	"larder.example/clients/go/internal/lane"
 	"larder.example/clients/go/internal/wire"
 )
@@ -170,6 +171,47 @@ func TestServerThatIsLateForHalfIsGivenUp(t *testing.T) {
 		}
 		if err := set(s, "k", "v"); !errors.Is(err, fault.Down) {
 			t.Error(err)
+		}
+	})
+}
+
+func TestProbeDoesNotReplaceAConnectionThatLives(t *testing.T) {
+	in(t, func(t *testing.T, n *network, s *Server) {
+		if err := set(s, "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		before := s.lanes[0].lane.Load()
+		// The other lane cannot be dialed, until the prober can.
+		n.mu.Lock()
+		n.mode = "refused"
+		n.mu.Unlock()
+		for range health.FailuresMax {
+			if _, err := s.Lane(background, s.Large(), lane.Now()+time.Second); !errors.Is(err, fault.Down) {
+				t.Error(err)
+			}
+		}
+		if !s.Counters().Down {
+			t.Error("it is not said to be down")
+		}
+		n.mu.Lock()
+		n.mode = ""
+		n.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		if now := s.lanes[0].lane.Load(); now != before || !now.Alive() || s.Counters().Down {
+			t.Errorf("%p was %p, %+v", now, before, s.Counters())
+		}
+	})
+}
+
+func TestContextThatHasEndedSendsNothing(t *testing.T) {
+	in(t, func(t *testing.T, n *network, s *Server) {
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		op := new(lane.Op)
+		op.Init()
+		err := s.Do(ctx, 0, op, &wire.Request{Verb: wire.Set, Key: "k"}, lane.Now()+time.Second)
+		if !errors.Is(err, context.Canceled) || fault.Of(err) != fault.NotSent || n.count() != 0 {
+			t.Errorf("%v, %d dials", err, n.count())
 		}
 	})
 }
