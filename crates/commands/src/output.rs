@@ -286,9 +286,10 @@ impl Output {
         if wanted <= ROOM_STEP {
             wanted.next_multiple_of(ROOM_MIN)
         } else if (wanted as u64) < self.limit_bytes {
-            // At the limit a session stops.
-            let most = (self.limit_bytes as usize).next_multiple_of(ROOM_MIN);
-            (wanted + wanted / ROOM_SHARE).next_multiple_of(ROOM_STEP).min(most)
+            let ample = (wanted + wanted / ROOM_SHARE).next_multiple_of(ROOM_STEP);
+            // At the limit a session stops; there may be none.
+            let most = (self.limit_bytes as usize).checked_next_multiple_of(ROOM_MIN);
+            most.map_or(ample, |most| ample.min(most))
         } else {
             wanted.next_multiple_of(ROOM_STEP)
         }
@@ -561,6 +562,17 @@ mod tests {
         let rest = out.take_rest();
         assert!(out.is_empty());
         assert_eq!(rest.to_vec(), b"efghij");
+    }
+
+    #[test]
+    fn replies_of_any_length_find_room_whatever_the_limit() {
+        for limit in [0, 1, 70_000, u64::MAX - 1, u64::MAX] {
+            let mut out = Output::new(limit);
+            (0..300).for_each(|n| out.put(&vec![n as u8; 1_009]));
+            assert_eq!(out.len(), 300 * 1_009);
+            let bytes = out.to_vec();
+            assert!(bytes.chunks(1_009).enumerate().all(|(n, piece)| piece.iter().all(|&b| b == n as u8)));
+        }
     }
 
     #[test]

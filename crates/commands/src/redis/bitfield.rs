@@ -1,5 +1,7 @@
 //! BITFIELD: numbers of any width inside a value.
 
+use std::ops::Range;
+
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::Key;
 use smallvec::SmallVec;
@@ -89,12 +91,20 @@ impl Field {
         5 + self.bits as usize / 3
     }
 
+    /// Where the bytes are that it lies in, of a value of so many.
+    fn span(&self, there: usize) -> Range<usize> {
+        ((self.offset >> 3) as usize).min(there)..self.bytes().min(there)
+    }
+
     fn read(&self, bytes: &[u8]) -> i64 {
-        let mut n = 0u64;
-        for bit in self.offset..self.offset + u64::from(self.bits) {
-            let byte = bytes.get((bit >> 3) as usize).copied().unwrap_or(0);
-            n = n << 1 | u64::from(byte >> (7 - (bit & 7)) & 1);
-        }
+        self.read_span(&bytes[self.span(bytes.len())])
+    }
+
+    /// As it is in the bytes of its span, and zeros behind them.
+    fn read_span(&self, span: &[u8]) -> i64 {
+        let mut window = [0; 16];
+        window[..span.len()].copy_from_slice(span);
+        let n = (u128::from_be_bytes(window) << (self.offset & 7) >> (128 - self.bits)) as u64;
         if self.signed && self.bits < 64 && n >> (self.bits - 1) & 1 == 1 {
             return (n | u64::MAX << self.bits) as i64;
         }
@@ -102,11 +112,13 @@ impl Field {
     }
 
     fn write(&self, bytes: &mut [u8], n: i64) {
-        for (i, bit) in (self.offset..self.offset + u64::from(self.bits)).enumerate() {
-            let on = n >> (self.bits as usize - 1 - i) & 1 == 1;
-            let (at, mask) = ((bit >> 3) as usize, 0x80u8 >> (bit & 7));
-            bytes[at] = if on { bytes[at] | mask } else { bytes[at] & !mask };
-        }
+        let span = &mut bytes[(self.offset >> 3) as usize..self.bytes()];
+        let mut window = [0; 16];
+        window[..span.len()].copy_from_slice(span);
+        let shift = 128 - self.bits - (self.offset & 7) as u32;
+        let mask = u128::MAX >> (128 - self.bits) << shift;
+        let window = u128::from_be_bytes(window) & !mask | u128::from(n as u64) << shift & mask;
+        span.copy_from_slice(&window.to_be_bytes()[..span.len()]);
     }
 
     /// The number as it is stored; none if it does not fit and that is a failure.
@@ -221,17 +233,20 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
         results
     };
     let results = if room.is_none() {
-        let there = call.peek(key)?.map_or(0, |item| item.value_bytes() as usize);
-        let _held = Heap::take(call, part.end.min(there).saturating_sub(part.start))?;
-        let mut bytes = call.cx.room.lend();
-        bytes.clear();
-        if let Some(item) = call.peek(key)? {
-            let there = item.value_bytes() as usize;
-            let part = part.start.min(there)..part.end.min(there);
-            each_part(item.value(), part, &mut |piece| bytes.extend_from_slice(piece));
-        }
-        let results = run_all(&mut bytes);
-        call.cx.room.take_back(bytes);
+        let item = call.peek(key)?;
+        let there = item.as_ref().map_or(0, |item| item.value_bytes() as usize);
+        let read = |Step { field, .. }: Step| {
+            let (mut bytes, mut n) = ([0; 9], 0);
+            if let Some(item) = &item {
+                each_part(item.value(), field.span(there), &mut |piece| {
+                    bytes[n..n + piece.len()].copy_from_slice(piece);
+                    n += piece.len();
+                });
+            }
+            Some(field.read_span(&bytes[..n]))
+        };
+        let mut results = Few::with_capacity(count);
+        results.extend(steps.checked().map(read));
         results
     } else if rewrite_part(
         call,
@@ -317,6 +332,29 @@ mod tests {
                 field.write(&mut bytes, n);
                 assert_eq!(field.read(&bytes), n);
             }
+        }
+    }
+
+    #[test]
+    fn a_field_is_the_bits_at_its_offset_and_changes_no_others() {
+        let bytes: Vec<u8> = (0..20u8).map(|n| n.wrapping_mul(0x9d) ^ 0x5a).collect();
+        let bit = |bytes: &[u8], at: u64| bytes[at as usize / 8] >> (7 - at % 8) & 1;
+        for (bits, offset) in (1..=64).flat_map(|bits| (0..=96).map(move |offset| (bits, offset))) {
+            let field = Field { signed: true, bits, offset };
+            let inside = offset..offset + u64::from(bits);
+            let n = inside.clone().fold(0u64, |n, at| n << 1 | u64::from(bit(&bytes, at)));
+            let expected = (n << (64 - bits)) as i64 >> (64 - bits);
+            assert_eq!(field.read(&bytes), expected, "{bits} bits at {offset}");
+            let mut written = bytes.clone();
+            field.write(&mut written, !n as i64);
+            for at in 0..160 {
+                let same = bit(&written, at) == bit(&bytes, at);
+                assert_eq!(same, !inside.contains(&at), "{bits} bits at {offset}: bit {at}");
+            }
+            // What lies behind the end is zeros.
+            let short = &bytes[..10];
+            let padded = [short, &[0; 10]].concat();
+            assert_eq!(field.read(short), field.read(&padded), "{bits} bits at {offset}");
         }
     }
 

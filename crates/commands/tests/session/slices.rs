@@ -152,6 +152,32 @@ fn a_transaction_of_more_flushes_than_may_be_at_once_is_refused() {
     assert_eq!(get(&mut bench, "key"), b"$-1\r\n");
 }
 
+/// Fields at both ends of a large value, and more replies than the first room for them.
+#[test]
+fn many_fields_of_a_large_value_are_answered() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let value = bytes(LARGE, 9);
+    set(&mut bench, "large", &value);
+    let last = (8 * (LARGE - 1)).to_string();
+    let pairs = 9_000;
+    let fields = ["GET", "u8", "0", "GET", "u8", &last].repeat(pairs);
+    let read = command(&[&["BITFIELD_RO", "large"], &fields[..]].concat());
+    let (replies, _) = turns(&mut bench, &mut session, &read);
+    let numbers = format!(":{}\r\n:{}\r\n", value[0], value[LARGE - 1]);
+    assert!(replies == format!("*{}\r\n{}", 2 * pairs, numbers.repeat(pairs)).as_bytes());
+    for key in ["large", "new"] {
+        let old = if key == "large" { value[LARGE - 1] } else { 0 };
+        let fields = ["SET", "u8", &last, "77", "GET", "u63", "#0"].repeat(pairs);
+        let (replies, _) =
+            turns(&mut bench, &mut session, &command(&[&["BITFIELD", key], &fields[..]].concat()));
+        let replies = String::from_utf8(replies).expect("numbers");
+        assert!(replies.starts_with(&format!("*{}\r\n:{old}\r\n:", 2 * pairs)), "{key}");
+        assert_eq!(replies.lines().count(), 1 + 2 * pairs);
+        assert_eq!(get(&mut bench, key).iter().nth_back(2), Some(&77));
+    }
+}
+
 #[test]
 fn where_the_slice_is_gone_the_least_is_done() {
     let mut bench = bench();
