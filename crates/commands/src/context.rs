@@ -32,6 +32,19 @@ pub struct Context<'c, 'w> {
 pub struct Room {
     bytes: Cell<Vec<u8>>,
     work: Work,
+    again: Cell<Again>,
+}
+
+/// What becomes of a request that found no memory, where some may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Again {
+    /// It is asked again later.
+    #[default]
+    May,
+    /// One is.
+    Is,
+    /// It is refused.
+    MayNot,
 }
 
 impl Room {
@@ -63,7 +76,43 @@ impl std::fmt::Debug for Room {
     }
 }
 
+impl Room {
+    /// A request is to be asked again, which was not known before.
+    pub(crate) fn take_again(&self) -> bool {
+        let is = self.is_again();
+        if is {
+            self.again.set(Again::May);
+        }
+        is
+    }
+
+    /// A request is to be asked again.
+    pub(crate) fn is_again(&self) -> bool {
+        self.again.get() == Again::Is
+    }
+
+    /// Runs `f`, in which no request is asked again.
+    pub(crate) fn for_the_last_time<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.again.set(Again::MayNot);
+        let done = f();
+        self.again.set(Again::May);
+        done
+    }
+}
+
 impl Context<'_, '_> {
+    /// A request found no memory: true if it is to be asked again later, as if it had not been looked at yet. The turn
+    /// of who replies into `out` ends, and nothing is replied to it.
+    #[cold]
+    pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
+        if !self.guard.memory_comes() || self.room.again.get() == Again::MayNot {
+            return false;
+        }
+        self.room.again.set(Again::Is);
+        out.end_turn();
+        true
+    }
+
     /// The time of this batch, milliseconds since the Unix epoch.
     #[inline]
     pub fn now(&self) -> Millis {

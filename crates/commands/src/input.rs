@@ -31,17 +31,55 @@ impl Looks {
     /// A request that holds `held` bytes got no `more`. If others hold them it waits; none if that is in vain.
     #[cold]
     pub fn again(&mut self, cx: &Context<'_, '_>, held: u64, more: u64) -> Option<Next> {
-        if self.0 == LOOKS_MAX || cx.guard.store().may_take_input(held, more) {
+        if cx.guard.store().may_take_input(held, more) {
+            // What the store has none of may come.
+            return self.once_more().filter(|_| cx.guard.memory_comes());
+        }
+        let next = self.once_more();
+        if next.is_some() {
+            cx.shared.want_input();
+        }
+        next
+    }
+
+    /// It waits, if it has not looked too often.
+    fn once_more(&mut self) -> Option<Next> {
+        if self.0 == LOOKS_MAX {
             return None;
         }
         self.0 += 1;
-        cx.shared.want_input();
         Some(Next::Sleep(LOOK_MS))
     }
 
     /// It waits.
     pub fn any(&self) -> bool {
         self.0 > 0
+    }
+}
+
+/// So long after it has looked in vain, it is another request that does: the one before has found some, or is refused.
+const ASKED_MS: Millis = 100;
+
+/// How often the first of a connection's requests was asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    looks: Looks,
+    at: Millis,
+}
+
+impl Asked {
+    /// The request that begins at `begins` of the input found no memory: if it waits for it, how.
+    #[cold]
+    pub fn again(&mut self, now: Millis, begins: usize) -> Option<Next> {
+        if begins > 0 || now > self.at + ASKED_MS {
+            self.looks = Looks::default();
+        }
+        self.at = now;
+        let next = self.looks.once_more();
+        if next.is_none() {
+            self.looks = Looks::default();
+        }
+        next
     }
 }
 

@@ -73,7 +73,7 @@ impl Guard<'_> {
         value_bytes: u64,
         attributes: &Attributes,
     ) -> Result<Upload, Refusal> {
-        let mut upload = self.compose(key, value_bytes, attributes)?;
+        let mut upload = self.asking_once(|guard| guard.compose(key, value_bytes, attributes))?;
         upload.sent = true;
         // Of a value in one chunk there is memory for all of it.
         self.store.note_input(upload.reserved as i64);

@@ -65,6 +65,12 @@ pub(crate) struct Local {
     pub(crate) vain_until: Millis,
     /// Nobody waits for this worker meanwhile.
     pub(crate) patient: bool,
+    /// Who was refused memory that may still come asks again, so that it is not slept for.
+    pub(crate) asked_again: bool,
+    /// The last allocation found none, and some may come.
+    pub(crate) comes: bool,
+    /// The epoch of which a write that is asked again has waited for the end.
+    pub(crate) later_epoch: u64,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
     /// A class that others give to, and that found too little of it once.
@@ -130,6 +136,9 @@ impl Worker {
             gave_way_epoch: 0,
             vain_until: 0,
             patient: true,
+            asked_again: false,
+            comes: false,
+            later_epoch: 0,
             asks: 0,
             fed: None,
             transaction: Transaction::default(),
@@ -170,6 +179,12 @@ impl Worker {
         self.local.patient = patient;
     }
 
+    /// Whether who was refused memory that may still come ([`Guard::memory_comes`]) asks again, where others wait for this
+    /// worker: then it does not sleep for it. Not in transactions, nor where an item gets another shape, which do.
+    pub fn set_asked_again(&mut self, asked_again: bool) {
+        self.local.asked_again = asked_again;
+    }
+
     /// Before a long sleep: gives back all free chunks, so that a worker without work holds none
     /// that another needs.
     pub fn rest(&mut self) {
@@ -192,6 +207,30 @@ impl Worker {
 }
 
 impl Guard<'_> {
+    /// Whether the last write that found no memory had better be asked again in some milliseconds.
+    pub fn memory_comes(&self) -> bool {
+        self.local.comes
+    }
+
+    /// It has been asked again for long enough: what others hold is not waited for again for a while.
+    pub fn memory_did_not_come(&mut self) {
+        self.local.comes = false;
+        self.local.note_vain(self.store);
+    }
+
+    /// Runs `f`, which does not ask again: it sleeps for memory, some milliseconds if others wait for this worker.
+    pub fn asking_once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        let asked_again = std::mem::replace(&mut self.local.asked_again, false);
+        let done = f(self);
+        self.local.asked_again = asked_again;
+        done
+    }
+
+    /// From here on who is refused asks again, or does not, as [`Worker::set_asked_again`]; what held before.
+    pub fn ask_again(&mut self, again: bool) -> bool {
+        std::mem::replace(&mut self.local.asked_again, again)
+    }
+
     /// The batch was left and entered again: what was made before says nothing.
     #[cold]
     pub(crate) fn forget_hints(&mut self) {

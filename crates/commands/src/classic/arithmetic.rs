@@ -109,6 +109,7 @@ pub fn arithmetic(
             b"NOT_FOUND\r\n"
         }
         Changed::NotANumber => NOT_A_NUMBER,
+        Changed::NoMemory if cx.asks_again(out) => return,
         Changed::NoMemory => NO_MEMORY,
     };
     if !noreply {

@@ -145,6 +145,9 @@ pub fn store(
             return;
         }
         let outcome = classic_outcome(result, store, value.len() as u64);
+        if outcome == Outcome::NoMemory && cx.asks_again(out) {
+            return;
+        }
         account(cx, tally, key, outcome, class, None, true);
         return put_stored(out, outcome, store.noreply);
     }
@@ -186,6 +189,9 @@ fn store_if(
             classic_outcome(result, store, value.len() as u64)
         }
     };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return;
+    }
     account(cx, tally, key, outcome, class, compared, false);
     put_stored(out, outcome, store.noreply);
 }

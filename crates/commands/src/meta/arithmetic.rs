@@ -74,6 +74,7 @@ pub fn arithmetic(
                     Ok((cas, expires_at)) => {
                         return put_done(cx, out, flags, reply_key, given.initial, cas, [expires_at; 2]);
                     }
+                    Err(Refusal::NoMemory) if cx.asks_again(out) => return tally.metas -= 1,
                     Err(Refusal::NoMemory) => return out.put(NO_MEMORY),
                     Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => {}
                 },
@@ -84,6 +85,7 @@ pub fn arithmetic(
             },
             Changed::OtherCas => return put_status(out, b"EX", flags, reply_key),
             Changed::NotANumber => return out.put(NOT_A_NUMBER),
+            Changed::NoMemory if cx.asks_again(out) => return tally.metas -= 1,
             Changed::NoMemory => return out.put(NO_MEMORY),
         }
     }

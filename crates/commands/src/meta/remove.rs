@@ -99,7 +99,7 @@ fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Giv
         };
         let unchanged = Expect::Unchanged(item.seen());
         let class = item.class();
-        match cx.guard.store_value(key, b"", &attributes, unchanged) {
+        match cx.guard.asking_once(|guard| guard.store_value(key, b"", &attributes, unchanged)) {
             Ok(_) => return Ok(class),
             Err(Refusal::NoMemory) => return Err(Refusal::NoMemory),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}

@@ -151,6 +151,9 @@ pub fn set(
             Err(refusal) => refuse(refusal, plan.compares()),
         }
     };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return;
+    }
     tally.metas += 1;
     account(cx, tally, key, outcome, class, compared, true);
     put_outcome(cx, out, key.bytes(), plan, outcome);

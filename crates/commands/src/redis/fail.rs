@@ -86,6 +86,12 @@ impl Fail {
         *self == Fail::OUT_OF_MEMORY || *self == Fail::HELD
     }
 
+    /// The store had none.
+    #[cold]
+    pub fn is_no_memory(&self) -> bool {
+        *self == Fail::OUT_OF_MEMORY
+    }
+
     /// The text.
     pub fn text(&self) -> &str {
         &self.0

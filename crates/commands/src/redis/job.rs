@@ -117,8 +117,10 @@ impl Conversation {
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         let mark = turn.out.mark();
         let began_us = turn.cx.host.clock_us();
+        let again = turn.cx.guard.ask_again(false);
         let mut call = turn.call(&mut self.client);
         let done = under_way.job.step(&mut call);
+        call.cx.guard.ask_again(again);
         if let Err(fail) = &done {
             call.cx.counters.add(Counter::RedisErrors, 1);
             call.cx.shared.redis.errors.count(fail.text());

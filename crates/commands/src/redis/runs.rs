@@ -54,6 +54,7 @@ impl Conversation {
             let mut rest = stages.slots();
             while let Some(slot) = rest.first() {
                 if turn.out.is_full() {
+                    // What is to be asked again is set back to.
                     turn.at = slot.at;
                     return Some(Next::Flush);
                 }
@@ -94,6 +95,10 @@ impl Slot<'_, '_> {
             }
         };
         if let Err(fail) = done {
+            if fail.is_no_memory() && call.cx.asks_again(call.out) {
+                turn.again_at = self.at;
+                return;
+            }
             call.fail(&fail);
             call.cx.counters.rows.failed(row, &fail);
         }

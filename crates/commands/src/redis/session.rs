@@ -33,6 +33,7 @@ use super::upload::Incoming;
 use crate::batch::{SLOTS, prefetch_items};
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::input::Asked;
 use crate::output::Output;
 use crate::session::{Next, Progress};
 use crate::strangers::Stranger;
@@ -59,6 +60,8 @@ static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 pub(crate) struct Conversation {
     pub(super) client: Client,
     pub(super) state: State,
+    /// How often its next request was asked again.
+    asked: Asked,
 }
 
 /// What the next bytes are.
@@ -94,7 +97,7 @@ impl Conversation {
         } else {
             State::Ready
         };
-        Conversation { client, state }
+        Conversation { client, state, asked: Asked::default() }
     }
 
     /// The client's number.
@@ -173,14 +176,22 @@ impl Conversation {
         let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
         let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
-        let mut turn =
-            Turn { cx, out, input, at: 0, left, tally, meter, limits, runs: true, stopped_at: 0, row };
-        let next = loop {
-            if let Some(next) = self.step(&mut turn) {
-                break next;
-            }
+        let mut turn = Turn {
+            cx,
+            out,
+            input,
+            at: 0,
+            left,
+            tally,
+            meter,
+            limits,
+            runs: true,
+            stopped_at: 0,
+            row,
+            again_at: 0,
         };
-        let next = if turn.out.take_end() && next == Next::Flush { Next::Yield } else { next };
+        let next = self.steps(&mut turn);
+        let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
         turn.settle_any();
         Facts::raise(&self.client.facts.commands, u64::from(turn.tally.commands));
         turn.tally.settle_redis(turn.cx.counters);
@@ -194,6 +205,32 @@ impl Conversation {
         }
         self.client.facts.query_bytes.store((turn.input.len() - turn.at) as u64, Relaxed);
         Progress { consumed: turn.at, next }
+    }
+
+    #[inline(always)]
+    fn steps(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Next {
+        loop {
+            if let Some(next) = self.step(turn) {
+                return next;
+            }
+        }
+    }
+
+    /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
+    /// there was no memory.
+    #[cold]
+    fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
+        if !turn.cx.room.take_again() {
+            return if next == Next::Flush { Next::Yield } else { next };
+        }
+        (turn.at, turn.runs) = (turn.again_at, false);
+        if let Some(next) = self.asked.again(turn.cx.now(), turn.again_at) {
+            return next;
+        }
+        turn.cx.guard.memory_did_not_come();
+        let room = turn.cx.room;
+        let next = room.for_the_last_time(|| self.steps(turn));
+        if turn.out.take_end() && next == Next::Flush { Next::Yield } else { next }
     }
 
     /// What a request may be.
@@ -283,6 +320,10 @@ impl Conversation {
             }
             let mut call = turn.call(&mut self.client);
             if let Err(fail) = (slot.run)(&mut call, &slot.key, &slot.hint, slot.args) {
+                if fail.is_no_memory() && call.cx.asks_again(call.out) {
+                    turn.again_at = slot.at;
+                    return Some(Next::Flush);
+                }
                 call.fail(&fail);
                 call.cx.counters.rows.failed(slot.row, &fail);
             }
@@ -292,6 +333,9 @@ impl Conversation {
             let rest =
                 if matches!(stop, Stop::Single(_) | Stop::Inline(_)) { turn.stopped_at } else { turn.at };
             return self.begin_job(turn, rest);
+        }
+        if turn.cx.room.is_again() {
+            return Some(Next::Flush);
         }
         self.stopped(turn, stop)
     }
@@ -345,7 +389,9 @@ impl Conversation {
 
     /// A request of its own.
     pub(super) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
+        let again = turn.cx.guard.ask_again(false);
         let flow = turn.dispatch(&mut self.client, args);
+        turn.cx.guard.ask_again(again);
         // AUTH, RESET or CONFIG SET may have changed them for the next request.
         turn.limits = self.limits(turn.cx);
         match flow {

@@ -39,6 +39,8 @@ pub(super) struct Turn<'x, 'a, 'c, 'w> {
     pub stopped_at: usize,
     /// The row of the last command.
     pub row: table::RowId,
+    /// Where the request begins that is to be asked again.
+    pub again_at: usize,
 }
 
 /// One command of one key.

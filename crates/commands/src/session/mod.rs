@@ -30,7 +30,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::dump::{Dump, Step};
 use crate::flow::Flow;
-use crate::input::Looks;
+use crate::input::{Asked, Looks};
 use crate::meta;
 use crate::output::{Mark, Output};
 use crate::redis::{Conversation, Letter, OutputLimit};
@@ -77,6 +77,8 @@ pub enum Next {
 #[derive(Debug, Default)]
 pub struct Session {
     state: State,
+    /// How often its next request was asked again.
+    asked: Asked,
 }
 
 /// What the next bytes are.
@@ -117,6 +119,8 @@ struct Call<'x, 'a, 'c, 'w> {
     line_mark: Option<Mark>,
     /// The current line of keys has failed: its other keys are passed over.
     skips: bool,
+    /// Where the request begins that is to be asked again.
+    again_at: usize,
 }
 
 impl Session {
@@ -127,7 +131,7 @@ impl Session {
 
     /// A conversation of a RESP client, whatever its first byte is.
     pub fn redis(cx: &Context<'_, '_>) -> Session {
-        Session { state: State::Redis(Box::new(Conversation::new(cx))) }
+        Session { state: State::Redis(Box::new(Conversation::new(cx))), asked: Asked::default() }
     }
 
     /// The number of the RESP client, if it is one.
@@ -180,16 +184,48 @@ impl Session {
         let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let reader = Reader { input, at: 0, keys: None, turn };
         let runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
-        let mut call = Call { cx, out, reader, tally: Tally::default(), runs, line_mark: None, skips: false };
-        let next = loop {
-            if let Some(next) = self.step(&mut call) {
-                break next;
-            }
+        let mut call = Call {
+            cx,
+            out,
+            reader,
+            tally: Tally::default(),
+            runs,
+            line_mark: None,
+            skips: false,
+            again_at: 0,
         };
-        let next = if call.out.take_end() && next == Next::Flush { Next::Yield } else { next };
+        let next = self.steps(&mut call);
+        let next = if call.out.take_end() { self.end_turn(&mut call, next) } else { next };
         call.tally.settle(call.cx.counters);
         call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
         Progress { consumed: call.reader.at, next }
+    }
+
+    #[inline(always)]
+    fn steps(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Next {
+        loop {
+            if let Some(next) = self.step(call) {
+                return next;
+            }
+        }
+    }
+
+    /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
+    /// there was no memory.
+    #[cold]
+    fn end_turn(&mut self, call: &mut Call<'_, '_, '_, '_>, next: Next) -> Next {
+        if !call.cx.room.take_again() {
+            return if next == Next::Flush { Next::Yield } else { next };
+        }
+        (call.reader.at, call.reader.keys, call.runs) = (call.again_at, None, false);
+        self.state = State::Ready;
+        if let Some(next) = self.asked.again(call.cx.now(), call.again_at) {
+            return next;
+        }
+        call.cx.guard.memory_did_not_come();
+        let room = call.cx.room;
+        let next = room.for_the_last_time(|| self.steps(call));
+        if call.out.take_end() && next == Next::Flush { Next::Yield } else { next }
     }
 
     /// Between two requests: nothing is half done (the input that is kept aside).
@@ -344,11 +380,20 @@ impl Session {
                 continue;
             }
             if call.out.is_full() {
+                if call.cx.room.is_again() {
+                    let before = batch.iter().map(|slot| slot.at).rfind(|&at| at < slot.at);
+                    call.again_at = before.unwrap_or(call.again_at);
+                    return Some(Next::Flush);
+                }
                 self.state = leave_at(slot);
                 call.reader.at = slot.at;
                 return Some(Next::Flush);
             }
             call.execute(slot);
+        }
+        if call.cx.room.is_again() {
+            call.again_at = batch.last().map_or(call.again_at, |slot| slot.at);
+            return Some(Next::Flush);
         }
         if std::mem::take(&mut call.skips) {
             let ended = call.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));

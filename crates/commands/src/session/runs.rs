@@ -106,6 +106,9 @@ impl Session {
             }
             let Call { cx, out, tally, .. } = &mut *call;
             if out.is_full() {
+                if cx.room.is_again() {
+                    return Some(Next::Flush);
+                }
                 if !part.is_first() {
                     let fetch = Fetch { cas: false, touch: None };
                     self.state = State::Keys(Keys { fetch, first: false, resumed: true });
@@ -398,6 +401,9 @@ impl<'a, 'w> Slot<'a, 'w> {
     #[inline(never)]
     fn answer(&self, call: &mut Call<'_, '_, '_, '_>) -> bool {
         let Slot { key, hint, .. } = self;
+        if !matches!(self.ask, Ask::Get | Ask::MetaGet) {
+            call.again_at = self.at;
+        }
         let Call { cx, out, tally, .. } = &mut *call;
         match self.ask {
             Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.part.is_last()),

@@ -2,6 +2,7 @@
 
 mod closed;
 mod figures;
+mod later;
 mod meta;
 mod slices;
 mod survey;

@@ -121,7 +121,8 @@ impl Drop for Service {
 
 impl Service {
     /// The handler of worker `index`.
-    pub fn new(hub: Arc<Hub>, index: usize, store: larder_store::Worker) -> Service {
+    pub fn new(hub: Arc<Hub>, index: usize, mut store: larder_store::Worker) -> Service {
+        store.set_asked_again(true);
         let outbox = Outbox::new(SEND_AT_BYTES, &hub.store, OUTPUT_KEPT_BYTES);
         let mut service = Service {
             hub,

@@ -27,6 +27,9 @@ const REFUSED_ROUNDS_MAX: usize = 96;
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
 /// Rounds after which it has begun to sleep, and asks others for what they hold.
 const ALLOCATE_ROUNDS_SLEEP: usize = 64;
+/// Rounds after which who asks again is told to do so: others have had the core some times, which on a busy machine is
+/// milliseconds each.
+const ALLOCATE_ROUNDS_LATER: usize = 16;
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
@@ -114,6 +117,9 @@ impl Local {
         if store.may_evict() && !(spares && store.arena.barren.holds(self.now)) {
             self.drain_ahead(store, class);
         }
+        // Who asks again is told so where another would sleep.
+        let later = self.asked_again && !self.patient && !self.transaction.open && !self.transaction.whole;
+        self.comes = false;
         let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
         let mut waited = 0;
         while round < rounds_max {
@@ -130,6 +136,11 @@ impl Local {
             }
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
+            }
+            // What is on its way is waited for already, by somebody else of this worker's.
+            if later && self.limbo.len() > 0 && self.later_epoch == store.epochs.now() {
+                self.comes = !self.waits_in_vain(store);
+                break;
             }
             // What has expired goes before anything that lives.
             let expires = expiring < ALLOCATE_EXPIRE_STEPS_MAX && self.expire(store, self.now);
@@ -160,6 +171,10 @@ impl Local {
                 }
                 if round == REFUSED_ROUNDS_MAX {
                     self.vain_epoch = store.epochs.now();
+                    break;
+                }
+                if later && round == ALLOCATE_ROUNDS_LATER {
+                    self.comes_later(store);
                     break;
                 }
                 self.wait(store, &mut wait);
@@ -200,6 +215,10 @@ impl Local {
                     if self.waits_in_vain(store) {
                         break;
                     }
+                    if later && round >= ALLOCATE_ROUNDS_LATER {
+                        self.comes_later(store);
+                        break;
+                    }
                     waited += usize::from(self.limbo.len() == 0);
                     if waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == ALLOCATE_ROUNDS_IMPATIENT {
                         self.note_vain(store);
@@ -237,8 +256,10 @@ impl Local {
             // What comes free in the spans that were tried is to be had.
             self.stop_drains(store);
         }
-        store.slabs.class(class).out_of_memory += 1;
-        self.counters(store).out_of_memory.add(1);
+        if !self.comes {
+            store.slabs.class(class).out_of_memory += 1;
+            self.counters(store).out_of_memory.add(1);
+        }
         None
     }
 
@@ -247,9 +268,15 @@ impl Local {
         self.vain_epoch == store.epochs.now() || self.limbo.len() == 0 && self.now < self.vain_until
     }
 
+    /// Takes note that who asks for memory is to ask again.
+    fn comes_later(&mut self, store: &Store) {
+        self.comes = true;
+        self.later_epoch = store.epochs.now();
+    }
+
     /// Takes note that memory did not come: of this worker's own before others have left their batches, and what
     /// others hold for a while.
-    fn note_vain(&mut self, store: &Store) {
+    pub(crate) fn note_vain(&mut self, store: &Store) {
         if self.limbo.len() > 0 {
             self.vain_epoch = store.epochs.now();
         } else {

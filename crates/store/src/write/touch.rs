@@ -131,7 +131,7 @@ impl Guard<'_> {
     /// meanwhile did what was wanted or has to be looked at anew: that is no error.
     fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
         let mut copy = std::mem::take(&mut self.local.copy);
-        let done = self.reshape_through(key, was, &mut copy);
+        let done = self.asking_once(|guard| guard.reshape_through(key, was, &mut copy));
         self.local.copy = copy;
         match done {
             Err(Refusal::NoMemory) => Err(Refusal::NoMemory),

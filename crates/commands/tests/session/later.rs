@@ -1,0 +1,148 @@
+//! Memory that is on its way: who asks for it is asked again later, and its worker serves others meanwhile.
+
+use super::{Bench, START};
+use larder_commands::{Context, Next, Output, Room, Session, Settings, Shared};
+use larder_store::{Attributes, Config, Expect, Store};
+use larder_testkit::host::LocalHost;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Keys of items of which the store is full.
+const KEYS: u32 = 20_000;
+/// Most turns take no longer that sleep for nothing: it is some 50 ms otherwise, and the machine does other things.
+const TURN: Duration = Duration::from_millis(20);
+
+/// A full store, and a worker for whom others wait.
+fn full() -> (Bench, Arc<Store>) {
+    let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    for n in 0..KEYS {
+        let mut guard = worker.enter(START);
+        let name = n.to_be_bytes();
+        let key = guard.key(&name);
+        guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any).unwrap();
+    }
+    worker.set_patient(false);
+    worker.set_asked_again(true);
+    let bench = Bench {
+        worker,
+        shared: Shared::new(Settings::default()),
+        host: LocalHost::default(),
+        room: Room::default(),
+        system: START,
+        limit: 1 << 20,
+    };
+    (bench, store)
+}
+
+impl Bench {
+    /// One turn: what it consumes, what it replies, and what it wants.
+    fn short_turn(&mut self, session: &mut Session, input: &[u8]) -> (usize, Vec<u8>, Next) {
+        let mut out = Output::new(self.limit);
+        let now = self.shared.now(self.system);
+        let mut cx = Context {
+            guard: self.worker.enter(now),
+            counters: &self.host.counters,
+            shared: &self.shared,
+            host: &self.host,
+            peer: &self.host,
+            room: &self.room,
+        };
+        let progress = session.receive(&mut cx, input, &mut out);
+        (progress.consumed, out.to_vec(), progress.next)
+    }
+
+    /// Turns until one of many sets finds no memory: the rest of the pipeline, and replies so far.
+    fn until_it_sleeps(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let (mut left, mut replies) = (input.to_vec(), Vec::new());
+        loop {
+            let (consumed, said, next) = self.short_turn(session, &left);
+            left.drain(..consumed);
+            replies.extend(said);
+            match next {
+                Next::Sleep(_) => return (left, replies),
+                Next::Flush | Next::Yield => {}
+                Next::Receive | Next::Close => panic!("there was memory: {next:?}"),
+            }
+        }
+    }
+}
+
+fn sets(resp: bool) -> Vec<u8> {
+    let value = "v".repeat(1000);
+    let one = |n| match resp {
+        true => format!("*3\r\n$3\r\nSET\r\n$8\r\n{n:08}\r\n$1000\r\n{value}\r\n"),
+        false => format!("set {n:08} 0 0 1000\r\n{value}\r\n"),
+    };
+    (0..3000)
+        .map(one)
+        .chain([if resp { "PING\r\n".to_owned() } else { "mn\r\n".to_owned() }])
+        .collect::<String>()
+        .into()
+}
+
+#[test]
+fn a_set_without_memory_is_asked_again_in_its_place_and_others_are_served_meanwhile() {
+    for resp in [false, true] {
+        let (mut bench, store) = full();
+        let mut stuck = store.worker().unwrap();
+        let batch = stuck.enter(START);
+        let mut session = Session::new();
+        let (mut left, mut replies) = bench.until_it_sleeps(&mut session, &sets(resp));
+        // Another connection of the worker, and the same again: nothing was taken of its request.
+        let mut took = Vec::new();
+        for _ in 0..9 {
+            let began = Instant::now();
+            let (_, said, next) = bench.short_turn(&mut Session::new(), b"get nothing\r\n");
+            assert_eq!((&said[..], next), (&b"END\r\n"[..], Next::Receive));
+            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+            took.push(began.elapsed());
+            left.drain(..consumed);
+            replies.extend(said);
+        }
+        took.sort_unstable();
+        assert!(took[4] < TURN, "{took:?}");
+        drop(batch);
+        loop {
+            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            left.drain(..consumed);
+            replies.extend(said);
+            if next == Next::Receive {
+                break;
+            }
+        }
+        let expected =
+            if resp { "+OK\r\n".repeat(3000) + "+PONG\r\n" } else { "STORED\r\n".repeat(3000) + "MN\r\n" };
+        assert_eq!(String::from_utf8(replies).unwrap(), expected);
+        drop(stuck);
+    }
+}
+
+#[test]
+fn a_set_is_refused_when_its_memory_does_not_come_and_the_next_at_once() {
+    for (resp, refused) in
+        [(false, "SERVER_ERROR out of memory storing object\r\n"), (true, "-OOM command not allowed")]
+    {
+        let (mut bench, store) = full();
+        let mut stuck = store.worker().unwrap();
+        let batch = stuck.enter(START);
+        let mut session = Session::new();
+        let (mut left, _) = bench.until_it_sleeps(&mut session, &sets(resp));
+        let mut looks = 0;
+        let said = loop {
+            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            left.drain(..consumed);
+            if !said.is_empty() {
+                break String::from_utf8(said).unwrap();
+            }
+            assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+            looks += 1;
+            assert!(looks < 100, "it asks for ever");
+        };
+        assert!(said.starts_with(refused), "{}", &said[..said.len().min(60)]);
+        assert!(looks > 10, "{looks}: about 240 ms are waited for it");
+        drop(batch);
+        drop(stuck);
+    }
+}
