@@ -249,23 +249,30 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     })
 }
 
+/// All rows with their groups, subcommands among them.
+fn all_rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
+    rows().flat_map(|(group, row)| {
+        std::iter::once((group, row)).chain(row.subcommands().iter().map(move |sub| (group, sub)))
+    })
+}
+
 fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let names: Vec<&str> = match args.next() {
-        None => rows().map(|(_, row)| row.name).collect(),
+        None => all_rows().map(|(_, row)| row.name).collect(),
         Some(word) if is(word, "FILTERBY") && args.len() == 2 => {
             let (by, what) = (next(&mut args)?, next(&mut args)?);
             if is(by, "MODULE") {
                 Vec::new()
             } else if is(by, "ACLCAT") {
                 let has = |name: &&str| name.as_bytes()[1..].eq_ignore_ascii_case(what);
-                rows()
+                all_rows()
                     .filter(|(group, row)| categories(group.name, row).iter().any(has))
                     .map(|(_, row)| row.name)
                     .collect()
             } else if is(by, "PATTERN") {
                 let what = super::glob::bounded(what)?;
                 let matches = |name: &&str| super::glob::matches(what, name.as_bytes(), true);
-                rows().map(|(_, row)| row.name).filter(matches).collect()
+                all_rows().map(|(_, row)| row.name).filter(matches).collect()
             } else {
                 return Err(Fail::SYNTAX);
             }
