@@ -164,7 +164,7 @@ func (s *Server) Do(ctx context.Context, at int, op *lane.Op, r *wire.Request, d
 			return nil
 		}
 		if again || !s.again(err, r.Verb == wire.Get && !r.Retime) {
-			return s.told(err)
+			return s.told(ctx, err)
 		}
 		op.Again(dst)
 	}
@@ -178,11 +178,16 @@ func (s *Server) again(err error, read bool) bool {
 	return fault.Of(err) == fault.NotSent || (read && s.f.o.RetryReads && errors.Is(err, fault.Lost))
 }
 
-// told counts what is late.
-func (s *Server) told(err error) error {
+// told counts what is late; but not what the caller's own context gave less time than the timeout.
+func (s *Server) told(ctx context.Context, err error) error {
 	var e *fault.Error
 	if errors.As(err, &e) && e.Err == fault.Timeout && e.Cause == nil {
-		s.late()
+		if until, ok := ctx.Deadline(); ok && time.Until(until) <= 0 {
+			// Its timer may not have run yet.
+			e.Cause = context.DeadlineExceeded
+		} else {
+			s.late()
+		}
 	}
 	return err
 }
@@ -190,7 +195,7 @@ func (s *Server) told(err error) error {
 // Wait is the lane's, and counts what is late.
 func (s *Server) Wait(ctx context.Context, l *lane.Lane, op *lane.Op) error {
 	if err := l.Wait(ctx, op); err != nil {
-		return s.told(err)
+		return s.told(ctx, err)
 	}
 	return nil
 }

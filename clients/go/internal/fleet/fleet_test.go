@@ -223,6 +223,41 @@ func TestContextThatHasEndedSendsNothing(t *testing.T) {
 	})
 }
 
+// slowContext is one whose timer has not run yet.
+type slowContext struct {
+	context.Context
+	until time.Time
+}
+
+func (c slowContext) Deadline() (time.Time, bool) { return c.until, true }
+
+func TestCallersOwnDeadlinesSayNothingAboutTheServer(t *testing.T) {
+	in(t, func(t *testing.T, n *network, s *Server) {
+		held := make(chan struct{})
+		defer close(held)
+		if err := set(s, "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		n.server.Replace = func(string, string) string { <-held; return "" }
+		var callers sync.WaitGroup
+		for range 64 {
+			callers.Go(func() {
+				ctx := slowContext{background, time.Now().Add(10 * time.Millisecond)}
+				op := new(lane.Op)
+				op.Init()
+				err := s.Do(ctx, 0, op, &wire.Request{Verb: wire.Get, Key: "k"}, lane.Now()+10*time.Millisecond)
+				if !errors.Is(err, fault.Timeout) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if s.Counters().Down {
+			t.Error("given up")
+		}
+	})
+}
+
 func TestConnectionThatEndedIsReplaced(t *testing.T) {
 	in(t, func(t *testing.T, n *network, s *Server) {
 		if err := set(s, "k", "v"); err != nil {
