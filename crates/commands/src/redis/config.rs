@@ -11,7 +11,7 @@ use larder_store::{Eviction, MEMORY_BYTES_MIN};
 
 use super::call::{Call, next};
 use super::fail::{Done, Fail};
-use super::glob::{bounded, matches};
+use super::glob::{bounded, matches, weight};
 use super::parameter::{PARAMETERS, Parameter};
 use super::reply::put_bulk;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -116,10 +116,28 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     }
 }
 
+/// What it takes to look at a parameter's name, for each unit of a pattern's weight.
+const NAME_NS: u64 = 100;
+/// What CONFIG GET may take: all parameters by their names, or some dozens of patterns.
+const LOOK_NS_MAX: u64 = 4_000_000;
+
+/// What it takes to look which parameters patterns mean.
+pub(super) fn look_ns(patterns: Args<'_>) -> u64 {
+    let weights = patterns.map(|pattern| weight(pattern) as u64).fold(0, u64::saturating_add);
+    weights.saturating_mul(PARAMETERS.len() as u64 * NAME_NS)
+}
+
 fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     for pattern in args {
         bounded(pattern)?;
     }
+    let ns = look_ns(args);
+    if ns > LOOK_NS_MAX {
+        return Err(Fail::of(
+            "ERR CONFIG GET of so many patterns, or so intricate ones, would take too long",
+        ));
+    }
+    call.spend(ns);
     let wanted: Vec<&Parameter> = PARAMETERS
         .iter()
         .filter(|one| args.into_iter().any(|pattern| matches(pattern, one.name.as_bytes(), true)))

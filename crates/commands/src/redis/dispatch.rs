@@ -139,6 +139,10 @@ impl Call<'_, '_, '_> {
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));
         }
+        if !self.client.authenticated && !self.cx.shared.redis.access.asks() {
+            // The password was taken away since.
+            self.client.admit();
+        }
         if !self.client.authenticated && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }

@@ -15,13 +15,13 @@ use super::fail::{Done, Fail};
 use super::reply::put_bulk;
 use super::rewrite::Heap;
 use super::secret;
-use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, SKIP_SLOWLOG, STALE};
+use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, SHOWS_KEYS, SKIP_SLOWLOG, STALE};
 use super::table::{Command, NO_KEYS};
 
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const SLOWLOG: &[Command] = &[
-    Command::args("slowlog|get", -2, RULES, NO_KEYS, get).doc(
+    Command::args("slowlog|get", -2, RULES | SHOWS_KEYS, NO_KEYS, get).doc(
         "2.2.12",
         "[count]",
         "Commands that took long.",

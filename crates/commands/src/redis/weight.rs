@@ -7,6 +7,7 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::DATABASES;
 
 use super::call::{Call, is};
+use super::config;
 use super::debug::MATCHED_BYTES_MAX;
 use super::fail::{Done, Fail};
 use super::glob::weight;
@@ -60,6 +61,7 @@ impl<'q> Scale<'q> {
                 0
             }
             "keys" => self.walk(self.keys, at(0)),
+            "config|get" => config::look_ns(args),
             "scan" => {
                 let option = |name| (1..args.len()).find(|&n| is(at(n), name)).map(|n| n + 1);
                 let count = option("COUNT").map_or(10, number);

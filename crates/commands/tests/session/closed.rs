@@ -84,7 +84,7 @@ fn dumps_show_what_text_clients_can_read() {
 fn what_forbids_text_clients_forbids_the_others_too() {
     let mut bench = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
     let mut session = Session::new();
-    for words in [&["KEYS", "*"][..], &["SCAN", "0"], &["RANDOMKEY"], &["MONITOR"]] {
+    for words in [&["KEYS", "*"][..], &["SCAN", "0"], &["RANDOMKEY"], &["MONITOR"], &["SLOWLOG", "GET"]] {
         let reply = bench.says(&mut session, words);
         assert!(reply.starts_with("-ERR ") && reply.contains("(-X)"), "{reply}");
     }
@@ -113,6 +113,11 @@ fn nobody_is_shown_a_password() {
         &["AUTH", "default", CANARY, "more"],
         &["HELLO", "3", "AUTH", "default", CANARY],
         &["HELLO", "2", "AUTH", "nobody", CANARY, "SETNAME", "x"],
+        &["HELLO", "2", "SETNAME", "AUTH", "AUTH", "default", CANARY],
+        &["HELLO", "AUTH", "default", CANARY],
+        &["CONFIG", "SET", "masterauth", CANARY],
+        &["COMMAND", "GETKEYS", "AUTH", CANARY],
+        &["ACL", "DRYRUN", "default", "AUTH", CANARY],
         &["CONFIG", "SET", "requirepass", CANARY],
         &["AUTH", CANARY],
         &["CONFIG", "SET", "maxmemory-samples", "5", "requirepass", CANARY],
@@ -304,4 +309,28 @@ fn without_a_password_clients_of_other_machines_are_turned_away() {
     assert!(!denied(Settings::default(), false));
     assert!(!denied(Settings { protected: false, ..Settings::default() }, true));
     assert!(!denied(Settings { password: "secret".into(), ..Settings::default() }, true));
+}
+
+#[test]
+fn who_was_told_to_say_who_it_is_need_not_when_the_password_is_taken_away() {
+    let mut bench = bench();
+    let (mut session, mut admin) = (Session::new(), Session::new());
+    assert_eq!(bench.says(&mut admin, &["CONFIG", "SET", "requirepass", "secret"]), "+OK\r\n");
+    assert!(bench.says(&mut session, &["PING"]).starts_with("-NOAUTH"));
+    assert_eq!(bench.says(&mut admin, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
+    assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
+    assert!(!session.is_stranger());
+}
+
+#[test]
+fn config_get_looks_through_its_parameters_for_some_dozens_of_patterns_and_no_more() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let get = |n: usize| [&["CONFIG", "GET"], &["*-*-*-*-*z"].repeat(n)[..]].concat();
+    assert_eq!(bench.says(&mut session, &get(64)), "*0\r\n");
+    assert!(bench.says(&mut session, &get(8_000)).starts_with("-ERR CONFIG GET"));
+    assert!(bench.says(&mut session, &["CONFIG", "GET", "*"]).len() > 3_000);
+    bench.says(&mut session, &["MULTI"]);
+    (0..200).for_each(|_| assert_eq!(bench.says(&mut session, &get(64)), "+QUEUED\r\n"));
+    assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
