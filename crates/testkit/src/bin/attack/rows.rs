@@ -36,6 +36,9 @@ const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -
     Row { name, megabytes: 64, options: &[], prepare: |_| Ok(()), attack, ends: false, one_step: false }
 }
 
+/// DEBUG is for whoever asks.
+const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
+
 /// All of them.
 pub const ROWS: &[Row] = &[
     Row { prepare: memory::one_of_16k, ..row("mget-of-one", memory::mget_of_one) },
@@ -64,8 +67,8 @@ pub const ROWS: &[Row] = &[
     Row { prepare: slice::prepare, ..row("text-append", slice::text_append) },
     Row { prepare: slice::prepare, ..row("exec-of-keys", slice::exec_of_keys) },
     Row { prepare: slice::prepare, ..row("swapdb", slice::swapdb) },
-    row("populate", slice::populate),
-    row("stringmatch", slice::stringmatch),
+    Row { options: DEBUG, ..row("populate", slice::populate) },
+    Row { options: DEBUG, ..row("stringmatch", slice::stringmatch) },
     row("cheap", slice::cheap),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
