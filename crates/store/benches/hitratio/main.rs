@@ -10,12 +10,20 @@
 //! stream's. Misses are counted once twice the arena has been written.
 //!
 //! `cargo bench -p larder-store --bench hitratio [-- STREAM…]`
+//!
+//! With `patterns` it is access patterns instead, each with the least share of hits, in stores of `MB` megabytes of values of
+//! `BYTES`; with `turns` each after each other. Values that do not fit a hundred times are left out.
+//!
+//! `cargo bench -p larder-store --bench hitratio -- patterns|turns [MB,… [BYTES,… [PATTERN…]]]`
 
 mod classes;
+mod patterns;
 mod policies;
+mod race;
 mod streams;
 
 use larder_store::{Attributes, Config, Expect, Lookup, Store};
+use patterns::PATTERNS;
 use policies::{Lru, Policy, S3Fifo, Segmented};
 use std::process::ExitCode;
 use streams::{Request, STREAMS, Stream};
@@ -130,8 +138,69 @@ fn run_model(stream: &Stream, from: u64, mut policy: impl Policy) -> Count {
     count
 }
 
+/// Memory in megabytes and bytes of values, as an argument says or as here.
+fn numbers(argument: Option<&String>, default: &[u64]) -> Vec<u64> {
+    argument.map_or_else(
+        || default.to_vec(),
+        |list| list.split(',').map(|number| number.parse().expect("a number")).collect(),
+    )
+}
+
+/// Patterns, or each after each other; prints what they come to.
+fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
+    let mut worst = 0;
+    for megabytes in numbers(wanted.first(), &[16, 64]) {
+        for value_bytes in numbers(wanted.get(1), &[100, 1_000, 100_000]) {
+            let memory_bytes = megabytes << 20;
+            if value_bytes * 100 > memory_bytes {
+                continue;
+            }
+            let (_, fits) = race::Stored::full(memory_bytes, value_bytes as usize);
+            println!("{megabytes} MB, values of {value_bytes} B: {fits} fit");
+            println!("{:12} {:>7} {:>7} {:>7} {:>7} {:>7}", "pattern", "store", "least", "LRU", "segm.", "S3-FIFO");
+            let names = wanted.get(2..).unwrap_or_default();
+            let chosen: Vec<_> =
+                PATTERNS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)).collect();
+            let bounds: Vec<_> = chosen.iter().map(|row| race::models(row.shape, fits)).collect();
+            for (pattern, [lru, segmented, ideal]) in chosen.iter().zip(&bounds) {
+                let least = pattern.least(*lru, *segmented);
+                let befores = if turns { PATTERNS } else { &[] };
+                let mut seen = Vec::new();
+                for before in befores.iter().filter(|before| before.name != pattern.name) {
+                    let (mut stored, _) = race::Stored::full(memory_bytes, value_bytes as usize);
+                    race::run(&mut stored, before.shape, fits, 1, false);
+                    seen.push((before.name, race::run(&mut stored, pattern.shape, fits, 0, true), least - 0.02));
+                }
+                if !turns {
+                    let (mut stored, _) = race::Stored::full(memory_bytes, value_bytes as usize);
+                    seen.push(("", race::run(&mut stored, pattern.shape, fits, 0, false), least));
+                }
+                for (before, hits, least) in seen {
+                    let missed = hits < least;
+                    worst += usize::from(missed);
+                    if !missed && turns {
+                        continue;
+                    }
+                    println!(
+                        "{:12} {hits:7.4} {least:7.4} {lru:7.4} {segmented:7.4} {ideal:7.4}{} {before}",
+                        pattern.name,
+                        if missed { " MISSED" } else { "" }
+                    );
+                }
+            }
+        }
+    }
+    println!("missed: {worst}");
+    if worst == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    match wanted.first().map(String::as_str) {
+        Some("patterns") => return main_patterns(&wanted[1..], false),
+        Some("turns") => return main_patterns(&wanted[1..], true),
+        _ => {}
+    }
     println!(
         "{:16} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "stream", "MiB", "held", "counted", "store", "S3-FIFO", "LRU", "segm.", "/ideal", "/LRU"

@@ -1,0 +1,244 @@
+//! Access patterns that streams of independent requests do not have: keys written and read late, sessions,
+//! keys that come back once, loops, popularity that is drawn anew; and one after another.
+//!
+//! ```text
+//! store full of keys that nobody reads ─▶ pattern, warmed ─▶ counted
+//! ```
+//!
+//! A pattern is asked step by step; a step is some requests. Distances are shares of what fits: the keys that a
+//! store of this memory holds of this size.
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub id: u64,
+    pub verb: Verb,
+    /// It is among those whose hits are the pattern's.
+    pub counts: bool,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// A write.
+    Set,
+    /// A read; a miss is left at that.
+    Get,
+    /// A read, and a write where it misses.
+    Load,
+}
+
+/// What a pattern does; distances are shares of what fits.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// Written once, read so many times at equal distances up to this one.
+    Later { distance: f64, reads: u32 },
+    /// Read and written again after each `distance` of writes, so many times, then abandoned.
+    Sessions { distance: f64, times: u32 },
+    /// Loaded, and once more after this distance.
+    Return { distance: f64 },
+    /// Loaded by popularity, over so many times what fits; a share of requests is for keys that come once.
+    Zipf { alpha: f64, over: f64, lone: f64 },
+    /// Loaded one after the other, round and round, over so much of what fits.
+    Loop { over: f64 },
+    /// Zipf over four times what fits; which keys are popular is drawn anew whenever `every` of what fits was written, and what is
+    /// counted begins one memory later.
+    Redrawn { alpha: f64, every: f64 },
+}
+
+/// What it should come to.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// A share of hits.
+    Hits(f64),
+    /// The share of an LRU of as many keys, and so much more.
+    OverLru(f64),
+    /// Within this of the better of LRU and the segmented one.
+    BetterOfLrus(f64),
+}
+
+/// A row.
+pub struct Pattern {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub bound: Bound,
+}
+
+const fn row(name: &'static str, shape: Shape, bound: Bound) -> Pattern {
+    Pattern { name, shape, bound }
+}
+
+/// Every pattern.
+pub const PATTERNS: &[Pattern] = &[
+    row("later-0.05", Shape::Later { distance: 0.05, reads: 1 }, Bound::Hits(0.98)),
+    row("later-0.2", Shape::Later { distance: 0.2, reads: 1 }, Bound::Hits(0.98)),
+    row("later-0.5", Shape::Later { distance: 0.5, reads: 1 }, Bound::Hits(0.98)),
+    row("later-0.8", Shape::Later { distance: 0.8, reads: 1 }, Bound::Hits(0.98)),
+    row("twice-0.05", Shape::Later { distance: 0.05, reads: 2 }, Bound::Hits(0.98)),
+    row("twice-0.2", Shape::Later { distance: 0.2, reads: 2 }, Bound::Hits(0.98)),
+    row("twice-0.5", Shape::Later { distance: 0.5, reads: 2 }, Bound::Hits(0.98)),
+    row("twice-0.8", Shape::Later { distance: 0.8, reads: 2 }, Bound::Hits(0.98)),
+    row("sessions", Shape::Sessions { distance: 0.3, times: 8 }, Bound::Hits(0.99)),
+    row("return-0.2", Shape::Return { distance: 0.2 }, Bound::Hits(0.98)),
+    row("return-0.5", Shape::Return { distance: 0.5 }, Bound::Hits(0.98)),
+    row("return-0.8", Shape::Return { distance: 0.8 }, Bound::Hits(0.98)),
+    row("zipf-0.7", Shape::Zipf { alpha: 0.7, over: 4.0, lone: 0.0 }, Bound::OverLru(0.0)),
+    row("zipf-0.9", Shape::Zipf { alpha: 0.9, over: 4.0, lone: 0.0 }, Bound::OverLru(0.0)),
+    row("zipf-1.1", Shape::Zipf { alpha: 1.1, over: 4.0, lone: 0.0 }, Bound::OverLru(0.0)),
+    row("zipf-lone", Shape::Zipf { alpha: 1.0, over: 4.0, lone: 0.5 }, Bound::OverLru(0.0)),
+    row("loop-0.8", Shape::Loop { over: 0.8 }, Bound::Hits(1.0)),
+    row("loop-1.2", Shape::Loop { over: 1.2 }, Bound::Hits(0.3)),
+    row("redrawn", Shape::Redrawn { alpha: 0.9, every: 4.0 }, Bound::BetterOfLrus(0.01)),
+];
+
+/// A generator with 64 bits of state, the same at every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+    /// In [0, 1).
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// A pattern under way.
+pub struct Running {
+    shape: Shape,
+    /// Keys that fit.
+    fits: u64,
+    step: u64,
+    random: Random,
+    /// Added to every key's number: another pattern's keys are others.
+    base: u64,
+    /// Sums of popularity.
+    shares: Vec<f64>,
+    /// Of each place the session that has it, and how often it was used.
+    sessions: Vec<(u64, u32)>,
+    fresh: u64,
+    /// How often popularity was drawn, and keys written since.
+    drawn: u64,
+    written: u64,
+}
+
+impl Running {
+    /// The pattern where `fits` keys fit; `part` tells the keys of one run from those of another.
+    pub fn new(shape: Shape, fits: u64, part: u64) -> Running {
+        let of = |share: f64| ((fits as f64 * share) as u64).max(1);
+        let ranks = match shape {
+            Shape::Zipf { over, .. } => of(over),
+            Shape::Redrawn { .. } => 4 * fits,
+            _ => 0,
+        };
+        let alpha = match shape {
+            Shape::Zipf { alpha, .. } | Shape::Redrawn { alpha, .. } => alpha,
+            _ => 0.0,
+        };
+        let mut sum = 0.0;
+        let shares = (1..=ranks)
+            .map(|rank| {
+                sum += (rank as f64).powf(-alpha);
+                sum
+            })
+            .collect();
+        let mut random = Random(part);
+        let mut fresh = 0;
+        let sessions = match shape {
+            Shape::Sessions { distance, times } => (0..of(distance))
+                .map(|_| {
+                    fresh += 1;
+                    (fresh, (random.next() % u64::from(times + 1)) as u32)
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let base = (part + 1) << 40;
+        Running { shape, fits, step: 0, random, base, shares, sessions, fresh, drawn: 0, written: 0 }
+    }
+
+    /// Requests until a pattern has shown what it comes to, and requests that are counted then.
+    pub fn lengths(&self) -> (u64, u64) {
+        let fits = self.fits;
+        match self.shape {
+            Shape::Later { reads, .. } => (u64::from(reads + 1) * 4 * fits, u64::from(reads + 1) * 2 * fits),
+            Shape::Sessions { .. } => (10 * fits, 6 * fits),
+            Shape::Return { .. } => (8 * fits, 4 * fits),
+            Shape::Loop { .. } => (10 * fits, 8 * fits),
+            Shape::Zipf { .. } | Shape::Redrawn { .. } => (20 * fits, 20 * fits),
+        }
+    }
+
+    /// Whether a write went to a key that was not there, for a pattern that goes by that.
+    pub fn note_written(&mut self) {
+        self.written += 1;
+    }
+
+    fn ranked(&mut self) -> u64 {
+        let at = self.random.unit() * self.shares.last().expect("there are ranks");
+        self.shares.partition_point(|&share| share <= at).min(self.shares.len() - 1) as u64
+    }
+
+    /// The next requests.
+    pub fn step(&mut self, requests: &mut Vec<Request>) {
+        let base = self.base;
+        let step = self.step;
+        self.step += 1;
+        let mut push = |id: u64, verb, counts| requests.push(Request { id: base + id, verb, counts });
+        match self.shape {
+            Shape::Later { distance, reads } => {
+                push(step, Verb::Set, false);
+                for read in 1..=reads {
+                    let back = (self.fits as f64 * distance * f64::from(read) / f64::from(reads)) as u64;
+                    if let Some(id) = step.checked_sub(back.max(1)) {
+                        push(id, Verb::Get, true);
+                    }
+                }
+            }
+            Shape::Sessions { times, .. } => {
+                let place = (step % self.sessions.len() as u64) as usize;
+                let (mut id, mut used) = self.sessions[place];
+                if used > times {
+                    self.fresh += 1;
+                    (id, used) = (self.fresh, 0);
+                }
+                if used > 0 {
+                    push(id, Verb::Get, step >= self.sessions.len() as u64);
+                }
+                push(id, Verb::Set, false);
+                self.sessions[place] = (id, used + 1);
+            }
+            Shape::Return { distance } => {
+                push(step, Verb::Load, false);
+                if let Some(id) = step.checked_sub((self.fits as f64 * distance) as u64) {
+                    push(id, Verb::Load, true);
+                }
+            }
+            Shape::Zipf { lone, .. } => {
+                if self.random.unit() < lone {
+                    push((1 << 39) + step, Verb::Load, true);
+                } else {
+                    let rank = self.ranked();
+                    push(rank, Verb::Load, true);
+                }
+            }
+            Shape::Loop { over } => push(step % (self.fits as f64 * over) as u64, Verb::Load, true),
+            Shape::Redrawn { every, .. } => {
+                if self.written as f64 > self.fits as f64 * every {
+                    (self.drawn, self.written) = (self.drawn + 1, 0);
+                }
+                let rank = self.ranked();
+                let counts = self.written >= self.fits && self.drawn > 0;
+                push(self.drawn << 32 | rank, Verb::Load, counts);
+            }
+        }
+    }
+}
