@@ -246,7 +246,12 @@ impl Local {
                 let header = item.header();
                 let (slot, expired) = (found.slot, item.expired_by(header, self.now));
                 let protected = store.is_protected(item, header) || self.may_be_own(hash);
+                // A part of a large value is worth what its first piece is, which is judged where that is.
+                let part = header.kind() == Kind::Large
+                    // SAFETY: as above, a large one.
+                    && unsafe { Large::of(item) }.first_piece().is_some_and(|first| first != location);
                 let hot = match slot.probation() {
+                    _ if part => true,
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
                     false => slot.frequency() > 0,
                 };

@@ -18,9 +18,9 @@ mod victims;
 pub(crate) use probation::Fresh;
 use victims::Victims;
 
-use crate::arena::{Arena, Span};
+use crate::arena::{Arena, OWNER_FREE, OWNER_INDEX, Span};
 use crate::bucket::{Bucket, FREQUENCY_MAX, SLOTS, Slot};
-use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::class::{CHUNK_BYTES_MAX, ClassId, SPAN_BYTES};
 use crate::event::Event;
 use crate::ghost::Queue;
 use crate::index::{Found, Locked};
@@ -33,6 +33,15 @@ use crate::{Eviction, Millis, Store, access};
 
 /// Victims looked for at a time.
 pub(crate) const BATCH: usize = 32;
+/// Items of a class that are judged at a time: those of a span at most. Those in pieces go one by one: each may be
+/// several spans.
+pub(crate) fn batch_of(class: ClassId) -> usize {
+    match class.chunk_bytes() {
+        CHUNK_BYTES_MAX => 1,
+        bytes => (SPAN_BYTES / bytes).min(BATCH),
+    }
+}
+
 /// Chunks the hand looks at in one turn at most.
 const HAND_CHUNKS_MAX: usize = 512;
 /// Turns of the hand without a victim after which the oldest key on probation goes early.
@@ -145,6 +154,29 @@ fn flushed_of(store: &Store, locked: &Locked<'_>, found: &Found<'_>) -> Option<u
     store.flushes.took(locked.control.stamp(), store.stamp(), number).then_some(number)
 }
 
+/// Where a large value's head and last piece are, which are in classes of their own, and judged with the first piece.
+///
+/// # Safety
+/// A large item that is reachable in this epoch.
+unsafe fn parts_of(arena: &Arena, item: RawItem, location: u64) -> [u64; 2] {
+    // SAFETY: the caller's obligation.
+    let large = unsafe { Large::of(item) };
+    let pieces = large.head().pieces as usize;
+    [location, if pieces > 0 { large.piece(arena, pieces - 1) } else { location }]
+}
+
+impl Store {
+    /// What has a chunk at each of these places was judged: their spans were passed, as if by their classes' hands.
+    fn note_judged(&self, now: Millis, parts: [u64; 2]) {
+        for number in parts.map(Arena::span_of) {
+            let class = ClassId(self.arena.span(number).owner.load(Ordering::Relaxed));
+            if class.0 != OWNER_FREE && class.0 != OWNER_INDEX && class.chunk_bytes() < CHUNK_BYTES_MAX {
+                self.slabs.class(class).note_judged(&self.arena, number, self.moment(now));
+            }
+        }
+    }
+}
+
 impl Local {
     /// Clears a found slot under its home's lock and retires the item.
     pub(crate) fn unlink(&mut self, store: &Store, locked: &mut Locked<'_>, found: &Found<'_>) {
@@ -206,14 +238,12 @@ impl Local {
         }
     }
 
-    /// Evicts up to [`BATCH`] items of a class; returns how many went.
+    /// Evicts some items of a class, [`batch_of`] it at most; returns how many went.
     pub(crate) fn evict(&mut self, store: &Store, now: Millis, class: ClassId) -> usize {
         self.queue_fresh(store);
         let gone = match store.eviction() {
             Eviction::VolatileTtl => 0,
-            Eviction::Off | Eviction::All | Eviction::Volatile => {
-                self.evict_new(store, now, class, BATCH, false)
-            }
+            Eviction::Off | Eviction::All | Eviction::Volatile => self.evict_new(store, now, class, false),
         };
         if gone > 0 {
             return gone;
@@ -241,11 +271,13 @@ impl Local {
             return 0;
         }
         let arena = &store.arena;
-        // One turn lowers every frequency by one: after four, everything left is locked or pinned.
+        let victims_max = batch_of(class);
+        // One round lowers every frequency by one: after four, everything left is locked or pinned.
         let turns = {
             let slab = store.slabs.class(class);
             (slab.queue.count * class.chunks_per_span()).div_ceil(HAND_CHUNKS_MAX)
                 * (FREQUENCY_MAX as usize + 2)
+                * (BATCH / victims_max)
         };
         let soonest = store.eviction() == Eviction::VolatileTtl;
         let volatile = soonest || store.eviction() == Eviction::Volatile;
@@ -255,7 +287,7 @@ impl Local {
             if work >= work_max {
                 break;
             }
-            let mut victims = Victims::default();
+            let mut victims = Victims::new(victims_max);
             let probation_empty;
             {
                 let mut slab = store.slabs.class(class);
@@ -270,7 +302,7 @@ impl Local {
                         Some(owner) => victims.push(owner),
                         None => {}
                     }
-                    victims.count < BATCH || soonest
+                    !victims.are_enough() || soonest
                 });
                 if soonest {
                     let chunks = slab.queue.count * class.chunks_per_span();
@@ -285,6 +317,12 @@ impl Local {
                 *hash = store.hash_at(location);
                 store.prefetch_home(*hash);
                 store.ghosts.prefetch(*hash);
+                // SAFETY: it is an item in this epoch.
+                let item = unsafe { RawItem::new(arena.at(location)) };
+                if item.header().kind() == Kind::Large {
+                    // SAFETY: as above, a large one.
+                    store.note_judged(now, unsafe { parts_of(arena, item, location) });
+                }
             }
             let gone = victims
                 .iter()
@@ -304,14 +342,14 @@ impl Local {
                 store.make_ghosts();
                 return gone;
             }
-            if turn >= HAND_TURNS_PATIENT {
-                let gone = self.evict_new(store, now, class, BATCH, true);
+            if turn >= HAND_TURNS_PATIENT * (BATCH / victims_max) {
+                let gone = self.evict_new(store, now, class, true);
                 if gone > 0 {
                     return gone;
                 }
             }
         }
-        self.evict_new(store, now, class, BATCH, true)
+        self.evict_new(store, now, class, true)
     }
 
     /// An item under the hand: passes over it or evicts it. True if memory came free.

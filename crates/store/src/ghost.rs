@@ -2,8 +2,10 @@
 //! early, and skips probation; from where it was evicted says which queue is too short.
 //!
 //! ```text
-//! place   | 15 evicted from main | 14 … 0 fingerprint |      0: nobody's
+//! place   | 15 evicted from main | 14 asked for since | 13 … 0 fingerprint |      0: nobody's
 //! ```
+//!
+//! It comes back when it is asked for in vain, or stored; that counts once.
 //!
 //! One place by hash: a new ghost overwrites what is there, so that a table of n places remembers
 //! about the last n evictions. There are as many places as items, or up to a quarter fewer and half as
@@ -78,10 +80,12 @@ pub(crate) enum Queue {
 
 /// Set in ghosts of main.
 const MAIN: u16 = 1 << 15;
+/// Set in ghosts of keys that were asked for since they were evicted.
+const ASKED: u16 = 1 << 14;
 
 fn fingerprint(hash: u64) -> u16 {
     // Bits that a probation queue's entry keeps.
-    ((hash >> 24) as u16 & !MAIN).max(1)
+    ((hash >> 24) as u16 & !(MAIN | ASKED)).max(1)
 }
 
 impl Ghosts {
@@ -217,14 +221,27 @@ impl Ghosts {
         }
     }
 
-    /// The queue that the key was evicted from, if it is remembered; it is forgotten with that.
-    pub(crate) fn recall(&self, hash: u64) -> Option<Queue> {
+    /// A key is stored: the queue that it was evicted from, if it is remembered, and whether it was asked for since. It is
+    /// forgotten with that.
+    pub(crate) fn recall(&self, hash: u64) -> Option<(Queue, bool)> {
+        let place = self.place(hash)?;
+        let ghost = place.load(Ordering::Relaxed);
+        if ghost & !(MAIN | ASKED) != fingerprint(hash) {
+            return None;
+        }
+        place.store(0, Ordering::Relaxed);
+        Some((if ghost & MAIN != 0 { Queue::Main } else { Queue::Probation }, ghost & ASKED != 0))
+    }
+
+    /// A key is asked for and not there: the queue that it was evicted from, if it is remembered and was not asked for
+    /// before.
+    pub(crate) fn ask(&self, hash: u64) -> Option<Queue> {
         let place = self.place(hash)?;
         let ghost = place.load(Ordering::Relaxed);
         if ghost & !MAIN != fingerprint(hash) {
             return None;
         }
-        place.store(0, Ordering::Relaxed);
+        place.store(ghost | ASKED, Ordering::Relaxed);
         Some(if ghost & MAIN != 0 { Queue::Main } else { Queue::Probation })
     }
 }
@@ -291,8 +308,23 @@ mod tests {
         for queue in [Queue::Probation, Queue::Main] {
             ghosts.remember(known, queue);
             assert_eq!(ghosts.recall(other), None);
-            assert_eq!(ghosts.recall(known), Some(queue));
+            assert_eq!(ghosts.recall(known), Some((queue, false)));
             assert_eq!(ghosts.recall(known), None);
+        }
+    }
+
+    #[test]
+    fn ghost_is_asked_for_once_and_says_so_when_it_is_recalled() {
+        let arena = Arena::new(1 << 20, 1 << 20).unwrap();
+        let ghosts = Ghosts::default();
+        let (known, other) = (77 << 40 | 3 << 24, 77 << 40 | 4 << 24);
+        assert_eq!(ghosts.ask(known), None, "not made yet");
+        fit(&ghosts, &arena, 10, 0);
+        for queue in [Queue::Probation, Queue::Main] {
+            ghosts.remember(known, queue);
+            assert_eq!((ghosts.ask(other), ghosts.ask(known), ghosts.ask(known)), (None, Some(queue), None));
+            assert_eq!(ghosts.recall(known), Some((queue, true)));
+            assert_eq!(ghosts.ask(known), None);
         }
     }
 

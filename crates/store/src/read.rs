@@ -157,7 +157,12 @@ impl<'w> Guard<'w> {
                 self.count_access(found.bucket.cell(found.i), found.slot, raw, header);
                 Lookup::Hit(self.item(key, found.slot, raw, header))
             }
-            Find::Nothing => Lookup::Miss,
+            Find::Nothing => {
+                if !self.traceless {
+                    self.store.note_miss(key.hash);
+                }
+                Lookup::Miss
+            }
             Find::Unclean => self.lookup_slow(key),
         }
     }

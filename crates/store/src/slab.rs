@@ -212,6 +212,17 @@ impl Class {
         looked
     }
 
+    /// A span holds parts of something that was judged elsewhere: it counts as passed, and stays where it is in the row.
+    pub(crate) fn note_judged(&self, arena: &Arena, number: u32, now: Moment) {
+        let span = arena.span(number);
+        if span.owner.load(Ordering::Relaxed) == self.id.0 {
+            span.note_passed(now);
+            if self.queue.front() == Some(number) || self.next_to_drain(arena) == Some(number) {
+                self.show(arena);
+            }
+        }
+    }
+
     /// The span to be drained next: the one that was not passed for longest, but for one in which the hand is.
     pub(crate) fn next_to_drain(&self, arena: &Arena) -> Option<u32> {
         let mut spans = self.queue.iter(arena);

@@ -1,15 +1,26 @@
 //! How long keys stay on probation: a tenth of the memory, and more while keys that were evicted there
-//! come back and none that were evicted from main do.
+//! are wanted again and none that were evicted from main are.
 //!
 //! Then what main holds is worth less than what is thrown away: the workload has turned to other keys,
-//! and main is full of what was read often before. The window grows with each ghost of probation that
-//! comes back, so that new keys have the memory and main gives it; each ghost of main that comes back,
-//! and what is written, makes it shorter again. While it is long, the hand takes all frequency at once,
-//! since it says what was read before.
+//! and main is full of what was read often before; or keys are written and read late, and main is full of what nobody
+//! reads. The window grows with each ghost of probation that is asked for or stored again, so that new keys have the
+//! memory and main gives it; each ghost of main, and what is written, makes it shorter again. While it is long, the hand
+//! takes all frequency at once, since it says what was read before.
+//!
+//! ```text
+//! ghost of     wanted again
+//! probation    longer by 16 × its bytes, to nine tenths at most       less: main loops
+//! main         shorter by 128 ×                                       more: main loops
+//! ```
+//!
+//! **Main loops** while more of its ghosts are wanted than of probation's: a round of keys that is longer than memory goes
+//! through it, and each is evicted before it comes round. Then a key that was evicted from main has to pass probation
+//! again, so that some of the round stays.
 //!
 //! One window for all classes: so ghost hits of a class that needs memory take it from main wherever that
 //! is, and no class has a share of its own to defend.
 
+use crate::ghost::Queue;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Probation is one part in this many of the memory limit, at least.
@@ -20,15 +31,22 @@ const MORE_TENTHS_MAX: u64 = 8;
 const LONGER: u64 = 16;
 /// And one of main shorter.
 const SHORTER: u64 = 128;
-/// What it is longer by shrinks by its share of the limit in bytes written, so many times.
-const DECAY: u64 = 1;
+/// What it is longer by shrinks by its share of the limit in bytes written, over this.
+const DECAY: u64 = 2;
 /// Longer by one part in this many of the limit, the workload has turned.
 const TURNED_SHARE: u64 = 10;
+/// Bytes of main's ghosts that were wanted beyond those of probation's are counted up to one part in this many of the
+/// limit; from half of that on main loops.
+const LOOPS_SHARE: u64 = 16;
 
 /// The window. Workers change it without a lock: what one loses another has in its place.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     more_bytes: AtomicU64,
+    /// Bytes of main's ghosts that were wanted beyond those of probation's.
+    main_bytes: AtomicU64,
+    /// Bytes of a key put on probation, of the last that were.
+    mean_bytes: AtomicU64,
 }
 
 impl Window {
@@ -43,26 +61,48 @@ impl Window {
         self.more_bytes.load(Ordering::Relaxed) > limit_bytes / TURNED_SHARE
     }
 
-    /// A key of `bytes` that was evicted on probation came back.
-    pub(crate) fn lengthen(&self, bytes: u64, limit_bytes: u64) {
-        let more = self.more_bytes.load(Ordering::Relaxed) + bytes * LONGER;
-        self.more_bytes.store(more.min(limit_bytes / 10 * MORE_TENTHS_MAX), Ordering::Relaxed);
+    /// Keys are evicted from main before they come round.
+    pub(crate) fn main_loops(&self, limit_bytes: u64) -> bool {
+        self.main_bytes.load(Ordering::Relaxed) > limit_bytes / LOOPS_SHARE / 2
     }
 
-    /// A key of `bytes` that was evicted from main came back.
-    pub(crate) fn shorten(&self, bytes: u64) {
+    /// A key of `bytes` that was evicted from `queue` is stored again.
+    pub(crate) fn note_wanted(&self, queue: Queue, bytes: u64, limit_bytes: u64) {
         let more = self.more_bytes.load(Ordering::Relaxed);
-        if more > 0 {
-            self.more_bytes.store(more.saturating_sub(bytes * SHORTER), Ordering::Relaxed);
+        let main = self.main_bytes.load(Ordering::Relaxed);
+        match queue {
+            Queue::Probation => {
+                let longer = (more + bytes * LONGER).min(limit_bytes / 10 * MORE_TENTHS_MAX);
+                self.more_bytes.store(longer, Ordering::Relaxed);
+                if main > 0 {
+                    self.main_bytes.store(main.saturating_sub(bytes), Ordering::Relaxed);
+                }
+            }
+            Queue::Main => {
+                if more > 0 {
+                    self.more_bytes.store(more.saturating_sub(bytes * SHORTER), Ordering::Relaxed);
+                }
+                self.main_bytes.store((main + bytes).min(limit_bytes / LOOPS_SHARE), Ordering::Relaxed);
+            }
         }
     }
 
-    /// New keys of `bytes` were written.
-    pub(crate) fn decay(&self, bytes: u64, limit_bytes: u64) {
+    /// A key that was evicted from `queue` is asked for. How long it was nobody knows: as long as those that are stored.
+    pub(crate) fn note_asked(&self, queue: Queue, limit_bytes: u64) {
+        self.note_wanted(queue, self.mean_bytes.load(Ordering::Relaxed), limit_bytes);
+    }
+
+    /// `keys` new keys of `bytes` together were written.
+    pub(crate) fn note_written(&self, keys: usize, bytes: u64, limit_bytes: u64) {
+        // Those that were queued once more count for none.
+        if bytes > 0 {
+            self.mean_bytes.store(bytes / keys.max(1) as u64, Ordering::Relaxed);
+        }
         let more = self.more_bytes.load(Ordering::Relaxed);
         if more > 0 {
-            let less = (u128::from(more) * u128::from(bytes * DECAY) / u128::from(limit_bytes.max(1))) as u64;
-            self.more_bytes.store(more.saturating_sub(less.max(1)), Ordering::Relaxed);
+            let share = u128::from(more) * u128::from(bytes) / u128::from(limit_bytes.max(1));
+            let less = (share as u64 / DECAY).max(1);
+            self.more_bytes.store(more.saturating_sub(less), Ordering::Relaxed);
         }
     }
 }
@@ -77,25 +117,45 @@ mod tests {
     fn ghosts_of_probation_lengthen_it_to_nine_tenths_and_those_of_main_shorten_it_to_one() {
         let window = Window::default();
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
-        window.lengthen(625, LIMIT);
+        window.note_wanted(Queue::Probation, 625, LIMIT);
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (20_000, false));
-        window.lengthen(1, LIMIT);
+        window.note_wanted(Queue::Probation, 1, LIMIT);
         assert!(window.has_turned(LIMIT));
-        window.lengthen(LIMIT, LIMIT);
+        window.note_wanted(Queue::Probation, LIMIT, LIMIT);
         assert_eq!(window.bytes(LIMIT), 90_000);
-        window.shorten(100);
+        window.note_wanted(Queue::Main, 100, LIMIT);
         assert_eq!(window.bytes(LIMIT), 77_200);
-        window.shorten(LIMIT);
+        window.note_wanted(Queue::Main, LIMIT, LIMIT);
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
+    }
+
+    #[test]
+    fn keys_that_are_asked_for_count_as_long_as_those_that_are_stored() {
+        let window = Window::default();
+        window.note_written(4, 2_500, LIMIT);
+        window.note_asked(Queue::Probation, LIMIT);
+        assert_eq!(window.bytes(LIMIT), 20_000);
+    }
+
+    #[test]
+    fn main_loops_while_more_of_its_ghosts_are_wanted() {
+        let window = Window::default();
+        window.note_wanted(Queue::Main, LIMIT / 32, LIMIT);
+        assert!(!window.main_loops(LIMIT));
+        window.note_wanted(Queue::Main, 1, LIMIT);
+        assert!(window.main_loops(LIMIT));
+        window.note_wanted(Queue::Main, LIMIT, LIMIT);
+        window.note_wanted(Queue::Probation, LIMIT / 32, LIMIT);
+        assert!(!window.main_loops(LIMIT), "no more is kept of it than twice that");
     }
 
     #[test]
     fn it_is_a_tenth_again_when_nobody_comes_back() {
         let window = Window::default();
-        window.lengthen(LIMIT, LIMIT);
-        for _ in 0..100 {
-            window.decay(LIMIT / 10, LIMIT);
+        window.note_wanted(Queue::Probation, LIMIT, LIMIT);
+        for _ in 0..200 {
+            window.note_written(10, LIMIT / 10, LIMIT);
         }
-        assert!(window.bytes(LIMIT) < 10_010, "{}", window.bytes(LIMIT));
+        assert!(window.bytes(LIMIT) < 10_020, "{}", window.bytes(LIMIT));
     }
 }

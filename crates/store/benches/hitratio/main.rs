@@ -157,10 +157,15 @@ fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
             }
             let (_, fits) = race::Stored::full(memory_bytes, value_bytes as usize);
             println!("{megabytes} MB, values of {value_bytes} B: {fits} fit");
-            println!("{:12} {:>7} {:>7} {:>7} {:>7} {:>7}", "pattern", "store", "least", "LRU", "segm.", "S3-FIFO");
+            println!(
+                "{:12} {:>7} {:>7} {:>7} {:>7} {:>7}",
+                "pattern", "store", "least", "LRU", "segm.", "S3-FIFO"
+            );
             let names = wanted.get(2..).unwrap_or_default();
-            let chosen: Vec<_> =
-                PATTERNS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)).collect();
+            let chosen: Vec<_> = PATTERNS
+                .iter()
+                .filter(|row| names.is_empty() || names.iter().any(|name| name == row.name))
+                .collect();
             let bounds: Vec<_> = chosen.iter().map(|row| race::models(row.shape, fits)).collect();
             for (pattern, [lru, segmented, ideal]) in chosen.iter().zip(&bounds) {
                 let least = pattern.least(*lru, *segmented);
@@ -169,7 +174,11 @@ fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
                 for before in befores.iter().filter(|before| before.name != pattern.name) {
                     let (mut stored, _) = race::Stored::full(memory_bytes, value_bytes as usize);
                     race::run(&mut stored, before.shape, fits, 1, false);
-                    seen.push((before.name, race::run(&mut stored, pattern.shape, fits, 0, true), least - 0.02));
+                    seen.push((
+                        before.name,
+                        race::run(&mut stored, pattern.shape, fits, 0, true),
+                        least - 0.02,
+                    ));
                 }
                 if !turns {
                     let (mut stored, _) = race::Stored::full(memory_bytes, value_bytes as usize);

@@ -11,11 +11,11 @@
 //! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
 //! ```
 
-use super::{BATCH, PROMOTE_FREQUENCY};
+use super::{BATCH, PROMOTE_FREQUENCY, batch_of, parts_of};
 use crate::bucket::Slot;
 use crate::class::ClassId;
 use crate::ghost::Queue;
-use crate::item::RawItem;
+use crate::item::{Kind, RawItem};
 use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
 use crate::sync::atomic::Ordering;
@@ -39,6 +39,14 @@ pub(crate) struct Fresh {
 }
 
 impl Store {
+    /// A key is asked for that is not there: one look at its ghost's place, if there are ghosts.
+    #[inline(never)]
+    pub(crate) fn note_miss(&self, hash: u64) {
+        if let Some(queue) = self.ghosts.ask(hash) {
+            self.window.note_asked(queue, self.arena.limit_bytes());
+        }
+    }
+
     /// True if what is in the ring entry has been on probation for long enough.
     pub(crate) fn is_overdue(&self, entry: u64) -> bool {
         let now = self.probation_bytes.load(Ordering::Relaxed) / STAMP_BYTES;
@@ -61,14 +69,17 @@ impl Local {
         if !store.arena.nearly_full() || !matches!(store.eviction(), Eviction::All | Eviction::Volatile) {
             return false;
         }
-        if let Some(queue) = store.ghosts.recall(hash) {
+        if let Some((queue, asked)) = store.ghosts.recall(hash) {
             self.counters(store).class(class).ghost_hits.add(1);
             store.slabs.view(class).count_ghost();
-            match queue {
-                Queue::Probation => store.window.lengthen(bytes, store.arena.limit_bytes()),
-                Queue::Main => store.window.shorten(bytes),
+            let limit_bytes = store.arena.limit_bytes();
+            // It was counted when it was asked for.
+            if !asked {
+                store.window.note_wanted(queue, bytes, limit_bytes);
             }
-            return false;
+            if queue == Queue::Probation || !store.window.main_loops(limit_bytes) {
+                return false;
+            }
         }
         self.fresh.push(Fresh { class, hash, bytes });
         true
@@ -88,7 +99,7 @@ impl Local {
         }
         let bytes = self.fresh.iter().map(|fresh| fresh.bytes).sum();
         let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
-        store.window.decay(bytes, store.arena.limit_bytes());
+        store.window.note_written(self.fresh.len(), bytes, store.arena.limit_bytes());
         let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
         // Memory is short soon. While there is some, nothing has to give way to the table.
         if store.arena.has_span() {
@@ -159,18 +170,32 @@ impl Local {
         if store.eviction() == Eviction::VolatileTtl {
             return 0;
         }
-        self.evict_new(store, now, class, count_max, false)
+        self.judge_oldest(store, now, class, count_max, false).1
     }
 
-    /// Judges the oldest keys on probation: those that are overdue, or any if `early`.
-    pub(super) fn evict_new(
+    /// Evicts some of the oldest keys on probation, [`batch_of`] the class at most, of those that are overdue, or of
+    /// all if `early`.
+    pub(super) fn evict_new(&mut self, store: &Store, now: Millis, class: ClassId, early: bool) -> usize {
+        let mut judged = 0;
+        while judged < BATCH {
+            let (count, gone) = self.judge_oldest(store, now, class, batch_of(class), early);
+            if gone > 0 || count == 0 {
+                return gone;
+            }
+            judged += count;
+        }
+        0
+    }
+
+    /// Judges the oldest keys on probation: those that are overdue, or any if `early`. How many, and how many of them went.
+    fn judge_oldest(
         &mut self,
         store: &Store,
         now: Millis,
         class: ClassId,
         count_max: usize,
         early: bool,
-    ) -> usize {
+    ) -> (usize, usize) {
         let mut hashes = [0; BATCH];
         let mut count = 0;
         {
@@ -193,7 +218,7 @@ impl Local {
         if gone > 0 {
             store.make_ghosts();
         }
-        gone
+        (count, gone)
     }
 
     /// The oldest key on probation: promotes or evicts it. True if memory came free.
@@ -203,23 +228,33 @@ impl Local {
             return false;
         };
         let found = store.index.scan(&locked.place, locked.control, Slot::probation);
+        let mut parts = None;
         let gone = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
             let header = item.header();
+            if header.kind() == Kind::Large {
+                // SAFETY: as above, a large one.
+                parts = Some(unsafe { parts_of(&store.arena, item, found.slot.location()) });
+            }
             let expired = item.expired_by(header, now);
             // What is there may be another key with the same tag.
             let stays = found.slot.frequency() >= PROMOTE_FREQUENCY
                 || store.is_protected(item, header)
                 || self.has_own() && self.may_be_own(store.hash_at(found.slot.location()));
             if !expired && stays {
-                found.bucket.replace(found.i, found.slot.promoted().with_frequency(0));
+                // What it was read beyond that counts in main.
+                let left = found.slot.frequency().saturating_sub(PROMOTE_FREQUENCY);
+                found.bucket.replace(found.i, found.slot.promoted().with_frequency(left));
                 return false;
             }
             self.take_out(store, hash, &mut locked, &found, item, expired);
             true
         });
         locked.home.unlock(locked.control);
+        if let Some(parts) = parts {
+            store.note_judged(now, parts);
+        }
         gone
     }
 }

@@ -5,14 +5,25 @@ use crate::item::RawItem;
 use crate::{Millis, Store};
 
 /// What the hand has found.
-#[derive(Default)]
 pub(super) struct Victims {
+    /// How many are wanted.
+    count_max: usize,
     pub(super) locations: [u64; BATCH],
     expiries: [Millis; BATCH],
     pub(super) count: usize,
 }
 
 impl Victims {
+    /// None yet, of so many, [`BATCH`] at most.
+    pub(super) fn new(count_max: usize) -> Victims {
+        Victims { count_max, locations: [0; BATCH], expiries: [0; BATCH], count: 0 }
+    }
+
+    /// There are as many as are wanted.
+    pub(super) fn are_enough(&self) -> bool {
+        self.count == self.count_max
+    }
+
     pub(super) fn push(&mut self, location: u64) {
         self.locations[self.count] = location;
         self.count += 1;
@@ -25,7 +36,7 @@ impl Victims {
             0 => return,
             at => at,
         };
-        let place = if self.count < BATCH {
+        let place = if self.count < self.count_max {
             self.count += 1;
             self.count - 1
         } else {
