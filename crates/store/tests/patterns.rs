@@ -1,0 +1,61 @@
+//! Access patterns that no stream of independent requests has: each keeps its bound, and soon after another, too. The
+//! same on larger stores, and all pairs: `cargo bench -p larder-store --bench hitratio -- patterns`, `-- turns`.
+
+#[path = "../benches/hitratio/patterns.rs"]
+mod patterns;
+#[path = "../benches/hitratio/policies.rs"]
+mod policies;
+#[path = "../benches/hitratio/race.rs"]
+mod race;
+
+use patterns::{PATTERNS, Pattern};
+use race::Stored;
+
+/// When a pattern begins.
+const START: u64 = 1_700_000_000_000;
+/// A pattern after another may come to so much less.
+const TURNED_LESS: f64 = 0.02;
+
+fn row(name: &str) -> &'static Pattern {
+    PATTERNS.iter().find(|row| row.name == name).expect("a pattern")
+}
+
+/// What a pattern comes to in a store that was full of keys that nobody read.
+fn seen(pattern: &Pattern, memory_bytes: u64, value_bytes: usize) -> f64 {
+    let (mut stored, fits) = Stored::full(memory_bytes, value_bytes);
+    race::run(&mut stored, pattern.shape, fits, 0, false)
+}
+
+fn check(memory_bytes: u64, value_bytes: usize) {
+    let (_, fits) = Stored::full(memory_bytes, value_bytes);
+    let missed: Vec<String> = PATTERNS
+        .iter()
+        .filter_map(|pattern| {
+            let [lru, segmented, _] = race::models(pattern.shape, fits);
+            let (hits, least) = (seen(pattern, memory_bytes, value_bytes), pattern.least(lru, segmented));
+            (hits < least).then(|| format!("{}: {hits:.4}, not {least:.4}", pattern.name))
+        })
+        .collect();
+    assert!(missed.is_empty(), "values of {value_bytes} B, of which {fits} fit: {missed:?}");
+}
+
+#[test]
+fn every_pattern_keeps_its_bound_with_values_of_a_kilobyte() {
+    check(8 << 20, 1_000);
+}
+
+#[test]
+fn every_pattern_keeps_its_bound_with_values_in_pieces() {
+    check(16 << 20, 100_000);
+}
+
+#[test]
+fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
+    for (before, after) in [("zipf-0.9", "later-0.8"), ("later-0.8", "loop-0.8"), ("loop-1.2", "later-0.5")] {
+        let (mut stored, fits) = Stored::full(8 << 20, 1_000);
+        race::run(&mut stored, row(before).shape, fits, 1, false);
+        let hits = race::run(&mut stored, row(after).shape, fits, 0, true);
+        let least = row(after).least(0.0, 0.0) - TURNED_LESS;
+        assert!(hits >= least, "{after} after {before}: {hits:.4}, not {least:.4}");
+    }
+}
