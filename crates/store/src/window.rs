@@ -4,12 +4,12 @@
 //! Then what main holds is worth less than what is thrown away: the workload has turned to other keys,
 //! and main is full of what was read often before; or keys are written and read late, and main is full of what nobody
 //! reads. The window grows with each ghost of probation that is asked for or stored again, so that new keys have the
-//! memory and main gives it; each ghost of main, and what is written, makes it shorter again. While it is long, the hand
-//! takes all frequency at once, since it says what was read before.
+//! memory and main gives it; each ghost of main, and each key that goes unread, makes it shorter again: where all is read
+//! before it goes, it stays. While it is long, the hand takes all frequency at once, since it says what was read before.
 //!
 //! ```text
 //! ghost of     wanted again
-//! probation    longer by 16 × its bytes, to nine tenths at most       less: main loops
+//! probation    longer by 16 × its bytes, to 84 % of the limit         less: main does not loop
 //! main         shorter by 128 ×                                       more: main loops
 //! ```
 //!
@@ -25,14 +25,13 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Probation is one part in this many of the memory limit, at least.
 const SHARE: u64 = 10;
-/// It is longer by at most so many tenths of the limit.
-const MORE_TENTHS_MAX: u64 = 8;
+/// It is longer by at most so many hundredths of the limit: what is read late fits, and main keeps some room for what
+/// was read twice even where items have a tenth of the limit for overhead.
+const MORE_HUNDREDTHS_MAX: u64 = 74;
 /// Bytes by which a ghost hit of probation makes it longer, for each of the item.
 const LONGER: u64 = 16;
 /// And one of main shorter.
 const SHORTER: u64 = 128;
-/// What it is longer by shrinks by its share of the limit in bytes written, over this.
-const DECAY: u64 = 2;
 /// Longer by one part in this many of the limit, the workload has turned.
 const TURNED_SHARE: u64 = 10;
 /// Bytes of main's ghosts that were wanted beyond those of probation's are counted up to one part in this many of the
@@ -72,7 +71,7 @@ impl Window {
         let main = self.main_bytes.load(Ordering::Relaxed);
         match queue {
             Queue::Probation => {
-                let longer = (more + bytes * LONGER).min(limit_bytes / 10 * MORE_TENTHS_MAX);
+                let longer = (more + bytes * LONGER).min(limit_bytes / 100 * MORE_HUNDREDTHS_MAX);
                 self.more_bytes.store(longer, Ordering::Relaxed);
                 if main > 0 {
                     self.main_bytes.store(main.saturating_sub(bytes), Ordering::Relaxed);
@@ -93,16 +92,20 @@ impl Window {
     }
 
     /// `keys` new keys of `bytes` together were written.
-    pub(crate) fn note_written(&self, keys: usize, bytes: u64, limit_bytes: u64) {
+    pub(crate) fn note_written(&self, keys: usize, bytes: u64) {
         // Those that were queued once more count for none.
         if bytes > 0 {
             self.mean_bytes.store(bytes / keys.max(1) as u64, Ordering::Relaxed);
         }
+    }
+
+    /// A key of `bytes` was evicted on probation that nobody had read: what it is longer by shrinks by its share of the
+    /// limit in such bytes.
+    pub(crate) fn note_unread(&self, bytes: u64, limit_bytes: u64) {
         let more = self.more_bytes.load(Ordering::Relaxed);
         if more > 0 {
             let share = u128::from(more) * u128::from(bytes) / u128::from(limit_bytes.max(1));
-            let less = (share as u64 / DECAY).max(1);
-            self.more_bytes.store(more.saturating_sub(less), Ordering::Relaxed);
+            self.more_bytes.store(more.saturating_sub((share as u64).max(1)), Ordering::Relaxed);
         }
     }
 }
@@ -114,7 +117,7 @@ mod tests {
     const LIMIT: u64 = 100_000;
 
     #[test]
-    fn ghosts_of_probation_lengthen_it_to_nine_tenths_and_those_of_main_shorten_it_to_one() {
+    fn ghosts_of_probation_lengthen_it_to_most_of_memory_and_those_of_main_shorten_it_to_one() {
         let window = Window::default();
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
         window.note_wanted(Queue::Probation, 625, LIMIT);
@@ -122,9 +125,9 @@ mod tests {
         window.note_wanted(Queue::Probation, 1, LIMIT);
         assert!(window.has_turned(LIMIT));
         window.note_wanted(Queue::Probation, LIMIT, LIMIT);
-        assert_eq!(window.bytes(LIMIT), 90_000);
+        assert_eq!(window.bytes(LIMIT), 84_000);
         window.note_wanted(Queue::Main, 100, LIMIT);
-        assert_eq!(window.bytes(LIMIT), 77_200);
+        assert_eq!(window.bytes(LIMIT), 71_200);
         window.note_wanted(Queue::Main, LIMIT, LIMIT);
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
     }
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn keys_that_are_asked_for_count_as_long_as_those_that_are_stored() {
         let window = Window::default();
-        window.note_written(4, 2_500, LIMIT);
+        window.note_written(4, 2_500);
         window.note_asked(Queue::Probation, LIMIT);
         assert_eq!(window.bytes(LIMIT), 20_000);
     }
@@ -150,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_tenth_again_when_nobody_comes_back() {
+    fn it_is_a_tenth_again_when_nobody_reads_what_is_new() {
         let window = Window::default();
         window.note_wanted(Queue::Probation, LIMIT, LIMIT);
-        for _ in 0..200 {
-            window.note_written(10, LIMIT / 10, LIMIT);
+        for _ in 0..100 {
+            window.note_unread(LIMIT / 10, LIMIT);
         }
-        assert!(window.bytes(LIMIT) < 10_020, "{}", window.bytes(LIMIT));
+        assert!(window.bytes(LIMIT) < 10_010, "{}", window.bytes(LIMIT));
     }
 }

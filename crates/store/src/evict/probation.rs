@@ -99,7 +99,7 @@ impl Local {
         }
         let bytes = self.fresh.iter().map(|fresh| fresh.bytes).sum();
         let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
-        store.window.note_written(self.fresh.len(), bytes, store.arena.limit_bytes());
+        store.window.note_written(self.fresh.len(), bytes);
         let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
         // Memory is short soon. While there is some, nothing has to give way to the table.
         if store.arena.has_span() {
@@ -247,6 +247,9 @@ impl Local {
                 let left = found.slot.frequency().saturating_sub(PROMOTE_FREQUENCY);
                 found.bucket.replace(found.i, found.slot.promoted().with_frequency(left));
                 return false;
+            }
+            if found.slot.frequency() == 0 {
+                store.window.note_unread(class.chunk_bytes() as u64, store.arena.limit_bytes());
             }
             self.take_out(store, hash, &mut locked, &found, item, expired);
             true
