@@ -352,7 +352,7 @@ fn idle_connections_cost_little([first, later]: [(&[u8], &[u8]); 2]) {
     }
     let grown = server.rss_bytes().expect("a figure").saturating_sub(before);
     println!("{} bytes a connection", grown / CONNECTIONS);
-    assert!(grown <= CONNECTIONS * 1024 + MEBIBYTE, "{} bytes a connection", grown / CONNECTIONS);
+    assert!(grown <= CONNECTIONS * 1280 + MEBIBYTE, "{} bytes a connection", grown / CONNECTIONS);
     serves(&server);
     let mut client = client(&server);
     let open: u64 = client.stat("curr_connections").expect("a statistic").parse().expect("a number");

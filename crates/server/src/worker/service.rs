@@ -52,7 +52,7 @@ const SHED_WITHIN_MS: Millis = 1000;
 pub(crate) const WORKER_BYTES: u64 = 256 << 10;
 
 /// Memory counted for a connection that does nothing.
-pub(super) const CONNECTION_BYTES: i64 = 1 << 10;
+pub(super) const CONNECTION_BYTES: i64 = 1280;
 
 /// The heap's free pages are given back when what is on it has shrunk by one part in this many of the
 /// memory limit.

@@ -30,7 +30,8 @@ fn mget_of_large_values_waits_for_room() {
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
     let heard = attacker.ask_many(&[b"MGET"], &names, 10);
     assert_eq!((heard.strings, heard.errors), (200, 0));
-    assert!(heard.bytes > 100 << 20, "{heard:?}");
+    // How many of them are still there is the policy's matter: more than connections may hold.
+    assert!(heard.bytes > 50 << 20, "{heard:?}");
     bounded.has_held("MGET of large values");
 }
 
