@@ -145,3 +145,22 @@ fn full_cache_takes_what_expired_before_what_lives() {
     drop(worker);
     store.check();
 }
+
+/// Somebody may have looked when the span is due, found it early enough for his item, and not shown the item yet: who
+/// looks through the span before he has left his batch would not see it, and nobody would come for it again.
+#[test]
+fn a_span_that_is_due_is_not_looked_through_while_a_batch_goes_on_that_began_before() {
+    let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
+    let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+    for name in 0..100 {
+        set(&mut worker, NOW, name, 20, NOW + 1_000);
+    }
+    let batch = other.enter(NOW);
+    for round in 0..100 {
+        worker.enter(NOW + 2_000 + round).maintain();
+    }
+    assert_eq!(store.totals().items, 100);
+    drop(batch);
+    tick(&mut worker, NOW + 2_200);
+    assert_eq!(store.totals().items, 0);
+}
