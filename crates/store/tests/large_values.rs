@@ -127,3 +127,30 @@ fn two_workers_with_large_and_small_values_at_once() {
 fn two_workers_with_values_of_more_than_half_a_gigabyte() {
     two_workers(5 << 30, 600 << 20);
 }
+
+#[test]
+fn an_upload_leaves_nothing_behind_whichever_way_it_ends() {
+    let store = Store::new(Config { memory_bytes: 32 << 20, ..Config::default() }).unwrap();
+    let mut worker = store.worker().unwrap();
+    let value = vec![7; 3 << 20];
+    for bytes in [20, 5_000, 40_000, 1 << 20, value.len()] {
+        for sent in [0, 1, bytes / 2, bytes] {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"on its way");
+            let mut upload = guard.upload(&key, bytes as u64, &Attributes::default()).unwrap();
+            guard.upload_reserve(&mut upload, bytes).unwrap();
+            guard.upload_fill(&mut upload, &value[..sent]).unwrap();
+            assert!(store.input_bytes() >= sent as u64, "{sent} of {bytes}");
+            if sent == bytes {
+                guard.publish(upload, Expect::Any).unwrap();
+                assert!(guard.delete(&key, Expect::Any).is_ok());
+            } else {
+                drop(upload);
+            }
+            assert_eq!(store.input_bytes(), 0, "{sent} of {bytes}");
+        }
+    }
+    drop(worker);
+    store.check();
+    assert_eq!(store.totals().items, 0);
+}
