@@ -1,7 +1,7 @@
 //! Large values in a cache full of small ones, and the reverse: no write is refused for want of memory
 //! that others hold.
 
-use larder_store::{Attributes, Config, Expect, Store, Value, Worker};
+use larder_store::{Attributes, Config, Eviction, Expect, Store, Value, Worker};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -153,4 +153,46 @@ fn an_upload_leaves_nothing_behind_whichever_way_it_ends() {
     drop(worker);
     store.check();
     assert_eq!(store.totals().items, 0);
+}
+
+/// Where the memory ends varies: in front of a piece, and behind the table that the piece would have been noted in.
+#[test]
+fn an_upload_that_finds_no_room_leaves_no_chunk_behind() {
+    let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+    store.set_eviction(Eviction::Off);
+    let mut worker = store.worker().unwrap();
+    // Of so many pieces that they are noted in a table, from the 2,046th on at the latest.
+    let value = vec![7; 40 << 20];
+    let fill = |worker: &mut Worker, name: u64| {
+        let mut guard = worker.enter(NOW);
+        let name = name.to_be_bytes();
+        let key = guard.key(&name);
+        // Of the class of pieces and tables.
+        guard.store_value(&key, &value[..16_300], &Attributes::default(), Expect::Any).is_ok()
+    };
+    let items = (0..).take_while(|&name| fill(&mut worker, name)).count() as u64;
+    let mut ended = 0;
+    for name in 0..items.min(2_060) {
+        let mut guard = worker.enter(NOW);
+        let own = name.to_be_bytes();
+        let key = guard.key(&own);
+        guard.delete(&key, Expect::Any).unwrap();
+        drop(guard);
+        if (150..2_030).contains(&name) {
+            continue;
+        }
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"too long");
+        if let Ok(mut upload) = guard.upload(&key, value.len() as u64, &Attributes::default()) {
+            ended += usize::from(guard.upload_fill(&mut upload, &value).is_err());
+        }
+        drop(guard);
+        worker.rest();
+        worker.enter(NOW).maintain();
+        let used = store.classes(NOW).iter().map(|class| class.used_chunks).sum::<u64>();
+        assert_eq!(used, store.totals().items, "{name} are free");
+    }
+    assert!(ended > 50, "{ended} found no room");
+    drop(worker);
+    store.check();
 }
