@@ -4,7 +4,7 @@ mod beside;
 mod full;
 mod watching;
 
-use larder_store::{Attributes, Config, Event, Expect, Guard, Lookup, Refusal, Store, Value, Worker};
+use larder_store::{Attributes, Config, Event, Expect, Guard, Key, Lookup, Refusal, Store, Value, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -286,4 +286,31 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
         }
     }
     assert_eq!(store.events_lost(), 0);
+}
+
+/// Whoever reads several keys as one looks at them again if one of them was written to meanwhile: also if only its
+/// expiry was, with which it may be gone.
+#[test]
+fn every_way_to_write_is_seen_by_who_reads_several_keys() {
+    let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
+    let (mut reader, mut writer) = (store.worker().unwrap(), store.worker().unwrap());
+    let ways: [(&str, &dyn Fn(&mut Guard<'_>, &Key<'_>) -> bool); 5] = [
+        ("set", &|guard, key| guard.store_value(key, b"new", &Attributes::default(), Expect::Any).is_ok()),
+        ("touch of what never expires", &|guard, key| guard.touch(key, NOW + 9_000).is_ok()),
+        ("touch", &|guard, key| guard.touch(key, NOW + 5_000).is_ok()),
+        ("invalidate", &|guard, key| guard.invalidate(key, None, None, Expect::Any).is_ok()),
+        ("delete", &|guard, key| guard.delete(key, Expect::Any).is_ok()),
+    ];
+    for (name, write) in ways {
+        let mut reading = reader.enter(NOW);
+        reading.look();
+        let key = reading.key(b"one of several");
+        reading.note(&key);
+        let _ = reading.get(&key);
+        assert!(reading.looked_as_one(), "before {name}");
+        let mut writing = writer.enter(NOW);
+        let key = writing.key(b"one of several");
+        assert!(write(&mut writing, &key), "{name}");
+        assert!(!reading.looked_as_one(), "{name}");
+    }
 }
