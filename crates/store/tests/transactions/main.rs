@@ -294,7 +294,8 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
 fn every_way_to_write_is_seen_by_who_reads_several_keys() {
     let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
     let (mut reader, mut writer) = (store.worker().unwrap(), store.worker().unwrap());
-    let ways: [(&str, &dyn Fn(&mut Guard<'_>, &Key<'_>) -> bool); 5] = [
+    type Write<'f> = &'f dyn Fn(&mut Guard<'_>, &Key<'_>) -> bool;
+    let ways: [(&str, Write<'_>); 5] = [
         ("set", &|guard, key| guard.store_value(key, b"new", &Attributes::default(), Expect::Any).is_ok()),
         ("touch of what never expires", &|guard, key| guard.touch(key, NOW + 9_000).is_ok()),
         ("touch", &|guard, key| guard.touch(key, NOW + 5_000).is_ok()),
