@@ -57,6 +57,9 @@ func (e *ConnectTimeoutError) Error() string {
 // Timeout says that it is one.
 func (e *ConnectTimeoutError) Timeout() bool { return true }
 
+// Temporary makes it a net.Error, as it is where the answer is late and not the connection.
+func (e *ConnectTimeoutError) Temporary() bool { return true }
+
 // Item is a value with what belongs to it.
 type Item struct {
 	// Key has up to 250 bytes.

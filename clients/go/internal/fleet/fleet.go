@@ -390,10 +390,10 @@ func (s *Server) connect() (*lane.Lane, error) {
 	if err != nil {
 		return nil, down(err)
 	}
-	// Close has to end a greeting that is not answered.
+	// Close has to end a greeting that is not answered. What is told then is why, not that the connection is closed.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	protocol, err := greet(conn, o.Protocol)
-	if !stop() && err == nil {
+	if !stop() {
 		err = ctx.Err()
 	}
 	if err != nil {
