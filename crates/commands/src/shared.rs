@@ -273,10 +273,6 @@ impl Shared {
     /// towards it, and one asks again.
     pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
         self.flush_at.store(NEVER, Relaxed);
-        if guard.in_transaction() {
-            guard.flush();
-            return true;
-        }
         guard.try_flush(None)
     }
 

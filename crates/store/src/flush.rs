@@ -100,9 +100,14 @@ impl Guard<'_> {
     }
 
     /// As [`Guard::flush`], or [`Guard::flush_database`] of a name. False, and nothing flushed, if much of earlier
-    /// flushes is to be cleaned up: a step of that is made, some 50 µs, and one asks again.
+    /// flushes is to be cleaned up: a step of that is made, some 50 µs, and one asks again. Never in a transaction, which
+    /// found out before it was begun ([`Store::may_flush`]).
     pub fn try_flush(&mut self, name: Option<u8>) -> bool {
         let number = name.map(|name| self.store.names.word(name).number());
+        if self.in_transaction() {
+            self.flush_scope(number);
+            return true;
+        }
         let raised = self.store.raise_stamp(number, LAG_MAX_ALONE);
         if !raised {
             self.forget_hints();

@@ -202,14 +202,9 @@ impl Job for Flushing {
 
 impl Flushing {
     fn flush(&self, call: &mut Call<'_, '_, '_>) -> bool {
-        let guard = &mut call.cx.guard;
         match self.database {
-            None => call.cx.shared.flush_now(guard),
-            Some(name) if guard.in_transaction() => {
-                guard.flush_database(name);
-                true
-            }
-            Some(_) => guard.try_flush(self.database),
+            None => call.cx.shared.flush_now(&mut call.cx.guard),
+            Some(_) => call.cx.guard.try_flush(self.database),
         }
     }
 }
