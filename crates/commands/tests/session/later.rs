@@ -1,7 +1,7 @@
 //! Memory that is on its way: who asks for it is asked again later, and its worker serves others meanwhile.
 
 use super::{Bench, START};
-use larder_commands::{Context, Next, Output, Room, Session, Settings, Shared};
+use larder_commands::{Next, Room, Session, Settings, Shared};
 use larder_store::{Attributes, Config, Expect, Store};
 use larder_testkit::host::LocalHost;
 use std::sync::Arc;
@@ -36,27 +36,11 @@ fn full() -> (Bench, Arc<Store>) {
 }
 
 impl Bench {
-    /// One turn: what it consumes, what it replies, and what it wants.
-    fn short_turn(&mut self, session: &mut Session, input: &[u8]) -> (usize, Vec<u8>, Next) {
-        let mut out = Output::new(self.limit);
-        let now = self.shared.now(self.system);
-        let mut cx = Context {
-            guard: self.worker.enter(now),
-            counters: &self.host.counters,
-            shared: &self.shared,
-            host: &self.host,
-            peer: &self.host,
-            room: &self.room,
-        };
-        let progress = session.receive(&mut cx, input, &mut out);
-        (progress.consumed, out.to_vec(), progress.next)
-    }
-
     /// Turns until one of many sets finds no memory: the rest of the pipeline, and replies so far.
     fn until_it_sleeps(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let (mut left, mut replies) = (input.to_vec(), Vec::new());
         loop {
-            let (consumed, said, next) = self.short_turn(session, &left);
+            let (next, said, consumed) = self.call_on(session, &left);
             left.drain(..consumed);
             replies.extend(said);
             match next {
@@ -93,9 +77,9 @@ fn a_set_without_memory_is_asked_again_in_its_place_and_others_are_served_meanwh
         let mut took = Vec::new();
         for _ in 0..9 {
             let began = Instant::now();
-            let (_, said, next) = bench.short_turn(&mut Session::new(), b"get nothing\r\n");
+            let (next, said, _) = bench.call_on(&mut Session::new(), b"get nothing\r\n");
             assert_eq!((&said[..], next), (&b"END\r\n"[..], Next::Receive));
-            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
             assert!(matches!(next, Next::Sleep(_)), "{next:?}");
             took.push(began.elapsed());
             left.drain(..consumed);
@@ -105,7 +89,7 @@ fn a_set_without_memory_is_asked_again_in_its_place_and_others_are_served_meanwh
         assert!(took[4] < TURN, "{took:?}");
         drop(batch);
         loop {
-            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
             left.drain(..consumed);
             replies.extend(said);
             if next == Next::Receive {
@@ -131,7 +115,7 @@ fn a_set_is_refused_when_its_memory_does_not_come_and_the_next_at_once() {
         let (mut left, _) = bench.until_it_sleeps(&mut session, &sets(resp));
         let mut looks = 0;
         let said = loop {
-            let (consumed, said, next) = bench.short_turn(&mut session, &left);
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
             left.drain(..consumed);
             if !said.is_empty() {
                 break String::from_utf8(said).unwrap();

@@ -32,7 +32,8 @@ impl Bench {
         (next, replies)
     }
 
-    fn call_on(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
+    /// A call: what the session wants then, what it replied, and what it consumed.
+    pub fn call_on(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
         let mut out = Output::new(self.limit);
         let now = self.shared.now(self.system);
         let mut cx = Context {
