@@ -137,7 +137,10 @@ fn keys_of_8_kb_are_replied_piece_by_piece() {
     let evicted = number(&mut client, "evictions") - evicted_before;
     let found = all.strings - 1;
     assert_eq!(all.errors, 0);
-    assert!(found <= heard.strings && heard.strings - found <= evicted as usize, "{heard:?}, {all:?}, {evicted} evicted");
+    assert!(
+        found <= heard.strings && heard.strings - found <= evicted,
+        "{heard:?}, {all:?}, {evicted} evicted"
+    );
     bounded.has_held("KEYS");
 }
 
