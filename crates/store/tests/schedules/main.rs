@@ -7,6 +7,7 @@
 //! `LARDER_SCHEDULE_FIRST` on.
 #![cfg(larder_schedule)]
 
+mod adder;
 mod aside;
 mod counter;
 mod hover;
@@ -117,6 +118,18 @@ fn counters_are_exact_beside_everything() {
         cast.fill(20_000);
         counter::join(cast, 3, 60);
         aside::some(cast, 2, &aside::ALL);
+    });
+}
+
+/// Values that several threads add to beside each other: no record lost, none doubled.
+#[test]
+fn what_is_appended_beside_others_is_there_once() {
+    explore("adding", 100, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        adder::join(cast, 3, 12);
+        aside::some(cast, 1, &[aside::Role::Grower, aside::Role::Upkeep]);
     });
 }
 

@@ -1,0 +1,79 @@
+//! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and
+//! each thread's records are in its order.
+
+use crate::stage::{Actor, Cast, collect};
+use larder_store::{Attributes, End, Expect};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// What all add to: one at its back, one at its front.
+const KEYS: [(&[u8], End); 2] = [(b"added-behind", End::Back), (b"added-before", End::Front)];
+/// Of a record: its length, whose it is, and which of its records.
+const HEAD_BYTES: usize = 12;
+
+/// Of each key, the records that were acknowledged.
+type Added = Rc<RefCell<[BTreeSet<(u32, u32)>; 2]>>;
+
+/// Adds `count` threads that each add so many records.
+pub fn join(cast: &mut Cast, count: u32, records: u32) {
+    let added = Added::default();
+    for owner in 0..count {
+        let added = Rc::clone(&added);
+        cast.main("adder", move |actor| (0..records).for_each(|n| add(actor, &added, owner, n)));
+    }
+}
+
+fn add(actor: &mut Actor, added: &Added, owner: u32, n: u32) {
+    let which = actor.random.below(2) as usize;
+    let (name, end) = KEYS[which];
+    let bytes = match actor.random.below(8) {
+        0 => 2_000 + actor.random.below(8_000) as usize,
+        _ => HEAD_BYTES + actor.random.below(60) as usize,
+    };
+    let record = record(owner, n, bytes);
+    actor.batch(|guard, _, _| {
+        let key = guard.key(name);
+        while guard.concat(&key, &record, end, None, Expect::Present).is_err() {
+            // The first of all makes it, or another has by now.
+            let _ = guard.store_value(&key, b"", &Attributes::default(), Expect::Absent);
+        }
+    });
+    assert!(added.borrow_mut()[which].insert((owner, n)));
+    // A batch of its own: another's write may come between.
+    let acknowledged = added.borrow()[which].clone();
+    let value = actor.batch(|guard, _, _| {
+        let key = guard.key(name);
+        collect(guard.get(&key).hit().expect("nothing takes it out").value())
+    });
+    check(&value, end, &acknowledged);
+}
+
+fn record(owner: u32, n: u32, bytes: usize) -> Vec<u8> {
+    let mut record = [(bytes as u32).to_le_bytes(), owner.to_le_bytes(), n.to_le_bytes()].concat();
+    record.resize(bytes, n as u8);
+    record
+}
+
+/// All that is acknowledged is in the value, nothing is there twice, and what came first is the farthest from the end
+/// at which it was added.
+fn check(value: &[u8], end: End, acknowledged: &BTreeSet<(u32, u32)>) {
+    let mut records = Vec::new();
+    let mut rest = value;
+    while !rest.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+        let (bytes, owner, n) = (word(0) as usize, word(4), word(8));
+        assert!(rest[..bytes] == record(owner, n, bytes), "record {n} of {owner} is torn");
+        records.push((owner, n));
+        rest = &rest[bytes..];
+    }
+    if end == End::Front {
+        records.reverse();
+    }
+    let there: BTreeSet<_> = records.iter().copied().collect();
+    assert_eq!(there.len(), records.len(), "a record is there twice");
+    assert!(there.is_superset(acknowledged), "lost: {:?}", acknowledged.difference(&there));
+    for owner in records.iter().map(|record| record.0).collect::<BTreeSet<_>>() {
+        assert!(records.iter().filter(|record| record.0 == owner).is_sorted(), "{owner}'s order");
+    }
+}
