@@ -15,6 +15,7 @@
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 //! | `soak [--minutes N] [--seed S]` | the released server in real time, under everything at once |
+//! | `vectors` | `clients/vectors.txt`, made by the libraries whose placement the clients have |
 //! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may |
 
 #![forbid(unsafe_code)]
@@ -36,11 +37,12 @@ mod schedules;
 mod soak;
 mod test;
 mod tidy;
+mod vectors;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | clients | conformance | faults | lab | bench | fuzz | models | \
-                     peers | schedules | sanitize | soak | attack";
+                     peers | schedules | sanitize | soak | attack | vectors";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         "schedules" => schedules::schedules(rest),
         "sanitize" => sanitize::sanitize(),
         "soak" => soak::soak(rest),
+        "vectors" => vectors::vectors(),
         _ => Err(USAGE.to_owned()),
     };
     match result {

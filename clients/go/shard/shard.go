@@ -22,7 +22,8 @@ type Preset string
 
 // The presets, and whose placement each is.
 const (
-	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5.
+	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of
+	// Unix sockets, which twemproxy names otherwise, libmemcached's alone).
 	Ketama Preset = "ketama"
 	// KetamaFullPort is spymemcached's ketama with addresses: names have their port even if it is 11211.
 	KetamaFullPort Preset = "ketama-full-port"
@@ -102,11 +103,16 @@ func New(preset Preset, servers []Server) (*Picker, error) {
 	weighted := true
 	switch preset {
 	case Ketama:
-		p.hash, p.points = md5First, ketama(p.names, weights, total, shortName)
+		p.hash, p.points = md5First, ketama(p.names, weights, total, libmemcachedName)
 	case KetamaFullPort:
 		p.hash, p.points = md5First, ketama(p.names, weights, total, asIs)
 	case LibmemcachedSpy:
-		p.hash, p.points = md5First, ketama(p.names, weights, total, func(name string) string { return "/" + name })
+		p.hash, p.points = md5First, ketama(p.names, weights, total, func(name string) string {
+			if host, port, err := net.SplitHostPort(name); err == nil {
+				name = host + ":" + port
+			}
+			return "/" + name
+		})
 	case TwemproxyFNV1a64:
 		p.hash, p.points = fnv1a64, ketama(p.names, weights, total, shortName)
 	case LibmemcachedConsistent:
@@ -220,15 +226,22 @@ func (p *Picker) rendezvous(key string) int {
 
 func asIs(name string) string { return name }
 
-// shortName leaves memcached's own port out.
-func shortName(name string) string {
-	if host, port, err := net.SplitHostPort(name); err == nil && port == "11211" {
-		if strings.Contains(host, ":") {
-			return "[" + host + "]"
-		}
+// shortName leaves memcached's own port out, as twemproxy does.
+func shortName(name string) string { return strings.TrimSuffix(name, ":11211") }
+
+// libmemcachedName is the host as its calls have it: an IPv6 address without brackets, a Unix socket with the port 0;
+// memcached's own port is left out.
+func libmemcachedName(name string) string {
+	host, port, err := net.SplitHostPort(name)
+	switch {
+	case err != nil && strings.HasPrefix(name, "/"):
+		return name + ":0"
+	case err != nil:
+		return name
+	case port == "11211":
 		return host
 	}
-	return name
+	return host + ":" + port
 }
 
 // ketama has four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
@@ -252,7 +265,7 @@ func hundred(names []string, hash func(string) uint32) []point {
 	points := []point{}
 	for server, name := range names {
 		for i := range 100 {
-			points = append(points, point{hash(shortName(name) + "-" + strconv.Itoa(i)), server})
+			points = append(points, point{hash(libmemcachedName(name) + "-" + strconv.Itoa(i)), server})
 		}
 	}
 	return points
