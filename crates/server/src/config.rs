@@ -30,7 +30,7 @@ pub struct Config {
     pub redis_port: Option<u16>,
     /// `--redis-port` was given.
     pub redis_port_given: bool,
-    /// `--requirepass`, if given.
+    /// `--requirepass` or what `--requirepass-file` has, if given.
     pub password: Option<String>,
     /// `--protected-mode`.
     pub protected: bool,

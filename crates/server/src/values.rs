@@ -1,4 +1,4 @@
-//! Values of options as they are written: whole numbers in a range, bytes with a suffix, a file of users.
+//! Values of options as they are written: whole numbers in a range, bytes with a suffix, files of secrets.
 //!
 //! An error is a reason without the option's name.
 
@@ -49,4 +49,37 @@ pub(crate) fn users(path: &str) -> Result<Vec<(String, String)>, String> {
         return Err("the file names no user".into());
     }
     Ok(users)
+}
+
+/// Reads a password from a file: its one line.
+pub(crate) fn password(path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next()) {
+        (Some(password), None) if !password.is_empty() => Ok(password.to_owned()),
+        (Some(_), Some(_)) => Err("the file has more than one line".into()),
+        _ => Err("the file has no password".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_one_line_of_its_file() {
+        let path = std::env::temp_dir().join(format!("larder-password-{}", std::process::id()));
+        let said = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            password(path.to_str().unwrap())
+        };
+        for text in ["a b:#c", "a b:#c\n", "a b:#c\r\n"] {
+            assert_eq!(said(text).as_deref(), Ok("a b:#c"));
+        }
+        for text in ["", "\n", "\nx", "x\ny", "x\n\n"] {
+            assert!(said(text).is_err(), "{text:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(password(path.to_str().unwrap()).is_err());
+    }
 }

@@ -1,7 +1,8 @@
-//! A start on Redis's own port, which on many machines is Redis's.
+//! Starts with what Redis's servers are started with: its own port, which on many machines is Redis's, and a password.
 
-use larder_testkit::process::larder;
-use std::net::TcpListener;
+use larder_testkit::process::{Program, Server, larder};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 /// An address of this machine that no other test listens on.
@@ -25,4 +26,27 @@ fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
     let output = start(&["--redis-port", "6379"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && !said.contains("--redis-port 0"), "{said}");
+}
+
+#[test]
+fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
+    let path = std::env::temp_dir().join(format!("larder-requirepass-{}", std::process::id()));
+    std::fs::write(&path, "open sesame\n").expect("a file of our own");
+    let name = path.to_str().expect("a temporary path");
+    let server =
+        Server::start_program(&Program::LarderResp, &["--requirepass-file", name]).expect("a server");
+    std::fs::remove_file(&path).expect("it was written");
+    let line = std::fs::read(format!("/proc/{}/cmdline", server.id())).expect("it runs");
+    assert!(!line.windows(4).any(|bytes| bytes == b"open"), "{}", line.escape_ascii());
+    let mut stream = TcpStream::connect(server.address()).expect("it listens");
+    let mut says = |sent: &str, wanted: &str| {
+        stream.write_all(sent.as_bytes()).expect("sent");
+        let mut reply = vec![0; wanted.len()];
+        stream.read_exact(&mut reply).expect("a reply");
+        assert_eq!(String::from_utf8_lossy(&reply), wanted);
+    };
+    says("GET a\r\n", "-NOAUTH Authentication required.\r\n");
+    says("AUTH open\r\n", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    says("AUTH \"open sesame\"\r\n", "+OK\r\n");
+    says("GET a\r\n", "$-1\r\n");
 }

@@ -1,4 +1,4 @@
-//! ACL, as far as clients ask who they are: the users are those of `--requirepass` and `--auth-file`, and
+//! ACL, as far as clients ask who they are: the users are those of `--requirepass` (or its file) and `--auth-file`, and
 //! each may do everything.
 
 use larder_protocol::resp::Args;

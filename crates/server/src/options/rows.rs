@@ -6,7 +6,7 @@ use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::extended;
 use crate::listen::Place;
-use crate::values::{bytes, number, users};
+use crate::values::{bytes, number, password, users};
 
 /// The default of an option that is off or unset.
 const OFF: &str = "off";
@@ -68,8 +68,18 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "requirepass",
-            "Redis clients have to know this; text clients cannot say it, so without -p they have no port",
+            "Redis clients have to know this; text clients cannot say it, so without -p they have no port. Whoever may look at this machine's processes sees it",
         )
+    },
+    Row {
+        value: Some("PATH"),
+        range: "a file whose one line is the password",
+        letter: None,
+        apply: |config, value| {
+            config.password = Some(password(value)?);
+            Ok(())
+        },
+        ..row(' ', "requirepass-file", "the same password from a file, where no list of processes shows it")
     },
     Row {
         value: Some("SECONDS"),
