@@ -75,8 +75,11 @@ impl<'a> Set<'a> {
             } else {
                 return Err(Fail::SYNTAX);
             };
-            // The same word twice is no contradiction.
-            let again = std::mem::discriminant(&set.condition) == std::mem::discriminant(&condition);
+            // The same word twice is no contradiction, but two values that it is to have are one.
+            let again = matches!(
+                (set.condition, condition),
+                (Condition::Absent, Condition::Absent) | (Condition::Present, Condition::Present)
+            );
             if set.condition != Condition::Any && !again {
                 return Err(Fail::SYNTAX);
             }

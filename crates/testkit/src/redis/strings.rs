@@ -66,8 +66,14 @@ impl Words<'_> {
                 }
                 _ => return Fail::of(SYNTAX),
             };
-            let kind = std::mem::discriminant(&wanted);
-            if condition.is_some_and(|other| std::mem::discriminant(&other) != kind) {
+            // The same word again says nothing new, a second value does.
+            let again = |other: &Condition| {
+                matches!(
+                    (other, &wanted),
+                    (Condition::Absent, Condition::Absent) | (Condition::Present, Condition::Present)
+                )
+            };
+            if condition.as_ref().is_some_and(|other| !again(other)) {
                 return Fail::of(SYNTAX);
             }
             condition = Some(wanted);
