@@ -40,7 +40,7 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: 4, skipped: 0 })
 }
 
-/// Streams that Redis and Larder are sent; which ones they are never changes.
+/// Streams that each server and Larder are sent; which ones they are never changes.
 const STREAMS: u32 = 400;
 
 /// Runs of transcripts that pass on each server, in one piece and byte by byte, at least.
@@ -67,15 +67,20 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Random streams to Redis and to Larder: every reply is the same, but for `spec/redis-differs.list`.
+/// Random streams to each Redis and Valkey and to Larder: every reply is the same, but for `spec/redis-differs.list`.
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
+    let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
     run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
-    let mut command = namespace.command(target().join("debug/differential"));
-    command.args(["/usr/bin/redis-server", &STREAMS.to_string(), "1"]);
-    let output = succeeded(command)?;
-    println!("{}", output.trim_end());
-    Ok(Counts { passed: STREAMS, skipped: 0 })
+    let mut passed = 0;
+    for server in servers {
+        let mut command = namespace.command(target().join("debug/differential"));
+        command.arg(server).args([&STREAMS.to_string(), "1"]);
+        let output = succeeded(command)?;
+        println!("{}", output.trim_end());
+        passed += STREAMS;
+    }
+    Ok(Counts { passed, skipped: 0 })
 }
 
 /// redis-benchmark: every reply is read, and none is an error.

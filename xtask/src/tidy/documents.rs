@@ -17,7 +17,7 @@ fn generated() -> Outcome<[(PathBuf, String); 4]> {
     Ok([
         (docs.join("compatibility.md"), compatibility()),
         (docs.join("options.md"), options()),
-        (docs.join("redis.md"), redis()),
+        (docs.join("redis.md"), redis()?),
         (docs.join("internals/faults.md"), faults::document()?),
     ])
 }
@@ -79,7 +79,7 @@ fn compatibility() -> String {
     page
 }
 
-fn redis() -> String {
+fn redis() -> Outcome<String> {
     let mut page =
         format!("# What Larder shares with Redis\n\n{NOTE}\n{}\n", include_str!("redis_intro.md").trim_end());
     for group in REDIS {
@@ -95,7 +95,59 @@ fn redis() -> String {
             let _ = writeln!(page, "| `{}` | {} | {} |", cell(usage.trim()), cell(row.summary), row.since);
         }
     }
-    page
+    page.push_str(&differences()?);
+    Ok(page)
+}
+
+/// A row of `spec/redis-differs.list`: servers, command, the reply there, Larder's, and why.
+struct Differs<'a> {
+    servers: Vec<&'a str>,
+    command: String,
+    theirs: &'a str,
+    ours: &'a str,
+    reason: &'a str,
+}
+
+impl<'a> Differs<'a> {
+    fn parse(line: &'a str) -> Option<Differs<'a>> {
+        let (row, reason) = line.rsplit_once(" : ")?;
+        let [sent, theirs, ours] = row.split(" | ").collect::<Vec<_>>()[..] else { return None };
+        let (servers, words): (Vec<&str>, Vec<&str>) =
+            sent.split_whitespace().partition(|word| word.starts_with('@'));
+        let row = Differs { servers, command: words.join(" "), theirs, ours, reason: reason.trim() };
+        (!row.command.is_empty() && !row.reason.is_empty() && row.reason != "the same").then_some(row)
+    }
+
+    /// The row in a table.
+    fn cells(&self) -> String {
+        let who = match self.servers[..] {
+            [] => "all".to_owned(),
+            _ => self.servers.iter().map(|name| name[1..].replace('-', " ")).collect::<Vec<_>>().join(", "),
+        };
+        let reply = |text: &str| format!("`{}`", text.replace('|', "\\|"));
+        let (theirs, ours) = match (self.theirs, self.ours) {
+            ("lacks", _) => ("not there, or does not come".to_owned(), "has it".to_owned()),
+            ("in MULTI", _) => ("none, in `MULTI`".to_owned(), "one".to_owned()),
+            (theirs, ours) => (reply(theirs), reply(ours)),
+        };
+        format!("| `{}` | {who} | {theirs} | {ours} | {} |\n", self.command, self.reason)
+    }
+}
+
+/// The replies that are known to differ, from the list that the comparison goes by.
+fn differences() -> Outcome<String> {
+    let path = root().join("spec/redis-differs.list");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut page = "\n## Replies that differ\n\nRandom commands are sent to Redis 7.0 and 8.0, to Valkey 9.1 and to Larder, \
+                    and every reply is compared\n(`cargo xtask conformance redis-differential`). These are known to \
+                    differ (`*`: anything):\n\n| command | server | its reply | Larder's | why |\n|---|---|---|---|---|\n"
+        .to_owned();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let row = Differs::parse(line)
+            .ok_or_else(|| format!("{}: not understood, or no reason: {line}", path.display()))?;
+        page.push_str(&row.cells());
+    }
+    Ok(page)
 }
 
 fn commands(page: &mut String, title: &str, table: &[Command]) {
@@ -111,5 +163,20 @@ fn commands(page: &mut String, title: &str, table: &[Command]) {
             cell(command.summary),
             cell(&replies.join(", "))
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_difference_is_a_row_and_has_a_reason_of_its_own() {
+        let cells = |line| Differs::parse(line).map(|row| row.cells());
+        let row = cells("@Valkey-9.1 CLIENT REPLY | -ERR 'client|reply' | +QUEUED : why").expect("a row");
+        assert_eq!(row, "| `CLIENT REPLY` | Valkey 9.1 | `-ERR 'client\\|reply'` | `+QUEUED` | why |\n");
+        assert!(cells("WAIT | lacks | not sent : why").expect("a row").contains("| all | not there"));
+        assert!(cells("A | b | c : the same").is_none());
+        assert!(cells("A | b | c : ").is_none() && cells("A | b : c").is_none());
     }
 }

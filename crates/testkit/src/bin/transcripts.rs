@@ -9,6 +9,7 @@
 //! counted, not run; so are cases that need the clock to move further than one wants to wait.
 
 use larder_testkit::process::{Program, Server};
+use larder_testkit::redis::known::names;
 use larder_testkit::runner::{Split, run};
 use larder_testkit::socket::{Clock, Sockets};
 use larder_testkit::transcript::{Case, load};
@@ -81,7 +82,7 @@ impl Target {
     fn version(&self) -> Result<String, String> {
         match self {
             Target::Running(address) => ask(*address, "version"),
-            Target::Spawned(Program::Redis(path)) => redis_names(path),
+            Target::Spawned(Program::Redis(path)) => names(path),
             Target::Spawned(program) => {
                 ask(Server::start_program(program, &[] as &[&str])?.address(), "version")
             }
@@ -152,22 +153,6 @@ impl Target {
                 run(case, &mut Sockets::new(server.address(), clock), split)
             }
         }
-    }
-}
-
-/// Names under which a case may say that it differs: `Redis` for any that speaks as Redis does, and its own, with
-/// its version and without: `Redis Redis-8.0`, `Redis Valkey Valkey-9.1`.
-fn redis_names(path: &Path) -> Result<String, String> {
-    let said = std::process::Command::new(path).arg("--version").output();
-    let said = said.map_err(|error| format!("{}: {error}", path.display()))?.stdout;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let name = said.split(' ').next().unwrap_or_default();
-    let version = said.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or_default();
-    let mut numbers = version.split('.');
-    match (name, numbers.next(), numbers.next()) {
-        ("Redis", Some(major), Some(minor)) => Ok(format!("Redis Redis-{major}.{minor}")),
-        (name, Some(major), Some(minor)) => Ok(format!("Redis {name} {name}-{major}.{minor}")),
-        _ => Err(format!("{}: {said}", path.display())),
     }
 }
 

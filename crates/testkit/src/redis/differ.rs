@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Commands of one connection that are sent before another's turn.
 const TURN: usize = 8;
 
+/// Bytes that are shown of a reply that was not whole.
+const SHOWN_BYTES: usize = 400;
+
 /// Commands after whose known differences a stream goes on.
 const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS"];
 
@@ -44,7 +47,7 @@ pub fn stream(seed: u64, length: usize) -> Vec<Sent> {
             if choices.below(TURN) == 0 {
                 connection = choices.below(CONNECTIONS);
             }
-            (connection, choices.command())
+            (connection, choices.command_of_both())
         })
         .collect()
 }
@@ -82,7 +85,7 @@ impl Side {
                 Ok(0) => return Err("the connection was closed".into()),
                 Ok(count) => received.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err("no reply".into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(unfinished(received)),
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -93,6 +96,12 @@ impl Side {
         self.send(connection, &encode(&words))?;
         self.reply(connection).map_err(|error| format!("{}: {error}", shown(command)))
     }
+}
+
+/// What there is of a reply that does not come to its end.
+fn unfinished(received: &[u8]) -> String {
+    let end = &received[received.len().saturating_sub(SHOWN_BYTES)..];
+    format!("no whole reply, but {} bytes: …{}", received.len(), end.escape_ascii())
 }
 
 /// Sends a stream to both servers, which are emptied first; the first difference that `known` does
