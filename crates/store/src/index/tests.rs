@@ -20,11 +20,13 @@ struct Numbers<'i> {
     stamp: u8,
     /// How often it was asked for.
     asked: Cell<u32>,
+    /// What a flush has taken of those with even numbers; none: it takes nothing.
+    taken: Option<Vec<u64>>,
 }
 
 impl<'i> Numbers<'i> {
     fn of(index: &'i Index, arena: &'i Arena) -> Numbers<'i> {
-        Numbers { index, arena, hashes: Vec::new(), stamp: 0, asked: Cell::new(0) }
+        Numbers { index, arena, hashes: Vec::new(), stamp: 0, asked: Cell::new(0), taken: None }
     }
 }
 
@@ -49,14 +51,14 @@ impl Items for Numbers<'_> {
         }
         self.stamp
     }
-    fn flushed(&self, _location: u64, _was: u8, _now: u8) -> bool {
-        false
+    fn flushed(&self, location: u64, was: u8, now: u8) -> bool {
+        self.taken.is_some() && was < now && location.is_multiple_of(2)
     }
     fn watched(&self, _hashes: RangeInclusive<u64>) -> bool {
         false
     }
     fn discard(&mut self, location: u64) {
-        panic!("{location} has a place");
+        self.taken.as_mut().expect("each has a place").push(location);
     }
     fn tag(&self) -> u64 {
         0
@@ -184,6 +186,37 @@ fn the_stamp_is_asked_for_when_no_bucket_of_the_segment_can_be_written_to() {
     let mut items = numbers(102);
     assert_eq!(index.clean(&arena, 0, &mut items), Some(()));
     assert_eq!((items.asked.get(), stamps()), (1, [102; 5]));
+}
+
+#[test]
+fn what_a_flush_took_before_a_rebuilding_began_is_not_carried_into_it() {
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    let mut stamp = 0;
+    // A flush comes, and a rebuilding locks buckets that nobody has cleaned since.
+    let mut flush = |rebuild: &dyn Fn(&mut Numbers<'_>)| {
+        let before = reached(&index, &arena);
+        stamp += 1;
+        let mut items = Numbers { stamp, taken: Some(Vec::new()), ..Numbers::of(&index, &arena) };
+        rebuild(&mut items);
+        let (taken, stays): (Vec<u64>, Vec<u64>) =
+            before.iter().partition(|location| location.is_multiple_of(2));
+        let mut discarded = items.taken.expect("it was there");
+        discarded.sort_unstable();
+        assert_eq!((discarded, reached(&index, &arena)), (taken, stays));
+    };
+    let fill =
+        |from: u64| (from..from + 200).for_each(|location| assert!(insert(&index, &arena, location, false)));
+    let grow = |items: &mut Numbers<'_>| {
+        let meta = index.place(&arena, 0).meta;
+        assert_eq!(index.grow(&arena, 0, meta, None, items), Some(Ok(())));
+    };
+    fill(1);
+    while is_whole(&index, &arena) {
+        flush(&grow);
+        fill(reached(&index, &arena).last().unwrap() + 1);
+    }
+    flush(&|items| assert!(index.shrink(&arena, 0, items)));
 }
 
 #[test]
