@@ -4,7 +4,8 @@ use crate::instructions::instructions;
 use crate::run::{self, Outcome};
 
 const USAGE: &str = "\
-usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…]   the server beside others
+usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--peer memcached-new,valkey-new,…]
+                                                                            the server beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads
        cargo xtask bench instructions [--base BINARY]                       what a request costs, by callgrind";
 

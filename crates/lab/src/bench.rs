@@ -23,6 +23,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::connection::Check;
+use crate::contender::parse_peer;
 use crate::error::Error;
 use crate::fill;
 use crate::generator::{Load, Stop};
@@ -50,6 +51,10 @@ pub struct Options {
     /// Only these: get, set, mg, ms, one, plain, multi, evict, memory, resp, 4k, 100k, 4k-get-1 …
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Servers to be held against, of those that the lab can start, but for larder-redis: each takes memcached's or
+    /// Redis's place [default: memcached,redis]
+    #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_rival)]
+    peers: Vec<Kind>,
     /// Leave these servers out: larder, memcached, redis, null
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
@@ -68,6 +73,14 @@ pub struct Options {
     /// Seed of the order of visits
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// Reads the name of a server to be held against, for clap.
+fn parse_rival(text: &str) -> Result<Kind, String> {
+    match parse_peer(text)? {
+        Kind::LarderRedis => Err("Larder is asked in both protocols in any case".to_owned()),
+        kind => Ok(kind),
+    }
 }
 
 /// What one visit gave.
@@ -168,7 +181,13 @@ impl<'a> Bench<'a> {
                 return refuse(format!("there is no figure {word:?}"));
             }
         }
-        let all = [Kind::Larder, Kind::Null, Kind::Memcached, Kind::Redis];
+        let mut all = vec![Kind::Larder, Kind::Null];
+        let usual = [Kind::Memcached, Kind::Redis];
+        for &kind in if options.peers.is_empty() { &usual[..] } else { &options.peers } {
+            if !all.contains(&kind) {
+                all.push(kind);
+            }
+        }
         for word in &options.without {
             if !all.iter().any(|kind| kind.name() == word) {
                 return refuse(format!("there is no server {word:?}"));
@@ -237,7 +256,7 @@ impl<'a> Bench<'a> {
         let mut servers = Vec::new();
         let mut older = None;
         for &kind in self.kinds.iter().filter(|&&kind| kind != Kind::Null) {
-            let peer = figures.iter().any(|figure| figure.peers.contains(&kind));
+            let peer = figures.iter().any(|figure| figure.peers.contains(&kind.stands_for()));
             if memory || peer || (kind == Kind::Larder && !figures.is_empty()) {
                 let program = if kind == Kind::Larder { self.options.larder.clone() } else { None };
                 let (server, used) = self.start_filled(kind, program, data)?;
@@ -307,7 +326,7 @@ impl<'a> Bench<'a> {
     ) -> Result<(), Error> {
         let mut rendered: Vec<(Workload, Vec<Arc<Script>>)> = Vec::new();
         for &kind in &self.kinds {
-            if kind != Kind::Larder && !figure.peers.contains(&kind) {
+            if kind != Kind::Larder && !figure.peers.contains(&kind.stands_for()) {
                 continue;
             }
             let workload = figure.workload(kind);

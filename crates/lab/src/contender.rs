@@ -46,10 +46,15 @@ impl Target {
 /// Reads the name of a server that the lab can start, for clap.
 ///
 /// # Errors
-/// What names there are.
+/// What names there are; how to fetch it, if it is one that is fetched and was not.
 pub fn parse_peer(text: &str) -> Result<Kind, String> {
     let names = || PEERS.map(Kind::name).join(", ");
-    PEERS.into_iter().find(|kind| kind.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+    let named = PEERS.into_iter().find(|kind| kind.name() == text);
+    let kind = named.ok_or_else(|| format!("expected one of {}", names()))?;
+    if kind.is_fetched() {
+        kind.program().map_err(|error| error.to_string())?;
+    }
+    Ok(kind)
 }
 
 /// A server under test.
@@ -103,8 +108,10 @@ impl Contender {
             null: None,
         })?;
         let workers = match kind {
-            Kind::Redis | Kind::Valkey | Kind::Null => 1,
-            Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::KeyDb => setup.threads,
+            Kind::Redis | Kind::Valkey | Kind::RedisNew | Kind::ValkeyNew | Kind::Null => 1,
+            Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::MemcachedNew | Kind::KeyDb => {
+                setup.threads
+            }
         };
         Ok(Contender {
             name: kind.name().to_owned(),

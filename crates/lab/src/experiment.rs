@@ -59,8 +59,9 @@ pub struct Options {
     /// Rounds [default: 5; with --quick 2, or 1 where a round takes long]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
-    /// Servers to start beside Larder: memcached, redis, valkey, keydb, or larder-redis, which is Larder
-    /// asked in Redis's protocol (repeatable, or with commas)
+    /// Servers to start beside Larder: memcached, redis, valkey, keydb; memcached-new, valkey-new and redis-new, the
+    /// newest of Debian, which `cargo xtask peers` fetches; or larder-redis, which is Larder asked in Redis's
+    /// protocol (repeatable, or with commas)
     #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_peer)]
     pub peers: Vec<Kind>,
     /// Running servers: name=memcached://host:port or name=redis://host:port (repeatable)

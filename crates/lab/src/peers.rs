@@ -28,6 +28,12 @@ pub enum Kind {
     Valkey,
     /// KeyDB.
     KeyDb,
+    /// The newest memcached that Debian publishes, fetched.
+    MemcachedNew,
+    /// The newest Redis, fetched.
+    RedisNew,
+    /// The newest Valkey, fetched.
+    ValkeyNew,
     /// Larder, asked in Redis's protocol.
     LarderRedis,
     /// The null server.
@@ -35,7 +41,19 @@ pub enum Kind {
 }
 
 /// Every server that `--peer` can name.
-pub const PEERS: [Kind; 5] = [Kind::Memcached, Kind::Redis, Kind::Valkey, Kind::KeyDb, Kind::LarderRedis];
+pub const PEERS: [Kind; 8] = [
+    Kind::Memcached,
+    Kind::Redis,
+    Kind::Valkey,
+    Kind::KeyDb,
+    Kind::LarderRedis,
+    Kind::MemcachedNew,
+    Kind::RedisNew,
+    Kind::ValkeyNew,
+];
+
+/// Where `cargo xtask peers` puts programs, below the target directory.
+const FETCHED: &str = "peers/bin";
 
 impl Kind {
     /// How it is called in tables and on the command line.
@@ -46,12 +64,16 @@ impl Kind {
             Kind::Redis => "redis",
             Kind::Valkey => "valkey",
             Kind::KeyDb => "keydb",
+            Kind::MemcachedNew => "memcached-new",
+            Kind::RedisNew => "redis-new",
+            Kind::ValkeyNew => "valkey-new",
             Kind::LarderRedis => "larder-redis",
             Kind::Null => "null",
         }
     }
 
-    /// The program to start: a larder binary is this very file, others are looked for on PATH.
+    /// The program to start: a larder binary is this very file, fetched ones are below the target directory, others
+    /// are looked for on PATH.
     ///
     /// # Errors
     /// [`Error::Peer`] that says how to get it.
@@ -64,8 +86,25 @@ impl Kind {
             Kind::Redis => ("redis-server", "Debian has it: apt install redis-server"),
             Kind::Valkey => ("valkey-server", "Debian has it from 13 on: apt install valkey-server"),
             Kind::KeyDb => ("keydb-server", "Debian does not carry it: build KeyDB and put it on PATH"),
+            Kind::MemcachedNew => return fetched("memcached"),
+            Kind::RedisNew => return fetched("redis-server"),
+            Kind::ValkeyNew => return fetched("valkey-server"),
         };
         on_path(program).ok_or_else(|| Error::Peer(format!("{program} is not on PATH; {how}")))
+    }
+
+    /// It is one that `cargo xtask peers` fetches.
+    pub fn is_fetched(self) -> bool {
+        matches!(self, Kind::MemcachedNew | Kind::RedisNew | Kind::ValkeyNew)
+    }
+
+    /// Of memcached and Redis, the one whose place it may take.
+    pub fn stands_for(self) -> Kind {
+        match self {
+            Kind::MemcachedNew => Kind::Memcached,
+            Kind::RedisNew | Kind::Valkey | Kind::ValkeyNew | Kind::KeyDb => Kind::Redis,
+            Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::Redis | Kind::Null => self,
+        }
     }
 
     /// It is Larder, in one of its protocols.
@@ -85,13 +124,29 @@ impl Kind {
     pub fn family(self) -> Family {
         match self {
             Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::LarderRedis => Family::Redis,
-            Kind::Larder | Kind::Memcached | Kind::Null => Family::Memcached,
+            Kind::RedisNew | Kind::ValkeyNew => Family::Redis,
+            Kind::Larder | Kind::Memcached | Kind::MemcachedNew | Kind::Null => Family::Memcached,
         }
     }
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// A program that was fetched: beside the folder of the larder binary, as both are built below `target`, or below
+/// `target` of the folder that this was started in.
+fn fetched(name: &str) -> Result<PathBuf, Error> {
+    let own = env::current_exe().ok();
+    let beside = own.iter().flat_map(|path| path.ancestors().skip(2).take(2));
+    let mut homes = beside.map(Path::to_owned).chain([PathBuf::from("target")]);
+    let program = homes.find_map(|home| {
+        let program = home.join(FETCHED).join(name);
+        program.is_file().then(|| program.canonicalize()).and_then(Result::ok)
+    });
+    let absent =
+        || format!("the newest {name} is not below target/{FETCHED}; this fetches it: cargo xtask peers");
+    program.ok_or_else(|| Error::Peer(absent()))
 }
 
 /// How a server is started.
@@ -272,7 +327,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
         Kind::LarderRedis => words(format!(
             "serve -p 0 --redis-port {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
         )),
-        Kind::Memcached => {
+        Kind::Memcached | Kind::MemcachedNew => {
             let mut all = words(format!(
                 "-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
             ));
@@ -282,7 +337,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             }
             all
         }
-        Kind::Redis | Kind::Valkey | Kind::KeyDb => {
+        Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::RedisNew | Kind::ValkeyNew => {
             let mut all = words(format!(
                 "--port {port} --bind 127.0.0.1 --maxmemory {memory_mb}mb --maxmemory-policy allkeys-lru \
                  --appendonly no --daemonize no --save"

@@ -82,6 +82,61 @@ fn a_peer_that_is_not_installed_says_how_to_get_it() {
     }
 }
 
+/// A folder like `target` with a larder binary in it, and what was fetched, in a folder of its own.
+fn target_of(name: &str, fetched: &[(&str, &str)]) -> PathBuf {
+    let home = folder(name).join("target");
+    for inside in ["debug", "peers/bin"] {
+        std::fs::create_dir_all(home.join(inside)).unwrap();
+    }
+    // A link would be followed to where the peers of this machine may be.
+    std::fs::copy(env!("CARGO_BIN_EXE_larder"), home.join("debug/larder")).unwrap();
+    for (name, program) in fetched {
+        let path = home.join("peers/bin").join(name);
+        std::fs::write(&path, format!("#!/bin/sh\nexec {program} \"$@\"\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    home
+}
+
+#[test]
+fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_command() {
+    let home = target_of("unfetched", &[]);
+    for peer in ["memcached-new", "valkey-new", "redis-new"] {
+        for words in [["memory", "--quick"], ["bench-server", "--quick"]] {
+            let mut command = Command::new(home.join("debug/larder"));
+            command.arg("lab").args(words).args(["--peer", peer]).current_dir(&home);
+            let output = command.output().unwrap();
+            refused(&output, "cargo xtask peers");
+            assert_eq!(output.status.code(), Some(2), "as any other error of usage");
+        }
+    }
+    std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
+}
+
+#[test]
+#[ignore = "needs memcached and redis-server"]
+fn newest_peers_are_taken_from_where_they_are_fetched_to() {
+    let fetched =
+        [("memcached", "memcached"), ("valkey-server", "redis-server"), ("redis-server", "redis-server")];
+    let home = target_of("fetched", &fetched);
+    let json = home.join("out.json");
+    let output = Command::new(home.join("debug/larder"))
+        .args(["lab", "cas", "--quick", "--rounds", "1", "--clients", "2", "--no-larder"])
+        .args(["--peer", "memcached-new,valkey-new,redis-new", "--json"])
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = Run::read_json(&json).unwrap();
+    let found: Vec<(&str, bool)> = run
+        .targets
+        .iter()
+        .map(|target| (target.name.as_str(), target.command.as_ref().unwrap().contains("/peers/bin/")))
+        .collect();
+    assert_eq!(found, [("memcached-new", true), ("valkey-new", true), ("redis-new", true)]);
+    std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
+}
+
 /// A server that answers everything with `answer` and closes if it is to.
 fn saying(answer: &'static [u8], close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -46,23 +46,30 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Verdict> {
         let claim = format!("A/A: {name} / {name}");
         verdicts.push(Verdict::on_ratio(id, claim, again, first, |_| Outcome::Noise));
         let Some(larder) = cell(id, Kind::Larder) else { continue };
+        // Who was measured in the place of a kind of server.
+        let standing_for = |kind: Kind| {
+            let of = move |cell: &&Cell| cell.figure.id == id && cell.role == Role::First;
+            cells.iter().filter(of).filter(move |cell| cell.kind.stands_for() == kind)
+        };
         for bound in bounds {
-            let (other, name) = match bound.reference {
-                Reference::Server(kind) => (cell(id, kind), kind.name()),
-                Reference::Figure(other) => (cell(other, Kind::Larder), other),
+            let others: Vec<(&Cell, &str)> = match bound.reference {
+                Reference::Server(kind) => standing_for(kind).map(|cell| (cell, cell.kind.name())).collect(),
+                Reference::Figure(other) => {
+                    cell(other, Kind::Larder).map(|cell| (cell, other)).into_iter().collect()
+                }
             };
-            let Some(other) = other else { continue };
-            let claim = format!("larder / {name}");
-            let judge = |ratio| Outcome::of(ratio <= bound.factor);
-            verdicts.push(Verdict {
-                target: format!("≤ {}", report::ratio(bound.factor)),
-                ..Verdict::on_ratio(id, claim, larder, other, judge)
-            });
+            for (other, name) in others {
+                let claim = format!("larder / {name}");
+                let judge = |ratio| Outcome::of(ratio <= bound.factor);
+                verdicts.push(Verdict {
+                    target: format!("≤ {}", report::ratio(bound.factor)),
+                    ..Verdict::on_ratio(id, claim, larder, other, judge)
+                });
+            }
         }
         let bounded = |kind: Kind| bounds.iter().any(|bound| bound.reference == Reference::Server(kind));
-        for &kind in peers.iter().filter(|&&kind| !bounded(kind)) {
-            let Some(other) = cell(id, kind) else { continue };
-            let claim = format!("larder / {}", kind.name());
+        for other in peers.iter().filter(|&&kind| !bounded(kind)).flat_map(|&kind| standing_for(kind)) {
+            let claim = format!("larder / {}", other.kind.name());
             verdicts.push(Verdict::on_ratio(id, claim, larder, other, |_| Outcome::Shown));
         }
     }
