@@ -201,9 +201,8 @@ impl Local {
                         // The hand makes room where it is, and this batch begins again; what cannot be had
                         // now is left for the next look. Room by the queue of probation would be anywhere,
                         // in spans too that are drained next.
-                        // Where everything stays, there is no use in looking: upkeep takes out what expires.
-                        let stays = !store.evicts() || store.arena.barren.holds(self.now);
-                        let got = !stays
+                        // Where nothing may be evicted it finds nothing: upkeep takes out what expires.
+                        let got = !store.arena.barren.holds(self.now)
                             && self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false) > 0;
                         self.pass_epochs(store);
                         spare = self.free_chunk(store, class, drain.keep);

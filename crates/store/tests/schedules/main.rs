@@ -10,6 +10,7 @@
 mod adder;
 mod aside;
 mod counter;
+mod holder;
 mod hover;
 mod owner;
 mod stage;
@@ -118,6 +119,15 @@ fn counters_are_exact_beside_everything() {
         cast.fill(20_000);
         counter::join(cast, 3, 60);
         aside::some(cast, 2, &aside::ALL);
+    });
+}
+
+/// Buffers that connections take while upkeep lowers what they are charged.
+#[test]
+fn what_buffers_hold_is_charged() {
+    explore("holding", 300, |cast| {
+        cast.store(config(16), Eviction::Off);
+        holder::join(cast, 2, 30);
     });
 }
 

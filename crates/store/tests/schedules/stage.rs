@@ -259,6 +259,8 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
         assert!(*times <= said, "{} was lost {times} times, and taken out {said} times", key.escape_ascii());
     }
     crate::counter::check(&stage.notes.borrow());
+    let (charged, held) = (stage.store.heap_bytes(), stage.store.held_bytes());
+    assert!(charged >= held, "connections hold {held} bytes, and {charged} are charged");
     // 2. The books are right, no bucket is locked, and everything can be given back. In a schedule, too: what waits
     // for a lock that nobody holds is found.
     let store = Arc::clone(&stage.store);
