@@ -4,21 +4,36 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"larder.example/clients/go/internal/fleet"
 	"larder.example/clients/go/internal/lane"
 	"larder.example/clients/go/internal/wire"
-	"larder.example/clients/go/shard"
 )
 
 // Client is a cache of one or more servers.
 type Client struct {
-	c       Config
-	picker  *shard.Picker
-	fleet   *fleet.Fleet
-	servers []*fleet.Server
-	close   sync.Once
+	*core
+	// only is the name of the one server that On chose.
+	only string
+}
+
+// core is what a client shares with those that On makes of it.
+type core struct {
+	c     Config
+	fleet *fleet.Fleet
+	list  atomic.Pointer[list]
+	loads loads
+	once  sync.Once
+
+	// life ends with stop; watching is the discovery's goroutine.
+	life     context.Context
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
 }
 
 // New is a client with defaults; it dials when it is first used. It panics without an address.
@@ -38,19 +53,43 @@ func New(addresses ...string) *Client {
 //
 // # Errors
 //
-// What is wrong with the configuration, or that a server cannot be reached.
+// What is wrong with the configuration, that no list of servers was found in time, or that a server cannot be reached.
 func Open(ctx context.Context, c Config) (*Client, error) {
 	client, err := newClient(c)
 	if err != nil {
 		return nil, err
 	}
-	for _, server := range client.servers {
-		if _, err := server.Lane(ctx, 0, client.deadline(ctx)); err != nil {
-			_ = client.Close()
-			return nil, err
-		}
+	if err := client.ready(ctx); err != nil {
+		_ = client.Close()
+		return nil, err
 	}
 	return client, nil
+}
+
+func (c *Client) ready(ctx context.Context) error {
+	deadline := c.deadline(ctx)
+	if c.c.Discover != nil {
+		first := make(chan struct{}, 1)
+		c.watching.Add(1)
+		go c.watch(c.life, c.c.Discover, first)
+		if c.list.Load() == nil {
+			timer := time.NewTimer(deadline - lane.Now())
+			defer timer.Stop()
+			select {
+			case <-first:
+			case <-timer.C:
+				return &Error{Err: ErrTimeout, Outcome: NotSent, Detail: "no list of servers"}
+			case <-ctx.Done():
+				return &Error{Err: ErrTimeout, Outcome: NotSent, Detail: "no list of servers", Cause: ctx.Err()}
+			}
+		}
+	}
+	for _, server := range c.all() {
+		if _, err := server.Lane(ctx, 0, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newClient(c Config) (*Client, error) {
@@ -58,20 +97,23 @@ func newClient(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var places []shard.Server
-	for _, server := range c.Servers {
-		places = append(places, shard.Server{Name: server.Name, Weight: server.Weight})
-	}
-	picker, err := shard.New(c.Shard, places)
-	if err != nil {
-		return nil, err
-	}
-	client := &Client{c: c, picker: picker, fleet: fleet.New(fleet.Options{
+	options := fleet.Options{
 		Protocol: c.Protocol, Timeout: c.Timeout, DialTimeout: c.DialTimeout, Stall: c.StallTimeout, Lanes: c.Lanes,
-		InFlight: c.InFlight, Verify: c.VerifyReplies, RetryReads: c.RetryReads, Dial: c.Dial,
-	})}
-	for _, server := range c.Servers {
-		client.servers = append(client.servers, client.fleet.Server(server.Name, fleet.Network(server.Address), server.Address))
+		InFlight: c.InFlight, Vector: c.LargeBytes, Verify: c.VerifyReplies, RetryReads: c.RetryReads, Dial: c.Dial, TLS: c.TLS,
+		Told: tell(c.Observer),
+	}
+	if auth := c.Auth; auth != nil {
+		options.Auth = func(ctx context.Context, name, address string) (string, string, error) {
+			return auth(ctx, Server{Address: address, Name: name})
+		}
+	}
+	life, stop := context.WithCancel(context.Background())
+	client := &Client{core: &core{c: c, fleet: fleet.New(options), life: life, stop: stop}}
+	if len(c.Servers) > 0 {
+		if err := client.change(c.Servers); err != nil {
+			stop()
+			return nil, err
+		}
 	}
 	return client, nil
 }
@@ -79,7 +121,11 @@ func newClient(c Config) (*Client, error) {
 // Close ends what is under way with ErrClosed; when it returns, no connection and no goroutine is left. Calling it
 // again, or beside other calls, does no harm.
 func (c *Client) Close() error {
-	c.close.Do(func() { c.fleet.Close(c.servers) })
+	c.once.Do(func() {
+		c.core.end()
+		c.fleet.Close(c.everyone())
+		c.loads.wait()
+	})
 	return nil
 }
 
@@ -93,43 +139,52 @@ func (c *Client) deadline(ctx context.Context) time.Duration {
 
 func validPrefix(prefix string) bool { return wire.ValidKey(prefix) }
 
-// keyed is the key as servers have it.
-func (c *Client) keyed(key string) (string, error) {
+// keyed gives the request the key as servers have it.
+func (c *Client) keyed(r *wire.Request) error {
+	if r.Key == "" {
+		return ErrBadKey
+	}
 	if c.c.KeyPrefix != "" {
-		if key == "" {
-			return "", ErrBadKey
-		}
-		key = c.c.KeyPrefix + key
+		r.Key = c.c.KeyPrefix + r.Key
 	}
-	if !wire.ValidKey(key) {
-		return "", ErrBadKey
+	if wire.ValidKey(r.Key) {
+		return nil
 	}
-	return key, nil
-}
-
-// ServerOf is the server that has the key.
-func (c *Client) ServerOf(key string) Server {
-	return c.c.Servers[c.picker.Pick(c.c.KeyPrefix+key)]
+	if !c.c.BinaryKeys || len(r.Key) > wire.RawBytesMax {
+		return ErrBadKey
+	}
+	r.Base64 = true
+	return nil
 }
 
 // do asks for one reply; op is the caller's to free.
 func (c *Client) do(ctx context.Context, op *lane.Op, r *wire.Request, large bool) error {
-	key, err := c.keyed(r.Key)
-	if err != nil {
-		return err
+	if c.c.Observer != nil {
+		return c.observed(ctx, op, r, large)
 	}
-	r.Key = key
-	server := c.servers[c.picker.Pick(key)]
+	_, err := c.ask(ctx, op, r, large)
+	return err
+}
+
+func (c *Client) ask(ctx context.Context, op *lane.Op, r *wire.Request, large bool) (*fleet.Server, error) {
+	if err := c.keyed(r); err != nil {
+		return nil, err
+	}
+	server, limit, err := c.target(r.Key)
+	if err != nil {
+		return nil, err
+	}
+	limited(r, limit)
 	at := 0
 	if large {
 		at = server.Large()
 	} else if c.c.Lanes > 1 {
-		at = server.Of(key)
+		at = server.Of(r.Key)
 	}
 	if err := server.Do(ctx, at, op, r, c.deadline(ctx)); err != nil {
-		return err
+		return server, err
 	}
-	return answer(r.Verb, op.Head.Status, op.Text, server.Name())
+	return server, answer(r.Verb, op.Head.Status, op.Text, server.Name())
 }
 
 // Want is what GetItem tells beside the value.
@@ -153,12 +208,15 @@ type Meta struct {
 	HitBefore       bool
 	// Stale: invalidated, and this caller (Won) or another (Pending) is to renew it.
 	Stale, Won, Pending bool
+
+	number uint64
 }
 
 func meta(h *wire.Head) Meta {
 	return Meta{
 		CAS: h.CAS, Flags: h.Flags, Size: h.Size, TTL: time.Duration(max(h.TTL, 0)) * time.Second,
 		LastAccess: time.Duration(h.LastAccess) * time.Second, HitBefore: h.HitBefore, Stale: h.Stale, Won: h.Won, Pending: h.Pending,
+		number: h.Number,
 	}
 }
 
@@ -190,14 +248,21 @@ type GetOptions struct {
 	Large bool
 }
 
-// GetItem is Get with what is known about the item.
-func (c *Client) GetItem(ctx context.Context, key string, dst []byte, o GetOptions) ([]byte, Meta, error) {
+// request is the get that the options mean.
+func (o *GetOptions) request(key string) (wire.Request, error) {
 	r := wire.Request{Verb: wire.Get, Key: key, Want: o.Want, Retime: o.Retime || o.Touch != 0}
 	if o.NoBump {
 		r.Want |= wire.WantNoBump
 	}
 	var err error
-	if r.Exptime, err = exptime(o.Touch); err != nil {
+	r.Exptime, err = exptime(o.Touch)
+	return r, err
+}
+
+// GetItem is Get with what is known about the item.
+func (c *Client) GetItem(ctx context.Context, key string, dst []byte, o GetOptions) ([]byte, Meta, error) {
+	r, err := o.request(key)
+	if err != nil {
 		return dst, Meta{}, err
 	}
 	op := lane.NewOp()
@@ -230,8 +295,24 @@ type StoreOptions struct {
 	// CAS, if not 0, is what the item has to have: else ErrConflict, or ErrMiss.
 	CAS  uint64
 	Mode Mode
+	// StaleIfOlder: if CAS is below the item's, the value is stored all the same, and marked stale. Meta only.
+	StaleIfOlder bool
 	// WantCAS tells the new one. Meta only.
 	WantCAS bool
+}
+
+// request is the store that the options mean, without its value.
+func (o *StoreOptions) request(key string) (wire.Request, error) {
+	if int(o.Mode) >= len(modes) {
+		return wire.Request{}, errors.New("larder: no such mode")
+	}
+	r := wire.Request{Verb: modes[o.Mode], Key: key, Flags: o.Flags, CAS: o.CAS, Stale: o.StaleIfOlder}
+	if o.WantCAS {
+		r.Want = wire.WantCAS
+	}
+	var err error
+	r.Exptime, err = exptime(o.TTL)
+	return r, err
 }
 
 // Set stores a value. No allocation.
@@ -242,17 +323,11 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, ttl time.Dur
 
 // Store stores a value as the options say.
 func (c *Client) Store(ctx context.Context, key string, value []byte, o StoreOptions) (Meta, error) {
-	if int(o.Mode) >= len(modes) {
-		return Meta{}, errors.New("larder: no such mode")
-	}
-	r := wire.Request{Verb: modes[o.Mode], Key: key, Value: value, Flags: o.Flags, CAS: o.CAS}
-	if o.WantCAS {
-		r.Want = wire.WantCAS
-	}
-	var err error
-	if r.Exptime, err = exptime(o.TTL); err != nil {
+	r, err := o.request(key)
+	if err != nil {
 		return Meta{}, err
 	}
+	r.Value = value
 	op := lane.NewOp()
 	err = c.do(ctx, op, &r, len(value) >= c.c.LargeBytes)
 	m := Meta{CAS: op.Head.CAS}
@@ -269,14 +344,42 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 type RemoveOptions struct {
 	// CAS, if not 0, is what the item has to have: else ErrConflict. Meta only.
 	CAS uint64
+	// KeepStale, if not 0, leaves the item for so long, marked stale: see Invalidate. Meta only.
+	KeepStale time.Duration
+	// Empty takes the value away and leaves the item. Meta only.
+	Empty bool
+}
+
+// request is the deletion that the options mean.
+func (o *RemoveOptions) request(key string) (wire.Request, error) {
+	r := wire.Request{Verb: wire.Delete, Key: key, CAS: o.CAS, Empty: o.Empty}
+	var err error
+	if o.KeepStale != 0 {
+		r.Stale, r.Retime = true, true
+		r.Exptime, err = exptime(o.KeepStale)
+	}
+	return r, err
 }
 
 // Remove deletes as the options say.
 func (c *Client) Remove(ctx context.Context, key string, o RemoveOptions) error {
+	r, err := o.request(key)
+	if err != nil {
+		return err
+	}
 	op := lane.NewOp()
-	err := c.do(ctx, op, &wire.Request{Verb: wire.Delete, Key: key, CAS: o.CAS}, false)
+	err = c.do(ctx, op, &r, false)
 	op.Free()
 	return err
+}
+
+// Invalidate marks an item stale, and leaves it for so long: who gets it is told, and one of them is to renew it. What
+// was leased before cannot be filled any more. Meta only.
+func (c *Client) Invalidate(ctx context.Context, key string, serveStale time.Duration) error {
+	if serveStale <= 0 {
+		return ErrBadTTL
+	}
+	return c.Remove(ctx, key, RemoveOptions{KeepStale: serveStale})
 }
 
 // Touch gives an item another time to live; ErrMiss if there is none. No allocation.
@@ -298,6 +401,16 @@ type CountOptions struct {
 	Init   uint64
 	// TTL is that of a counter that is made.
 	TTL time.Duration
+	// CAS, if not 0, is what the counter has to have: else ErrConflict. Meta only.
+	CAS uint64
+}
+
+// request is the count that the options mean.
+func (o *CountOptions) request(verb wire.Verb, key string, delta uint64) (wire.Request, error) {
+	r := wire.Request{Verb: verb, Key: key, Delta: delta, CAS: o.CAS, Create: o.Create, Initial: o.Init}
+	var err error
+	r.Exptime, err = exptime(o.TTL)
+	return r, err
 }
 
 // Incr adds to a counter, modulo 2⁶⁴, and returns its new value; ErrMiss if there is none. No allocation.
@@ -311,13 +424,13 @@ func (c *Client) Decr(ctx context.Context, key string, delta uint64, o CountOpti
 }
 
 func (c *Client) count(ctx context.Context, verb wire.Verb, key string, delta uint64, o CountOptions) (uint64, error) {
-	seconds, err := exptime(o.TTL)
+	r, err := o.request(verb, key, delta)
 	if err != nil {
 		return 0, err
 	}
 	op := lane.NewOp()
 	op.Dst = op.Small()
-	err = c.do(ctx, op, &wire.Request{Verb: verb, Key: key, Delta: delta, Create: o.Create, Initial: o.Init, Exptime: seconds}, false)
+	err = c.do(ctx, op, &r, false)
 	number := op.Head.Number
 	if err == nil && op.Head.Status == wire.Value {
 		if number, err = wire.Counter(op.Dst); err != nil {
@@ -330,7 +443,7 @@ func (c *Client) count(ctx context.Context, verb wire.Verb, key string, delta ui
 
 // FlushAll empties every server.
 func (c *Client) FlushAll(ctx context.Context) error {
-	for _, server := range c.servers {
+	for _, server := range c.all() {
 		op := lane.NewOp()
 		err := server.Do(ctx, 0, op, &wire.Request{Verb: wire.FlushAll}, c.deadline(ctx))
 		if err == nil {
@@ -342,16 +455,4 @@ func (c *Client) FlushAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Counters are what the client has done.
-type Counters = fleet.Counters
-
-// Counters of each server, by its name.
-func (c *Client) Counters() map[string]Counters {
-	all := make(map[string]Counters, len(c.servers))
-	for _, server := range c.servers {
-		all[server.Name()] = server.Counters()
-	}
-	return all
 }

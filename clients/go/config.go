@@ -2,6 +2,7 @@ package larder
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"time"
@@ -53,12 +54,25 @@ type Config struct {
 	InFlight int
 	// RetryReads asks once more, within Timeout, when a connection was lost before Get or GetItem was answered.
 	RetryReads bool
+	// Failure is [FailFast].
+	Failure Failure
 	// KeyPrefix stands before each key.
 	KeyPrefix string
+	// BinaryKeys allows keys of any bytes, up to 186 with the prefix: those that servers do not take as they are go as
+	// base64. Meta only.
+	BinaryKeys bool
 	// VerifyReplies puts a number into each request that its reply has to repeat. Meta only.
 	VerifyReplies bool
-	// Dial opens connections: TLS, for example.
+	// Dial opens connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// TLS, if set, is spoken on them; ServerName is the address's host if it is empty.
+	TLS *tls.Config
+	// Auth, if set, gives the user and the password that each connection begins with, as memcached's text protocol has it.
+	Auth func(ctx context.Context, server Server) (user, password string, err error)
+	// Discover changes the list of servers; Servers is what it begins with, and may be empty.
+	Discover Discovery
+	// Observer is told of every call and connection.
+	Observer Observer
 }
 
 const lanesMax = 8
@@ -85,27 +99,28 @@ func (c Config) checked() (Config, error) {
 		c.Shard = shard.Ketama
 	}
 	switch {
-	case len(c.Servers) == 0:
-		return c, fmt.Errorf("larder: no servers")
+	case len(c.Servers) == 0 && c.Discover == nil:
+		return c, errNoServers
 	case c.Timeout < 0 || c.DialTimeout < 0 || c.StallTimeout < 0:
 		return c, fmt.Errorf("larder: a timeout is not negative")
 	case c.Lanes < 1 || c.Lanes > lanesMax:
 		return c, fmt.Errorf("larder: %d lanes, not 1 to %d", c.Lanes, lanesMax)
 	case c.InFlight < 1 || c.LargeBytes < 1:
 		return c, fmt.Errorf("larder: InFlight and LargeBytes are positive")
-	case c.KeyPrefix != "" && !validPrefix(c.KeyPrefix):
+	case c.KeyPrefix != "" && !c.BinaryKeys && !validPrefix(c.KeyPrefix):
 		return c, ErrBadKey
 	}
-	servers := make([]Server, len(c.Servers))
-	for i, server := range c.Servers {
-		if server.Address == "" {
-			return c, fmt.Errorf("larder: server %d has no address", i)
-		}
-		if server.Name == "" {
-			server.Name = server.Address
-		}
-		servers[i] = server
+	var err error
+	if c.Servers, err = named(c.Servers); err != nil {
+		return c, err
 	}
-	c.Servers = servers
+	switch f := c.Failure.(type) {
+	case FailFast:
+		c.Failure = nil
+	case Gutter:
+		if len(f.Servers) == 0 {
+			return c, fmt.Errorf("larder: a gutter has servers")
+		}
+	}
 	return c, nil
 }

@@ -25,6 +25,8 @@ var (
 	ErrBadTTL    = fault.BadTTL
 	ErrNotNumber = fault.NotNumber
 	ErrClosed    = fault.Closed
+	// ErrAuth: the server does not know the user that Config.Auth gave, with that password. For 5 s it is not asked again.
+	ErrAuth = fault.Auth
 )
 
 // The server's. Nothing was applied; ErrProtocol, after which nothing on the connection is believed, may have been.
@@ -83,7 +85,7 @@ func Fault(err error) FaultKind {
 	}
 	for kind, sentinels := range [...][]error{
 		FaultAnswer:  {ErrMiss, ErrConflict, ErrNotStored},
-		FaultCaller:  {ErrBadKey, ErrTooLarge, ErrBadTTL, ErrNotNumber, ErrClosed},
+		FaultCaller:  {ErrBadKey, ErrTooLarge, ErrBadTTL, ErrNotNumber, ErrClosed, ErrAuth},
 		FaultServer:  {ErrServerMemory, ErrServer, ErrProtocol},
 		FaultNetwork: {ErrTimeout, ErrServerDown, ErrLost},
 	} {
@@ -110,4 +112,9 @@ func answer(verb wire.Verb, status wire.Status, text, server string) error {
 	case wire.ClientError, wire.ServerError, wire.Unknown:
 	}
 	return &Error{Err: lane.Refusal(verb, status, text), Server: server, Detail: text}
+}
+
+// needsMeta refuses what classic text cannot say.
+func needsMeta(server string) error {
+	return &Error{Err: ErrServer, Outcome: NotSent, Server: server, Detail: fault.NeedsMeta.Error(), Cause: fault.NeedsMeta}
 }

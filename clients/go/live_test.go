@@ -4,47 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	servers "larder.example/clients/go/internal/live"
 )
 
 var background = context.Background()
 
-// live starts the server that LARDER_SERVER names, and returns its socket.
+// live is a server of this test's own; what the test opens has to be closed at its end.
 func live(t testing.TB, options ...string) (string, *exec.Cmd) {
 	t.Helper()
-	program := os.Getenv("LARDER_SERVER")
-	if program == "" {
-		t.Skip("LARDER_SERVER is not set: cargo xtask clients sets it")
-	}
-	directory, err := os.MkdirTemp("", "larder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	socket := filepath.Join(directory, "s")
-	server := exec.Command(program, append([]string{"serve", "-s", socket, "-m", "64", "-t", "2"}, options...)...)
-	server.Stderr = os.Stderr
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for range 1000 {
-		if conn, err := net.Dial("unix", socket); err == nil {
-			_ = conn.Close()
-			return socket, server
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the server does not listen")
-	return "", nil
+	servers.Leaks(t)
+	return servers.Serve(t, options...)
 }
 
 // opened is a client of it that is patient: what is tested is not this machine.
@@ -320,7 +295,6 @@ func TestBurstsNeedOneConnectionAndFewWrites(t *testing.T) {
 func TestStressWithCancellationsKeepsValuesApart(t *testing.T) {
 	socket, _ := live(t)
 	c := opened(t, socket)
-	goroutines := runtime.NumGoroutine()
 	var callers sync.WaitGroup
 	const each = 150
 	for i := range 64 {
@@ -355,14 +329,6 @@ func TestStressWithCancellationsKeepsValuesApart(t *testing.T) {
 	if counters := c.Counters()[socket]; counters.Dials != 1 {
 		t.Errorf("%+v", counters)
 	}
-	_ = c.Close()
-	for range 200 {
-		if runtime.NumGoroutine() <= goroutines {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines before, %d after", goroutines, runtime.NumGoroutine())
 }
 
 func TestUpdatesOfManyAddUp(t *testing.T) {

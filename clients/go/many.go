@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"larder.example/clients/go/internal/fleet"
 	"larder.example/clients/go/internal/lane"
 	"larder.example/clients/go/internal/wire"
 )
@@ -24,18 +25,20 @@ func groupOpaque(n int) uint32 {
 // Buffer is memory that GetMany uses again. It is for one call at a time.
 type Buffer struct {
 	parts []part
-	// of says which part a key of the turn went to, or has its error.
+	// of says which part a request of the turn went to, or has its error; verbs are the requests'.
 	of      []int
 	errs    []error
+	verbs   []wire.Verb
 	request wire.Request
 }
 
 // part is what goes to one lane.
 type part struct {
-	server int
+	server *fleet.Server
 	at     int
 	lane   *lane.Lane
 	bytes  []byte
+	verbs  []wire.Verb
 	values []byte
 	op     *lane.Op
 	count  int
@@ -51,14 +54,14 @@ func NewBuffer(bytes int) *Buffer {
 }
 
 // part is that of a lane, made if the turn has none yet.
-func (b *Buffer) part(server, at int) int {
+func (b *Buffer) part(server *fleet.Server, at int) int {
 	for i := range b.parts {
 		if b.parts[i].server == server && b.parts[i].at == at {
 			return i
 		}
 	}
 	for i := range b.parts {
-		if p := &b.parts[i]; p.server < 0 {
+		if p := &b.parts[i]; p.server == nil {
 			p.server, p.at = server, at
 			return i
 		}
@@ -70,9 +73,9 @@ func (b *Buffer) part(server, at int) int {
 func (b *Buffer) begin() {
 	for i := range b.parts {
 		p := &b.parts[i]
-		*p = part{server: -1, bytes: p.bytes[:0], values: p.values[:0]}
+		*p = part{bytes: p.bytes[:0], values: p.values[:0], verbs: p.verbs[:0]}
 	}
-	b.of, b.errs = b.of[:0], b.errs[:0]
+	b.of, b.errs, b.verbs = b.of[:0], b.errs[:0], b.verbs[:0]
 }
 
 // GetMany gets many values with one write to each server, and calls each for every key, in the order of the keys, on
@@ -164,13 +167,14 @@ func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, r
 		buf = &Buffer{}
 	}
 	var first error
+	began := lane.Now()
 	deadline := c.deadline(ctx)
 	for from := 0; from < n; from += groupMax {
 		to := min(from+groupMax, n)
 		c.submit(ctx, buf, from, to, verb, request, deadline)
 		c.wait(ctx, buf)
 		for i := from; i < to; i++ {
-			value, m, err := c.next(buf, i-from, verb)
+			value, m, err := c.next(buf, i-from)
 			if err != nil && first == nil && !errors.Is(err, ErrMiss) {
 				first = err
 			}
@@ -184,6 +188,7 @@ func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, r
 			}
 		}
 	}
+	c.noted(verb, "", n, began, first)
 	return first
 }
 
@@ -200,53 +205,70 @@ func (c *Client) submit(ctx context.Context, buf *Buffer, from, to int, verb wir
 		*r = wire.Request{Verb: verb}
 		err := request(i, r)
 		if err == nil {
-			r.Key, err = c.keyed(r.Key)
+			err = c.keyed(r)
+		}
+		var server *fleet.Server
+		var limit time.Duration
+		if err == nil {
+			server, limit, err = c.target(r.Key)
+		}
+		if err == nil {
+			limited(r, limit)
+			at := buf.part(server, server.Of(r.Key))
+			err = c.encode(ctx, &buf.parts[at], r, base, deadline)
+			buf.of = append(buf.of, at)
 		}
 		if err != nil {
-			buf.of, buf.errs = append(buf.of, -1), append(buf.errs, err)
-			continue
+			buf.of = append(buf.of[:i-from], -1)
 		}
-		server := c.picker.Pick(r.Key)
-		at := buf.part(server, c.servers[server].Of(r.Key))
-		p := &buf.parts[at]
-		if p.lane == nil && p.err == nil {
-			p.lane, p.err = c.servers[server].Lane(ctx, p.at, deadline)
-		}
-		if p.lane != nil {
-			if c.c.VerifyReplies && p.lane.Protocol() == wire.Meta {
-				// A part's opaques count on from its own base: parts do not share a lane.
-				r.Opaque, r.HasOpaque = base+uint32(p.count), true
-			}
-			p.bytes = p.lane.Protocol().Write(p.bytes, r)
-		}
-		p.count++
-		buf.of, buf.errs = append(buf.of, at), append(buf.errs, nil)
+		buf.errs, buf.verbs = append(buf.errs, err), append(buf.verbs, r.Verb)
 	}
 	for i := range buf.parts {
 		p := &buf.parts[i]
-		if p.server < 0 || p.lane == nil {
+		if p.server == nil || p.lane == nil || p.count == 0 {
 			continue
 		}
 		p.op = lane.NewOp()
 		p.op.Dst = p.values[:0]
-		p.err = p.lane.Submit(ctx, p.op, lane.Group{
-			Bytes: p.bytes, Verb: verb, Replies: p.count, Opaque: base,
+		p.err = p.server.Submit(ctx, p.lane, p.op, lane.Group{
+			Bytes: p.bytes, Verb: p.verbs[0], Verbs: p.verbs, Replies: p.count, Opaque: base,
 			Verify: c.c.VerifyReplies && p.lane.Protocol() == wire.Meta,
 		}, deadline)
 	}
+}
+
+// encode puts a request behind the others of its part.
+func (c *Client) encode(ctx context.Context, p *part, r *wire.Request, base uint32, deadline time.Duration) error {
+	if p.lane == nil && p.err == nil {
+		p.lane, p.err = p.server.Lane(ctx, p.at, deadline)
+	}
+	if p.lane == nil {
+		return p.err
+	}
+	if !p.lane.Protocol().Can(r) {
+		return needsMeta(p.server.Name())
+	}
+	if c.c.VerifyReplies && p.lane.Protocol() == wire.Meta {
+		// A part's opaques count on from the turn's base: parts do not share a lane.
+		r.Opaque, r.HasOpaque = base+uint32(p.count), true
+	}
+	p.bytes = p.lane.Protocol().Write(p.bytes, r)
+	p.verbs = append(p.verbs, r.Verb)
+	p.count++
+	return nil
 }
 
 // wait waits for what was submitted.
 func (c *Client) wait(ctx context.Context, buf *Buffer) {
 	for i := range buf.parts {
 		if p := &buf.parts[i]; p.op != nil && p.err == nil {
-			p.err = c.servers[p.server].Wait(ctx, p.lane, p.op)
+			p.err = p.server.Wait(ctx, p.lane, p.op)
 		}
 	}
 }
 
 // next is the answer to the turn's next request.
-func (c *Client) next(buf *Buffer, i int, verb wire.Verb) ([]byte, Meta, error) {
+func (c *Client) next(buf *Buffer, i int) ([]byte, Meta, error) {
 	if buf.of[i] < 0 {
 		return nil, Meta{}, buf.errs[i]
 	}
@@ -260,7 +282,7 @@ func (c *Client) next(buf *Buffer, i int, verb wire.Verb) ([]byte, Meta, error) 
 		return nil, Meta{}, p.err
 	}
 	result := &p.op.Results[at]
-	if err := answer(verb, result.Head.Status, result.Text, c.servers[p.server].Name()); err != nil {
+	if err := answer(buf.verbs[i], result.Head.Status, result.Text, p.server.Name()); err != nil {
 		return nil, Meta{}, err
 	}
 	return p.op.Dst[result.From:result.To:result.To], meta(&result.Head), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"larder.example/clients/go/internal/fleet"
 	"larder.example/clients/go/internal/lane"
 	"larder.example/clients/go/internal/wire"
 )
@@ -56,13 +57,14 @@ type Stream struct {
 
 // path is what goes to one lane: a group that is collected, and those that were sent.
 type path struct {
-	server, at int
-	bytes      []byte
-	keys       []string
-	verb       wire.Verb
-	opaque     uint32
-	lane       *lane.Lane
-	sent       []group
+	server *fleet.Server
+	at     int
+	bytes  []byte
+	keys   []string
+	verb   wire.Verb
+	opaque uint32
+	lane   *lane.Lane
+	sent   []group
 }
 
 type group struct {
@@ -109,23 +111,32 @@ func (s *Stream) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Stream) send(ctx context.Context, r *wire.Request) error {
-	key, err := s.c.keyed(r.Key)
-	if err != nil {
+	if err := s.c.keyed(r); err != nil {
 		return err
 	}
-	r.Key = key
+	key := r.Key
+	server, limit, err := s.c.target(key)
 	s.report.Sent++
-	p := s.path(key)
+	if err != nil {
+		s.lose([]string{key}, err)
+		return nil
+	}
+	limited(r, limit)
+	p := s.path(server, key)
 	if len(p.keys) > 0 && (p.verb != r.Verb || len(p.keys) >= streamOps || len(p.bytes) >= streamBytes || !p.lane.Alive()) {
 		s.flush(ctx, p)
 	}
 	if len(p.keys) == 0 {
 		p.verb, p.lane = r.Verb, nil
-		if p.lane, err = s.c.servers[p.server].Lane(ctx, p.at, s.c.deadline(ctx)); err != nil {
+		if p.lane, err = p.server.Lane(ctx, p.at, s.c.deadline(ctx)); err != nil {
 			s.lose([]string{key}, err)
 			return nil
 		}
 		p.opaque = groupOpaque(1024)
+	}
+	if !p.lane.Protocol().Can(r) {
+		s.lose([]string{key}, needsMeta(p.server.Name()))
+		return nil
 	}
 	if p.lane.Protocol() == wire.Meta {
 		r.Opaque, r.HasOpaque = p.opaque+uint32(len(p.keys)), true
@@ -141,9 +152,8 @@ func (s *Stream) send(ctx context.Context, r *wire.Request) error {
 	return nil
 }
 
-func (s *Stream) path(key string) *path {
-	server := s.c.picker.Pick(key)
-	at := s.c.servers[server].Of(key)
+func (s *Stream) path(server *fleet.Server, key string) *path {
+	at := server.Of(key)
 	for i := range s.paths {
 		if p := &s.paths[i]; p.server == server && p.at == at {
 			return p
@@ -165,7 +175,7 @@ func (s *Stream) flush(ctx context.Context, p *path) {
 		g.quiet = true
 		request.Bytes, request.Replies, request.Quiet, request.Verify = p.bytes, 1, true, false
 	}
-	err := p.lane.Submit(ctx, g.op, request, s.c.deadline(ctx))
+	err := p.server.Submit(ctx, p.lane, g.op, request, s.c.deadline(ctx))
 	p.bytes, p.keys = p.bytes[:0], nil
 	if err != nil {
 		g.op.Free()
@@ -195,9 +205,9 @@ func (s *Stream) settle(ctx context.Context, p *path) {
 	g := p.sent[0]
 	p.sent[0] = group{}
 	p.sent = p.sent[1:]
-	err := s.c.servers[p.server].Wait(ctx, g.lane, g.op)
+	err := p.server.Wait(ctx, g.lane, g.op)
 	s.waiting -= len(g.keys)
-	name := s.c.servers[p.server].Name()
+	name := p.server.Name()
 	told := 0
 	for i := range g.op.Results {
 		result := &g.op.Results[i]

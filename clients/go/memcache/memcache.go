@@ -138,7 +138,7 @@ func (c *Client) server(addr net.Addr) *fleet.Server {
 	defer c.mu.Unlock()
 	if c.fleet == nil {
 		c.fleet = fleet.New(fleet.Options{
-			Timeout: c.timeout(), DialTimeout: c.timeout(), Stall: 2 * time.Second, Lanes: 1, InFlight: 4096, Dial: c.DialContext,
+			Timeout: c.timeout(), DialTimeout: c.timeout(), Stall: 2 * time.Second, Lanes: 1, InFlight: 4096, Vector: 64 << 10, Dial: c.DialContext,
 		})
 		c.servers = map[string]*fleet.Server{}
 	}

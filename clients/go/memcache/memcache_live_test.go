@@ -4,47 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"larder.example/clients/go/internal/live"
 	"larder.example/clients/go/memcache"
 )
 
-func live(t *testing.T) string {
+func served(t *testing.T) string {
 	t.Helper()
-	program := os.Getenv("LARDER_SERVER")
-	if program == "" {
-		t.Skip("LARDER_SERVER is not set: cargo xtask clients sets it")
-	}
-	directory, err := os.MkdirTemp("", "larder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	socket := filepath.Join(directory, "s")
-	server := exec.Command(program, "serve", "-s", socket, "-m", "64", "-t", "1")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for range 1000 {
-		if conn, err := net.Dial("unix", socket); err == nil {
-			_ = conn.Close()
-			return socket
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the server does not listen")
-	return ""
+	live.Leaks(t)
+	socket, _ := live.Serve(t, "-t", "1")
+	return socket
 }
 
 func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
-	c := memcache.New(live(t))
+	c := memcache.New(served(t))
 	c.Timeout = 20 * time.Second
 	defer c.Close()
 	item := &memcache.Item{Key: "k", Value: []byte(strings.Repeat("v", 100))}
@@ -65,7 +42,7 @@ func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
 }
 
 func TestFacadeOfManyCallersAndKeys(t *testing.T) {
-	c := memcache.New(live(t))
+	c := memcache.New(served(t))
 	c.Timeout = 20 * time.Second
 	var callers sync.WaitGroup
 	for i := range 64 {

@@ -81,7 +81,7 @@ func (p *part) submit(deadline time.Duration) error {
 		bytes = p.lane.Protocol().Write(bytes, &wire.Request{Verb: wire.Get, Key: key, Want: wire.WantFlags | wire.WantCAS})
 	}
 	op := lane.NewOp()
-	if err = p.lane.Submit(context.Background(), op, lane.Group{Bytes: bytes, Verb: wire.Get, Replies: len(p.keys)}, deadline); err != nil {
+	if err = p.server.Submit(context.Background(), p.lane, op, lane.Group{Bytes: bytes, Verb: wire.Get, Replies: len(p.keys)}, deadline); err != nil {
 		op.Free()
 		return err
 	}

@@ -40,6 +40,7 @@ var (
 	BadTTL    = errors.New("larder: a time to live is not negative")
 	NotNumber = errors.New("larder: the value is not a number")
 	Closed    = errors.New("larder: the client is closed")
+	Auth      = errors.New("larder: the server does not know this user with this password")
 
 	ServerMemory = errors.New("larder: the server is out of memory")
 	Server       = errors.New("larder: the server refused the request")
@@ -49,6 +50,9 @@ var (
 	Down    = errors.New("larder: the server is down")
 	Lost    = errors.New("larder: the connection was lost")
 )
+
+// NeedsMeta is the cause of what classic text cannot say.
+var NeedsMeta = errors.New("needs meta text")
 
 // Error is a failure about which there is more to say than its sentinel does.
 type Error struct {
@@ -94,7 +98,7 @@ func Of(err error) Outcome {
 		return e.Outcome
 	}
 	switch err {
-	case BadKey, BadTTL, Closed, Down:
+	case BadKey, BadTTL, Closed, Auth, Down:
 		return NotSent
 	}
 	return Answered

@@ -4,9 +4,9 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +31,21 @@ const (
 // Dial opens a connection.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Options are a fleet's limits; all are to be set, but Dial.
+// Event is something that happened to a server's connections.
+type Event uint8
+
+const (
+	// Dialed: a connection was made and greeted.
+	Dialed Event = iota
+	// DialFailed: it was not.
+	DialFailed
+	// WentDown: callers are told at once, and one goroutine dials.
+	WentDown
+	// CameBack: a probe was answered.
+	CameBack
+)
+
+// Options are a fleet's limits; all are to be set, but Dial, TLS, Auth and Told.
 type Options struct {
 	Protocol    Protocol
 	Timeout     time.Duration
@@ -39,9 +53,23 @@ type Options struct {
 	Stall       time.Duration
 	Lanes       int
 	InFlight    int
-	Verify      bool
-	RetryReads  bool
-	Dial        Dial
+	// Vector is from how many bytes on values are not copied.
+	Vector     int
+	Verify     bool
+	RetryReads bool
+	Dial       Dial
+	TLS        *tls.Config
+	// Auth is the user and the password for a server.
+	Auth func(ctx context.Context, name, address string) (user, password string, err error)
+	// Told hears of events, outside of all locks.
+	Told func(server string, event Event, took time.Duration, err error)
+}
+
+// told says what happened, if somebody wants to hear.
+func (f *Fleet) told(server string, event Event, took time.Duration, err error) {
+	if f.o.Told != nil {
+		f.o.Told(server, event, took, err)
+	}
 }
 
 // Fleet is what all servers share.
@@ -94,12 +122,21 @@ type Server struct {
 	// lanes has Lanes for usual requests and one for large ones.
 	lanes []place
 
+	// alone is the connection for one caller at a time.
+	alone direct
+
+	// state is the breaker's, for those who only look.
+	state atomic.Uint32
+
 	mu      sync.Mutex
 	breaker health.Breaker
-	closed  bool
-	past    lane.Counters
-	dials   uint64
-	failed  uint64
+	// refused is until when nobody tries a password again, and why.
+	refused      time.Duration
+	refusedCause error
+	closed       bool
+	past         lane.Counters
+	dials        uint64
+	failed       uint64
 }
 
 // place is where a lane is, or will be.
@@ -115,7 +152,10 @@ type dialing struct {
 
 // Server makes one; nothing is dialed yet.
 func (f *Fleet) Server(name, network, address string) *Server {
-	return &Server{f: f, name: name, network: network, address: address, lanes: make([]place, f.o.Lanes+1)}
+	return &Server{
+		f: f, name: name, network: network, address: address, lanes: make([]place, f.o.Lanes+1),
+		alone: direct{free: make(chan struct{}, 1)},
+	}
 }
 
 // Network of an address as people write it: a path is a Unix socket's.
@@ -150,24 +190,55 @@ func (s *Server) Do(ctx context.Context, at int, op *lane.Op, r *wire.Request, d
 	if cause := ctx.Err(); cause != nil {
 		return &fault.Error{Err: fault.Timeout, Outcome: fault.NotSent, Server: s.name, Cause: cause}
 	}
+	if s.state.Load() != up {
+		tried, err := s.admitted()
+		if err != nil {
+			return err
+		}
+		if tried {
+			err = s.do(ctx, at, op, r, deadline)
+			s.tried(err)
+			return err
+		}
+	}
+	return s.do(ctx, at, op, r, deadline)
+}
+
+func (s *Server) do(ctx context.Context, at int, op *lane.Op, r *wire.Request, deadline time.Duration) error {
 	for again := false; ; again = true {
 		l, err := s.Lane(ctx, at, deadline)
 		if err != nil {
 			return err
 		}
 		if !l.Protocol().Can(r) {
-			return &fault.Error{Err: fault.Server, Outcome: fault.NotSent, Server: s.name, Detail: "needs meta text"}
+			return &fault.Error{Err: fault.Server, Outcome: fault.NotSent, Server: s.name, Detail: fault.NeedsMeta.Error(), Cause: fault.NeedsMeta}
 		}
 		dst := op.Dst
 		err = l.Do(ctx, op, r, deadline)
 		if err == nil {
 			return nil
 		}
-		if again || !s.again(err, r.Verb == wire.Get && !r.Retime) {
+		if again || !s.again(err, r.Verb == wire.Get && !r.Retime && !r.Lease) {
 			return s.told(ctx, err)
 		}
 		op.Again(dst)
 	}
+}
+
+// Submit sends a group on one of the server's lanes. Wait has to follow, unless there is an error.
+func (s *Server) Submit(ctx context.Context, l *lane.Lane, op *lane.Op, g lane.Group, deadline time.Duration) error {
+	if s.state.Load() != up {
+		tried, err := s.admitted()
+		if err != nil {
+			return err
+		}
+		op.Trial = tried
+	}
+	err := l.Submit(ctx, op, g, deadline)
+	if err != nil && op.Trial {
+		s.tried(err)
+	}
+	return err
 }
 
 // again says whether a request may be sent once more.
@@ -194,10 +265,14 @@ func (s *Server) told(ctx context.Context, err error) error {
 
 // Wait is the lane's, and counts what is late.
 func (s *Server) Wait(ctx context.Context, l *lane.Lane, op *lane.Op) error {
-	if err := l.Wait(ctx, op); err != nil {
-		return s.told(ctx, err)
+	err := l.Wait(ctx, op)
+	if err != nil {
+		err = s.told(ctx, err)
 	}
-	return nil
+	if op.Trial {
+		s.tried(err)
+	}
+	return err
 }
 
 // Lane is one that takes requests, dialed now if there is none.
@@ -218,6 +293,10 @@ func (s *Server) Lane(ctx context.Context, at int, deadline time.Duration) (*lan
 	case s.breaker.Open():
 		s.mu.Unlock()
 		return nil, fault.Down
+	case s.refusedCause != nil && lane.Now() < s.refused:
+		err := s.refusedCause
+		s.mu.Unlock()
+		return nil, err
 	}
 	d := p.dialing
 	if d == nil {
@@ -244,27 +323,42 @@ func (s *Server) Lane(ctx context.Context, at int, deadline time.Duration) (*lan
 // dial makes the lane that callers wait for.
 func (s *Server) dial(at int, d *dialing) {
 	l, err := s.connect()
+	down := false
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.lanes[at].dialing = nil
-	defer close(d.done)
 	if err == nil && s.closed {
 		s.f.beside(func() { l.Close(fault.Closed) })
 		err = fault.Closed
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		s.install(at, l)
 		s.breaker.Answered()
-		return
+	case errors.Is(err, fault.Closed):
+	default:
+		down = s.missed(err)
 	}
 	d.err = err
-	if errors.Is(err, fault.Closed) {
-		return
+	s.mu.Unlock()
+	close(d.done)
+	if down {
+		s.f.told(s.name, WentDown, 0, err)
 	}
+}
+
+// missed counts a dial that failed; true if the server is down by that. Under the mutex.
+func (s *Server) missed(err error) bool {
 	s.failed++
-	if s.breaker.Failed() {
-		s.f.beside(s.probe)
+	if errors.Is(err, fault.Auth) {
+		s.refused, s.refusedCause = lane.Now()+refusedPause, err
+		return false
 	}
+	if !s.breaker.Failed() {
+		return false
+	}
+	s.look()
+	s.f.beside(s.probe)
+	return true
 }
 
 // install puts a lane in its place and keeps what the one before has counted. Under the mutex.
@@ -292,54 +386,66 @@ func (s *Server) probe() {
 		}
 		l, err := s.connect()
 		s.mu.Lock()
-		if err != nil {
+		if err != nil && !errors.Is(err, fault.Auth) {
 			s.failed++
 			s.mu.Unlock()
 			continue
 		}
-		s.breaker.Answered()
+		if err != nil {
+			_ = s.missed(err)
+		}
+		s.breaker.Probed()
+		s.look()
 		// Dials may have failed for another lane: that which lives is not replaced under those who use it.
 		current := s.lanes[0].lane.Load()
-		use := !s.closed && (current == nil || !current.Alive())
+		use := err == nil && !s.closed && (current == nil || !current.Alive())
 		if use {
 			s.install(0, l)
 		}
 		s.mu.Unlock()
-		if !use {
+		if err == nil && !use {
 			l.Close(fault.Closed)
 		}
+		s.f.told(s.name, CameBack, 0, nil)
 		return
 	}
 }
 
-// late counts an operation that was not answered in time; when too many are, the lanes end and the prober begins.
-func (s *Server) late() {
-	var ended []*lane.Lane
+// Retire ends a server that is no longer asked, once what is under way has ended, or after the time.
+func (s *Server) Retire(time time.Duration) {
+	s.f.beside(func() {
+		s.Drain(s.f.life, lane.Now()+time)
+		s.close()
+	})
+}
+
+// Drain takes no more requests and waits for those that were taken; false if some still were under way at the deadline.
+func (s *Server) Drain(ctx context.Context, deadline time.Duration) bool {
 	s.mu.Lock()
-	answered := s.past.Replies
+	s.closed = true
+	s.mu.Unlock()
 	for i := range s.lanes {
 		if l := s.lanes[i].lane.Load(); l != nil {
-			answered += l.Counters().Replies
+			l.Drain()
 		}
 	}
-	if !s.closed && s.breaker.Late(lane.Now(), answered) {
-		for i := range s.lanes {
-			if l := s.lanes[i].lane.Load(); l != nil {
-				ended = append(ended, l)
+	for i := range s.lanes {
+		l := s.lanes[i].lane.Load()
+		for l != nil && !l.Idle() {
+			if ctx.Err() != nil || lane.Now() >= deadline {
+				return false
 			}
+			time.Sleep(time.Millisecond)
 		}
-		s.f.beside(s.probe)
 	}
-	s.mu.Unlock()
-	for _, l := range ended {
-		l.Close(fault.Lost)
-	}
+	return s.alone.idle(ctx, deadline)
 }
 
 func (s *Server) close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.alone.end()
 	for i := range s.lanes {
 		if l := s.lanes[i].lane.Load(); l != nil {
 			l.Close(fault.Closed)
@@ -370,102 +476,4 @@ func add(to *lane.Counters, c lane.Counters) {
 	to.Helpers += c.Helpers
 	to.BytesOut += c.BytesOut
 	to.BytesIn += c.BytesIn
-}
-
-// connect dials and greets.
-func (s *Server) connect() (*lane.Lane, error) {
-	s.mu.Lock()
-	s.dials++
-	s.mu.Unlock()
-	o := &s.f.o
-	ctx, end := context.WithTimeout(s.f.life, o.DialTimeout)
-	defer end()
-	down := func(err error) error {
-		if s.f.life.Err() != nil {
-			return fault.Closed
-		}
-		return &fault.Error{Err: fault.Down, Outcome: fault.NotSent, Server: s.name, Detail: err.Error(), Cause: err}
-	}
-	conn, err := o.Dial(ctx, s.network, s.address)
-	if err != nil {
-		return nil, down(err)
-	}
-	// Close has to end a greeting that is not answered. What is told then is why, not that the connection is closed.
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	protocol, err := greet(conn, o.Protocol)
-	if !stop() {
-		err = ctx.Err()
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, down(err)
-	}
-	return lane.New(conn, lane.Options{
-		Server: s.name, Protocol: protocol, Timeout: o.Timeout, Stall: o.Stall, InFlight: o.InFlight, Verify: o.Verify,
-	}), nil
-}
-
-// greet finds out what the server speaks, and that it answers. One question after the other: servers that do not know
-// mn may take it ill.
-func greet(conn net.Conn, protocol Protocol) (wire.Protocol, error) {
-	if protocol != Meta {
-		head, err := ask(conn, wire.Version)
-		if err != nil {
-			return 0, err
-		}
-		if protocol == Classic || !knowsMeta(string(head.Text)) {
-			return wire.Classic, nil
-		}
-	}
-	if _, err := ask(conn, wire.Noop); err != nil {
-		return 0, err
-	}
-	return wire.Meta, nil
-}
-
-func ask(conn net.Conn, verb wire.Verb) (wire.Head, error) {
-	var head wire.Head
-	if _, err := conn.Write(wire.Meta.Write(nil, &wire.Request{Verb: verb})); err != nil {
-		return head, err
-	}
-	room := make([]byte, wire.LineBytesMax+2)
-	for have := 0; ; {
-		n, err := conn.Read(room[have:])
-		have += n
-		line, taken, wrong := wire.Line(room[:have])
-		if wrong != nil {
-			return head, wrong
-		}
-		if taken > 0 {
-			if wrong = wire.Meta.Read(verb, line, &head); wrong == nil && head.Status >= wire.ClientError {
-				wrong = errors.New(string(line))
-			}
-			if wrong == nil && taken != have {
-				wrong = wire.ErrGrammar
-			}
-			return head, wrong
-		}
-		if err != nil {
-			return head, err
-		}
-	}
-}
-
-// knowsMeta: versions before 1.6.10 had another dialect of it.
-func knowsMeta(version string) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) != 3 {
-		return false
-	}
-	end := 0
-	for end < len(parts[2]) && parts[2][end] >= '0' && parts[2][end] <= '9' {
-		end++
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	patch, err3 := strconv.Atoi(parts[2][:end])
-	if err1 != nil || err2 != nil || err3 != nil {
-		return false
-	}
-	return major > 1 || (major == 1 && (minor > 6 || (minor == 6 && patch >= 10)))
 }

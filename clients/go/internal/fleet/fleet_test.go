@@ -83,11 +83,15 @@ func in(t *testing.T, f func(t *testing.T, n *network, s *Server), change ...fun
 	})
 }
 
-// set makes its op itself: a pool's channels would be of another test's time.
-func set(s *Server, key, value string) error {
+// newOp is not the pool's, whose channels would be of another test's time.
+func newOp() *lane.Op {
 	op := new(lane.Op)
 	op.Init()
-	return s.Do(background, 0, op, &wire.Request{Verb: wire.Set, Key: key, Value: []byte(value)}, lane.Now()+500*time.Millisecond)
+	return op
+}
+
+func set(s *Server, key, value string) error {
+	return s.Do(background, 0, newOp(), &wire.Request{Verb: wire.Set, Key: key, Value: []byte(value)}, lane.Now()+500*time.Millisecond)
 }
 
 func TestI9OneDialForAllWhoWait(t *testing.T) {
@@ -210,9 +214,7 @@ func TestContextThatHasEndedSendsNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		op := new(lane.Op)
-		op.Init()
-		err := s.Do(ctx, 0, op, &wire.Request{Verb: wire.Set, Key: "k", Value: []byte("other")}, lane.Now()+time.Second)
+		err := s.Do(ctx, 0, newOp(), &wire.Request{Verb: wire.Set, Key: "k", Value: []byte("other")}, lane.Now()+time.Second)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, fault.Timeout) || fault.Of(err) != fault.NotSent {
 			t.Errorf("%v", err)
 		}
@@ -243,9 +245,7 @@ func TestCallersOwnDeadlinesSayNothingAboutTheServer(t *testing.T) {
 		for range 64 {
 			callers.Go(func() {
 				ctx := slowContext{background, time.Now().Add(10 * time.Millisecond)}
-				op := new(lane.Op)
-				op.Init()
-				err := s.Do(ctx, 0, op, &wire.Request{Verb: wire.Get, Key: "k"}, lane.Now()+10*time.Millisecond)
+				err := s.Do(ctx, 0, newOp(), &wire.Request{Verb: wire.Get, Key: "k"}, lane.Now()+10*time.Millisecond)
 				if !errors.Is(err, fault.Timeout) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}

@@ -11,15 +11,55 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 		t.Fatal("open after two")
 	}
 	b.Answered()
-	if b.Failed() || b.Failed() || b.Open() {
+	if b.Failed() || b.Failed() || b.Open() || b.Half() {
 		t.Fatal("an answer did not end the row")
 	}
 	if !b.Failed() || !b.Open() || b.Failed() {
 		t.Fatal("not opened once by the third")
 	}
-	b.Answered()
-	if b.Open() {
-		t.Fatal("an answer did not close it")
+	b.Probed()
+	if b.Open() || !b.Half() {
+		t.Fatal("a probe did not half open it")
+	}
+}
+
+func TestHalfOpenAdmitsSixteenAndClosesWhenSixteenWereAnswered(t *testing.T) {
+	var b Breaker
+	b.trip()
+	if b.Admit() {
+		t.Fatal("admitted while open")
+	}
+	b.Probed()
+	for range TrialsMax {
+		if !b.Admit() {
+			t.Fatal("not admitted")
+		}
+	}
+	if b.Admit() {
+		t.Fatal("one too many")
+	}
+	if b.Tried(Nothing) || !b.Admit() || b.Admit() {
+		t.Fatal("one that went away does not leave its place to one other")
+	}
+	for i := range TrialsMax {
+		if !b.Half() || b.Tried(Good) || b.Open() {
+			t.Fatal("after", i)
+		}
+	}
+	if b.Half() || b.Open() {
+		t.Fatal("not closed")
+	}
+	if b.Tried(Bad) || b.Open() {
+		t.Fatal("what ends after that counts")
+	}
+	b.trip()
+	b.Probed()
+	if !b.Admit() || !b.Admit() || !b.Tried(Bad) || !b.Open() || b.Half() || b.Tried(Bad) {
+		t.Fatal("not opened by one")
+	}
+	b.Probed()
+	if !b.Failed() || !b.Open() {
+		t.Fatal("a failed dial while half open does not open it")
 	}
 }
 

@@ -23,7 +23,6 @@ package lane
 
 import (
 	"context"
-	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -67,6 +66,8 @@ type Options struct {
 	Stall time.Duration
 	// InFlight is how many replies may be owed.
 	InFlight int
+	// Vector: a value from so many bytes on is written from where it is; 0: never.
+	Vector int
 	// Verify puts an opaque into every request, where the protocol has them.
 	Verify bool
 }
@@ -89,6 +90,7 @@ type Lane struct {
 	counters Counters
 	ring     ring
 	owed     int
+	draining bool
 	opaque   uint32
 
 	// out is what waits to be written; handed counts the bytes that were given to the kernel or are about to be.
@@ -97,6 +99,7 @@ type Lane struct {
 	handed     uint64
 	writing    bool
 	writeUntil time.Duration
+	vector     net.Buffers
 
 	reading   bool
 	in        []byte
@@ -156,6 +159,22 @@ func (l *Lane) Close(err error) {
 	l.helpers.Wait()
 }
 
+// Drain takes no more requests; those that were taken are answered as always.
+func (l *Lane) Drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draining = true
+	l.live.Store(false)
+	l.wakeRoom()
+}
+
+// Idle says that nothing is under way.
+func (l *Lane) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err != nil || (l.ring.count == 0 && len(l.out) == 0 && !l.writing)
+}
+
 // Do asks for one reply.
 func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Duration) error {
 	l.mu.Lock()
@@ -170,6 +189,11 @@ func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Du
 		s.verify, s.opaque = true, l.opaque
 	}
 	before := len(l.out)
+	if apart := l.o.Vector > 0 && len(r.Value) >= l.o.Vector && !l.writing && before == 0; apart {
+		l.admit(s, deadline)
+		l.flushApart(ctx, op, r)
+		return l.wait(ctx, op)
+	}
 	l.out = l.o.Protocol.Write(l.out, r)
 	l.queued += uint64(len(l.out) - before)
 	l.admit(s, deadline)
@@ -183,6 +207,8 @@ func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Du
 type Group struct {
 	Bytes []byte
 	Verb  wire.Verb
+	// Verbs, if they are several, are those of the replies in order; they stay as they are until Wait has returned.
+	Verbs []wire.Verb
 	// Replies is how many are owed. A quiet group owes one, its barrier's, and what is refused besides.
 	Replies int
 	Quiet   bool
@@ -199,6 +225,9 @@ func (l *Lane) Submit(ctx context.Context, op *Op, g Group, deadline time.Durati
 		return err
 	}
 	s := slot{op: op, verb: g.Verb, start: l.queued, left: g.Replies, quiet: g.Quiet, verify: g.Verify, opaque: g.Opaque}
+	if len(g.Verbs) > 0 {
+		s.verbs, s.verb = g.Verbs, g.Verbs[0]
+	}
 	l.out = append(l.out, g.Bytes...)
 	l.queued += uint64(len(g.Bytes))
 	op.Many = true
@@ -227,6 +256,9 @@ func (l *Lane) enter(ctx context.Context, deadline time.Duration) error {
 	for {
 		if l.err != nil {
 			return l.failure(fault.NotSent)
+		}
+		if l.draining {
+			return &fault.Error{Err: fault.Closed, Outcome: fault.NotSent, Server: l.o.Server}
 		}
 		if l.owed < l.o.InFlight && len(l.out) < writeBytesMax {
 			return nil
@@ -285,7 +317,7 @@ func (l *Lane) flush(ctx context.Context, op *Op) {
 		b := l.out
 		l.out, l.spare = l.spare[:0], nil
 		l.handed += uint64(len(b))
-		if len(b) > readerFrom {
+		if len(b) > readerFrom && l.owed > 1 {
 			l.findReader()
 		}
 		if !l.write(ctx, op, b, b) {
@@ -293,61 +325,6 @@ func (l *Lane) flush(ctx context.Context, op *Op) {
 		}
 	}
 	l.writing = false
-}
-
-// write writes b, the end of whole. False if somebody else goes on with it.
-func (l *Lane) write(ctx context.Context, op *Op, b, whole []byte) bool {
-	for since, stuck := time.Duration(0), false; l.err == nil; {
-		now := Now()
-		if l.writeUntil-now < l.step/2 {
-			l.writeUntil = now + l.step
-			_ = l.conn.SetWriteDeadline(time.Now().Add(l.step))
-		}
-		l.counters.Writes++
-		l.mu.Unlock()
-		n, err := l.conn.Write(b)
-		l.mu.Lock()
-		l.counters.BytesOut += uint64(n)
-		b = b[n:]
-		if len(b) == 0 {
-			if cap(whole) <= keepBytes {
-				l.spare = whole[:0]
-			}
-			l.wakeRoom()
-			return true
-		}
-		if l.err != nil {
-			break
-		}
-		now = Now()
-		var timeout net.Error
-		if !(errors.As(err, &timeout) && timeout.Timeout()) {
-			l.handed -= uint64(len(b))
-			l.fail(l.lost(err))
-			break
-		}
-		if n > 0 || !stuck {
-			since, stuck = now, true
-		}
-		if now-since >= l.o.Stall {
-			l.handed -= uint64(len(b))
-			l.fail(&fault.Error{Err: fault.Lost, Server: l.o.Server, Detail: "the server takes nothing"})
-			break
-		}
-		l.findReader()
-		if op != nil && (op.done || l.overdue(ctx, op.deadline, fault.Unknown) != nil) {
-			// The bytes have to follow, or everybody's requests end here; but not by this caller.
-			rest := b
-			l.help(func() {
-				if l.write(context.Background(), nil, rest, whole) {
-					l.flush(context.Background(), nil)
-				}
-			})
-			return false
-		}
-	}
-	l.writing = false
-	return false
 }
 
 // help runs f, which begins and ends under the mutex, beside the callers.

@@ -16,7 +16,7 @@ type Op struct {
 	Dst []byte
 	// Head is the reply; of a group the last one.
 	Head wire.Head
-	// Text is what a refusal said.
+	// Text is what a refusal or a version said.
 	Text string
 	// Err is set if the lane failed before all was answered.
 	Err error
@@ -26,6 +26,8 @@ type Op struct {
 	Many bool
 	// Whole: the barrier of a quiet group has answered.
 	Whole bool
+	// Trial is the fleet's: the op was admitted to a server that came back.
+	Trial bool
 
 	wake     chan struct{}
 	done     bool
@@ -96,8 +98,10 @@ func (o *Op) rouse() {
 // slot is what the lane owes an answer for: requests that were encoded, in the order of their bytes.
 type slot struct {
 	// op is nil once it was abandoned: replies are read all the same, and thrown away.
-	op    *Op
-	verb  wire.Verb
+	op   *Op
+	verb wire.Verb
+	// verbs, of a group of several, are the replies' in order; verb is the next one's.
+	verbs []wire.Verb
 	key   string
 	start uint64
 	left  int

@@ -199,7 +199,7 @@ func (l *Lane) reply(head *wire.Head, value []byte, own bool) *fault.Error {
 	op := s.op
 	if op != nil {
 		text := ""
-		if refused {
+		if refused || head.Status == wire.VersionLine {
 			text = string(head.Text)
 			if text == "" {
 				text = "ERROR"
@@ -213,6 +213,10 @@ func (l *Lane) reply(head *wire.Head, value []byte, own bool) *fault.Error {
 		return l.trust(verb, head)
 	}
 	l.owed--
+	if len(s.verbs) > 1 {
+		s.verbs = s.verbs[1:]
+		s.verb = s.verbs[0]
+	}
 	if s.left--; s.left == 0 {
 		l.ring.pop()
 		if op != nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"strings"
 )
 
 // LineBytesMax is the longest reply line: a key in base64, an error text or all flags are far below.
@@ -393,4 +394,22 @@ func opaque(b []byte) (uint32, error) {
 // Counter reads the value of a counter as incr leaves it: digits, and spaces where it was longer before.
 func Counter(value []byte) (uint64, error) {
 	return whole(bytes.TrimRight(value, " "))
+}
+
+// Stat reads a line of an answer to stats: a figure's name and value, or the end, where value says why there is none.
+func Stat(line []byte) (name, value string, is bool, err error) {
+	text := string(line)
+	if rest, found := strings.CutPrefix(text, "STAT "); found {
+		name, value, _ = strings.Cut(rest, " ")
+		return name, value, true, nil
+	}
+	switch text {
+	case "END", "RESET", "OK":
+		return "", "", false, nil
+	}
+	var head Head
+	if refused, _ := anyError(line, &head); refused {
+		return "", text, false, nil
+	}
+	return "", "", false, ErrGrammar
 }

@@ -5,7 +5,10 @@
 // follow it, the value's and those of a trailer, which is "\r\n" in meta text and "\r\nEND\r\n" in classic.
 package wire
 
-import "strconv"
+import (
+	"encoding/base64"
+	"strconv"
+)
 
 // KeyBytesMax is the longest key that servers take.
 const KeyBytesMax = 250
@@ -39,6 +42,11 @@ const (
 	FlushAll
 )
 
+// String is the verb's name.
+func (v Verb) String() string {
+	return [...]string{"get", "touch", "set", "add", "replace", "append", "prepend", "delete", "incr", "decr", "noop", "version", "flush_all"}[v]
+}
+
 // stores are the verbs that carry a value.
 func (v Verb) stores() bool { return v >= Set && v <= Prepend }
 
@@ -64,6 +72,9 @@ type Request struct {
 	Verb  Verb
 	Key   string
 	Value []byte
+	// Apart: the value is not written with the request: Size bytes of it and the line's end are to follow.
+	Apart bool
+	Size  int64
 	Flags uint32
 	// Exptime is memcached's: 0 never, up to 30 days relative seconds, above a Unix time.
 	Exptime int64
@@ -77,6 +88,18 @@ type Request struct {
 	Create  bool
 	Initial uint64
 	Want    Want
+	// Lease makes a get of what is not there leave an empty item for Vivify seconds, and name one caller its winner; with
+	// Refresh, one caller is the winner of an item that has less than so many seconds left. Meta only.
+	Lease   bool
+	Vivify  int64
+	Refresh int64
+	// Stale: a delete leaves the item, marked stale, for Exptime seconds if Retime says so; a store whose CAS is below
+	// the item's stores, and marks it stale. Meta only.
+	Stale bool
+	// Empty: a delete takes the value away and leaves the item. Meta only.
+	Empty bool
+	// Base64: the key is not a [ValidKey], and written in base64. Meta only.
+	Base64 bool
 	// Opaque comes back in the reply; meta only.
 	Opaque    uint32
 	HasOpaque bool
@@ -97,13 +120,16 @@ func ValidKey(key string) bool {
 	return true
 }
 
-// Can says whether the protocol has the request: classic text neither deletes nor counts by CAS, makes no counters, and
-// is not quiet about success alone.
+// RawBytesMax is the longest key of any bytes: what fits KeyBytesMax in base64.
+const RawBytesMax = KeyBytesMax / 4 * 3
+
+// Can says whether the protocol has the request: classic text neither deletes nor counts by CAS, makes no counters, has
+// no leases and nothing stale, and is not quiet about success alone.
 func (p Protocol) Can(r *Request) bool {
 	if p == Meta {
 		return true
 	}
-	return !r.Create && !r.Quiet && (!r.compares() || r.Verb == Set)
+	return !r.Create && !r.Quiet && !r.Lease && !r.Stale && !r.Empty && !r.Base64 && (!r.compares() || r.Verb == Set)
 }
 
 // Write appends the request as bytes.
@@ -117,18 +143,24 @@ func (p Protocol) Write(to []byte, r *Request) []byte {
 func appendMeta(to []byte, r *Request) []byte {
 	switch r.Verb {
 	case Get, Touch:
-		to = append(append(to, "mg "...), r.Key...)
+		to = appendKey(append(to, "mg "...), r)
 		if r.Verb == Get {
 			to = append(to, " v"...)
 			to = appendWant(to, r.Want)
+			if r.Lease {
+				to = flag(to, 'N', r.Vivify)
+				if r.Refresh > 0 {
+					to = flag(to, 'R', r.Refresh)
+				}
+			}
 		}
 		if r.Verb == Touch || r.Retime {
 			to = flag(to, 'T', r.Exptime)
 		}
 	case Set, Add, Replace, Append, Prepend:
-		to = append(append(to, "ms "...), r.Key...)
+		to = appendKey(append(to, "ms "...), r)
 		to = append(to, ' ')
-		to = strconv.AppendInt(to, int64(len(r.Value)), 10)
+		to = strconv.AppendInt(to, r.size(), 10)
 		if r.Flags != 0 {
 			to = unsigned(to, 'F', uint64(r.Flags))
 		}
@@ -146,14 +178,26 @@ func appendMeta(to []byte, r *Request) []byte {
 			to = append(to, " MP"...)
 		}
 		to = compare(to, r)
+		if r.Stale {
+			to = append(to, " I"...)
+		}
 		if r.Want&WantCAS != 0 {
 			to = append(to, " c"...)
 		}
 	case Delete:
-		to = append(append(to, "md "...), r.Key...)
+		to = appendKey(append(to, "md "...), r)
 		to = compare(to, r)
+		if r.Stale {
+			to = append(to, " I"...)
+		}
+		if r.Empty {
+			to = append(to, " x"...)
+		}
+		if r.Retime {
+			to = flag(to, 'T', r.Exptime)
+		}
 	case Incr, Decr:
-		to = append(append(to, "ma "...), r.Key...)
+		to = appendKey(append(to, "ma "...), r)
 		to = append(to, " v"...)
 		if r.Verb == Decr {
 			to = append(to, " MD"...)
@@ -172,6 +216,9 @@ func appendMeta(to []byte, r *Request) []byte {
 	case Version, FlushAll:
 		return appendClassic(to, r)
 	}
+	if r.Base64 {
+		to = append(to, " b"...)
+	}
 	if r.HasOpaque {
 		to = append(to, " O"...)
 		to = strconv.AppendUint(to, uint64(r.Opaque), 36)
@@ -180,6 +227,19 @@ func appendMeta(to []byte, r *Request) []byte {
 		to = append(to, " q"...)
 	}
 	return ending(to, r)
+}
+
+func appendKey(to []byte, r *Request) []byte {
+	if !r.Base64 {
+		return append(to, r.Key...)
+	}
+	// Three bytes at a time: the library's takes a slice.
+	var three [3]byte
+	for from := 0; from < len(r.Key); from += 3 {
+		n := copy(three[:], r.Key[from:])
+		to = base64.StdEncoding.AppendEncode(to, three[:n])
+	}
+	return to
 }
 
 func appendWant(to []byte, want Want) []byte {
@@ -217,7 +277,7 @@ func appendClassic(to []byte, r *Request) []byte {
 		to = append(to, ' ')
 		to = strconv.AppendInt(to, r.Exptime, 10)
 		to = append(to, ' ')
-		to = strconv.AppendInt(to, int64(len(r.Value)), 10)
+		to = strconv.AppendInt(to, r.size(), 10)
 		if r.compares() {
 			to = append(to, ' ')
 			to = strconv.AppendUint(to, r.CAS, 10)
@@ -242,10 +302,17 @@ func appendClassic(to []byte, r *Request) []byte {
 
 func ending(to []byte, r *Request) []byte {
 	to = append(to, "\r\n"...)
-	if r.Verb.stores() {
+	if r.Verb.stores() && !r.Apart {
 		to = append(append(to, r.Value...), "\r\n"...)
 	}
 	return to
+}
+
+func (r *Request) size() int64 {
+	if r.Apart {
+		return r.Size
+	}
+	return int64(len(r.Value))
 }
 
 func (r *Request) compares() bool { return r.Compare || r.CAS != 0 }

@@ -1,0 +1,84 @@
+// Package live starts servers for tests, and looks whether a test leaves anything behind.
+package live
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Program is the server that LARDER_SERVER names; without it the test is left out.
+func Program(t testing.TB) string {
+	t.Helper()
+	program := os.Getenv("LARDER_SERVER")
+	if program == "" {
+		t.Skip("LARDER_SERVER is not set: cargo xtask clients sets it")
+	}
+	return program
+}
+
+// Serve starts the server with these options and returns the path of its socket. It ends with the test.
+func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
+	t.Helper()
+	program := Program(t)
+	// A path of a socket has to be short.
+	directory, err := os.MkdirTemp("", "larder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	socket := filepath.Join(directory, "s")
+	server := exec.Command(program, append([]string{"serve", "-s", socket, "-m", "64", "-t", "2"}, options...)...)
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	for range 1000 {
+		if conn, err := net.Dial("unix", socket); err == nil {
+			_ = conn.Close()
+			return socket, server
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the server does not listen")
+	return "", nil
+}
+
+// Leaks fails the test if there are more goroutines or sockets at its end, after all other cleanups, than now. Not for
+// tests that run beside others.
+func Leaks(t testing.TB) {
+	t.Helper()
+	goroutines, sockets := runtime.NumGoroutine(), Sockets()
+	t.Cleanup(func() {
+		for range 500 {
+			if runtime.NumGoroutine() <= goroutines && Sockets() <= sockets {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		stacks := make([]byte, 1<<16)
+		t.Errorf("%d goroutines before, %d after; %d sockets before, %d after\n%s", goroutines, runtime.NumGoroutine(), sockets, Sockets(),
+			stacks[:runtime.Stack(stacks, true)])
+	})
+}
+
+// Sockets is how many this process has open; 0 where that cannot be known.
+func Sockets() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	count := 0
+	for _, entry := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			count++
+		}
+	}
+	return count
+}
