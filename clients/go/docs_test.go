@@ -49,7 +49,7 @@ func TestProgramsOfTheDocumentsRun(t *testing.T) {
 			programs++
 		}
 	}
-	if programs != 3 {
+	if programs != 4 {
 		t.Errorf("%d programs", programs)
 	}
 }

@@ -179,6 +179,105 @@ func TestServerThatIsLateForHalfIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestServerThatCameBackIsAskedSixteenAtFirst(t *testing.T) {
+	for _, well := range []bool{true, false} {
+		in(t, func(t *testing.T, n *network, s *Server) {
+			n.set("refused")
+			for range health.FailuresMax {
+				_ = set(s, "k", "v")
+			}
+			if !s.Down() {
+				t.Fatal("not down")
+			}
+			held := make(chan struct{})
+			n.server.Replace = func(request, reply string) string {
+				if strings.HasPrefix(request, "ms ") {
+					<-held
+				}
+				return reply
+			}
+			n.set("")
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if s.Down() {
+				t.Fatal("still down")
+			}
+			var refused, failed, done int
+			var mu sync.Mutex
+			var callers sync.WaitGroup
+			for range 40 {
+				callers.Go(func() {
+					err := set(s, "k", "v")
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						done++
+					case errors.Is(err, fault.Down):
+						refused++
+					default:
+						failed++
+					}
+				})
+			}
+			synctest.Wait()
+			if refused != 40-health.TrialsMax || n.server.Requests > 1+2+1 {
+				t.Errorf("%d were refused, %d requests", refused, n.server.Requests)
+			}
+			if well {
+				close(held)
+				callers.Wait()
+				if done != health.TrialsMax || failed != 0 {
+					t.Errorf("%d done, %d failed", done, failed)
+				}
+				for range 40 {
+					callers.Go(func() {
+						if err := set(s, "k", "v"); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				callers.Wait()
+				return
+			}
+			callers.Wait()
+			if !s.Down() || done != 0 || failed == 0 {
+				t.Errorf("%d done, %d failed, down: %v", done, failed, s.Down())
+			}
+			close(held)
+		})
+	}
+}
+
+func TestPasswordThatIsRefusedIsNotTriedAgainAtOnce(t *testing.T) {
+	asked := 0
+	in(t, func(t *testing.T, n *network, s *Server) {
+		// This server knows no classic text, and so no password.
+		for range 20 {
+			if err := set(s, "k", "v"); !errors.Is(err, fault.Auth) || fault.Of(err) != fault.NotSent {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if asked != 2 || s.Down() {
+			t.Errorf("asked %d times in ten seconds", asked)
+		}
+	}, func(o *Options) {
+		o.Auth = func(context.Context, string, string) (string, string, error) { asked++; return "u", "p", nil }
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err == nil {
+				_ = conn.Close()
+				here, there := faulty.Pipe(1 << 10)
+				go func() { _, _ = there.Write([]byte("CLIENT_ERROR authentication failure\r\n")) }()
+				return here, nil
+			}
+			return conn, err
+		}
+	})
+}
+
 func TestProbeDoesNotReplaceAConnectionThatLives(t *testing.T) {
 	in(t, func(t *testing.T, n *network, s *Server) {
 		if err := set(s, "k", "v"); err != nil {

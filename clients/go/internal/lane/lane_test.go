@@ -312,6 +312,72 @@ func TestWriterThatCannotGoOnReturnsInTimeAndTheRestIsWritten(t *testing.T) {
 	})
 }
 
+func TestValuesThatAreNotCopiedArriveWholeThroughASmallWindow(t *testing.T) {
+	in(t, func(t *testing.T) {
+		o := options()
+		o.Vector = 100
+		s := &faulty.Server{}
+		l := served(s, 7, o)
+		var callers sync.WaitGroup
+		for i := range 16 {
+			callers.Go(func() {
+				value := strings.Repeat(strconv.Itoa(i%10), 300+i)
+				if err := set(l, fmt.Sprint(i), value); err != nil {
+					t.Error(err)
+				}
+				if got, err := get(l, fmt.Sprint(i)); err != nil || got != value {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+		callers.Wait()
+		l.Close(fault.Closed)
+	})
+}
+
+func TestCallerWhoseValueIsNotCopiedReturnsInTimeAndOwnsItAgain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		o := options()
+		o.Vector = 100
+		l, serve := stopped(t, 100, o)
+		value := bytes.Repeat([]byte{'v'}, 1000)
+		started := time.Now()
+		_, _, err := request(l, background, wire.Request{Verb: wire.Set, Key: "k", Value: value}, nil)
+		if !errors.Is(err, fault.Timeout) || outcome(err) != fault.Unknown {
+			t.Fatal(err)
+		}
+		if took := time.Since(started); took > timeout+2*stepMax {
+			t.Errorf("took %v", took)
+		}
+		// What is written from now on is not what the server gets.
+		clear(value)
+		serve()
+		if got, err := get(l, "k"); err != nil || got != strings.Repeat("v", 1000) {
+			t.Errorf("%d, %v", len(got), err)
+		}
+		l.Close(fault.Closed)
+	})
+}
+
+func TestConnectionThatEndsWithinAValueThatIsNotCopied(t *testing.T) {
+	in(t, func(t *testing.T) {
+		o := options()
+		o.Vector = 100
+		here, there := faulty.Pipe(10)
+		l := New(here, o)
+		var err error
+		var callers sync.WaitGroup
+		callers.Go(func() { err = set(l, "k", strings.Repeat("v", 1000)) })
+		synctest.Wait()
+		_ = there.Close()
+		callers.Wait()
+		if !errors.Is(err, fault.Lost) || outcome(err) != fault.Unknown {
+			t.Error(err)
+		}
+		l.Close(fault.Closed)
+	})
+}
+
 func TestI7SilentServerIsGivenUpAfterStall(t *testing.T) {
 	in(t, func(t *testing.T) {
 		l, _ := stopped(t, 1<<20, options())
