@@ -5,6 +5,8 @@
 pub enum Fault {
     /// Too few tokens, key too long, length or flags not a number, line too short.
     BadLine,
+    /// A store that does not say how long its data block is, or longer than any: where it ends nobody knows.
+    NoLength,
     /// incr, decr: the delta is not an unsigned 64-bit number.
     BadDelta,
     /// touch, gat, flush_all: the exptime is not a number of 32 bits.
@@ -36,10 +38,15 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What follows cannot be told from data: after the reply the connection is closed.
+    pub fn closes(self) -> bool {
+        self == Fault::NoLength
+    }
+
     /// The reply, with its line end.
     pub fn reply(self) -> &'static [u8] {
         match self {
-            Fault::BadLine => b"CLIENT_ERROR bad command line format\r\n",
+            Fault::BadLine | Fault::NoLength => b"CLIENT_ERROR bad command line format\r\n",
             Fault::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Fault::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             Fault::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",

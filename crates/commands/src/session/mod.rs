@@ -420,6 +420,9 @@ impl Session {
                 if !noreply {
                     call.out.put(fault.reply());
                 }
+                if fault.closes() {
+                    return self.close();
+                }
                 if swallow > 0 {
                     self.state = State::Swallow { left: swallow, reply: None };
                 }

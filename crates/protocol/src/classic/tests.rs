@@ -64,7 +64,7 @@ fn an_unfinished_key_is_no_key() {
 
 #[test]
 fn too_few_tokens_are_bad_lines() {
-    for line in ["get", "gets", "delete", "incr k", "touch k", "gat 10", "gat", "set k 0 0", "get  "] {
+    for line in ["get", "gets", "delete", "incr k", "touch k", "gat 10", "gat", "get  "] {
         let text = format!("{line}\r\n");
         assert_eq!(request(text.as_bytes()), bad(0, false), "{line}");
     }
@@ -75,11 +75,22 @@ fn too_few_tokens_are_bad_lines() {
 
 #[test]
 fn stores_say_what_to_swallow() {
-    assert_eq!(request(b"set k 0 0 -1\r\n"), bad(0, false));
-    assert_eq!(request(b"set k 0 0 abc\r\n"), bad(0, false));
-    assert_eq!(request(b"set k 0 0 2147483646\r\n"), bad(0, false));
+    for verb in ["set", "add", "replace", "append", "prepend", "cas"] {
+        for rest in [
+            "",
+            " k",
+            " k 0 0",
+            " k 0 0 noreply",
+            " k 0 0 -1",
+            " k x x abc",
+            " k 0 0 +1",
+            " k 0 0 2147483646",
+        ] {
+            let line = format!("{verb}{rest}\r\n");
+            assert_eq!(request(line.as_bytes()), fault(Fault::NoLength, 0, false), "{line}");
+        }
+    }
     assert!(matches!(request(b"set k 0 0 2147483645\r\n"), Request::Store(_)));
-    assert_eq!(request(b"set k 0 0 +1\r\n"), bad(0, false));
     assert_eq!(request(b"set k x 0 5\r\n"), bad(7, false));
     assert_eq!(request(b"set k 0 x 5 noreply\r\n"), bad(7, true));
     let long = format!("set {} 0 0 5\r\n", "k".repeat(251));
