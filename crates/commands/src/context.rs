@@ -125,6 +125,15 @@ impl Context<'_, '_> {
         self.end_turn_if_due(out);
     }
 
+    /// Spends what the store has done beside what it was asked for: a flush has left that for whoever comes by.
+    #[inline(always)]
+    pub(crate) fn spend_beside(&mut self, out: &mut Output) {
+        let ns = self.guard.take_beside_ns();
+        if ns > 0 {
+            self.spend(out, ns);
+        }
+    }
+
     /// Ends the turn of who replies into `out` if the slice is used up.
     pub(crate) fn end_turn_if_due(&self, out: &mut Output) {
         if self.room.work().is_used_up() {

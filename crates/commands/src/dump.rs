@@ -157,6 +157,7 @@ fn step_sizes(
 ) -> Step {
     loop {
         cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
+        cx.spend_beside(out);
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
             let size = item.item_bytes().next_multiple_of(SIZE_STEP_BYTES);
             *counts.entry(size).or_default() += 1;
@@ -181,6 +182,7 @@ fn step_sizes(
 /// Cleans up what earlier flushes left until there may be one more.
 fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, noreply: bool) -> Step {
     while !cx.shared.flush_now(&mut cx.guard) {
+        cx.guard.take_beside_ns();
         cx.spend(out, CLEANING_NS);
         if cx.room.work().is_used_up() {
             return Step::More;
@@ -213,6 +215,7 @@ fn step_items(
 ) -> Step {
     loop {
         cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
+        cx.spend_beside(out);
         let now = cx.now();
         // What text clients read and write, and nothing of the others'.
         let database = cx.guard.database(0);

@@ -15,6 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Work of a wake-up, in nanoseconds that it takes about.
 pub const SLICE_NS: u64 = 500_000;
 
+/// Work of a wake-up for all who have something to say, received and answered, after which those that are left have but
+/// the beginning of it received, and what is dear is begun in another turn.
+const WEARY_NS: u64 = 4 * SLICE_NS;
+/// What a receive costs, …
+const RECEIVE_NS: u64 = 1_000;
+/// … and a byte of it with what it asks for, where that is nothing dear.
+const RECEIVED_BYTE_NS: u64 = 2;
+
 /// What it costs to look at a key, and at its item, on the way through all of them.
 pub(crate) const KEY_NS: u64 = 150;
 /// What it costs to have a command's words read and its reply written, however short they are.
@@ -36,6 +44,8 @@ pub(crate) fn copying_ns(bytes: u64) -> u64 {
 #[derive(Debug, Default)]
 pub struct Work {
     done_ns: Cell<u64>,
+    /// What is not of the slice: requests that cost next to nothing each, and of which there may be many.
+    received_ns: Cell<u64>,
     /// Somebody works at large values ([`Work::take_lane`]).
     lane: Arc<AtomicBool>,
 }
@@ -45,6 +55,7 @@ impl Work {
     #[inline]
     pub fn begin_slice(&self) {
         self.done_ns.set(0);
+        self.received_ns.set(0);
     }
 
     /// What was done of it.
@@ -56,6 +67,19 @@ impl Work {
     #[inline]
     pub fn is_used_up(&self) -> bool {
         self.done_ns.get() >= SLICE_NS
+    }
+
+    /// Bytes were looked at that had come.
+    #[inline]
+    pub fn note_received(&self, bytes: usize) {
+        let ns = RECEIVE_NS + bytes as u64 * RECEIVED_BYTE_NS;
+        self.received_ns.set(self.received_ns.get().saturating_add(ns));
+    }
+
+    /// As much was done for all together as should be before the worker looks again.
+    #[inline]
+    pub fn is_weary(&self) -> bool {
+        self.done_ns.get().saturating_add(self.received_ns.get()) >= WEARY_NS
     }
 
     /// So much was done.

@@ -157,6 +157,13 @@ pub trait Handler {
         false
     }
 
+    /// So much was done since [`Handler::woke`], for however many connections, that of those left of a wait little is
+    /// received: a short request of one is answered all the same, a long one goes on in the next turn.
+    #[inline]
+    fn is_weary(&self) -> bool {
+        false
+    }
+
     /// Connections keep input that takes no more than `all` bytes now: one has ended.
     #[inline]
     fn lets_go(&mut self, all: usize) {

@@ -54,6 +54,31 @@ fn replies_are_complete_and_in_order_in_any_weather() {
     }
 }
 
+/// A hundred long requests and a short one at once: in one turn some are received as they are, of the others a little,
+/// the short one with its answer.
+#[test]
+fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answered() {
+    const WEARY_FROM: usize = 200_000;
+    for seed in 0..10 {
+        let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
+        let mut world = World::new(seed, weather, LIMITS);
+        world.toy.weary_from = WEARY_FROM;
+        let long: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
+        let short = world.connect();
+        world.settle();
+        let line = format!("e{}\n", "y".repeat(30_000));
+        long.iter().for_each(|peer| peer.send(line.as_bytes()));
+        short.send(b"e1\n");
+        world.turn();
+        let looked_at = world.toy.looked_at;
+        assert!(looked_at <= WEARY_FROM + 30_002 + 100 * 4096, "{looked_at} bytes in a turn, seed {seed}");
+        assert_eq!(short.read(10), b"e1\n");
+        for peer in &long {
+            assert!(world.read_all(peer) == line.as_bytes());
+        }
+    }
+}
+
 #[test]
 fn a_whole_pipeline_is_answered_by_one_send() {
     let mut world = World::new(1, Weather::FAIR, LIMITS);

@@ -17,13 +17,17 @@ use crate::Store;
 use crate::bucket::Control;
 use crate::database::DATABASES;
 use crate::sync::atomic::Ordering;
-use crate::worker::Guard;
+use crate::worker::{Guard, Local};
+use crate::write::{CLEAN_NS, Rebuild};
 
 /// Flushes at most that are not cleaned up everywhere: half of what a byte tells apart.
 const LAG_MAX: u8 = 127;
 /// Flushes that one transaction may make. Outside of transactions the lag ends so much earlier.
 pub const FLUSHES_TOGETHER_MAX: usize = 27;
 const LAG_MAX_ALONE: u8 = LAG_MAX - FLUSHES_TOGETHER_MAX as u8;
+
+/// How often who cleans for memory looks whether a transaction still holds a segment, before it is passed over.
+const CLEANING_ROUNDS_MAX: usize = 8;
 
 /// How many flushes came after the one with stamp `was` up to that with stamp `now`; 0 if `was` is not the
 /// earlier.
@@ -131,6 +135,51 @@ impl Guard<'_> {
             }
             store.all_clean(stamp);
         }
+    }
+}
+
+/// A worker's way through the index that it cleans because it has no memory.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    /// The stamp that it cleans for.
+    stamp: u64,
+    /// The next segment, as a hash.
+    cursor: u64,
+    /// A transaction held a segment, which was passed over.
+    passed_over: bool,
+}
+
+impl Local {
+    /// Takes what was flushed out of one more segment of the index; false if there is nothing to look for.
+    #[cold]
+    pub(crate) fn clean_ahead(&mut self, store: &Store) -> bool {
+        let stamp = store.stamp_count();
+        if stamp == store.cleaned.load(Ordering::Relaxed) {
+            return false;
+        }
+        if self.cleaning.stamp != stamp {
+            self.cleaning = Cleaning { stamp, ..Cleaning::default() };
+        }
+        let cursor = self.cleaning.cursor;
+        // This worker's own transaction may be the one in the way.
+        let rounds = if self.transaction.open { 1 } else { CLEANING_ROUNDS_MAX };
+        self.beside_ns += CLEAN_NS;
+        let cleaned = self.between_transactions(store, rounds, |local| {
+            store.index.clean(&store.arena, cursor, &mut Rebuild { store, local })
+        });
+        let next = store.index.sweep(&store.arena, cursor, &mut |_| {});
+        let Cleaning { cursor, passed_over, .. } = &mut self.cleaning;
+        *cursor = next;
+        *passed_over |= cleaned.is_none();
+        if next > 0 {
+            return true;
+        }
+        if !std::mem::take(passed_over) {
+            store.all_clean(stamp);
+            return true;
+        }
+        // What was passed over is upkeep's, or the next one's who finds no memory.
+        false
     }
 }
 

@@ -76,6 +76,14 @@ impl Guard<'_> {
     }
 
     fn step(&mut self, beside_requests: bool) -> bool {
+        let beside_ns = self.local.beside_ns;
+        let more = self.step_of_upkeep(beside_requests);
+        // Who asks for upkeep counts it as that.
+        self.local.beside_ns = beside_ns;
+        more
+    }
+
+    fn step_of_upkeep(&mut self, beside_requests: bool) -> bool {
         let store = self.store;
         self.local.queue_fresh(store);
         self.settle_watches();

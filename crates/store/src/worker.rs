@@ -18,6 +18,7 @@ use crate::counters::WorkerCounters;
 use crate::drain::Drain;
 use crate::event::EventBuffer;
 use crate::evict::Fresh;
+use crate::flush::Cleaning;
 use crate::index::Locked;
 use crate::limbo::Limbo;
 use crate::read::Mark;
@@ -81,6 +82,10 @@ pub(crate) struct Local {
     pub(crate) spared: Option<u64>,
     /// Of the hints that may be used.
     mark: Mark,
+    /// Where this worker cleans what was flushed for memory.
+    pub(crate) cleaning: Cleaning,
+    /// What was done beside what was asked for, in nanoseconds that it takes about ([`Guard::take_beside_ns`]).
+    pub(crate) beside_ns: u64,
     /// What happened without being asked for.
     pub(crate) events: EventBuffer,
     /// Room for the small value that an append reads while it writes the longer one.
@@ -144,6 +149,8 @@ impl Worker {
             transaction: Transaction::default(),
             spared: None,
             mark: Mark::new(),
+            cleaning: Cleaning::default(),
+            beside_ns: 0,
             events: EventBuffer::default(),
             copy: Vec::new(),
         };
@@ -229,6 +236,17 @@ impl Guard<'_> {
     /// From here on who is refused asks again, or does not, as [`Worker::set_asked_again`]; what held before.
     pub fn ask_again(&mut self, again: bool) -> bool {
         std::mem::replace(&mut self.local.asked_again, again)
+    }
+
+    /// What this worker did beside what it was asked for, since this was asked last: segments of the index that were
+    /// cleaned after a flush, or rebuilt to grow. In nanoseconds that it takes about, counted and not measured.
+    #[inline(always)]
+    pub fn take_beside_ns(&mut self) -> u64 {
+        let ns = self.local.beside_ns;
+        if ns > 0 {
+            self.local.beside_ns = 0;
+        }
+        ns
     }
 
     /// The batch was left and entered again: what was made before says nothing.

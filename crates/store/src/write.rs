@@ -14,7 +14,7 @@ mod room;
 mod touch;
 
 pub(crate) use draft::Draft;
-pub(crate) use room::Rebuild;
+pub(crate) use room::{CLEAN_NS, Rebuild};
 
 use crate::access;
 use crate::bucket::Slot;

@@ -67,6 +67,10 @@ pub(crate) struct UnderWay {
 impl Call<'_, '_, '_> {
     /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
     pub(super) fn work(&mut self, mut job: impl Job + 'static) -> Done {
+        if self.cx.room.work().is_weary() && !self.cx.guard.in_transaction() {
+            self.go_on_with(job);
+            return Ok(());
+        }
         loop {
             match job.step(self)? {
                 Step::Done => return Ok(()),

@@ -63,6 +63,7 @@ impl Conversation {
                 done.count(&mut turn.tally);
                 if done.slots == 0 {
                     slot.answer(self, turn);
+                    turn.cx.spend_beside(turn.out);
                 }
                 let count = done.slots.max(1);
                 turn.tally.commands += count as u32;

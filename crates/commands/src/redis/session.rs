@@ -327,6 +327,7 @@ impl Conversation {
                 call.fail(&fail);
                 call.cx.counters.rows.failed(slot.row, &fail);
             }
+            turn.cx.spend_beside(turn.out);
         }
         if self.client.job.is_some() {
             // What was read behind it is read again.
@@ -392,6 +393,7 @@ impl Conversation {
         let again = turn.cx.guard.ask_again(false);
         let flow = turn.dispatch(&mut self.client, args);
         turn.cx.guard.ask_again(again);
+        turn.cx.spend_beside(turn.out);
         // AUTH, RESET or CONFIG SET may have changed them for the next request.
         turn.limits = self.limits(turn.cx);
         match flow {

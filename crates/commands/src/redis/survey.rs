@@ -24,6 +24,9 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// Keys looked at between two looks at what was found.
 pub(super) const ITEMS_PER_WALK: usize = 64;
+/// As many where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in walks of 64
+/// each took 100 ns, in walks of this many it takes half.
+const ITEMS_PER_WALK_MAX: usize = 512;
 
 /// Which keys are wanted.
 #[derive(Debug)]
@@ -170,11 +173,16 @@ impl Job for Survey {
             return Ok(self.reply(call));
         }
         let (ns_max, mut ns) = (call.step_ns(), 0);
+        let (mut items, mut looked_at) = (ITEMS_PER_WALK, 0);
         let done = loop {
-            match self.walk(call.cx, &mut ns) {
+            match self.walk(call.cx, items, &mut ns) {
                 Ok(false) if ns < ns_max => {}
                 done => break done,
             }
+            looked_at += items as u64;
+            // Keys come in no order: those to come are like those that were looked at.
+            let left = looked_at * (ns_max - ns) / (2 * ns.max(1));
+            items = (left as usize).clamp(ITEMS_PER_WALK, ITEMS_PER_WALK_MAX);
         };
         call.spend(ns);
         if !done? {
@@ -193,8 +201,8 @@ impl Job for Survey {
 }
 
 impl Survey {
-    /// Looks at some keys, and adds what that takes to `ns`. True when there are no more to look at.
-    fn walk(&mut self, cx: &mut Context<'_, '_>, ns: &mut u64) -> Result<bool, Fail> {
+    /// Looks at some keys, `items` or less, and adds what that takes to `ns`. True when there are no more to look at.
+    fn walk(&mut self, cx: &mut Context<'_, '_>, items: usize, ns: &mut u64) -> Result<bool, Fail> {
         let Survey { goal, cursor, .. } = self;
         let weight = match goal {
             Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
@@ -202,7 +210,7 @@ impl Survey {
         };
         let reads_values = matches!(goal, Goal::Digest(_));
         // A step ends between two walks.
-        let items_max = (ITEMS_PER_WALK / weight).max(1);
+        let items_max = (items / weight).max(1);
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
             *ns += items as u64 * KEY_NS;
             *cursor = cx.guard.walk(*cursor, items, &mut |item| {
@@ -210,6 +218,7 @@ impl Survey {
                 *ns += if reads_values { item.value_bytes() } else { 0 };
                 visit(item);
             });
+            *ns += cx.guard.take_beside_ns();
             *cursor
         };
         match goal {
@@ -234,7 +243,7 @@ impl Survey {
                 Ok(next == 0 || *left == 0)
             }
             Goal::Random { database, start, round, picked } => {
-                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                let next = walk(items_max, &mut |item| {
                     if item.is_in(*database) {
                         picked.offer(item.key());
                     }
@@ -244,7 +253,7 @@ impl Survey {
                 Ok(picked.key.is_some() || again && (next == 0 || next >= *start))
             }
             Goal::Digest(digest) => {
-                let next = walk(ITEMS_PER_WALK, &mut |item| {
+                let next = walk(items_max, &mut |item| {
                     digest.add(&[&[item.database()], item.key()], item.value());
                 });
                 Ok(next == 0)

@@ -390,6 +390,7 @@ impl Session {
                 return Some(Next::Flush);
             }
             call.execute(slot);
+            call.cx.spend_beside(call.out);
         }
         if call.cx.room.is_again() {
             call.again_at = batch.last().map_or(call.again_at, |slot| slot.at);

@@ -134,6 +134,7 @@ impl Session {
                 call.out.put(NO_MEMORY_FOR_REPLY);
                 call.skips = !part.is_last();
             }
+            call.cx.spend_beside(call.out);
             rest = &rest[1..];
         }
         None

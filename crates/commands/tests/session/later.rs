@@ -14,13 +14,20 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// A full store, and a worker for whom others wait.
 fn full() -> (Bench, Arc<Store>) {
-    let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
+    full_of(true)
+}
+
+/// As [`full`], of a store that evicts or does not.
+fn full_of(evict: bool) -> (Bench, Arc<Store>) {
+    let config = Config { memory_bytes: 16 << 20, workers_max: 2, evict, ..Config::default() };
+    let store = Store::new(config).unwrap();
     let mut worker = store.worker().unwrap();
     for n in 0..KEYS {
         let mut guard = worker.enter(START);
         let name = n.to_be_bytes();
         let key = guard.key(&name);
-        guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any).unwrap();
+        let stored = guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any);
+        assert!(stored.is_ok() || !evict);
     }
     worker.set_patient(false);
     worker.set_asked_again(true);
@@ -127,6 +134,34 @@ fn a_set_is_refused_when_its_memory_does_not_come_and_the_next_at_once() {
         assert!(said.starts_with(refused), "{}", &said[..said.len().min(60)]);
         assert!(looks > 10, "{looks}: about 240 ms are waited for it");
         drop(batch);
+        drop(stuck);
+    }
+}
+
+/// What a flush has taken from a store that evicts nothing comes with the end of another worker's batch: no set behind it
+/// is refused.
+#[test]
+fn sets_behind_a_flush_of_a_full_store_that_evicts_nothing_wait_for_their_memory() {
+    for (resp, flush) in [(false, &b"flush_all\r\n"[..]), (true, b"*1\r\n$8\r\nFLUSHALL\r\n")] {
+        let (mut bench, store) = full_of(false);
+        let mut stuck = store.worker().unwrap();
+        let batch = stuck.enter(START);
+        let mut session = Session::new();
+        let (_, said, _) = bench.call_on(&mut session, flush);
+        assert_eq!(said, if resp { &b"+OK\r\n"[..] } else { b"OK\r\n" });
+        let (mut left, mut replies) = bench.until_it_sleeps(&mut session, &sets(resp));
+        drop(batch);
+        loop {
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
+            left.drain(..consumed);
+            replies.extend(said);
+            if next == Next::Receive {
+                break;
+            }
+        }
+        let expected =
+            if resp { "+OK\r\n".repeat(3000) + "+PONG\r\n" } else { "STORED\r\n".repeat(3000) + "MN\r\n" };
+        assert_eq!(String::from_utf8(replies).unwrap(), expected);
         drop(stuck);
     }
 }

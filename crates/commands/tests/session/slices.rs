@@ -137,6 +137,47 @@ fn no_pipeline_of_flushes_has_a_turn_longer_than_a_slice() {
     assert!((1..10_000).contains(&looks), "{looks} looks");
 }
 
+/// What a flush has left is cleaned up by whoever comes by, a part of the index at a time: those that come by many
+/// parts have their turns ended as those that do what is dear.
+#[test]
+fn what_a_flush_has_left_is_no_longer_turn_for_who_comes_by() {
+    // A part that is full.
+    const PART_NS: u64 = 550_000;
+    let sets = |names: std::ops::Range<u64>| {
+        names.map(|n| format!("set {n:08} 0 0 1\r\nx\r\n")).collect::<String>().into_bytes()
+    };
+    let resp = |words: &[&str], times: usize| command(words).repeat(times);
+    let incrs: Vec<u8> = (0..400).flat_map(|n| command(&["INCR", &format!("n{n}")])).collect();
+    let touches = (0..400).map(|n| format!("ms m{n} 1 I\r\nx\r\n")).collect::<String>().into_bytes();
+    let cases = [
+        ("set", sets(500_000..500_400), 10),
+        ("ms with modes", touches, 10),
+        ("INCR", incrs, 10),
+        ("SCAN", resp(&["SCAN", "0", "COUNT", "1000000"], 1), 10),
+        ("metadump", b"lru_crawler metadump all\r\n".to_vec(), 10),
+    ];
+    for (name, input, turns_min) in cases {
+        let mut bench = bench();
+        let mut text = Session::new();
+        let (_, closed) = bench.run(&mut text, &sets(0..200_000), 60_000);
+        assert!(!closed);
+        assert_eq!(bench.turns(&mut Session::new(), &command(&["FLUSHALL"])).0, b"+OK\r\n");
+        let (mut session, mut at, mut turns) = (Session::new(), 0, 0);
+        loop {
+            let (next, _, consumed) = bench.call(&mut session, &input[at..]);
+            let done_ns = bench.room.work().done_ns();
+            assert!(done_ns <= SLICE_NS + PART_NS, "{name}: {done_ns} ns in a turn");
+            at += consumed;
+            turns += 1;
+            if next == Next::Receive {
+                break;
+            }
+        }
+        assert_eq!(at, input.len());
+        assert!(turns >= turns_min, "{name}: {turns} turns");
+    }
+}
+
 #[test]
 fn a_transaction_of_more_flushes_than_may_be_at_once_is_refused() {
     let mut bench = bench();

@@ -19,6 +19,9 @@ const HEAD_BYTES: usize = 2 << 10;
 /// Bytes received at a time while memory is short: what is received and cannot be answered is kept.
 const RECEIVE_BYTES_SHORT: usize = 4 << 10;
 
+/// Bytes received at a time when the handler is weary.
+const RECEIVE_BYTES_WEARY: usize = 4 << 10;
+
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
 
@@ -41,6 +44,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 return self.arrange(handler, id);
             }
             room = room.min(RECEIVE_BYTES_SHORT);
+        }
+        if handler.is_weary() {
+            room = room.min(RECEIVE_BYTES_WEARY);
         }
         self.buffer[..kept].copy_from_slice(&connection.kept);
         let mut room = if connection.uploads { room.min(HEAD_BYTES) } else { room };

@@ -30,6 +30,9 @@ pub struct Toy {
     pub unsent_most: u64,
     /// Work since it woke, and in all.
     pub worked: (u32, u32),
+    /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
+    pub looked_at: usize,
+    pub weary_from: usize,
 }
 
 #[derive(Default)]
@@ -55,6 +58,11 @@ impl Handler for Toy {
 
     fn woke(&mut self, _now: Millis) {
         self.worked.0 = 0;
+        self.looked_at = 0;
+    }
+
+    fn is_weary(&self) -> bool {
+        self.weary_from > 0 && self.looked_at >= self.weary_from
     }
 
     fn is_tired(&self) -> bool {
@@ -62,6 +70,7 @@ impl Handler for Toy {
     }
 
     fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
+        self.looked_at += input.len();
         let mut at = 0;
         if !conn.upload.is_empty() && conn.upload_at == conn.upload.len() {
             conn.uploaded();

@@ -66,6 +66,24 @@ fn those_that_stand_for_longest_go_first_and_the_others_stay_within_the_share() 
     world.exchange(&typing, "ing\r\n", "END\r\n");
 }
 
+/// A crowd that sends a part of a request each at once: a turn takes some of them, and who asks for a key is answered
+/// by its end.
+#[test]
+fn a_turn_takes_little_of_a_crowd_and_answers_who_asks_for_a_key() {
+    let mut world = world(config());
+    let asks = world.connect();
+    let peers: Vec<Peer> = (0..250).map(|_| world.connect()).collect();
+    world.settle();
+    peers.iter().for_each(|peer| peer.send(&part(0)));
+    asks.send(b"get nothing\r\n");
+    world.turn();
+    let bytes = world.service.hub().store.input_bytes();
+    assert!(bytes <= 3 << 20, "{bytes} bytes of a turn");
+    assert_eq!(asks.read(100), b"END\r\n");
+    world.settle();
+    assert!(world.service.hub().store.input_bytes() >= 7 << 20, "the others come in the next ones");
+}
+
 #[test]
 fn who_goes_in_the_turn_in_which_it_was_answered_has_its_reply() {
     let mut world = world(config());

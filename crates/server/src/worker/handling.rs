@@ -112,7 +112,13 @@ impl Handler for Service {
         self.room.work().is_used_up()
     }
 
+    #[inline]
+    fn is_weary(&self) -> bool {
+        self.room.work().is_weary()
+    }
+
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {
+        self.room.work().note_received(input.len());
         if let Replies::Rest(rest) = &mut connection.replies {
             let most = self.hub.config.reply_bytes_max();
             rest.set_limit((rest.len() + self.room(SEND_AT_BYTES)).min(most));

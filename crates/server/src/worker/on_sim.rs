@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         self.events.turn(&mut self.service, Some(Duration::ZERO)).expect("a turn");
         // What this worker's clients have published for each other.
         self.service.deliver(&mut self.events);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! magazine → spans of the class → arena → what the epochs set free → what expired → evict → drain a span
+//!                                                                              └─► where nothing is evicted: what was flushed
 //! ```
 
 use super::{Local, RECLAIM_CHUNKS};
@@ -38,6 +39,10 @@ const ALLOCATE_ROUNDS_GIVEN: usize = 2;
 const ALLOCATE_EXPIRE_STEPS: usize = 16;
 /// … and before it evicts what lives.
 const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
+/// Segments of the index that it cleans of what was flushed, where nothing is evicted, …
+const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
+/// … and where who asks for memory asks again: a millisecond at most.
+const ALLOCATE_CLEAN_STEPS_LATER: usize = 2;
 /// Spans that it gathers from what has expired in other classes.
 const ALLOCATE_SPARES_MAX: usize = 8;
 /// Spans given back while the limit is passed for which a class without any gets one.
@@ -107,7 +112,7 @@ impl Local {
 
     /// A free chunk, at the price of what is worth less.
     fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
-        let (mut expiring, mut spared, mut evicted) = (0, 0, 0);
+        let (mut expiring, mut spared, mut evicted, mut cleaned) = (0, 0, 0, 0);
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
         let mut wants = None;
@@ -159,6 +164,16 @@ impl Local {
                 continue;
             }
             if !store.may_evict() {
+                // What a flush has taken is room as soon as it is found.
+                let cleaned_max = if later { ALLOCATE_CLEAN_STEPS_LATER } else { ALLOCATE_CLEAN_STEPS_MAX };
+                if cleaned < cleaned_max && self.clean_ahead(store) {
+                    cleaned += 1;
+                    continue;
+                }
+                if later && cleaned == cleaned_max {
+                    self.comes_later(store);
+                    break;
+                }
                 // What was deleted in another class left room there.
                 if spared < ALLOCATE_SPARES_MAX && self.gather_spare(store, class) {
                     spared += 1;

@@ -13,6 +13,13 @@ const HELD_ROUNDS_MAX: usize = 100;
 /// And where the write would be refused otherwise: some milliseconds.
 const HELD_ROUNDS_LAST: usize = 20_000;
 
+/// What it costs to clean a segment in which there is nothing flushed, …
+pub(crate) const CLEAN_NS: u64 = 40_000;
+/// … and to take out an item that was.
+const DISCARD_NS: u64 = 70;
+/// What it costs to rebuild a segment.
+const GROW_NS: u64 = 100_000;
+
 /// What the index asks of a worker while it rebuilds or cleans a segment.
 pub(crate) struct Rebuild<'a> {
     pub(crate) store: &'a Store,
@@ -46,6 +53,7 @@ impl Items for Rebuild<'_> {
         // SAFETY: reachable until a moment ago, in this epoch.
         let raw = unsafe { RawItem::new(self.store.arena.at(location)) };
         let number = raw.number(raw.header());
+        self.local.beside_ns += DISCARD_NS;
         self.local.drop_item(self.store, location);
         self.store.flushes.collected(number);
     }
@@ -62,6 +70,7 @@ impl Guard<'_> {
     #[cold]
     pub(crate) fn clean(&mut self, hash: u64) {
         let store = self.store;
+        self.local.beside_ns += CLEAN_NS;
         self.local.between_transactions(store, usize::MAX, |local| {
             store.index.clean(&store.arena, hash, &mut Rebuild { store, local })
         });
@@ -91,6 +100,7 @@ impl Guard<'_> {
         let store = self.store;
         let mut held = std::mem::take(&mut self.local.transaction.held);
         let open = self.local.transaction.open;
+        self.local.beside_ns += GROW_NS;
         let grown = self.local.between_transactions(store, rounds, |local| {
             let held = open.then_some(&mut held);
             store.index.grow(&store.arena, hash, meta, held, &mut Rebuild { store, local })

@@ -89,6 +89,34 @@ fn without_eviction_a_full_store_refuses() {
     }
 }
 
+/// What a flush has taken from a full store that evicts nothing is there for the next write, also in a transaction, and of
+/// other sizes.
+#[test]
+fn without_eviction_a_flush_makes_room_at_once() {
+    for (transaction, bytes) in [(false, 1000), (false, 90), (false, 40_000), (true, 1000), (true, 90)] {
+        let store = Store::new(Config { memory_bytes: 16 << 20, evict: false, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let put = |guard: &mut larder_store::Guard<'_>, name: String, bytes: usize| {
+            let key = guard.key(name.as_bytes());
+            guard.store_value(&key, &vec![7; bytes], &Attributes::default(), Expect::Any).map(drop)
+        };
+        let full = (0..).find(|n| put(&mut guard, format!("old{n}"), 200).is_err()).expect("it fills up");
+        assert!(full > 40_000);
+        guard.flush();
+        if transaction {
+            let keys = [guard.key(b"new0"), guard.key(b"new1")];
+            guard.begin(keys);
+        }
+        for n in 0..2 {
+            assert_eq!(put(&mut guard, format!("new{n}"), bytes), Ok(()), "{bytes} bytes, {transaction}");
+        }
+        guard.finish();
+        let most = (0..30 * full).find(|n| put(&mut guard, format!("more{n}"), 200).is_err());
+        assert!(most.is_some_and(|most| most > full * 9 / 10), "{most:?} of {full} fit again");
+    }
+}
+
 #[test]
 fn value_sizes_shift_in_a_full_store() {
     let (store, mut worker) = store(8);
