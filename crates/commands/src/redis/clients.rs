@@ -12,6 +12,7 @@ use super::client::{Facts, Replies};
 use super::connection::{a_name, set_name};
 use super::fail::{Done, Fail};
 use super::filter::{Asked, Filter};
+use super::job::{Job, Step};
 use super::reply::{put_bulk, put_verbatim};
 use super::rewrite::Heap;
 use super::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -149,24 +150,76 @@ fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if filter.skip_me == Some(true) {
         clients.retain(|facts| !Arc::ptr_eq(facts, &call.client.facts));
     }
-    let lines = || clients.iter().map(|facts| line(facts, now) + "\n");
-    // Twice: what they say may have changed by the second time.
-    let bytes = lines().map(|line| line.len()).sum::<usize>() + clients.len() * LINE_BYTES_MORE;
-    let _held = Heap::take(call, bytes)?;
-    call.make_room(bytes)?;
-    let mut text = String::with_capacity(bytes);
-    for line in lines() {
-        if text.len() + line.len() > bytes {
-            break;
-        }
-        text.push_str(&line);
-    }
-    put_verbatim(call.out, call.client.resp3, &text);
-    Ok(())
+    clients.shrink_to_fit();
+    let held = Heap::take_however_short(call, Lines::kept_bytes(&clients, 0))?;
+    let lines = Lines { clients, at: 0, text: String::new(), held };
+    call.work(lines)
 }
 
-/// By how much a client's line may become longer while the list is made.
-const LINE_BYTES_MORE: usize = 64;
+/// Lines written between two looks at the time.
+const LINES_PER_LOOK: usize = 16;
+/// What it takes to write one.
+const LINE_NS: u64 = 1_500;
+
+/// CLIENT LIST: of each client what holds when its line is written.
+#[derive(Debug)]
+struct Lines {
+    clients: Vec<Arc<Facts>>,
+    /// Of whom the next is.
+    at: usize,
+    text: String,
+    /// What all that takes.
+    held: Heap,
+}
+
+impl Lines {
+    /// Bytes that are kept from one step to the next.
+    fn kept_bytes(clients: &[Arc<Facts>], text_bytes: usize) -> usize {
+        size_of::<Lines>() + size_of_val(clients) + text_bytes
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    fn put(&mut self, call: &mut Call<'_, '_, '_>, line: &str) -> Done {
+        let bytes = self.text.len() + line.len();
+        if bytes > self.text.capacity() {
+            let room = 2 * bytes;
+            self.held = Heap::take_however_short(call, Lines::kept_bytes(&self.clients, room))?;
+            self.text.reserve_exact(room - self.text.len());
+        }
+        self.text.push_str(line);
+        Ok(())
+    }
+}
+
+impl Job for Lines {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        while self.at < self.clients.len() {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            let end = self.clients.len().min(self.at + LINES_PER_LOOK);
+            for n in self.at..end {
+                let line = line(&self.clients[n], call.cx.now()) + "\n";
+                ns += LINE_NS + line.len() as u64;
+                self.put(call, &line)?;
+            }
+            self.at = end;
+        }
+        call.spend(ns);
+        call.make_room(self.text.len())?;
+        put_verbatim(call.out, call.client.resp3, &self.text);
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
 
 fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let one = args.len() == 1;

@@ -42,6 +42,9 @@ impl Kind {
 /// Letters that `flags=` may have in Redis and Valkey.
 const FLAGS: &[u8] = b"AbBcdeiIMNOPrRStTuUxE";
 
+/// What is asked of every client may be so much, each however often: more than there are kinds of it.
+const TESTS_MAX: usize = 64;
+
 /// What can be asked of a client.
 #[derive(Debug)]
 enum Test<'a> {
@@ -55,7 +58,8 @@ enum Test<'a> {
     Name(&'a [u8]),
     Library(&'a [u8]),
     LibraryVersion(&'a [u8]),
-    Flags(&'a [u8]),
+    /// Those of [`FLAGS`] that it has, one bit each.
+    Flags(u32),
     /// It can be sent elsewhere: nobody can.
     Redirects,
     Db(u32),
@@ -149,6 +153,9 @@ impl<'a> Filter<'a> {
             filter.tests.push((wanted, test));
             behind_ids = false;
         }
+        if filter.tests.len() > TESTS_MAX {
+            return Err(Fail::of("ERR too many filters"));
+        }
         Ok(filter)
     }
 
@@ -186,13 +193,15 @@ impl<'a> Test<'a> {
             "LIB-NAME" => Test::Library(value),
             "LIB-VER" => Test::LibraryVersion(value),
             "FLAGS" => {
-                if !value.iter().all(|flag| FLAGS.contains(flag)) {
+                let place = |flag: &u8| FLAGS.iter().position(|known| known == flag);
+                let places = value.iter().map(place).try_fold(0, |all, place| Some(all | 1 << place?));
+                let Some(places) = places else {
                     let value = shown(value, 128);
                     return Err(Fail::with(format!(
                         "ERR Unknown flags found in the provided filter: {value}"
                     )));
-                }
-                Test::Flags(value)
+                };
+                Test::Flags(places)
             }
             "CAPA" => {
                 if value != b"r" {
@@ -229,7 +238,7 @@ impl<'a> Test<'a> {
             Test::LibraryVersion(version) => facts.names().library_version.as_bytes() == *version,
             Test::Flags(flags) => {
                 let has = facts.flags();
-                flags.iter().all(|&flag| has.contains(char::from(flag)))
+                (0..FLAGS.len()).all(|n| flags >> n & 1 == 0 || has.contains(char::from(FLAGS[n])))
             }
             Test::Redirects => false,
             Test::Db(db) => facts.db.load(Relaxed) == *db,

@@ -170,10 +170,18 @@ impl Heap {
     /// # Errors
     /// Connections hold as much as they may.
     pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
-        let store = Arc::clone(call.cx.guard.store());
         if bytes <= Room::BYTES_KEPT {
-            return Ok(Heap { store, bytes: 0 });
+            return Ok(Heap { store: Arc::clone(call.cx.guard.store()), bytes: 0 });
         }
+        Heap::take_however_short(call, bytes)
+    }
+
+    /// As [`Heap::take`], of what is kept from one step to the next, as many clients may have it at once.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn take_however_short(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
+        let store = Arc::clone(call.cx.guard.store());
         if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() {
             return Err(Fail::HELD);
         }

@@ -10,13 +10,13 @@
 use std::borrow::Cow;
 
 use larder_protocol::resp::{Args, parse_integer, write_integer};
-use larder_store::{Attributes, Expect, Hint, Item, Key, Millis, Value};
+use larder_store::{Attributes, Expect, Hint, Key, Millis, Pinned, Value};
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
+use super::job::{Job, Step};
 use super::reply::{UNPINNED, put_bulk, put_head};
 use super::rewrite::Heap;
-use crate::output::Output;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
@@ -29,10 +29,11 @@ const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
 /// Bytes behind the value.
 const FOOTER_BYTES: usize = 10;
 
-const CRC: [u64; 256] = {
+/// What a byte comes to with so many bytes behind it.
+static CRC: [[u64; 256]; 8] = {
     // The Jones polynomial, bits reversed.
     const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
-    let mut table = [0; 256];
+    let mut tables = [[0; 256]; 8];
     let mut n = 0;
     while n < 256 {
         let mut crc = n as u64;
@@ -41,19 +42,34 @@ const CRC: [u64; 256] = {
             crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
             bit += 1;
         }
-        table[n] = crc;
+        tables[0][n] = crc;
         n += 1;
     }
-    table
+    let mut behind = 1;
+    while behind < 8 {
+        let mut n = 0;
+        while n < 256 {
+            let before = tables[behind - 1][n];
+            tables[behind][n] = tables[0][(before & 0xff) as usize] ^ before >> 8;
+            n += 1;
+        }
+        behind += 1;
+    }
+    tables
 };
 
 fn crc64(bytes: &[u8]) -> u64 {
     crc64_on(0, bytes)
 }
 
-/// The checksum of what has `crc` and more bytes behind it.
+/// The checksum of what has `crc` and more bytes behind it: eight bytes at a time, which do not wait for each other.
 fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(crc, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+    let (words, rest) = bytes.as_chunks();
+    let crc = words.iter().fold(crc, |crc, word| {
+        let word = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
+        (0..8).fold(0, |crc, n| crc ^ CRC[7 - n][usize::from(word[n])])
+    });
+    rest.iter().fold(crc, |crc, byte| CRC[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
 fn push_length(payload: &mut Vec<u8>, n: u64) {
@@ -248,25 +264,66 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: 
     match call.cx.guard.peek(key).hit() {
         Some(item) => match item.value() {
             Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
-            Value::Pieces(_) => put_large(call.out, &item),
+            Value::Pieces(_) => {
+                let Some(pinned) = item.pin_for_reply() else {
+                    call.out.put(UNPINNED);
+                    return Ok(());
+                };
+                let mut head = vec![TYPE_STRING];
+                push_length(&mut head, pinned.value_bytes());
+                let crc = crc64(&head);
+                return call.work(Dumping { head, pinned: Some(pinned), crc, at: 0 });
+            }
         },
         None => return call.null(),
     }
     Ok(())
 }
 
-fn put_large(out: &mut Output, item: &Item<'_>) {
-    let Some(pinned) = item.pin_for_reply() else { return out.put(UNPINNED) };
-    let mut head = vec![TYPE_STRING];
-    push_length(&mut head, pinned.value_bytes());
-    let crc = pinned.pieces(0).fold(crc64(&head), crc64_on);
-    let version = VERSION.to_le_bytes();
-    put_head(out, b'$', head.len() as u64 + pinned.value_bytes() + FOOTER_BYTES as u64);
-    out.put(&head);
-    out.splice(pinned);
-    out.put(&version);
-    out.put(&crc64_on(crc, &version).to_le_bytes());
-    out.put(b"\r\n");
+/// DUMP of a large value: its checksum is behind it.
+#[derive(Debug)]
+struct Dumping {
+    head: Vec<u8>,
+    /// Until it is replied.
+    pinned: Option<Pinned>,
+    /// Of the head, and of so many bytes of the value.
+    crc: u64,
+    at: u64,
+}
+
+impl Job for Dumping {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Some(pinned) = &self.pinned else { return Ok(Step::Done) };
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        for piece in pinned.pieces(self.at) {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            self.crc = crc64_on(self.crc, piece);
+            self.at += piece.len() as u64;
+            ns += checking_ns(piece.len() as u64);
+        }
+        call.spend(ns);
+        let version = VERSION.to_le_bytes();
+        let bytes = self.head.len() as u64 + pinned.value_bytes() + FOOTER_BYTES as u64;
+        put_head(call.out, b'$', bytes);
+        call.out.put(&self.head);
+        self.pinned.take().into_iter().for_each(|pinned| call.out.splice(pinned));
+        call.out.put(&version);
+        call.out.put(&crc64_on(self.crc, &version).to_le_bytes());
+        call.out.put(b"\r\n");
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+/// What it takes to make the checksum of so many bytes.
+fn checking_ns(bytes: u64) -> u64 {
+    bytes / 2
 }
 
 /// RESTORE
@@ -339,6 +396,10 @@ mod tests {
     #[test]
     fn the_checksum_is_the_one_that_redis_computes() {
         assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        // Whether eight at a time or one by one.
+        let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37) as u8).collect();
+        let one_by_one = bytes.iter().fold(0, |crc, byte| crc64_on(crc, &[*byte]));
+        assert_eq!(crc64(&bytes), one_by_one);
     }
 
     #[test]

@@ -75,6 +75,7 @@ fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
         (vec![vec!["RENAME", "large", "third"], vec!["RENAME", "third", "large"]], 3, 30),
         (vec![vec!["COPY", "large", "third", "REPLACE"]], 3, 15),
         (vec![vec!["BITOP", "XOR", "third", "large", "other"]], 3, 40),
+        (vec![vec!["DUMP", "large"]], 3, 15),
         (vec![vec!["LCS", "one", "two", "LEN"]], 5, 40),
         (vec![vec!["LCS", "one", "two", "IDX"]], 2, 15),
         (vec![vec!["INFO"]], 40, 5),
@@ -87,6 +88,30 @@ fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
         assert!(turns >= turns_min, "{commands:?}: {turns}");
         assert!(!replies.starts_with(b"-"), "{commands:?}: {}", String::from_utf8_lossy(&replies[..40]));
     }
+}
+
+/// A list of thousands is written in turns, and what is asked of each of them is bounded.
+#[test]
+fn a_list_of_all_clients_has_no_turn_longer_than_a_slice() {
+    let mut bench = bench();
+    let mut others: Vec<Session> = (0..4000).map(|_| Session::new()).collect();
+    others.iter_mut().for_each(|other| drop(bench.turn(other, &command(&["PING"]))));
+    let mut session = Session::new();
+    let (reply, turns) = turns(&mut bench, &mut session, &command(&["CLIENT", "LIST"]));
+    let lines = reply.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"id=")).count();
+    assert_eq!(lines, others.len() + 1);
+    assert!(turns >= 10, "{turns} turns");
+    let of = |filters: usize| [&["CLIENT", "LIST"][..], &["NOT-ADDR", "x"].repeat(filters)].concat();
+    assert!(bench.turns(&mut session, &command(&of(64))).0.starts_with(b"$"));
+    for words in [of(65), of(100_000)] {
+        assert_eq!(bench.turns(&mut session, &command(&words)).0, b"-ERR too many filters\r\n");
+    }
+    let flags = "N".repeat(1_000_000);
+    let (reply, _) = bench.turns(
+        &mut session,
+        &command(&["CLIENT", "KILL", "FLAGS", &flags, "USER", "default", "ID", "999999"]),
+    );
+    assert_eq!(reply, b":0\r\n");
 }
 
 /// Behind a hundred flushes the next waits until what they left is cleaned up, some of it in each turn.
