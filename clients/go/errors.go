@@ -98,6 +98,31 @@ func Fault(err error) FaultKind {
 	return FaultOther
 }
 
+// names of the sentinels, for metrics and logs.
+var names = []struct {
+	err  error
+	name string
+}{
+	{ErrMiss, "miss"}, {ErrConflict, "conflict"}, {ErrNotStored, "not-stored"},
+	{ErrBadKey, "bad-key"}, {ErrTooLarge, "too-large"}, {ErrBadTTL, "bad-ttl"}, {ErrNotNumber, "not-number"}, {ErrClosed, "closed"},
+	{ErrAuth, "auth"},
+	{ErrServerMemory, "server-memory"}, {ErrServer, "server"}, {ErrProtocol, "protocol"},
+	{ErrTimeout, "timeout"}, {ErrServerDown, "down"}, {ErrLost, "lost"},
+}
+
+// ErrorName is a short word for an error: "miss", "timeout", …; "other" for errors that are not this package's, "" for none.
+func ErrorName(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, sentinel := range names {
+		if errors.Is(err, sentinel.err) {
+			return sentinel.name
+		}
+	}
+	return "other"
+}
+
 // answer turns a reply that is no success into its error.
 func answer(verb wire.Verb, status wire.Status, text, server string) error {
 	switch status {

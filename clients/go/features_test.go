@@ -440,28 +440,28 @@ func TestServersThatAreDiscoveredReplaceOthers(t *testing.T) {
 	}
 }
 
-// names is a resolver.
-type names struct {
+// resolving is a resolver.
+type resolving struct {
 	mu    sync.Mutex
 	hosts []string
 	srv   []*net.SRV
 	err   error
 }
 
-func (n *names) LookupHost(context.Context, string) ([]string, error) {
+func (n *resolving) LookupHost(context.Context, string) ([]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.hosts, n.err
 }
 
-func (n *names) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
+func (n *resolving) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return "", n.srv, n.err
 }
 
 func TestNamesAreLookedUp(t *testing.T) {
-	resolver := &names{hosts: []string{"10.0.0.2", "10.0.0.1", "::1"}}
+	resolver := &resolving{hosts: []string{"10.0.0.2", "10.0.0.1", "::1"}}
 	ctx, cancel := context.WithCancel(background)
 	got := make(chan []Server, 10)
 	done := make(chan error, 1)
@@ -494,10 +494,10 @@ func TestNamesAreLookedUp(t *testing.T) {
 	if err != nil || !slices.Equal(list, []Server{{Address: "a.example:1", Weight: 1}, {Address: "b.example:2", Weight: 3}}) {
 		t.Errorf("%v, %v", list, err)
 	}
-	if err := (DNS{Host: "cache", Resolver: &names{err: errOwn}}).Watch(background, nil); err != errOwn {
+	if err := (DNS{Host: "cache", Resolver: &resolving{err: errOwn}}).Watch(background, nil); err != errOwn {
 		t.Error(err)
 	}
-	if err := (DNS{Host: "cache", Resolver: &names{}}).Watch(background, nil); err != errNoServers {
+	if err := (DNS{Host: "cache", Resolver: &resolving{}}).Watch(background, nil); err != errNoServers {
 		t.Error(err)
 	}
 }

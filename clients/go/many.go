@@ -188,7 +188,7 @@ func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, r
 			}
 		}
 	}
-	c.noted(verb, "", n, began, first)
+	c.noted(ctx, verb, "", n, began, first)
 	return first
 }
 

@@ -19,6 +19,8 @@ type Observer interface {
 
 // OpEvent is one call that asked servers.
 type OpEvent struct {
+	// Context is the call's.
+	Context context.Context
 	// Verb is what was asked: "get", "set", …
 	Verb string
 	// Server is the name of the one that was asked; empty if several were.
@@ -65,15 +67,15 @@ type ConnEvent struct {
 func (c *Client) observed(ctx context.Context, op *lane.Op, r *wire.Request, large bool) error {
 	began := time.Now()
 	server, err := c.ask(ctx, op, r, large)
-	c.c.Observer.Op(OpEvent{Verb: r.Verb.String(), Server: nameOf(server), Keys: 1, Began: began, Took: time.Since(began), Err: err})
+	c.c.Observer.Op(OpEvent{Context: ctx, Verb: r.Verb.String(), Server: nameOf(server), Keys: 1, Began: began, Took: time.Since(began), Err: err})
 	return err
 }
 
 // noted tells of a call that did not go through do.
-func (c *Client) noted(verb wire.Verb, server string, keys int, began time.Duration, err error) {
+func (c *Client) noted(ctx context.Context, verb wire.Verb, server string, keys int, began time.Duration, err error) {
 	if o := c.c.Observer; o != nil {
 		took := lane.Now() - began
-		o.Op(OpEvent{Verb: verb.String(), Server: server, Keys: keys, Began: time.Now().Add(-took), Took: took, Err: err})
+		o.Op(OpEvent{Context: ctx, Verb: verb.String(), Server: server, Keys: keys, Began: time.Now().Add(-took), Took: took, Err: err})
 	}
 }
 

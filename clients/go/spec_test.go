@@ -475,21 +475,12 @@ func specError(err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) && Fault(err) == FaultOther {
 		return "error source " + strings.ReplaceAll(Applied(err).String(), " ", "-")
 	}
-	for _, e := range []struct {
-		err  error
-		name string
-	}{
-		{ErrMiss, "miss"}, {ErrConflict, "conflict"}, {ErrNotStored, "not-stored"}, {ErrBadKey, "error bad-key"}, {ErrTooLarge, "error too-large"},
-		{ErrBadTTL, "error bad-ttl"}, {ErrNotNumber, "error not-number"}, {ErrClosed, "error closed"}, {ErrAuth, "error auth"},
-		{ErrServerMemory, "error server-memory"}, {ErrServer, "error server"}, {ErrProtocol, "error protocol"},
-		{ErrTimeout, "error timeout"}, {ErrServerDown, "error down"}, {ErrLost, "error lost"},
-	} {
-		if errors.Is(err, e.err) {
-			if !strings.HasPrefix(e.name, "error") {
-				return e.name
-			}
-			return e.name + " " + strings.ReplaceAll(Applied(err).String(), " ", "-")
-		}
+	switch name := ErrorName(err); name {
+	case "other":
+	case "miss", "conflict", "not-stored":
+		return name
+	default:
+		return "error " + name + " " + strings.ReplaceAll(Applied(err).String(), " ", "-")
 	}
 	return "error other: " + err.Error()
 }
