@@ -9,6 +9,9 @@ use std::process::Command;
 /// The oldest Go that the client is for; its tests in virtual time need the next one and are left out without it.
 const GO_LEAST: (u32, u32) = (1, 24);
 
+/// Modules below it that have dependencies, and their tests.
+const MODULES: &[&str] = &["prom", "otel", "compare"];
+
 /// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
 pub fn clients() -> Outcome {
     debian(&[("go", "golang-go")])?;
@@ -20,13 +23,23 @@ pub fn clients() -> Outcome {
     }
     run(go("go", &["vet", "./..."]))?;
     run(go("go", &["test", "-race", "-count=1", "./..."]))?;
-    run(go("go", &["test", "-count=1", "./..."]))
+    run(go("go", &["test", "-count=1", "./..."]))?;
+    for module in MODULES {
+        let inside = |arguments: &[&str]| {
+            let mut command = go("go", arguments);
+            command.current_dir(root().join("clients/go").join(module));
+            command
+        };
+        run(inside(&["vet", "./..."]))?;
+        run(inside(&["test", "-race", "-count=1", "./..."]))?;
+    }
+    Ok(())
 }
 
 fn go(program: &str, arguments: &[&str]) -> Command {
     let mut command = command(program, arguments);
     command.current_dir(root().join("clients/go"));
-    // The module has no dependencies, and a test that finds no server fails.
+    // What modules depend on is what their go.sum says, and a test that finds no server fails.
     command.env("GOFLAGS", "-mod=readonly").env("LARDER_SERVER", root().join(target()).join("debug/larder"));
     command
 }

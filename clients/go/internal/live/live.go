@@ -50,6 +50,36 @@ func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
 	return "", nil
 }
 
+// ServeTCP starts the server on free ports and returns its addresses: of memcached's protocol, and of Redis's.
+func ServeTCP(t testing.TB, options ...string) (memcached, redis string, server *exec.Cmd) {
+	t.Helper()
+	program := Program(t)
+	ports := filepath.Join(t.TempDir(), "ports")
+	server = exec.Command(program, append([]string{"serve", "-p", "-1", "--redis-port", "-1", "-m", "64", "-t", "1"}, options...)...)
+	server.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+ports)
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	for range 1000 {
+		text, _ := os.ReadFile(ports)
+		for _, line := range strings.Split(string(text), "\n") {
+			if port, found := strings.CutPrefix(line, "TCP INET: "); found {
+				memcached = "127.0.0.1:" + port
+			} else if port, found := strings.CutPrefix(line, "RESP INET: "); found {
+				redis = "127.0.0.1:" + port
+			}
+		}
+		if memcached != "" && redis != "" {
+			return memcached, redis, server
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the server does not listen")
+	return "", "", nil
+}
+
 // Leaks fails the test if there are more goroutines or sockets at its end, after all other cleanups, than now. Not for
 // tests that run beside others.
 func Leaks(t testing.TB) {
