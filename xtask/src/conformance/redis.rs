@@ -37,8 +37,38 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     stat.args(["--preserve-status", "2", "stdbuf", "-oL", "redis-cli", "--stat", "-i", "1"]);
     let (_, stat) = crate::run::capture(stat)?;
     check("--stat", stat.contains("keys") && stat.contains("1001"), &stat)?;
-    Ok(Counts { passed: 4, skipped: 0 })
+    // What they show while one types is what COMMAND DOCS says: of commands that they do not know, too.
+    let mut hints = 0;
+    for newest in ["redis-cli", "valkey-cli"] {
+        let newest = peer(newest)?;
+        for (typed, hint) in HINTS {
+            let mut command = namespace.command(&newest);
+            command.args(["--test_hint", typed]);
+            let shown = succeeded(command)?;
+            check(typed, shown.trim() == *hint, &shown)?;
+            hints += 1;
+        }
+    }
+    Ok(Counts { passed: 4 + hints, skipped: 0 })
 }
+
+/// What is typed, and what redis-cli and valkey-cli then show behind it.
+const HINTS: &[(&str, &str)] = &[
+    ("CL.THROTTLE ", "key max_burst count period [quantity]"),
+    ("DELEX k IFNE ", "value"),
+    (
+        "SET k v IFEQ ",
+        "value [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+    ),
+    ("SET k v EX 5 ", "[NX|XX|IFEQ value|IFNE value] [GET]"),
+    ("BITOP DIFF1 ", "destkey key [key ...]"),
+    ("BITCOUNT k 0 ", "end [BYTE|BIT]"),
+    (
+        "MSETEX 2 a b ",
+        "[key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+    ),
+    ("HELLO 3 AUTH u ", "password [SETNAME clientname]"),
+];
 
 /// Streams that each server and Larder are sent; which ones they are never changes.
 const STREAMS: u32 = 400;

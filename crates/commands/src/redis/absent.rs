@@ -50,7 +50,7 @@ const CLUSTER: &[Command] = &[
         "cluster|setslot",
         -4,
         "3.0.0",
-        "slot [IMPORTING node-id|MIGRATING node-id|NODE node-id|STABLE]",
+        "slot <IMPORTING node-id|MIGRATING node-id|NODE node-id|STABLE>",
     ),
     clustered("cluster|shards", 2, "7.0.0", ""),
     clustered("cluster|slaves", 3, "3.0.0", "node-id"),
@@ -119,7 +119,7 @@ const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
 
 pub(crate) const TRACKING: Command = Command::args("client|tracking", -3, PLAIN, NO_KEYS, tracking).doc(
     "6.0.0",
-    "ON|OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+    "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
     "Fails, unless it is to be off: nobody is told of keys that change.",
 );
 pub(crate) const TRACKING_INFO: Command =

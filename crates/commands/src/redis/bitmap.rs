@@ -30,7 +30,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("bitop", -4, WRITE | DENYOOM, Keys { first: 2, last: -1, step: 1 }, super::bitop::bit_op).doc(
         "2.6.0",
-        "AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE destkey key [key ...]",
+        "<AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE> destkey key [key ...]",
         "Combines bitmaps.",
     ),
     Command::key("bitfield", -2, WRITE | DENYOOM, |call, key, _, args| {
@@ -38,7 +38,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc(
         "3.2.0",
-        "key [GET encoding offset|[OVERFLOW WRAP|SAT|FAIL] SET encoding offset value|INCRBY encoding offset increment ...]",
+        "key [GET encoding offset|[OVERFLOW <WRAP|SAT|FAIL>] <SET encoding offset value|INCRBY encoding offset increment> ...]",
         "Reads and writes numbers inside a value.",
     ),
     Command::key("bitfield_ro", -2, READONLY | FAST, |call, key, _, args| {

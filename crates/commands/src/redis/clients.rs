@@ -94,8 +94,8 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 /// Each of these with NOT- in front too, but for the last three.
-const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME YES|NO]";
-const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME YES|NO]";
+const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
+const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
 /// One line of CLIENT LIST.
 pub(crate) fn line(facts: &Facts, now: Millis) -> String {

@@ -47,7 +47,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("debug|digest-value", -2, RULES, NO_KEYS, digest_value).doc(
         "5.0.0",
-        "key [key ...]",
+        "[key [key ...]]",
         "Hashes of values.",
     ),
     Command::args("debug|reload", -2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted: there is no file."),

@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Command] =
         ),
         Command::args("command|list", -2, LOADING | STALE, NO_KEYS, list).doc(
             "7.0.0",
-            "[FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
+            "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
             "The names of the commands.",
         ),
         Command::args("command|getkeys", -3, LOADING | STALE, NO_KEYS, get_keys).doc(
@@ -211,13 +211,19 @@ fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     put_bulk(call.out, row.name.as_bytes());
     let subcommands = row.subcommands();
     let resp3 = call.client.resp3;
-    put_map(call.out, resp3, 4 + usize::from(!subcommands.is_empty()));
+    let arguments = super::usage::arguments(row.usage).unwrap_or_default();
+    let more = usize::from(!subcommands.is_empty()) + usize::from(!arguments.is_empty());
+    put_map(call.out, resp3, 4 + more);
     let complexity = if row.has(flag::FAST) { "O(1)" } else { "O(N)" };
     for (name, text) in
         [("summary", row.summary), ("since", row.since), ("group", group.name), ("complexity", complexity)]
     {
         put_bulk(call.out, name.as_bytes());
         put_bulk(call.out, text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        put_bulk(call.out, b"arguments");
+        super::usage::put(call.out, resp3, row, &arguments);
     }
     if !subcommands.is_empty() {
         put_bulk(call.out, b"subcommands");

@@ -65,6 +65,7 @@ mod topics;
 mod transaction;
 mod turn;
 mod upload;
+mod usage;
 mod weight;
 
 pub use client::Facts;
