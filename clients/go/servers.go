@@ -162,8 +162,13 @@ func (c *Client) elsewhere(l *list, key string, server *fleet.Server) (*fleet.Se
 		return l.gutter[l.trough.Pick(key)], limit(f.TTL), nil
 	case Rehash:
 		// The same order of servers for all clients that know which are down.
-		for try := range 4 * len(l.servers) {
+		for try := range 2 * len(l.servers) {
 			if other := l.servers[l.picker.Pick(strconv.Itoa(try)+key)]; !other.Down() {
+				return other, limit(f.TTL), nil
+			}
+		}
+		for _, other := range l.servers {
+			if !other.Down() {
 				return other, limit(f.TTL), nil
 			}
 		}
