@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"larder.example/clients/go/internal/faulty"
+	servers "larder.example/clients/go/internal/live"
 )
 
 // The cases of spec/client, which say in no language's terms what a client sends and returns: spec/client/README.md has
@@ -486,6 +487,7 @@ func specError(err error) string {
 }
 
 func TestCasesOfTheSpecification(t *testing.T) {
+	servers.Leaks(t)
 	for _, c := range specCases(t) {
 		t.Run(c.file+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -497,6 +499,7 @@ func TestCasesOfTheSpecification(t *testing.T) {
 
 // A reply that ends before it is whole tells what the outcome is, whatever byte was the last.
 func TestCasesOfTheSpecificationCutAfterEveryByte(t *testing.T) {
+	servers.Leaks(t)
 	cuts := 0
 	for _, c := range specCases(t) {
 		if _, is := c.with["retry-reads"]; is {

@@ -294,6 +294,9 @@ func BenchmarkStopped(b *testing.B) {
 		if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
 			b.Fatal(err)
 		}
+		for err := error(nil); err == nil; _, err = c.get("k", nil) {
+			// It has not stopped yet.
+		}
 		var longest atomic.Int64
 		var everybody sync.WaitGroup
 		for range 256 {

