@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use larder_protocol::base64;
+use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::number::parse_u64;
 use larder_store::Item;
 
@@ -14,7 +16,7 @@ use crate::context::Context;
 use crate::host::Connection;
 use crate::output::Output;
 use crate::slabs::CLASSES_END;
-use crate::text::{END, OK, put_escaped, put_key, put_meta_key, put_number};
+use crate::text::{END, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::work::{CLEANING_NS, KEY_NS};
 
 /// Items looked at between two looks at the output.
@@ -244,7 +246,20 @@ struct Shown {
     class: u8,
 }
 
+/// Whether a text client can name an item: a longer key is only of Redis's, and so is one that would be in base64.
+fn has_a_name(form: &Form, item: &Item<'_>) -> bool {
+    let key = item.key();
+    let bytes = match form {
+        Form::Mg if item.key_binary() || !is_text(key) => base64::encoded_bytes(key.len()),
+        Form::Mg | Form::Meta | Form::Cache { .. } => key.len(),
+    };
+    bytes <= KEY_BYTES_MAX
+}
+
 fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, now: u64) {
+    if !has_a_name(form, item) {
+        return;
+    }
     match form {
         Form::Meta => put_meta(out, item, shown, now),
         Form::Mg => {

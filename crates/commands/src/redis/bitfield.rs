@@ -6,6 +6,7 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::Key;
 use smallvec::SmallVec;
 
+use super::bitmap::READ_BYTES_MAX;
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{each_part, put_array, put_integer, put_null};
@@ -61,7 +62,9 @@ const BAD_TYPE: Fail = Fail::of(
 );
 
 impl Field {
-    fn parse(kind: &[u8], offset: &[u8], bytes_max: u64) -> Result<Field, Fail> {
+    /// One that is read may be where no value reaches.
+    fn parse(kind: &[u8], offset: &[u8], reads: bool, value_bytes_max: u64) -> Result<Field, Fail> {
+        let bytes_max = if reads { READ_BYTES_MAX } else { value_bytes_max };
         let (signed, digits) = match kind {
             [b'i', digits @ ..] => (true, digits),
             [b'u', digits @ ..] => (false, digits),
@@ -77,7 +80,7 @@ impl Field {
         let offset = parse_integer(digits)
             .and_then(|n| u64::try_from(n).ok())
             .and_then(|n| n.checked_mul(unit))
-            .filter(|n| n >> 3 < bytes_max && n.saturating_add(u64::from(bits)) >> 3 <= bytes_max)
+            .filter(|n| n >> 3 < bytes_max && (reads || n.saturating_add(u64::from(bits)) >> 3 <= bytes_max))
             .ok_or(bad)?;
         Ok(Field { signed, bits, offset })
     }
@@ -189,7 +192,7 @@ impl Steps<'_> {
                 return Err(Fail::SYNTAX);
             }
             let (kind, offset) = (next(args)?, next(args)?);
-            let field = Field::parse(kind, offset, *bytes_max)?;
+            let field = Field::parse(kind, offset, get, *bytes_max)?;
             let verb = if get {
                 Verb::Get
             } else {
@@ -213,7 +216,12 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     let (mut count, mut answer_bytes, mut start, mut end, mut room) = (0, 0, u64::MAX, 0, None);
     for step in steps.clone() {
         let Step { field, verb, .. } = step?;
-        (start, end, count) = (start.min(field.offset >> 3), end.max(field.bytes()), count + 1);
+        count += 1;
+        // Behind what a value can have there are only zeros.
+        if field.offset >> 3 < steps.bytes_max {
+            let field_end = field.bytes().min(steps.bytes_max as usize);
+            (start, end) = (start.min(field.offset >> 3), end.max(field_end));
+        }
         answer_bytes += field.answer_bytes();
         if !matches!(verb, Verb::Get) {
             room = room.max(Some(field.bytes()));
@@ -223,7 +231,7 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     if read_only && room.is_some() {
         return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    let start = if count == 0 { 0 } else { start };
+    let start = if end == 0 { 0 } else { start };
     let part = start as usize..end;
     call.make_room(answer_bytes)?;
     let _results = Heap::take(call, count * size_of::<Option<i64>>())?;

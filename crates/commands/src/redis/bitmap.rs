@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Command] = &[
 
 const BAD_OFFSET: Fail = Fail::of("ERR bit offset is not an integer or out of range");
 /// Bytes among which a bit may be asked for, however much a value may have.
-const READ_BYTES_MAX: u64 = 512 << 20;
+pub(super) const READ_BYTES_MAX: u64 = 512 << 20;
 const BAD_BIT: Fail = Fail::of("ERR bit is not an integer or out of range");
 
 /// An offset in bits of a value of at most `bytes_max` bytes.

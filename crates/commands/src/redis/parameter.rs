@@ -11,6 +11,10 @@ pub(super) enum Kind {
     Text,
     /// Bytes, or a part of the memory limit.
     MemoryOrPercent,
+    /// Parts of a hundred.
+    Percentiles,
+    /// Seconds and changes, in pairs.
+    Saves,
     /// Nothing: it is set at start.
     Fixed,
     /// Nothing: it is a place in the file system.
@@ -64,10 +68,10 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     at("slowlog-max-len", Kind::Number(0, MAX), "128"),
     at("latency-monitor-threshold", Kind::Number(0, MAX), "0"),
     at("latency-tracking", Kind::YesNo, "yes"),
-    at("latency-tracking-info-percentiles", Kind::Text, "50 99 99.9"),
+    at("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9"),
     at("appendonly", Kind::Word(&["no"]), "no"),
     at("appendfsync", Kind::Word(&["always", "everysec", "no"]), "everysec"),
-    at("save", Kind::Text, ""),
+    at("save", Kind::Saves, ""),
     at("dir", Kind::Protected, "/"),
     at("dbfilename", Kind::Protected, ""),
     at("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice"),
@@ -144,6 +148,29 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     at("unixsocketperm", Kind::Fixed, "0"),
 ];
 
+/// Numbers from 0 to 100.
+fn percentiles(text: &str) -> Result<String, String> {
+    const NAME: &str = "latency-tracking-info-percentiles";
+    let number = |word: &str| match word.parse::<f64>() {
+        Ok(n) if (0.0..=100.0).contains(&n) => Ok(n.abs().to_string()),
+        Ok(n) if !n.is_nan() => Err(format!("{NAME} parameters should sit between [0.0,100.0]")),
+        Ok(_) | Err(_) => Err(format!("Invalid {NAME} parameters")),
+    };
+    Ok(text.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?.join(" "))
+}
+
+/// After how many seconds and changes Redis would save, one space between two numbers.
+fn saves(text: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some(String::new());
+    }
+    let words = text.split(' ').map(|word| word.parse::<i32>().ok());
+    let numbers = words.enumerate().map(|(at, n)| n.filter(|&n| n >= i32::from(at % 2 == 0)));
+    let numbers = numbers.collect::<Option<Vec<i32>>>()?;
+    let told = || numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
+    numbers.len().is_multiple_of(2).then(told)
+}
+
 /// Bytes with one of Redis's suffixes.
 pub(crate) fn memory(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -195,11 +222,17 @@ impl Kind {
                 None => Err("argument must be a memory value".into()),
             },
             Kind::MemoryOrPercent => match (text.strip_suffix('%').map(str::parse::<u64>), memory(text)) {
-                (Some(Ok(percent @ 0..=100)), _) => Ok(format!("{percent}%")),
+                (Some(Ok(_)), _) if text != "0%" && text.starts_with(['0', '+']) => {
+                    Err("argument must be a memory or percent value".into())
+                }
+                (Some(Ok(0)), _) => Ok("0".into()),
+                (Some(Ok(percent @ 1..=100)), _) => Ok(format!("{percent}%")),
                 (Some(Ok(_)), _) => Err("percentage argument must be less or equal to 100".into()),
                 (None, Some(bytes)) => Ok(bytes.to_string()),
                 (Some(Err(_)), _) | (None, None) => Err("argument must be a memory or percent value".into()),
             },
+            Kind::Percentiles => percentiles(text),
+            Kind::Saves => saves(text).ok_or_else(|| "Invalid save parameters".into()),
             Kind::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.into()),
                 _ => Err("argument must be 'yes' or 'no'".into()),
@@ -240,14 +273,44 @@ mod tests {
 
     #[test]
     fn a_part_of_the_memory_is_bytes_or_percent() {
-        for (text, told) in [("100%", Ok("100%")), ("0%", Ok("0%")), ("1mb", Ok("1048576")), ("0", Ok("0"))] {
+        for (text, told) in [("100%", Ok("100%")), ("0%", Ok("0")), ("1mb", Ok("1048576")), ("0", Ok("0"))] {
             assert_eq!(Kind::MemoryOrPercent.check(text), told.map(str::to_owned), "{text}");
         }
         let most = "percentage argument must be less or equal to 100";
         assert_eq!(Kind::MemoryOrPercent.check("101%"), Err(most.into()));
-        for text in ["-5", "5x", "%", "-1%", "1.5%", "99999999999999999999%"] {
+        for text in ["-5", "5x", "%", "05%", "+5%", "00%", "-1%", "1.5%", "99999999999999999999%"] {
             let wrong = "argument must be a memory or percent value";
             assert_eq!(Kind::MemoryOrPercent.check(text), Err(wrong.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_numbers_up_to_a_hundred() {
+        for (text, told) in
+            [("", ""), ("50  99.90 0", "50 99.9 0"), ("1e1", "10"), ("100 50 50", "100 50 50")]
+        {
+            assert_eq!(Kind::Percentiles.check(text), Ok(told.into()));
+        }
+        for (text, why) in [("x", "Invalid"), ("50 nan", "Invalid"), ("50,99", "Invalid")] {
+            assert!(Kind::Percentiles.check(text).is_err_and(|error| error.starts_with(why)), "{text}");
+        }
+        for text in ["100.1", "-1", "50 101", "inf"] {
+            assert!(
+                Kind::Percentiles.check(text).is_err_and(|error| error.contains("[0.0,100.0]")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn saves_are_pairs_of_seconds_and_changes() {
+        for (text, told) in [("", ""), ("60 0", "60 0"), ("060 01", "60 1"), ("60 1 300 10", "60 1 300 10")] {
+            assert_eq!(Kind::Saves.check(text), Ok(told.into()));
+        }
+        for text in
+            ["x", "60", "60 x", "0 1", "60 -1", "60 1 300", " 60 1", "60  1", "60 1 ", "99999999999 1"]
+        {
+            assert_eq!(Kind::Saves.check(text), Err("Invalid save parameters".into()), "{text}");
         }
     }
 

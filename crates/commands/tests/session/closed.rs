@@ -33,6 +33,8 @@ fn keys_that_no_text_can_say_end_no_line() {
     let long = [b'k'; 300];
     let keys: Vec<&[u8]> = HOSTILE.into_iter().chain([&long[..], b"plain"]).collect();
     bench.set_all(&keys, "0");
+    // The long one is nobody's to ask for in text.
+    let named = keys.len() - 1;
     let lines = |dump: &str, head: &str, end: &str| {
         assert!(dump.ends_with(end) && dump.matches(end).count() == 1, "{dump:?}");
         let body = &dump[..dump.len() - end.len()];
@@ -40,10 +42,10 @@ fn keys_that_no_text_can_say_end_no_line() {
         body.split_terminator('\n').filter(|line| line.starts_with(head)).count()
     };
     let dump = bench.ask("lru_crawler metadump all\r\n");
-    assert_eq!(lines(&dump, "key=", "END\r\n"), keys.len());
+    assert_eq!(lines(&dump, "key=", "END\r\n"), named);
     assert!(dump.contains("key=END%0D%0Aset%20x%200%200%201%0D%0Ay "));
     let dump = bench.ask("lru_crawler mgdump all\r\n");
-    assert_eq!(lines(&dump, "mg ", "EN\r\n"), keys.len());
+    assert_eq!(lines(&dump, "mg ", "EN\r\n"), named);
     assert!(dump.contains("mg plain\r\n") && dump.contains("mg RU5EDQpzZXQgeCAwIDAgMQ0KeQ== b\r\n"));
     let classes = bench.ask("stats slabs\r\n");
     let classes: std::collections::BTreeSet<&str> = classes
@@ -55,7 +57,7 @@ fn keys_that_no_text_can_say_end_no_line() {
     for class in classes {
         dumped += lines(&bench.ask(&format!("stats cachedump {class} 0\r\n")), "ITEM ", "END\r\n");
     }
-    assert_eq!(dumped, keys.len());
+    assert_eq!(dumped, named);
     // What asks for such a key in base64 is answered in base64, whoever stored it.
     assert_eq!(bench.ask("mg YSBi b k v\r\n"), "VA 1 kYSBi b\r\nv\r\n");
     assert!(bench.ask("me YSBi b\r\n").starts_with("ME YSBi exp=-1 "));
@@ -78,6 +80,29 @@ fn dumps_show_what_text_clients_can_read() {
     bench.says(&mut session, &["SWAPDB", "0", "3"]);
     let dump = bench.ask("lru_crawler mgdump all\r\n");
     assert!(dump.contains("theirs") && !dump.contains("ours"), "{dump}");
+}
+
+#[test]
+fn dumps_show_no_key_that_text_clients_cannot_name() {
+    let mut bench = bench();
+    // Of text, at the longest key and beyond; of other bytes, where their base64 is that long.
+    let text = |bytes: usize| "t".repeat(bytes).into_bytes();
+    let spaced = |bytes: usize| [b" ".to_vec(), "s".repeat(bytes - 1).into_bytes()].concat();
+    bench.set_all(&[&text(250), &text(251), &text(9000), &spaced(186), &spaced(187), &spaced(251)], "0");
+    let dump = bench.ask("lru_crawler mgdump all\r\n");
+    let asked: Vec<&str> = dump.lines().filter(|line| line.starts_with("mg ")).collect();
+    assert_eq!(asked.len(), 2, "{dump}");
+    for line in asked {
+        assert_eq!(bench.ask(&format!("{line} v\r\n")), "VA 1\r\nv\r\n", "{line}");
+    }
+    let dump = bench.ask("lru_crawler metadump all\r\n");
+    let mut bytes: Vec<usize> = dump
+        .lines()
+        .filter_map(|line| line.strip_prefix("key=")?.split(' ').next())
+        .map(|key| key.replace("%20", " ").len())
+        .collect();
+    bytes.sort_unstable();
+    assert_eq!(bytes, [186, 187, 250], "{dump}");
 }
 
 #[test]

@@ -4,6 +4,9 @@ use super::bits::bit_offset;
 use super::reply::Reply;
 use super::words::{BYTES_MAX, Fail, SYNTAX, Told, Words, integer};
 
+/// Bytes among which a number may be looked for, however much a value may have.
+const READ_BYTES_MAX: u64 = 512 << 20;
+
 const BAD_TYPE: &str =
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
 
@@ -149,8 +152,9 @@ impl Words<'_> {
             }
             None => self.args[at + 1].clone(),
         };
-        let from = bit_offset(&from, BYTES_MAX as u64)?;
-        if (from + width as u64) / 8 > BYTES_MAX as u64 {
+        let reads = word == "GET";
+        let from = bit_offset(&from, if reads { READ_BYTES_MAX } else { BYTES_MAX as u64 })?;
+        if !reads && (from + width as u64) / 8 > BYTES_MAX as u64 {
             return Fail::of("ERR bit offset is not an integer or out of range");
         }
         let least = if signed { -(1i128 << (width - 1)) } else { 0 };

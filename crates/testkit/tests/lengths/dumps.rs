@@ -79,7 +79,9 @@ fn told<'r>(reply: &[&'r str], before: &str, items: &Items) -> BTreeMap<Vec<u8>,
         })
         .collect();
     assert_eq!(reply.len(), told.len(), "one comes twice");
-    assert!(told.keys().eq(items.keys()), "others are told of than there are");
+    // Longer ones no text client could ask for.
+    let named = items.keys().filter(|key| key.len() <= 250);
+    assert!(told.keys().eq(named), "others are told of than there are");
     told
 }
 
