@@ -28,7 +28,7 @@ type batched struct {
 }
 
 // Batch is an empty one.
-func (c *Client) Batch() *Batch { return &Batch{c: c} }
+func (c *Client) Batch() *Batch { return &Batch{c: c, buffer: Buffer{batch: true}} }
 
 // Reset empties it.
 func (b *Batch) Reset() {

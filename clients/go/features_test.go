@@ -440,6 +440,72 @@ func TestServersThatAreDiscoveredReplaceOthers(t *testing.T) {
 	}
 }
 
+// Whoever asks while the list changes is answered by one server or the other.
+func TestCallsAreAnsweredWhileServersComeAndGo(t *testing.T) {
+	first, _ := live(t)
+	second, _ := live(t)
+	told := make(lists)
+	c := opened(t, first, func(c *Config) { c.Discover = told })
+	var over atomic.Bool
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			key := fmt.Sprint("key", i)
+			for !over.Load() {
+				if err := c.Set(background, key, []byte(key), 0); err != nil {
+					t.Error(err)
+					return
+				}
+				if value, err := c.Get(background, key, nil); err != nil && err != ErrMiss || err == nil && string(value) != key {
+					t.Errorf("%q, %v", value, err)
+					return
+				}
+			}
+		}()
+	}
+	for i := range 40 {
+		list := []Server{{Address: first}}
+		if i%2 == 0 {
+			list = []Server{{Address: second}}
+		}
+		told <- list
+		time.Sleep(2 * time.Millisecond)
+	}
+	over.Store(true)
+	callers.Wait()
+}
+
+func TestCallThatWaitedForAServerThatWentIsAskedWhereItsKeyIsNow(t *testing.T) {
+	first, _ := live(t)
+	second, _ := live(t)
+	dialing, held := make(chan struct{}), make(chan struct{})
+	c, err := newClient(Config{
+		Servers: []Server{{Address: first}}, Timeout: patience, DialTimeout: patience,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == first {
+				close(dialing)
+				<-held
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	stored := make(chan error)
+	go func() { stored <- c.Set(background, "k", []byte("v"), 0) }()
+	<-dialing
+	must(t, c.change([]Server{{Address: second}}))
+	// The server that went knows it by now, or will before its dial ends.
+	until(t, "the end of the server that went", func() bool { return c.Counters()[first].Dials == 0 })
+	close(held)
+	must(t, <-stored)
+	if value, err := opened(t, second).Get(background, "k", nil); err != nil || string(value) != "v" {
+		t.Errorf("%q, %v", value, err)
+	}
+}
+
 // resolving is a resolver.
 type resolving struct {
 	mu    sync.Mutex

@@ -109,7 +109,7 @@ func (c *Client) alone(ctx context.Context, r *wire.Request, f func(conn *fleet.
 		}
 		return f(conn, server.Name())
 	})
-	c.noted(ctx, r.Verb, server.Name(), 1, began, err)
+	c.noted(ctx, r.Verb.String(), server.Name(), 1, began, err)
 	return err
 }
 

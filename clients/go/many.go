@@ -29,6 +29,7 @@ type Buffer struct {
 	of      []int
 	errs    []error
 	verbs   []wire.Verb
+	batch   bool
 	request wire.Request
 }
 
@@ -68,6 +69,14 @@ func (b *Buffer) part(server *fleet.Server, at int) int {
 	}
 	b.parts = append(b.parts, part{server: server, at: at})
 	return len(b.parts) - 1
+}
+
+// called is what a call is named to an observer: a batch's requests are of several kinds.
+func (b *Buffer) called(verb wire.Verb) string {
+	if b.batch {
+		return "batch"
+	}
+	return verb.String()
 }
 
 func (b *Buffer) begin() {
@@ -188,7 +197,7 @@ func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, r
 			}
 		}
 	}
-	c.noted(ctx, verb, "", n, began, first)
+	c.noted(ctx, buf.called(verb), "", n, began, first)
 	return first
 }
 

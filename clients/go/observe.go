@@ -21,7 +21,7 @@ type Observer interface {
 type OpEvent struct {
 	// Context is the call's.
 	Context context.Context
-	// Verb is what was asked: "get", "set", …
+	// Verb is what was asked: "get", "set", …; "batch" for one.
 	Verb string
 	// Server is the name of the one that was asked; empty if several were.
 	Server string
@@ -72,10 +72,10 @@ func (c *Client) observed(ctx context.Context, op *lane.Op, r *wire.Request, lar
 }
 
 // noted tells of a call that did not go through do.
-func (c *Client) noted(ctx context.Context, verb wire.Verb, server string, keys int, began time.Duration, err error) {
+func (c *Client) noted(ctx context.Context, verb string, server string, keys int, began time.Duration, err error) {
 	if o := c.c.Observer; o != nil {
 		took := lane.Now() - began
-		o.Op(OpEvent{Context: ctx, Verb: verb.String(), Server: server, Keys: keys, Began: time.Now().Add(-took), Took: took, Err: err})
+		o.Op(OpEvent{Context: ctx, Verb: verb, Server: server, Keys: keys, Began: time.Now().Add(-took), Took: took, Err: err})
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *Server) direct(ctx context.Context, deadline time.Duration) (*Conn, err
 	var err error
 	switch {
 	case s.closed:
-		err = fault.Closed
+		err = s.why()
 	case s.breaker.Open():
 		err = fault.Down
 	case s.refusedCause != nil && lane.Now() < s.refused:
@@ -141,7 +141,9 @@ func (s *Server) direct(ctx context.Context, deadline time.Duration) (*Conn, err
 	defer d.mu.Unlock()
 	if d.closed {
 		_ = raw.Close()
-		return nil, fault.Closed
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.why()
 	}
 	d.conn = conn
 	return conn, nil

@@ -107,13 +107,6 @@ func (f *Fleet) Close(servers []*Server) {
 	f.others.Wait()
 }
 
-// Counters of a server.
-type Counters struct {
-	lane.Counters
-	Dials, DialsFailed uint64
-	Down               bool
-}
-
 // Server is one.
 type Server struct {
 	f                *Fleet
@@ -134,9 +127,11 @@ type Server struct {
 	refused      time.Duration
 	refusedCause error
 	closed       bool
-	past         lane.Counters
-	dials        uint64
-	failed       uint64
+	// gone is why it is closed, if the client is not.
+	gone   error
+	past   lane.Counters
+	dials  uint64
+	failed uint64
 }
 
 // place is where a lane is, or will be.
@@ -288,8 +283,9 @@ func (s *Server) Lane(ctx context.Context, at int, deadline time.Duration) (*lan
 	}
 	switch {
 	case s.closed:
+		err := s.why()
 		s.mu.Unlock()
-		return nil, fault.Closed
+		return nil, err
 	case s.breaker.Open():
 		s.mu.Unlock()
 		return nil, fault.Down
@@ -328,13 +324,13 @@ func (s *Server) dial(at int, d *dialing) {
 	s.lanes[at].dialing = nil
 	if err == nil && s.closed {
 		s.f.beside(func() { l.Close(fault.Closed) })
-		err = fault.Closed
+		err = s.why()
 	}
 	switch {
 	case err == nil:
 		s.install(at, l)
 		s.breaker.Answered()
-	case errors.Is(err, fault.Closed):
+	case s.closed, errors.Is(err, fault.Closed):
 	default:
 		down = s.missed(err)
 	}
@@ -411,8 +407,19 @@ func (s *Server) probe() {
 	}
 }
 
+// why is what is told once the server is closed. Under the mutex.
+func (s *Server) why() error {
+	if s.gone != nil {
+		return s.gone
+	}
+	return fault.Closed
+}
+
 // Retire ends a server that is no longer asked, once what is under way has ended, or after the time.
 func (s *Server) Retire(time time.Duration) {
+	s.mu.Lock()
+	s.gone = &fault.Error{Err: fault.Down, Outcome: fault.NotSent, Server: s.name, Detail: "no longer one of the servers"}
+	s.mu.Unlock()
 	s.f.beside(func() {
 		s.Drain(s.f.life, lane.Now()+time)
 		s.close()
@@ -423,10 +430,11 @@ func (s *Server) Retire(time time.Duration) {
 func (s *Server) Drain(ctx context.Context, deadline time.Duration) bool {
 	s.mu.Lock()
 	s.closed = true
+	why := s.why()
 	s.mu.Unlock()
 	for i := range s.lanes {
 		if l := s.lanes[i].lane.Load(); l != nil {
-			l.Drain()
+			l.Drain(why)
 		}
 	}
 	for i := range s.lanes {
@@ -444,36 +452,15 @@ func (s *Server) Drain(ctx context.Context, deadline time.Duration) bool {
 func (s *Server) close() {
 	s.mu.Lock()
 	s.closed = true
+	why := fault.Closed
+	if s.gone != nil {
+		why = fault.Lost
+	}
 	s.mu.Unlock()
 	s.alone.end()
 	for i := range s.lanes {
 		if l := s.lanes[i].lane.Load(); l != nil {
-			l.Close(fault.Closed)
+			l.Close(why)
 		}
 	}
-}
-
-// Counters is what was done until now.
-func (s *Server) Counters() Counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := Counters{Counters: s.past, Dials: s.dials, DialsFailed: s.failed, Down: s.breaker.Open()}
-	for i := range s.lanes {
-		if l := s.lanes[i].lane.Load(); l != nil {
-			add(&c.Counters, l.Counters())
-		}
-	}
-	return c
-}
-
-func add(to *lane.Counters, c lane.Counters) {
-	to.Ops += c.Ops
-	to.Replies += c.Replies
-	to.Writes += c.Writes
-	to.Reads += c.Reads
-	to.Yields += c.Yields
-	to.Abandoned += c.Abandoned
-	to.Helpers += c.Helpers
-	to.BytesOut += c.BytesOut
-	to.BytesIn += c.BytesIn
 }

@@ -92,7 +92,8 @@ type Lane struct {
 	counters Counters
 	ring     ring
 	owed     int
-	draining bool
+	// draining is what callers are told who come too late.
+	draining error
 	opaque   uint32
 
 	// out is what waits to be written; handed counts the bytes that were given to the kernel or are about to be.
@@ -161,11 +162,11 @@ func (l *Lane) Close(err error) {
 	l.helpers.Wait()
 }
 
-// Drain takes no more requests; those that were taken are answered as always.
-func (l *Lane) Drain() {
+// Drain takes no more requests, whose callers are told err; those that were taken are answered as always.
+func (l *Lane) Drain(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.draining = true
+	l.draining = err
 	l.live.Store(false)
 	l.wakeRoom()
 }
@@ -205,41 +206,6 @@ func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Du
 	return l.wait(ctx, op)
 }
 
-// Group is requests that were encoded already and go together.
-type Group struct {
-	Bytes []byte
-	Verb  wire.Verb
-	// Verbs, if they are several, are those of the replies in order; they stay as they are until Wait has returned.
-	Verbs []wire.Verb
-	// Replies is how many are owed. A quiet group owes one, its barrier's, and what is refused besides.
-	Replies int
-	Quiet   bool
-	// Opaque of the first, the others count on from it; used if Verify is set.
-	Opaque uint32
-	Verify bool
-}
-
-// Submit sends a group; Wait is to be called with the same op, and must be.
-func (l *Lane) Submit(ctx context.Context, op *Op, g Group, deadline time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.enter(ctx, deadline); err != nil {
-		return err
-	}
-	s := slot{op: op, verb: g.Verb, start: l.queued, left: g.Replies, quiet: g.Quiet, verify: g.Verify, opaque: g.Opaque}
-	if len(g.Verbs) > 0 {
-		s.verbs, s.verb = g.Verbs, g.Verbs[0]
-	}
-	l.out = append(l.out, g.Bytes...)
-	l.queued += uint64(len(g.Bytes))
-	op.Many = true
-	l.admit(s, deadline)
-	if !l.writing {
-		l.flush(ctx, op)
-	}
-	return nil
-}
-
 // Wait returns when the op's replies are there, or will not come.
 func (l *Lane) Wait(ctx context.Context, op *Op) error {
 	l.mu.Lock()
@@ -259,8 +225,8 @@ func (l *Lane) enter(ctx context.Context, deadline time.Duration) error {
 		if l.err != nil {
 			return l.failure(fault.NotSent)
 		}
-		if l.draining {
-			return &fault.Error{Err: fault.Closed, Outcome: fault.NotSent, Server: l.o.Server}
+		if l.draining != nil {
+			return l.draining
 		}
 		if l.owed < l.o.InFlight && len(l.out) < writeBytesMax {
 			return nil
