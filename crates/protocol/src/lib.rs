@@ -8,11 +8,13 @@
 //! - [`meta`]: `mg ms md ma mn me` and their flags
 //! - [`reply`]: replies that carry values
 //! - [`resp`]: the requests and replies of Redis
+//! - [`client`]: the client's side of memcached's text
 //! - [`number`], [`scan`], [`Tokens`], [`base64`], [`escape`]: the pieces
 #![forbid(unsafe_code)]
 
 pub mod base64;
 pub mod classic;
+pub mod client;
 pub mod escape;
 mod fault;
 pub mod meta;

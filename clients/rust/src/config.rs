@@ -1,0 +1,162 @@
+//! What a client is told before it begins.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::place::Preset;
+use std::time::Duration;
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// host:port, or a path that begins with `/`.
+    pub address: String,
+    /// What placement hashes, if it is not the address as written.
+    pub name: Option<String>,
+    /// Its share of the keys beside the others'.
+    pub weight: u32,
+}
+
+impl Server {
+    /// What placement hashes.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.address)
+    }
+}
+
+impl From<&str> for Server {
+    fn from(address: &str) -> Server {
+        Server { address: address.to_owned(), name: None, weight: 1 }
+    }
+}
+
+/// Everything that can be set, by its default.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub servers: Vec<Server>,
+    pub preset: Preset,
+    pub timeout: Duration,
+    pub dial_timeout: Duration,
+    pub stall_timeout: Duration,
+    pub in_flight: usize,
+    pub large_bytes: usize,
+    pub retry_reads: bool,
+    pub verify: bool,
+    pub auth: Option<(String, String)>,
+    pub prefix: Vec<u8>,
+}
+
+/// Makes a [`Client`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    config: Config,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            config: Config {
+                servers: Vec::new(),
+                preset: Preset::Ketama,
+                timeout: Duration::from_millis(500),
+                dial_timeout: Duration::from_secs(1),
+                stall_timeout: Duration::from_secs(2),
+                in_flight: 4096,
+                large_bytes: 64 << 10,
+                retry_reads: true,
+                verify: false,
+                auth: None,
+                prefix: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Builder {
+    /// Adds a server: an address, or a [`Server`] with a name or a weight.
+    pub fn server(mut self, server: impl Into<Server>) -> Builder {
+        self.config.servers.push(server.into());
+        self
+    }
+
+    /// Which server has a key: [`Preset::Ketama`] if not said.
+    pub fn preset(mut self, preset: Preset) -> Builder {
+        self.config.preset = preset;
+        self
+    }
+
+    /// Time of a whole call, with waiting and connecting: 500 ms.
+    pub fn timeout(mut self, timeout: Duration) -> Builder {
+        self.config.timeout = timeout;
+        self
+    }
+
+    /// Time to connect, within that of a call: 1 s.
+    pub fn dial_timeout(mut self, timeout: Duration) -> Builder {
+        self.config.dial_timeout = timeout;
+        self
+    }
+
+    /// A connection that owes replies and sends nothing for so long is given up: 2 s.
+    pub fn stall_timeout(mut self, timeout: Duration) -> Builder {
+        self.config.stall_timeout = timeout;
+        self
+    }
+
+    /// Replies that a connection may owe; more callers wait, within their time: 4,096.
+    pub fn in_flight(mut self, requests: usize) -> Builder {
+        self.config.in_flight = requests;
+        self
+    }
+
+    /// Values from here on are stored over a connection of their own: 64 KiB.
+    pub fn large_bytes(mut self, bytes: usize) -> Builder {
+        self.config.large_bytes = bytes;
+        self
+    }
+
+    /// A read whose connection was lost is asked once more: yes.
+    pub fn retry_reads(mut self, retry: bool) -> Builder {
+        self.config.retry_reads = retry;
+        self
+    }
+
+    /// Each request has a number that its reply must repeat, where the server speaks meta text: no.
+    pub fn verify(mut self, verify: bool) -> Builder {
+        self.config.verify = verify;
+        self
+    }
+
+    /// User and password, the first thing that each connection says.
+    pub fn auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
+        self.config.auth = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Stands in front of each key.
+    pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Builder {
+        self.config.prefix = prefix.into();
+        self
+    }
+
+    /// The client. Nothing is dialed before the first call.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn build(self) -> Result<Client, Error> {
+        let config = &self.config;
+        let wrong = if config.in_flight == 0 {
+            "in_flight is 0"
+        } else if config.timeout.is_zero() || config.dial_timeout.is_zero() || config.stall_timeout.is_zero()
+        {
+            "a timeout is 0"
+        } else if config.prefix.len() > 200
+            || !(config.prefix.is_empty() || crate::wire::is_key(&config.prefix))
+        {
+            "the prefix is no part of a key"
+        } else {
+            return Client::new(self.config);
+        };
+        Err(Error::Config(wrong.to_owned()))
+    }
+}

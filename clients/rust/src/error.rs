@@ -1,0 +1,147 @@
+//! Errors, by whose fault they are, and what is known about the request that met one.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What is known about a request that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server has answered, and the result says what it did.
+    Answered,
+    /// Nothing was sent: nothing was applied.
+    NotSent,
+    /// It was on its way, and no answer came: it may have been applied.
+    Unknown,
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nobody's: the server's answer is no.
+    Answer,
+    /// The caller's.
+    Caller,
+    /// The server's.
+    Server,
+    /// The network's.
+    Network,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such item to replace, append to, or compare with.
+    Absent,
+    /// The item has another token than was expected.
+    Conflict,
+    /// There is such an item, and it was to be added; or none, and it was to be replaced or appended to.
+    NotStored,
+
+    /// A key has 1 to 250 bytes, none of them a space or a control character.
+    BadKey,
+    /// The value is too large for the server. A set that is too large deletes the value that was there.
+    TooLarge,
+    /// The value is not a number that can be counted.
+    NotNumber,
+    /// The server did not accept user and password, or wants some.
+    Auth(Arc<str>),
+    /// The server speaks classic text only, which cannot say this request.
+    Unsupported,
+    /// The client was closed.
+    Closed,
+    /// The configuration cannot be used.
+    Config(String),
+
+    /// The server is out of memory.
+    ServerMemory(Arc<str>),
+    /// The server refused the request, with its line.
+    Server(Arc<str>, String),
+    /// The server's reply is not understood. The connection was given up.
+    Protocol(Arc<str>, String, Outcome),
+
+    /// No answer in time.
+    Timeout(Arc<str>, Outcome),
+    /// The server could not be reached, and nothing was sent.
+    Down(Arc<str>),
+    /// The connection ended before the answer came, with the system's reason.
+    Lost(Arc<str>, String, Outcome),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Absent | Error::Conflict | Error::NotStored => Fault::Answer,
+            Error::BadKey
+            | Error::TooLarge
+            | Error::NotNumber
+            | Error::Auth(_)
+            | Error::Unsupported
+            | Error::Closed
+            | Error::Config(_) => Fault::Caller,
+            Error::ServerMemory(_) | Error::Server(..) | Error::Protocol(..) => Fault::Server,
+            Error::Timeout(..) | Error::Down(_) | Error::Lost(..) => Fault::Network,
+        }
+    }
+
+    /// Whether the request may have been applied.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Error::Timeout(_, outcome) | Error::Lost(_, _, outcome) | Error::Protocol(_, _, outcome) => {
+                *outcome
+            }
+            Error::BadKey
+            | Error::Auth(_)
+            | Error::Unsupported
+            | Error::Closed
+            | Error::Config(_)
+            | Error::Down(_) => Outcome::NotSent,
+            Error::Absent
+            | Error::Conflict
+            | Error::NotStored
+            | Error::TooLarge
+            | Error::NotNumber
+            | Error::ServerMemory(_)
+            | Error::Server(..) => Outcome::Answered,
+        }
+    }
+
+    /// The same of another request, of which this is known.
+    pub(crate) fn with(&self, outcome: Outcome) -> Error {
+        match self.clone() {
+            Error::Timeout(server, _) => Error::Timeout(server, outcome),
+            Error::Lost(server, why, _) => Error::Lost(server, why, outcome),
+            Error::Protocol(server, why, _) => Error::Protocol(server, why, outcome),
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Absent => f.write_str("no such key"),
+            Error::Conflict => f.write_str("the item has changed since it was read"),
+            Error::NotStored => f.write_str("not stored"),
+            Error::BadKey => {
+                f.write_str("a key has 1 to 250 bytes, none of them a space or a control character")
+            }
+            Error::TooLarge => f.write_str("the value is too large for the server"),
+            Error::NotNumber => f.write_str("the value is not a number"),
+            Error::Auth(server) => write!(f, "{server} does not accept user and password"),
+            Error::Unsupported => f.write_str("the server speaks classic text only, which cannot say this"),
+            Error::Closed => f.write_str("the client is closed"),
+            Error::Config(why) => write!(f, "configuration: {why}"),
+            Error::ServerMemory(server) => write!(f, "{server} is out of memory"),
+            Error::Server(server, line) => write!(f, "{server} refused the request: {line}"),
+            Error::Protocol(server, what, _) => write!(f, "the reply of {server} is not understood: {what}"),
+            Error::Timeout(server, _) => write!(f, "no answer of {server} in time"),
+            Error::Down(server) => write!(f, "{server} is down"),
+            Error::Lost(server, why, _) => write!(f, "the connection to {server} was lost: {why}"),
+        }?;
+        if self.outcome() == Outcome::Unknown { f.write_str(" (may have been applied)") } else { Ok(()) }
+    }
+}
+
+impl std::error::Error for Error {}

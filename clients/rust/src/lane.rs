@@ -1,0 +1,413 @@
+//! One connection that all threads share, without a thread of its own.
+//!
+//! ```text
+//! callers ──push──► Pipe ──who finds nobody writing──► socket ──who waits and finds nobody reading──► callers
+//! ```
+//!
+//! Who has a request encodes it under the lock. If nobody writes, it writes for all who have encoded until then. Who
+//! waits reads, if nobody does, and delivers to all whose replies come before its own; the others sleep. Who leaves
+//! while nobody reads wakes the owner of the oldest reply that is owed.
+//!
+//! - Bytes that the socket does not take stay with the lane: any caller that comes or waits goes on with them. While
+//!   somebody reads, who writes waits for the socket; else it reads and writes in turn, so that two full buffers
+//!   cannot wait for each other.
+//! - Whoever reads looks at the time at least each step (an eighth of the timeout, 1 to 16 ms): a timeout is late by
+//!   a step.
+
+use crate::error::{Error, Outcome};
+use crate::op::Op;
+use crate::pipe::{Broken, Full, Input, Limits, Pipe};
+use crate::socket::{Moved, Socket, lost};
+use larder_protocol::client::Dialect;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// A buffer that became larger than this is not kept.
+const KEEP_BYTES_MAX: usize = 256 << 10;
+/// After so many writes for others a caller looks at its own replies.
+const WRITES_MAX: usize = 8;
+/// More that waits to be sent makes callers wait.
+const TO_SEND_BYTES_MAX: usize = 1 << 20;
+
+/// How often deadlines are looked at.
+pub fn step(timeout: Duration) -> Duration {
+    (timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(16))
+}
+
+/// What a lane has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests.
+    pub requests: u64,
+    /// System calls that sent.
+    pub writes: u64,
+    /// System calls that received.
+    pub reads: u64,
+    /// Requests whose callers went away before the reply came.
+    pub overdue: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Lane {
+    server: Arc<str>,
+    socket: Socket,
+    step: Duration,
+    alive: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// A caller's place among a lane's ops.
+#[derive(Debug)]
+pub struct Ticket(u32);
+
+#[derive(Debug)]
+struct State {
+    pipe: Pipe,
+    ops: Vec<Op>,
+    free: Vec<u32>,
+    /// None while somebody reads.
+    input: Option<Input>,
+    /// Handed out by the pipe, and sent up to here.
+    sending: Vec<u8>,
+    sent: usize,
+    writing: bool,
+    looked: Instant,
+    error: Option<Error>,
+    /// Who waits for room.
+    crowd: Vec<Thread>,
+    counters: Counters,
+}
+
+type Locked<'l> = MutexGuard<'l, State>;
+
+impl Lane {
+    /// A lane of a connection on which nothing is under way.
+    pub fn new(server: Arc<str>, socket: Socket, dialect: Dialect, limits: Limits, step: Duration) -> Lane {
+        let now = Instant::now();
+        let state = State {
+            pipe: Pipe::new(dialect, limits, now),
+            ops: Vec::new(),
+            free: Vec::new(),
+            input: Some(Input::default()),
+            sending: Vec::new(),
+            sent: 0,
+            writing: false,
+            looked: now,
+            error: None,
+            crowd: Vec::new(),
+            counters: Counters::default(),
+        };
+        Lane { server, socket, step, alive: AtomicBool::new(true), state: Mutex::new(state) }
+    }
+
+    /// It takes requests.
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    /// What was done until now.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    /// What is spoken.
+    pub fn dialect(&self) -> Dialect {
+        self.lock().pipe.dialect()
+    }
+
+    /// Fails what waits.
+    pub fn close(&self, error: Error) {
+        fail(self, &mut self.lock(), error);
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        // A panic while it was held is one of a caller's own code: nothing of it runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pushes requests and sends what the socket takes. `push` is given the number of the op, says how many replies
+    /// are owed, and is asked again if the lane was full; `memory` is what values are appended to.
+    ///
+    /// # Errors
+    /// None of the requests was sent. The memory is given back.
+    pub fn begin(
+        &self,
+        deadline: Instant,
+        memory: Vec<u8>,
+        mut push: impl FnMut(&mut Pipe, u32, Instant) -> Result<u32, Full>,
+    ) -> Result<Ticket, (Error, Vec<u8>)> {
+        let mut state = self.lock();
+        let op = state.free.pop().unwrap_or_else(|| {
+            state.ops.push(Op::default());
+            state.ops.len() as u32 - 1
+        });
+        state.ops[op as usize].memory = memory;
+        let owed = loop {
+            let now = Instant::now();
+            let refused = match &state.error {
+                Some(error) => Some(error.with(Outcome::NotSent)),
+                None if now >= deadline => Some(Error::Timeout(Arc::clone(&self.server), Outcome::NotSent)),
+                None => None,
+            };
+            if let Some(error) = refused {
+                let memory = std::mem::take(&mut state.ops[op as usize].memory);
+                state.free.push(op);
+                return Err((error, memory));
+            }
+            if state.pipe.to_send() < TO_SEND_BYTES_MAX
+                && let Ok(owed) = push(&mut state.pipe, op, now)
+            {
+                break owed;
+            }
+            state = self.wait_for_room(state);
+        };
+        state.ops[op as usize].left = owed;
+        state.counters.requests += u64::from(owed);
+        if !state.writing {
+            if state.pipe.owed() > owed as usize {
+                // Who can run now adds its own: else each thread makes a write for itself.
+                drop(state);
+                thread::yield_now();
+                state = self.lock();
+            }
+            if !state.writing {
+                drop(self.write(state, Some(deadline)));
+            }
+        }
+        Ok(Ticket(op))
+    }
+
+    /// Waits until all replies have come, or will not; gives what came.
+    pub fn wait(&self, ticket: &Ticket) -> Op {
+        let mut state = self.lock();
+        let at = ticket.0 as usize;
+        while !state.ops[at].is_done() {
+            if state.has_bytes() && !state.writing {
+                state = self.write(state, None);
+                if state.ops[at].is_done() {
+                    break;
+                }
+            }
+            state = match state.input.take() {
+                Some(input) => self.read(state, input),
+                None => {
+                    state.ops[at].sleeper = Some(thread::current());
+                    drop(state);
+                    // Woken by who delivers its reply or leaves the reading to it; a step is for a wake that a
+                    // caller's own unpark took.
+                    thread::park_timeout(self.step * 4);
+                    let mut state = self.lock();
+                    state.ops[at].sleeper = None;
+                    state
+                }
+            };
+        }
+        let op = std::mem::take(&mut state.ops[at]);
+        state.free.push(ticket.0);
+        state.hand_over();
+        op
+    }
+
+    /// Reads if nobody does, as what takes the room may be owed to nobody who waits; else sleeps for a step.
+    fn wait_for_room<'l>(&'l self, mut state: Locked<'l>) -> Locked<'l> {
+        if state.has_bytes() && !state.writing {
+            state = self.write(state, None);
+        }
+        if let Some(input) = state.input.take() {
+            state = self.read(state, input);
+            state.hand_over();
+            return state;
+        }
+        state.crowd.push(thread::current());
+        drop(state);
+        thread::park_timeout(self.step);
+        self.lock()
+    }
+
+    /// Sends what there is. Until `deadline`, waits for the socket as long as somebody else reads.
+    fn write<'l>(&'l self, mut state: Locked<'l>, deadline: Option<Instant>) -> Locked<'l> {
+        state.writing = true;
+        for _ in 0..WRITES_MAX {
+            if state.sending.is_empty() {
+                if state.pipe.to_send() == 0 {
+                    break;
+                }
+                let spare = std::mem::take(&mut state.sending);
+                state.sending = state.pipe.hand_out(spare);
+                state.sent = 0;
+            }
+            let bytes = std::mem::take(&mut state.sending);
+            let mut sent = state.sent;
+            let mut full = false;
+            loop {
+                state.counters.writes += 1;
+                drop(state);
+                let moved = self.socket.send(&bytes[sent..]);
+                state = self.lock();
+                match moved {
+                    Moved::Bytes(more) => sent += more,
+                    Moved::Nothing
+                        if state.input.is_none() && deadline.is_some_and(|at| Instant::now() < at) =>
+                    {
+                        drop(state);
+                        self.socket.wait(false, self.step);
+                        state = self.lock();
+                    }
+                    Moved::Nothing => full = true,
+                    Moved::Failed(why) => {
+                        if state.error.is_none() {
+                            state.pipe.take_back(bytes.len() - sent);
+                            fail(self, &mut state, lost(&self.server, &why));
+                        }
+                    }
+                }
+                if full || sent == bytes.len() || state.error.is_some() {
+                    break;
+                }
+            }
+            if state.error.is_some() {
+                break;
+            }
+            state.sending = bytes;
+            state.sent = sent;
+            if full {
+                break;
+            }
+            state.sending.clear();
+            if state.sending.capacity() > KEEP_BYTES_MAX {
+                state.sending = Vec::new();
+            }
+        }
+        state.writing = false;
+        state
+    }
+
+    /// Receives once, a step at most, and delivers.
+    fn read<'l>(&'l self, mut state: Locked<'l>, mut input: Input) -> Locked<'l> {
+        // Nobody writes what the socket did not take: this thread waits for both.
+        let stuck = state.has_bytes() && !state.writing;
+        drop(state);
+        let moved = if !stuck {
+            self.socket.receive(input.room())
+        } else if self.socket.wait(true, self.step) {
+            self.socket.receive_now(input.room())
+        } else {
+            Moved::Nothing
+        };
+        state = self.lock();
+        let now = Instant::now();
+        state.counters.reads += 1;
+        let State { pipe, ops, error, .. } = &mut *state;
+        let mut failure = None;
+        match moved {
+            _ if error.is_some() => {}
+            Moved::Bytes(0) => failure = Some(lost(&self.server, "closed by the server")),
+            Moved::Bytes(bytes) => {
+                input.put(bytes);
+                let received = pipe.receive(&mut input, now, |tag, delivery| {
+                    let op = &mut ops[tag.op as usize];
+                    if op.take(tag, delivery)
+                        && let Some(sleeper) = op.sleeper.take()
+                    {
+                        sleeper.unpark();
+                    }
+                });
+                failure = received.err().map(|broken| self.broken(broken));
+            }
+            Moved::Nothing => {}
+            Moved::Failed(why) => failure = Some(lost(&self.server, &why)),
+        }
+        if failure.is_none() && now.duration_since(state.looked) >= self.step / 2 {
+            failure = self.look(&mut state, now);
+        }
+        state.input = Some(input);
+        if let Some(error) = failure {
+            fail(self, &mut state, error);
+        }
+        if !state.crowd.is_empty() && !state.pipe.is_full() {
+            state.crowd.drain(..).for_each(|thread| thread.unpark());
+        }
+        state
+    }
+
+    /// Tells those whose time is over.
+    fn look(&self, state: &mut State, now: Instant) -> Option<Error> {
+        state.looked = now;
+        loop {
+            let mut late = None;
+            let State { pipe, ops, counters, .. } = state;
+            let stalled = pipe.tick(now, |tag| {
+                late = late.or(Some(tag.op));
+                let op = &mut ops[tag.op as usize];
+                counters.overdue += 1;
+                if op.error.is_none() {
+                    op.error = Some(Error::Timeout(Arc::clone(&self.server), Outcome::Unknown));
+                }
+                if let Some(sleeper) = op.sleeper.take() {
+                    sleeper.unpark();
+                }
+            });
+            if let Err(broken) = stalled {
+                return Some(self.broken(broken));
+            }
+            // The other replies of the same op: it is told once.
+            match late {
+                Some(op) => pipe.abandon(op),
+                None => return None,
+            }
+        }
+    }
+
+    fn broken(&self, broken: Broken) -> Error {
+        let server = Arc::clone(&self.server);
+        match broken {
+            Broken::Protocol(what) => Error::Protocol(server, what, Outcome::Unknown),
+            Broken::Stalled => {
+                Error::Lost(server, "it owes replies and sends nothing".to_owned(), Outcome::Unknown)
+            }
+        }
+    }
+}
+
+impl State {
+    /// Some bytes wait to be sent.
+    fn has_bytes(&self) -> bool {
+        !self.sending.is_empty() || self.pipe.to_send() > 0
+    }
+
+    /// If nobody reads what is owed, or writes what waits, the owner of the oldest reply among those who sleep is woken
+    /// to do it.
+    fn hand_over(&mut self) {
+        let unread = self.input.is_some() && self.pipe.owed() > 0;
+        if !unread && (self.writing || !self.has_bytes()) {
+            return;
+        }
+        let ops = &mut self.ops;
+        if let Some(op) = self.pipe.oldest(|op| ops[op as usize].sleeper.is_some()) {
+            ops[op as usize].sleeper.take().expect("it sleeps").unpark();
+        } else if let Some(thread) = self.crowd.pop() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Ends the connection and tells all who wait.
+fn fail(lane: &Lane, state: &mut State, error: Error) {
+    if state.error.is_some() {
+        return;
+    }
+    lane.alive.store(false, Ordering::Relaxed);
+    lane.socket.shut_down();
+    let State { pipe, ops, .. } = state;
+    pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(&error, missing, outcome));
+    for op in ops.iter_mut().filter(|op| op.error.is_some()) {
+        if let Some(sleeper) = op.sleeper.take() {
+            sleeper.unpark();
+        }
+    }
+    state.crowd.drain(..).for_each(|thread| thread.unpark());
+    state.error = Some(error);
+}

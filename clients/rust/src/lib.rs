@@ -1,0 +1,51 @@
+//! A client of memcached and of Larder.
+//!
+//! ```no_run
+//! use larder_client::{Client, Ttl};
+//! use std::time::Duration;
+//!
+//! let cache = Client::builder().server("127.0.0.1:11211").build()?;
+//! cache.set(b"greeting", b"hello").ttl(Ttl::In(Duration::from_secs(60))).send()?;
+//! let value = cache.get(b"greeting")?.expect("it was just stored");
+//! assert_eq!(value.bytes, b"hello");
+//! # Ok::<(), larder_client::Error>(())
+//! ```
+//!
+//! A [`Client`] is for all threads; clones are the same client. All threads share one pipelined connection to each
+//! server, and a second one for large values; there is no pool to size and no thread of the client's own.
+//!
+//! - One after the other: [`Client::get`], [`Client::set`] and their like; in steady state they allocate nothing but
+//!   the value, with [`Client::get_into`] not even that.
+//! - Together: [`Client::batch`], acknowledged as a whole.
+//! - Later: [`Client::stream`] and [`Client::quiet`], whose barrier says sent = stored + refused + unknown.
+//!
+//! ```text
+//! client ──► fleet ──► lane ──► pipe ──► larder_protocol::client
+//! verbs      servers   socket   requests ⇄ bytes, without input or output
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod breaker;
+mod client;
+mod config;
+mod error;
+mod fleet;
+mod lane;
+mod op;
+pub mod pipe;
+mod place;
+mod socket;
+mod stream;
+mod ttl;
+
+use larder_protocol::client as wire;
+
+pub use batch::{Batch, Done, Ticket};
+pub use client::{Client, Counters, Delete, Incr, Meta, Set, Stored, Value};
+pub use config::{Builder, Server};
+pub use error::{Error, Fault, Outcome};
+pub use place::{Placement, Preset};
+pub use stream::{Refused, Report, Stream, Window};
+pub use ttl::Ttl;
+pub use wire::{Mode, Want};

@@ -1,0 +1,517 @@
+//! One connection without its socket: requests become bytes to send, bytes that came become deliveries, and time is
+//! an argument.
+//!
+//! ```text
+//! push ──► to send ──hand_out──► (socket) ──► Input ──receive──► Delivery { tag, … }
+//!          slots: the replies that are owed, oldest first
+//! ```
+//!
+//! - A reply goes to the oldest open slot and to no other; with opaques, a reply to another request is noticed.
+//! - An abandoned slot stays until its reply has come, which is thrown away.
+//! - After bytes that fit no grammar nothing is believed.
+//! - Each request ends once: delivered, overdue by [`Pipe::tick`], or told by [`Pipe::fail`] whether any of its bytes
+//!   were handed out.
+
+use larder_protocol::client::{Ask, Dialect, Head, Kind, Malformed, Refusal, Request, Status};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::error::Outcome;
+
+/// What an owner calls a request: its own number, and which of its replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Whose it is.
+    pub op: u32,
+    /// Which of its replies.
+    pub item: u32,
+}
+
+/// As many replies are owed as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Why a connection is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// What came is no reply, or another's.
+    Protocol(String),
+    /// Replies are owed, and no byte came for too long.
+    Stalled,
+}
+
+/// What came for a request.
+#[derive(Debug)]
+pub enum Delivery<'a> {
+    /// A part of its value, which is too long for the input; the reply follows.
+    Part(&'a [u8]),
+    /// Its reply, with the value or the last part of it.
+    Reply(Head<'a>, &'a [u8]),
+    /// A request of a quiet group that was not carried out; the group's reply follows.
+    Refused(Head<'a>),
+}
+
+/// Replies that are owed.
+#[derive(Debug)]
+struct Slot {
+    /// None: nobody waits any more.
+    tag: Option<Tag>,
+    kind: Kind,
+    /// So many, with items that count up.
+    left: u32,
+    /// Before them come those of quiet requests that were not carried out.
+    quiet: bool,
+    /// The opaque of the first, if they have some; they count up too.
+    opaque: Option<u32>,
+    /// What is left of its key to compare with a classic hit's.
+    key_hash: Option<u32>,
+    /// Where its first byte is in all that was ever pushed.
+    begins: u64,
+    deadline: Instant,
+}
+
+/// A value that did not fit the input.
+#[derive(Debug)]
+struct Long {
+    head: Head<'static>,
+    /// Of the value, then of its trailer.
+    value_left: usize,
+    trailer_left: usize,
+}
+
+/// Requests that were encoded beforehand and are sent together.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// All of them; a quiet group ends with a barrier.
+    pub bytes: &'a [u8],
+    /// What they are; the barrier's, of a quiet group.
+    pub kind: Kind,
+    /// Replies that are owed: one, of a quiet group.
+    pub replies: u32,
+    /// Only refusals are answered.
+    pub quiet: bool,
+    /// The opaque of the first.
+    pub opaque: Option<u32>,
+}
+
+/// Limits of a pipe.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Replies that may be owed.
+    pub in_flight: usize,
+    /// The connection is given up when no byte came for so long while some were.
+    pub stall: Duration,
+    /// Each request has a number that its reply must repeat, where the dialect can.
+    pub verify: bool,
+}
+
+/// One connection without its socket.
+#[derive(Debug)]
+pub struct Pipe {
+    dialect: Dialect,
+    limits: Limits,
+    slots: VecDeque<Slot>,
+    owed: usize,
+    out: Vec<u8>,
+    /// Bytes that were ever pushed, and that were handed out.
+    pushed: u64,
+    handed: u64,
+    long: Option<Long>,
+    opaque: u32,
+    /// When a byte came last, or nothing was owed.
+    heard: Instant,
+}
+
+impl Pipe {
+    /// A pipe of a connection on which nothing is under way.
+    pub fn new(dialect: Dialect, limits: Limits, now: Instant) -> Pipe {
+        Pipe {
+            dialect,
+            limits,
+            slots: VecDeque::with_capacity(64),
+            owed: 0,
+            out: Vec::new(),
+            pushed: 0,
+            handed: 0,
+            long: None,
+            opaque: 0,
+            heard: now,
+        }
+    }
+
+    /// What is spoken.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Replies that are owed.
+    pub fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// Bytes that nobody has taken to send.
+    pub fn to_send(&self) -> usize {
+        self.out.len()
+    }
+
+    /// No more may be owed.
+    pub fn is_full(&self) -> bool {
+        self.owed >= self.limits.in_flight
+    }
+
+    /// Encodes a request, whose reply is delivered by this tag. It must fit the dialect and not be quiet.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing has changed.
+    pub fn push(
+        &mut self,
+        request: &Request<'_>,
+        tag: Tag,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(), Full> {
+        debug_assert!(request.fits(self.dialect) && !request.quiet);
+        if self.is_full() {
+            return Err(Full);
+        }
+        let kind = request.kind();
+        let numbered = self.limits.verify
+            && self.dialect == Dialect::Meta
+            && !matches!(request.ask, Ask::Barrier | Ask::Version | Ask::FlushAll);
+        let opaque = numbered.then(|| self.number(1));
+        let before = self.out.len();
+        Request { opaque, ..*request }.write(self.dialect, &mut self.out);
+        let key_hash = (self.dialect == Dialect::Classic && kind == Kind::Get).then(|| hash(request.key));
+        let slot = Slot {
+            tag: Some(tag),
+            kind,
+            left: 1,
+            quiet: false,
+            opaque,
+            key_hash,
+            begins: self.pushed,
+            deadline,
+        };
+        self.admit(slot, (self.out.len() - before) as u64, now);
+        Ok(())
+    }
+
+    /// Takes a group, whose replies are delivered by this tag with items that count up from its.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing has changed.
+    pub fn push_group(
+        &mut self,
+        group: &Group<'_>,
+        tag: Tag,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        self.out.extend_from_slice(group.bytes);
+        let slot = Slot {
+            tag: Some(tag),
+            kind: group.kind,
+            left: group.replies,
+            quiet: group.quiet,
+            opaque: group.opaque,
+            key_hash: None,
+            begins: self.pushed,
+            deadline,
+        };
+        self.admit(slot, group.bytes.len() as u64, now);
+        Ok(())
+    }
+
+    /// So many opaques in a row; the first of them.
+    pub fn number(&mut self, count: u32) -> u32 {
+        let first = self.opaque;
+        self.opaque = first.wrapping_add(count);
+        first
+    }
+
+    fn admit(&mut self, slot: Slot, bytes: u64, now: Instant) {
+        if self.owed == 0 {
+            self.heard = now;
+        }
+        self.pushed += bytes;
+        self.owed += slot.left as usize;
+        self.slots.push_back(slot);
+    }
+
+    /// All bytes that wait to be sent, which count as sent from here on; `spare` is what the next are written to.
+    pub fn hand_out(&mut self, spare: Vec<u8>) -> Vec<u8> {
+        debug_assert!(spare.is_empty());
+        self.handed = self.pushed;
+        std::mem::replace(&mut self.out, spare)
+    }
+
+    /// So many of the bytes that were handed out last will not be sent: the connection is about to fail.
+    pub fn take_back(&mut self, bytes: usize) {
+        self.handed -= bytes as u64;
+    }
+
+    /// Delivers what has come.
+    ///
+    /// # Errors
+    /// What came is not to be believed; the connection is to be closed and [`Pipe::fail`] called.
+    pub fn receive(
+        &mut self,
+        input: &mut Input,
+        now: Instant,
+        mut deliver: impl FnMut(Tag, Delivery<'_>),
+    ) -> Result<(), Broken> {
+        self.heard = now;
+        while !input.is_empty() {
+            if self.long.is_some() {
+                self.receive_long(input, &mut deliver)?;
+                continue;
+            }
+            let Some(slot) = self.slots.front() else {
+                return Err(protocol("a reply that nobody asked for", input.bytes()));
+            };
+            let kind = slot.kind;
+            let bytes = input.bytes();
+            // What a quiet group refuses is answered as the stores that it holds.
+            let read = match Head::read(self.dialect, kind, bytes) {
+                Err(Malformed) if slot.quiet => Head::read(self.dialect, Kind::Store, bytes),
+                read => read,
+            };
+            let Some((head, head_bytes)) = read.map_err(|Malformed| protocol("no reply", bytes))? else {
+                input.make_room();
+                return Ok(());
+            };
+            if head.status != Status::Value {
+                self.deliver(head, &[], bytes, &mut deliver)?;
+                input.take(head_bytes);
+                continue;
+            }
+            let whole = head_bytes + head.value_bytes + head.trailer.len();
+            if let Some(rest) = bytes.get(head_bytes..whole) {
+                let (value, trailer) = rest.split_at(head.value_bytes);
+                if trailer != head.trailer {
+                    return Err(protocol("a value without its end", trailer));
+                }
+                self.deliver(head, value, bytes, &mut deliver)?;
+                input.take(whole);
+            } else if whole <= input.capacity() {
+                input.make_room();
+                return Ok(());
+            } else {
+                self.is_own(&head, bytes)?;
+                self.long = Some(Long {
+                    head: head.unborrowed(),
+                    value_left: head.value_bytes,
+                    trailer_left: head.trailer.len(),
+                });
+                input.take(head_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_long(
+        &mut self,
+        input: &mut Input,
+        deliver: &mut impl FnMut(Tag, Delivery<'_>),
+    ) -> Result<(), Broken> {
+        let Some(long) = &mut self.long else { unreachable!("asked for by who saw it") };
+        let bytes = input.bytes();
+        if long.value_left > 0 {
+            let part = &bytes[..bytes.len().min(long.value_left)];
+            long.value_left -= part.len();
+            if let Some(tag) = self.slots.front().and_then(|slot| slot.tag) {
+                deliver(tag, Delivery::Part(part));
+            }
+            let part_bytes = part.len();
+            input.take(part_bytes);
+            return Ok(());
+        }
+        let trailer = &long.head.trailer[long.head.trailer.len() - long.trailer_left..];
+        let end = &bytes[..bytes.len().min(trailer.len())];
+        if !trailer.starts_with(end) {
+            return Err(protocol("a value without its end", end));
+        }
+        long.trailer_left -= end.len();
+        let (done, head, end_bytes) = (long.trailer_left == 0, long.head, end.len());
+        input.take(end_bytes);
+        if done {
+            self.long = None;
+            self.deliver(head, &[], &[], deliver)?;
+        }
+        Ok(())
+    }
+
+    /// The reply may be that of the oldest slot.
+    fn is_own(&self, head: &Head<'_>, bytes: &[u8]) -> Result<(), Broken> {
+        let slot = self.slots.front().expect("there is one whose reply was read");
+        let refused = matches!(head.status, Status::Refused(_));
+        if let (Some(key), Some(expected)) = (head.key, slot.key_hash)
+            && hash(key) != expected
+        {
+            return Err(protocol("another key's value", bytes));
+        }
+        if !slot.quiet && !refused && slot.opaque.is_some() && head.opaque != slot.opaque {
+            return Err(protocol("the answer to another request", bytes));
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &mut self,
+        head: Head<'_>,
+        value: &[u8],
+        bytes: &[u8],
+        deliver: &mut impl FnMut(Tag, Delivery<'_>),
+    ) -> Result<(), Broken> {
+        self.is_own(&head, bytes)?;
+        let slot = self.slots.front_mut().expect("seen by is_own");
+        // A store that is refused as malformed leaves open whether its value was taken for requests.
+        let trusted = !matches!(head.status, Status::Refused(Refusal::Client | Refusal::Unknown))
+            || !(slot.kind == Kind::Store || slot.quiet);
+        if slot.quiet && head.status != Status::Barrier {
+            if let Some(tag) = slot.tag {
+                deliver(tag, Delivery::Refused(head));
+            }
+        } else {
+            if let Some(tag) = &mut slot.tag {
+                deliver(*tag, Delivery::Reply(head, value));
+                tag.item += 1;
+            }
+            if let Some(opaque) = &mut slot.opaque {
+                *opaque = opaque.wrapping_add(1);
+            }
+            slot.left -= 1;
+            self.owed -= 1;
+            if slot.left == 0 {
+                self.slots.pop_front();
+            }
+        }
+        if trusted { Ok(()) } else { Err(protocol("a store was refused as malformed", head.text)) }
+    }
+
+    /// Gives up what is overdue, by its tags.
+    ///
+    /// # Errors
+    /// [`Broken::Stalled`].
+    pub fn tick(&mut self, now: Instant, mut overdue: impl FnMut(Tag)) -> Result<(), Broken> {
+        if self.owed > 0 && now.duration_since(self.heard) >= self.limits.stall {
+            return Err(Broken::Stalled);
+        }
+        for slot in &mut self.slots {
+            if let Some(tag) = slot.tag
+                && slot.deadline <= now
+            {
+                slot.tag = None;
+                overdue(tag);
+            }
+        }
+        Ok(())
+    }
+
+    /// The earliest moment at which [`Pipe::tick`] has something to do.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let overdue = self.slots.iter().filter(|slot| slot.tag.is_some()).map(|slot| slot.deadline).min();
+        let stalled = (self.owed > 0).then(|| self.heard + self.limits.stall);
+        [overdue, stalled].into_iter().flatten().min()
+    }
+
+    /// Whether any byte of the oldest request of this owner was handed out.
+    pub fn outcome(&self, op: u32) -> Outcome {
+        match self.slots.iter().find(|slot| slot.tag.is_some_and(|tag| tag.op == op)) {
+            Some(slot) if slot.begins < self.handed => Outcome::Unknown,
+            _ => Outcome::NotSent,
+        }
+    }
+
+    /// The owner of this number waits no more.
+    pub fn abandon(&mut self, op: u32) {
+        for slot in &mut self.slots {
+            slot.tag = slot.tag.filter(|tag| tag.op != op);
+        }
+    }
+
+    /// The owner whose reply is the oldest that is owed, among those for whom `waits` holds.
+    pub fn oldest(&self, waits: impl Fn(u32) -> bool) -> Option<u32> {
+        self.slots.iter().filter_map(|slot| slot.tag).map(|tag| tag.op).find(|&op| waits(op))
+    }
+
+    /// The connection has ended: tells each that still waits, with how many replies of it are missing.
+    pub fn fail(&mut self, mut each: impl FnMut(Tag, u32, Outcome)) {
+        self.owed = 0;
+        self.long = None;
+        self.out = Vec::new();
+        for slot in self.slots.drain(..) {
+            if let Some(tag) = slot.tag {
+                let sent = slot.begins < self.handed;
+                each(tag, slot.left, if sent { Outcome::Unknown } else { Outcome::NotSent });
+            }
+        }
+    }
+}
+
+fn protocol(what: &str, bytes: &[u8]) -> Broken {
+    Broken::Protocol(format!("{what}: \"{}\"", bytes[..bytes.len().min(64)].escape_ascii()))
+}
+
+/// FNV-1a: tells a key from another, by chance wrong once in four billion.
+fn hash(key: &[u8]) -> u32 {
+    key.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// What was received and not delivered. A line, or a small value with its line, is presented whole.
+#[derive(Debug)]
+pub struct Input {
+    buffer: Box<[u8]>,
+    from: usize,
+    to: usize,
+}
+
+/// Room of an [`Input`]: longer values are delivered in parts.
+const INPUT_BYTES: usize = 64 << 10;
+
+impl Default for Input {
+    fn default() -> Input {
+        Input { buffer: vec![0; INPUT_BYTES].into(), from: 0, to: 0 }
+    }
+}
+
+impl Input {
+    /// Where the next bytes go; never empty between two calls of [`Pipe::receive`].
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.to..]
+    }
+
+    /// So many bytes were put there.
+    pub fn put(&mut self, bytes: usize) {
+        self.to += bytes;
+        assert!(self.to <= self.buffer.len());
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..self.to]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.from += bytes;
+        if self.is_empty() {
+            (self.from, self.to) = (0, 0);
+        }
+    }
+
+    /// What is not whole moves to the front.
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+    }
+}

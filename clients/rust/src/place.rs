@@ -1,0 +1,292 @@
+//! Which server has a key: by the rules of other clients, so that they can be changed one by one.
+//!
+//! A server is known by its name as configured, never by a resolved address. A ring has points (value, server) in
+//! the order of their values, then of the servers; a key goes to the first point at or behind its hash, beyond the
+//! last to the first. `clients/vectors.txt` holds what the other clients do with a thousand keys each.
+
+use crate::config::Server;
+use md5::{Digest, Md5};
+use sha1::Sha1;
+
+/// A rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Preset {
+    /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5.
+    Ketama,
+    /// spymemcached's ketama with addresses: names have their port even if it is 11211.
+    KetamaFullPort,
+    /// libmemcached's unweighted ketama with its default hash.
+    LibmemcachedConsistent,
+    /// The same with the hash MD5, set before ketama was.
+    LibmemcachedConsistentMd5,
+    /// The same with the hash MD5, set after.
+    LibmemcachedConsistentMd5Late,
+    /// libmemcached's weighted ketama with KETAMA_SPY.
+    LibmemcachedSpy,
+    /// libmemcached's default, and php-memcached's.
+    ModulaOaat,
+    /// libmemcached's with the hash MD5.
+    ModulaMd5,
+    /// python-memcached's and spymemcached's; a server is there as often as it weighs.
+    ModulaCrc15,
+    /// twemproxy's modula with the hash crc32: it puts its servers in the order of their names, shorter ones first,
+    /// before it counts.
+    TwemproxyModulaCrc15,
+    /// libmemcached's with the hash FNV1A_64.
+    ModulaFnv1a64,
+    /// gomemcache's; a server that is to have more is listed more often.
+    ModulaCrc32,
+    /// That of twemproxy's example configuration.
+    TwemproxyFnv1a64,
+    /// pymemcache's, with keys that are str.
+    RendezvousMurmur3,
+    /// Dalli's ring.
+    Dalli,
+}
+
+/// All presets, by the names that configurations use.
+const NAMES: [(&str, Preset); 15] = [
+    ("ketama", Preset::Ketama),
+    ("ketama-full-port", Preset::KetamaFullPort),
+    ("libmemcached-consistent", Preset::LibmemcachedConsistent),
+    ("libmemcached-consistent-md5", Preset::LibmemcachedConsistentMd5),
+    ("libmemcached-consistent-md5-late", Preset::LibmemcachedConsistentMd5Late),
+    ("libmemcached-spy", Preset::LibmemcachedSpy),
+    ("modula-oaat", Preset::ModulaOaat),
+    ("modula-md5", Preset::ModulaMd5),
+    ("modula-crc15", Preset::ModulaCrc15),
+    ("twemproxy-modula-crc15", Preset::TwemproxyModulaCrc15),
+    ("modula-fnv1a_64", Preset::ModulaFnv1a64),
+    ("modula-crc32", Preset::ModulaCrc32),
+    ("twemproxy-fnv1a_64", Preset::TwemproxyFnv1a64),
+    ("rendezvous-murmur3", Preset::RendezvousMurmur3),
+    ("dalli", Preset::Dalli),
+];
+
+impl Preset {
+    /// The preset of this name.
+    pub fn named(name: &str) -> Option<Preset> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|&(_, preset)| preset)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, preset)| *preset == self).expect("each has a name").0
+    }
+
+    fn knows_weights(self) -> bool {
+        match self {
+            Preset::Ketama
+            | Preset::KetamaFullPort
+            | Preset::LibmemcachedSpy
+            | Preset::TwemproxyFnv1a64
+            | Preset::ModulaCrc15
+            | Preset::TwemproxyModulaCrc15
+            | Preset::Dalli => true,
+            Preset::LibmemcachedConsistent
+            | Preset::LibmemcachedConsistentMd5
+            | Preset::LibmemcachedConsistentMd5Late
+            | Preset::ModulaOaat
+            | Preset::ModulaMd5
+            | Preset::ModulaFnv1a64
+            | Preset::ModulaCrc32
+            | Preset::RendezvousMurmur3 => false,
+        }
+    }
+
+    fn hash(self, key: &[u8]) -> u32 {
+        match self {
+            Preset::Ketama
+            | Preset::KetamaFullPort
+            | Preset::LibmemcachedSpy
+            | Preset::LibmemcachedConsistentMd5
+            | Preset::LibmemcachedConsistentMd5Late
+            | Preset::ModulaMd5 => md5_first(key),
+            Preset::TwemproxyFnv1a64 | Preset::ModulaFnv1a64 => fnv1a_64(key),
+            Preset::LibmemcachedConsistent | Preset::ModulaOaat => oaat(key),
+            Preset::ModulaCrc32 | Preset::Dalli => crc32fast::hash(key),
+            Preset::ModulaCrc15 | Preset::TwemproxyModulaCrc15 => crc32fast::hash(key) >> 16 & 0x7fff,
+            Preset::RendezvousMurmur3 => 0,
+        }
+    }
+}
+
+/// How a preset looks for a key's server.
+#[derive(Debug)]
+enum Rule {
+    One,
+    /// The first point at or behind the hash.
+    Ring(Vec<(u32, usize)>),
+    /// The last point at or before it.
+    RingBefore(Vec<(u32, usize)>),
+    /// The hash's remainder says which.
+    Listed(Vec<usize>),
+    /// The server whose name and the key together have the highest hash.
+    Highest(Vec<String>),
+}
+
+/// A preset over servers. It never changes.
+#[derive(Debug)]
+pub struct Placement {
+    preset: Preset,
+    rule: Rule,
+}
+
+impl Placement {
+    /// # Errors
+    /// No server, one that weighs nothing, or weights with a preset that knows none.
+    pub fn new(preset: Preset, servers: &[Server]) -> Result<Placement, String> {
+        let Some(first) = servers.first() else { return Err("there is no server".to_owned()) };
+        if let Some(server) = servers.iter().find(|server| server.weight == 0) {
+            return Err(format!("{} weighs nothing", server.name()));
+        }
+        if !preset.knows_weights() && servers.iter().any(|server| server.weight != first.weight) {
+            return Err(format!("{} knows no weights", preset.name()));
+        }
+        let short = |server: &Server| short_name(server.name());
+        let slash = |server: &Server| format!("/{}", server.name());
+        let rule = match preset {
+            _ if servers.len() == 1 => Rule::One,
+            Preset::Ketama | Preset::TwemproxyFnv1a64 => Rule::Ring(ketama(servers, short)),
+            Preset::KetamaFullPort => Rule::Ring(ketama(servers, |server| server.name().to_owned())),
+            Preset::LibmemcachedSpy => Rule::Ring(ketama(servers, slash)),
+            Preset::LibmemcachedConsistent | Preset::LibmemcachedConsistentMd5Late => {
+                Rule::Ring(hundred(servers, oaat))
+            }
+            Preset::LibmemcachedConsistentMd5 => Rule::Ring(hundred(servers, md5_first)),
+            Preset::Dalli => Rule::RingBefore(dalli(servers)),
+            Preset::RendezvousMurmur3 => {
+                Rule::Highest(servers.iter().map(|server| server.name().to_owned()).collect())
+            }
+            Preset::ModulaOaat | Preset::ModulaMd5 | Preset::ModulaFnv1a64 | Preset::ModulaCrc32 => {
+                Rule::Listed((0..servers.len()).collect())
+            }
+            Preset::ModulaCrc15 | Preset::TwemproxyModulaCrc15 => {
+                let mut order: Vec<usize> = (0..servers.len()).collect();
+                if preset == Preset::TwemproxyModulaCrc15 {
+                    order.sort_by_key(|&at| (short(&servers[at]).len(), short(&servers[at])));
+                }
+                let times = |at: usize| std::iter::repeat_n(at, servers[at].weight as usize);
+                Rule::Listed(order.into_iter().flat_map(times).collect())
+            }
+        };
+        Ok(Placement { preset, rule })
+    }
+
+    /// The index of the server that has the key.
+    pub fn pick(&self, key: &[u8]) -> usize {
+        let ring = |points: &[(u32, usize)], at: usize| points[at % points.len()].1;
+        match &self.rule {
+            Rule::One => 0,
+            Rule::Ring(points) => {
+                let hash = self.preset.hash(key);
+                ring(points, points.partition_point(|point| point.0 < hash))
+            }
+            Rule::RingBefore(points) => {
+                let hash = self.preset.hash(key);
+                ring(points, points.partition_point(|point| point.0 <= hash) + points.len() - 1)
+            }
+            Rule::Listed(servers) => servers[self.preset.hash(key) as usize % servers.len()],
+            Rule::Highest(names) => {
+                let score = |at: &usize| (murmur3(&names[*at], key), &names[*at]);
+                (0..names.len()).max_by(|a, b| score(a).cmp(&score(b))).expect("there are some")
+            }
+        }
+    }
+}
+
+/// A name without memcached's own port.
+fn short_name(name: &str) -> String {
+    name.strip_suffix(":11211").unwrap_or(name).to_owned()
+}
+
+/// Four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
+fn ketama(servers: &[Server], name: impl Fn(&Server) -> String) -> Vec<(u32, usize)> {
+    let total: u32 = servers.iter().map(|server| server.weight).sum();
+    let mut points = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        let share = server.weight as f32 / total as f32;
+        let hashes = (share * 160.0 / 4.0 * servers.len() as f32 + 0.000_000_000_1) as usize;
+        for i in 0..hashes {
+            let sum = Md5::digest(format!("{}-{i}", name(server)));
+            let words =
+                sum.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
+            points.extend(words.map(|word| (word, at)));
+        }
+    }
+    points.sort_unstable();
+    points
+}
+
+/// A hundred points a server, each the hash of name-i.
+fn hundred(servers: &[Server], hash: impl Fn(&[u8]) -> u32) -> Vec<(u32, usize)> {
+    let mut points = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        let name = short_name(server.name());
+        points.extend((0..100).map(|i| (hash(format!("{name}-{i}").as_bytes()), at)));
+    }
+    points.sort_unstable();
+    points
+}
+
+fn dalli(servers: &[Server]) -> Vec<(u32, usize)> {
+    let total: usize = servers.iter().map(|server| server.weight as usize).sum();
+    let mut points = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        for i in 0..servers.len() * 160 * server.weight as usize / total {
+            let sum = Sha1::digest(format!("{}:{i}", server.name()));
+            points.push((u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), at));
+        }
+    }
+    points.sort_unstable();
+    points
+}
+
+fn md5_first(key: &[u8]) -> u32 {
+    let sum = Md5::digest(key);
+    u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]])
+}
+
+/// Jenkins' one-at-a-time over signed bytes.
+fn oaat(key: &[u8]) -> u32 {
+    let mut hash: u32 = 0;
+    for &byte in key {
+        hash = hash.wrapping_add(byte as i8 as u32);
+        hash = hash.wrapping_add(hash << 10);
+        hash ^= hash >> 6;
+    }
+    hash = hash.wrapping_add(hash << 3);
+    hash ^= hash >> 11;
+    hash.wrapping_add(hash << 15)
+}
+
+/// What libmemcached and twemproxy call so: 32 bits of state, signed bytes.
+fn fnv1a_64(key: &[u8]) -> u32 {
+    key.iter().fold(0x8422_2325, |hash, &byte| (hash ^ byte as i8 as u32).wrapping_mul(0x1b3))
+}
+
+/// The 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache has it.
+fn murmur3(name: &str, key: &[u8]) -> u32 {
+    let mix = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    let (mut hash, mut word, mut bytes) = (0_u32, 0_u32, 0_u32);
+    let mut add = |byte: u8| {
+        word |= u32::from(byte) << (8 * (bytes % 4));
+        bytes += 1;
+        if bytes.is_multiple_of(4) {
+            hash = (hash ^ mix(word)).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+            word = 0;
+        }
+    };
+    name.chars().for_each(|letter| add(letter as u8));
+    add(b'-');
+    match std::str::from_utf8(key) {
+        Ok(text) => text.chars().for_each(|letter| add(letter as u8)),
+        // No key of pymemcache's: its bytes stand for themselves.
+        Err(_) => key.iter().for_each(|&byte| add(byte)),
+    }
+    hash = hash ^ mix(word) ^ bytes;
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    hash ^ hash >> 16
+}

@@ -1,0 +1,103 @@
+//! A connection's socket: TCP, or a Unix socket where the address is a path.
+
+use crate::error::{Error, Outcome};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+}
+
+/// What came of a system call.
+#[derive(Debug)]
+pub enum Moved {
+    /// So many bytes; 0 at the peer's end.
+    Bytes(usize),
+    /// Nothing can be moved now, or nothing came in time.
+    Nothing,
+    /// The connection is over.
+    Failed(String),
+}
+
+impl Socket {
+    /// Connects to host:port, or to a path. Reads wait for `step` at most.
+    ///
+    /// # Errors
+    /// As the system says; the last one of an address with several.
+    pub fn connect(address: &str, limit: Duration, step: Duration) -> io::Result<Socket> {
+        if address.starts_with('/') {
+            let stream = UnixStream::connect(address)?;
+            stream.set_read_timeout(Some(step))?;
+            return Ok(Socket { fd: stream.into() });
+        }
+        let until = Instant::now() + limit;
+        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs()? {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(step))?;
+                    return Ok(Socket { fd: stream.into() });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends what the system takes now.
+    pub fn send(&self, bytes: &[u8]) -> Moved {
+        moved(retry_on_intr(|| send(&self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
+    }
+
+    /// Receives; waits for the first byte, a step at most.
+    pub fn receive(&self, room: &mut [u8]) -> Moved {
+        moved(retry_on_intr(|| recv(&self.fd, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes)))
+    }
+
+    /// Receives what has come.
+    pub fn receive_now(&self, room: &mut [u8]) -> Moved {
+        moved(retry_on_intr(|| recv(&self.fd, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)))
+    }
+
+    /// Waits until bytes can be sent or, if `input` says so, received, for a step at most; true if some have come.
+    pub fn wait(&self, input: bool, step: Duration) -> bool {
+        let flags = if input { PollFlags::IN | PollFlags::OUT } else { PollFlags::OUT };
+        let mut fds = [PollFd::from_borrowed_fd(self.fd.as_fd(), flags)];
+        let limit = Timespec { tv_sec: step.as_secs() as _, tv_nsec: i64::from(step.subsec_nanos()) as _ };
+        // A call that a signal ends early is as one that took too long: the caller looks again.
+        let _ = poll(&mut fds, Some(&limit));
+        fds[0].revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Nothing is sent or received any more; who waits returns.
+    pub fn shut_down(&self) {
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+    }
+}
+
+fn moved(result: Result<usize, Errno>) -> Moved {
+    match result {
+        Ok(bytes) => Moved::Bytes(bytes),
+        Err(Errno::AGAIN) => Moved::Nothing,
+        Err(error) => Moved::Failed(io::Error::from(error).to_string()),
+    }
+}
+
+/// The error of a connection that is over.
+pub fn lost(server: &Arc<str>, why: &str) -> Error {
+    Error::Lost(Arc::clone(server), why.to_owned(), Outcome::NotSent)
+}

@@ -1,0 +1,468 @@
+//! Requests as bytes.
+
+use super::Dialect;
+use crate::number;
+
+/// The longest key that servers take.
+const KEY_BYTES_MAX: usize = 250;
+
+/// Servers take the key as it is: 1 to 250 bytes, none of them a space or a control character.
+#[inline]
+pub fn is_key(key: &[u8]) -> bool {
+    !key.is_empty() && key.len() <= KEY_BYTES_MAX && key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
+/// What a get asks for beside the value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Want(u8);
+
+impl Want {
+    /// The client flags.
+    pub const FLAGS: Want = Want(1);
+    /// The token for compare-and-swap.
+    pub const CAS: Want = Want(1 << 1);
+    /// The time that the item has left.
+    pub const TTL: Want = Want(1 << 2);
+    /// Seconds since it was read.
+    pub const LAST_ACCESS: Want = Want(1 << 3);
+    /// It had been read before.
+    pub const HIT_BEFORE: Want = Want(1 << 4);
+    /// Its place in the order of eviction stays as it is.
+    pub const NO_BUMP: Want = Want(1 << 5);
+
+    /// The letters of meta text, by bit.
+    const LETTERS: [u8; 6] = *b"fctlhu";
+}
+
+impl std::ops::BitOr for Want {
+    type Output = Want;
+
+    fn bitor(self, other: Want) -> Want {
+        Want(self.0 | other.0)
+    }
+}
+
+/// A read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Get {
+    /// What beside the value.
+    pub want: Want,
+    /// The new exptime.
+    pub retime: Option<i64>,
+    /// Where there is no item, an empty one is made with this exptime, and who made it is told that it won (meta).
+    pub vivify: Option<i64>,
+    /// With fewer seconds left than this, one reader is told that it won (meta).
+    pub refresh: Option<i64>,
+}
+
+/// When a value is stored, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Whatever there is.
+    #[default]
+    Set,
+    /// If there is no item.
+    Add,
+    /// If there is one.
+    Replace,
+    /// Behind the value that is there.
+    Append,
+    /// In front of it.
+    Prepend,
+}
+
+/// A value that is stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Store<'a> {
+    /// Its bytes.
+    pub value: &'a [u8],
+    /// When and where.
+    pub mode: Mode,
+    /// The client flags.
+    pub flags: u32,
+    /// When it ends: 0 never, up to 30 days relative seconds, above a Unix time.
+    pub exptime: i64,
+    /// With a token that is older than the item's, the value is stored as stale (meta).
+    pub stale_if_older: bool,
+}
+
+/// A number that is changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    /// Down, not up.
+    pub down: bool,
+    /// By how much.
+    pub delta: u64,
+    /// Where there is none: its first value and its exptime (meta).
+    pub initial: Option<(u64, i64)>,
+    /// The new exptime (meta).
+    pub retime: Option<i64>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Ask<'a> {
+    /// A value.
+    Get(Get),
+    /// A new exptime.
+    Touch(i64),
+    /// That a value is stored.
+    Store(Store<'a>),
+    /// That an item goes; with an exptime, that it stays so long as stale (meta).
+    Delete(Option<i64>),
+    /// Another number.
+    Count(Count),
+    /// An answer behind all before.
+    Barrier,
+    /// The server's version.
+    Version,
+    /// That everything goes.
+    FlushAll,
+}
+
+/// What a reply answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Ask::Get`].
+    Get,
+    /// [`Ask::Touch`].
+    Touch,
+    /// [`Ask::Store`].
+    Store,
+    /// [`Ask::Delete`].
+    Delete,
+    /// [`Ask::Count`].
+    Count,
+    /// [`Ask::Barrier`].
+    Barrier,
+    /// [`Ask::Version`].
+    Version,
+    /// [`Ask::FlushAll`].
+    FlushAll,
+}
+
+/// A request. The key must be as [`is_key`] says, where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is asked for.
+    pub ask: Ask<'a>,
+    /// Of what.
+    pub key: &'a [u8],
+    /// The token that the item must have.
+    pub cas: Option<u64>,
+    /// A number that the reply repeats (meta).
+    pub opaque: Option<u32>,
+    /// No reply where all is well (meta).
+    pub quiet: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A request without conditions.
+    pub fn new(ask: Ask<'a>, key: &'a [u8]) -> Request<'a> {
+        Request { ask, key, cas: None, opaque: None, quiet: false }
+    }
+
+    /// What its reply answers.
+    pub fn kind(&self) -> Kind {
+        match self.ask {
+            Ask::Get(_) => Kind::Get,
+            Ask::Touch(_) => Kind::Touch,
+            Ask::Store(_) => Kind::Store,
+            Ask::Delete(_) => Kind::Delete,
+            Ask::Count(_) => Kind::Count,
+            Ask::Barrier => Kind::Barrier,
+            Ask::Version => Kind::Version,
+            Ask::FlushAll => Kind::FlushAll,
+        }
+    }
+
+    /// The value that follows the line, without its line end.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        match self.ask {
+            Ask::Store(store) => Some(store.value),
+            _ => None,
+        }
+    }
+
+    /// The dialect can say it. Classic text compares in a set alone, makes no counters, knows no stale items, does
+    /// not repeat opaques, and is not quiet about success alone.
+    pub fn fits(&self, dialect: Dialect) -> bool {
+        if dialect == Dialect::Meta {
+            return true;
+        }
+        let known = match self.ask {
+            Ask::Get(get) => get.vivify.is_none() && get.refresh.is_none(),
+            Ask::Store(store) => !store.stale_if_older && (self.cas.is_none() || store.mode == Mode::Set),
+            Ask::Delete(stale) => stale.is_none() && self.cas.is_none(),
+            Ask::Count(count) => count.initial.is_none() && count.retime.is_none() && self.cas.is_none(),
+            Ask::Touch(_) | Ask::Barrier | Ask::Version | Ask::FlushAll => true,
+        };
+        known && !self.quiet
+    }
+
+    /// Appends the whole request.
+    pub fn write(&self, dialect: Dialect, out: &mut Vec<u8>) {
+        self.write_line(dialect, out);
+        if let Some(value) = self.value() {
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Appends its line; [`Request::value`] and a line end follow it.
+    pub fn write_line(&self, dialect: Dialect, out: &mut Vec<u8>) {
+        match (dialect, self.ask) {
+            (_, Ask::Version) => out.extend_from_slice(b"version"),
+            (_, Ask::FlushAll) => out.extend_from_slice(b"flush_all"),
+            (Dialect::Meta, Ask::Barrier) => out.extend_from_slice(b"mn"),
+            (Dialect::Classic, Ask::Barrier) => out.extend_from_slice(b"version"),
+            (Dialect::Meta, _) => self.write_meta(out),
+            (Dialect::Classic, _) => self.write_classic(out),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn write_meta(&self, out: &mut Vec<u8>) {
+        let begin = |out: &mut Vec<u8>, name: &[u8]| {
+            out.extend_from_slice(name);
+            out.extend_from_slice(self.key);
+        };
+        match self.ask {
+            Ask::Get(get) => {
+                begin(out, b"mg ");
+                out.extend_from_slice(b" v");
+                for (bit, letter) in Want::LETTERS.iter().enumerate() {
+                    if get.want.0 & 1 << bit != 0 {
+                        out.extend_from_slice(&[b' ', *letter]);
+                    }
+                }
+                for (letter, number) in [(b'T', get.retime), (b'N', get.vivify), (b'R', get.refresh)] {
+                    signed(out, letter, number);
+                }
+            }
+            Ask::Touch(exptime) => {
+                begin(out, b"mg ");
+                signed(out, b'T', Some(exptime));
+            }
+            Ask::Store(store) => {
+                begin(out, b"ms ");
+                out.push(b' ');
+                write_u64(out, store.value.len() as u64);
+                if store.flags != 0 {
+                    unsigned(out, b'F', Some(u64::from(store.flags)));
+                }
+                signed(out, b'T', Some(store.exptime).filter(|&exptime| exptime != 0));
+                match store.mode {
+                    Mode::Set => {}
+                    Mode::Add => out.extend_from_slice(b" ME"),
+                    Mode::Replace => out.extend_from_slice(b" MR"),
+                    Mode::Append => out.extend_from_slice(b" MA"),
+                    Mode::Prepend => out.extend_from_slice(b" MP"),
+                }
+                if store.stale_if_older {
+                    out.extend_from_slice(b" I");
+                }
+            }
+            Ask::Delete(stale) => {
+                begin(out, b"md ");
+                if stale.is_some() {
+                    out.extend_from_slice(b" I");
+                    signed(out, b'T', stale);
+                }
+            }
+            Ask::Count(count) => {
+                begin(out, b"ma ");
+                out.extend_from_slice(if count.down { b" v MD" } else { b" v" });
+                unsigned(out, b'D', Some(count.delta));
+                if let Some((initial, exptime)) = count.initial {
+                    signed(out, b'N', Some(exptime));
+                    unsigned(out, b'J', Some(initial));
+                }
+                signed(out, b'T', count.retime);
+            }
+            Ask::Barrier | Ask::Version | Ask::FlushAll => unreachable!("written without a key"),
+        }
+        unsigned(out, b'C', self.cas);
+        unsigned(out, b'O', self.opaque.map(u64::from));
+        if self.quiet {
+            out.extend_from_slice(b" q");
+        }
+    }
+
+    fn write_classic(&self, out: &mut Vec<u8>) {
+        match self.ask {
+            Ask::Get(Get { retime: Some(exptime), .. }) => {
+                out.extend_from_slice(b"gats ");
+                write_i64(out, exptime);
+                out.push(b' ');
+                out.extend_from_slice(self.key);
+            }
+            Ask::Get(_) => {
+                out.extend_from_slice(b"gets ");
+                out.extend_from_slice(self.key);
+            }
+            Ask::Touch(exptime) => {
+                out.extend_from_slice(b"touch ");
+                out.extend_from_slice(self.key);
+                out.push(b' ');
+                write_i64(out, exptime);
+            }
+            Ask::Store(store) => {
+                out.extend_from_slice(match store.mode {
+                    Mode::Set if self.cas.is_some() => b"cas ",
+                    Mode::Set => b"set ",
+                    Mode::Add => b"add ",
+                    Mode::Replace => b"replace ",
+                    Mode::Append => b"append ",
+                    Mode::Prepend => b"prepend ",
+                });
+                out.extend_from_slice(self.key);
+                out.push(b' ');
+                write_u64(out, u64::from(store.flags));
+                out.push(b' ');
+                write_i64(out, store.exptime);
+                out.push(b' ');
+                write_u64(out, store.value.len() as u64);
+                if let Some(cas) = self.cas {
+                    out.push(b' ');
+                    write_u64(out, cas);
+                }
+            }
+            Ask::Delete(_) => {
+                out.extend_from_slice(b"delete ");
+                out.extend_from_slice(self.key);
+            }
+            Ask::Count(count) => {
+                out.extend_from_slice(if count.down { b"decr " } else { b"incr " });
+                out.extend_from_slice(self.key);
+                out.push(b' ');
+                write_u64(out, count.delta);
+            }
+            Ask::Barrier | Ask::Version | Ask::FlushAll => unreachable!("written without a key"),
+        }
+    }
+}
+
+fn write_u64(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let count = number::write_u64(&mut digits, number);
+    out.extend_from_slice(&digits[..count]);
+}
+
+fn write_i64(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    write_u64(out, number.unsigned_abs());
+}
+
+fn signed(out: &mut Vec<u8>, letter: u8, number: Option<i64>) {
+    if let Some(number) = number {
+        out.extend_from_slice(&[b' ', letter]);
+        write_i64(out, number);
+    }
+}
+
+fn unsigned(out: &mut Vec<u8>, letter: u8, number: Option<u64>) {
+    if let Some(number) = number {
+        out.extend_from_slice(&[b' ', letter]);
+        write_u64(out, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(request: Request<'_>) -> (String, Option<String>) {
+        let text = |dialect| {
+            let mut out = Vec::new();
+            request.write(dialect, &mut out);
+            String::from_utf8(out).expect("text")
+        };
+        (text(Dialect::Meta), request.fits(Dialect::Classic).then(|| text(Dialect::Classic)))
+    }
+
+    #[test]
+    fn each_request_in_both_dialects() {
+        let store = Store { value: b"v\r\n", ..Store::default() };
+        let cases: [(Request<'_>, &str, Option<&str>); 17] = [
+            (Request::new(Ask::Get(Get::default()), b"k"), "mg k v\r\n", Some("gets k\r\n")),
+            (
+                Request::new(Ask::Get(Get { want: Want::CAS | Want::TTL, ..Get::default() }), b"k"),
+                "mg k v c t\r\n",
+                Some("gets k\r\n"),
+            ),
+            (
+                Request::new(Ask::Get(Get { retime: Some(60), ..Get::default() }), b"k"),
+                "mg k v T60\r\n",
+                Some("gats 60 k\r\n"),
+            ),
+            (
+                Request::new(Ask::Get(Get { vivify: Some(30), refresh: Some(10), ..Get::default() }), b"k"),
+                "mg k v N30 R10\r\n",
+                None,
+            ),
+            (Request::new(Ask::Touch(-1), b"k"), "mg k T-1\r\n", Some("touch k -1\r\n")),
+            (Request::new(Ask::Store(store), b"k"), "ms k 3\r\nv\r\n\r\n", Some("set k 0 0 3\r\nv\r\n\r\n")),
+            (
+                Request::new(Ask::Store(Store { flags: 7, exptime: 9, mode: Mode::Add, ..store }), b"k"),
+                "ms k 3 F7 T9 ME\r\nv\r\n\r\n",
+                Some("add k 7 9 3\r\nv\r\n\r\n"),
+            ),
+            (
+                Request::new(Ask::Store(Store { mode: Mode::Append, ..store }), b"k"),
+                "ms k 3 MA\r\nv\r\n\r\n",
+                Some("append k 0 0 3\r\nv\r\n\r\n"),
+            ),
+            (
+                Request { cas: Some(42), ..Request::new(Ask::Store(store), b"k") },
+                "ms k 3 C42\r\nv\r\n\r\n",
+                Some("cas k 0 0 3 42\r\nv\r\n\r\n"),
+            ),
+            (
+                Request {
+                    cas: Some(42),
+                    ..Request::new(Ask::Store(Store { stale_if_older: true, ..store }), b"k")
+                },
+                "ms k 3 I C42\r\nv\r\n\r\n",
+                None,
+            ),
+            (Request::new(Ask::Delete(None), b"k"), "md k\r\n", Some("delete k\r\n")),
+            (Request::new(Ask::Delete(Some(30)), b"k"), "md k I T30\r\n", None),
+            (
+                Request::new(Ask::Count(Count { delta: 5, ..Count::default() }), b"k"),
+                "ma k v D5\r\n",
+                Some("incr k 5\r\n"),
+            ),
+            (
+                Request::new(
+                    Ask::Count(Count { down: true, delta: 1, initial: Some((3, 60)), retime: None }),
+                    b"k",
+                ),
+                "ma k v MD D1 N60 J3\r\n",
+                None,
+            ),
+            (Request::new(Ask::Barrier, b""), "mn\r\n", Some("version\r\n")),
+            (Request::new(Ask::FlushAll, b""), "flush_all\r\n", Some("flush_all\r\n")),
+            (
+                Request { opaque: Some(7), quiet: true, ..Request::new(Ask::Delete(None), b"k") },
+                "md k O7 q\r\n",
+                None,
+            ),
+        ];
+        for (request, meta, classic) in cases {
+            assert_eq!(written(request), (meta.to_owned(), classic.map(str::to_owned)));
+        }
+    }
+
+    #[test]
+    fn keys_that_text_cannot_say_are_known() {
+        for good in [b"k".as_slice(), "schlüssel".as_bytes(), &[b'k'; 250], b"!~\x80\xff"] {
+            assert!(is_key(good), "{}", good.escape_ascii());
+        }
+        for bad in [b"".as_slice(), b"a b", b"a\r\nb", b"\t", b"\x7f", &[b'k'; 251]] {
+            assert!(!is_key(bad), "{}", bad.escape_ascii());
+        }
+    }
+}
