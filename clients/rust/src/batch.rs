@@ -6,7 +6,7 @@ use crate::lane::{self, Lane};
 use crate::op::{Answer, Op};
 use crate::pipe::Tag;
 use crate::ttl::Ttl;
-use crate::wire::{Ask, Count, Get, Request, Status, Store, counter, is_key};
+use crate::wire::{Ask, Count, Delete, Get, Request, Status, Store, counter};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ struct Wanted {
     ask: Ask<'static>,
     key: Range<usize>,
     value: Range<usize>,
+    base64: bool,
     server: usize,
     large: bool,
 }
@@ -66,7 +67,7 @@ impl Batch {
 
     /// Asks that an item goes; false: there was none.
     pub fn delete(&mut self, key: &[u8]) -> Ticket<bool> {
-        self.add(key, Ask::Delete(None), b"")
+        self.add(key, Ask::Delete(Delete::default()), b"")
     }
 
     /// Adds to a number; none: there is no such key.
@@ -92,13 +93,15 @@ impl Batch {
         self.bytes.extend_from_slice(key);
         let key = begins..self.bytes.len();
         self.bytes.extend_from_slice(value);
-        if !is_key(&self.bytes[key.clone()]) {
+        let base64 = self.client.as_base64(&self.bytes[key.clone()]);
+        if base64.is_err() {
             self.bad.push(at);
         }
         self.wanted.push(Wanted {
             ask,
             server: fleet.pick(&self.bytes[key.clone()]),
             value: key.end..self.bytes.len(),
+            base64: base64 == Ok(true),
             large: value.len() >= fleet.config.large_bytes,
             key,
         });
@@ -154,7 +157,7 @@ impl Batch {
             Ask::Store(store) => Ask::Store(Store { value: &self.bytes[wanted.value.clone()], ..store }),
             other => other,
         };
-        Request::new(ask, &self.bytes[wanted.key.clone()])
+        Request { base64: wanted.base64, ..Request::new(ask, &self.bytes[wanted.key.clone()]) }
     }
 
     /// Pushes what is for one lane, in parts that it has room for.
@@ -263,8 +266,13 @@ impl Done<'_> {
     pub fn value(&self, ticket: &Ticket<Option<Value>>) -> Result<Option<(&[u8], Meta)>, Error> {
         let answer = self.batch.results[ticket.at as usize].as_ref().map_err(Error::clone)?;
         let found = answer.status == Status::Value;
-        Ok(found.then(|| (&self.batch.values[answer.value.clone()], Meta::of(answer))))
+        Ok(found.then(|| (&self.batch.values[answer.value.clone()], asked(answer))))
     }
+}
+
+/// A token is not asked for: classic text tells it all the same.
+fn asked(answer: &Answer) -> Meta {
+    Meta { cas: 0, ..Meta::of(answer) }
 }
 
 /// What a ticket is exchanged for.
@@ -284,7 +292,7 @@ mod sealed {
 impl Taken for Option<Value> {
     fn taken(answer: &Answer, value: &[u8]) -> Result<Self, Error> {
         let found = answer.status == Status::Value;
-        Ok(found.then(|| Value { bytes: value.to_vec(), meta: Meta::of(answer) }))
+        Ok(found.then(|| Value { bytes: value.to_vec(), meta: asked(answer) }))
     }
 }
 

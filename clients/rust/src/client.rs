@@ -10,7 +10,8 @@ use crate::pipe::Tag;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
 use crate::wire::{
-    Ask, Count, Get, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter, is_key,
+    self, Ask, Count, Get, KEY_BYTES_MAX, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter,
+    is_key,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ pub struct Meta {
     pub cas: u64,
     /// The time that it has left, if that was asked for; none: for ever.
     pub ttl: Option<Duration>,
+    /// How long its value is, if that was asked for.
+    pub size: u64,
     /// When it was read before, if that was asked for.
     pub last_access: Duration,
     /// Stale, won, pending, hit before.
@@ -41,6 +44,7 @@ impl Meta {
             flags: answer.flags,
             cas: answer.cas,
             ttl: u64::try_from(answer.ttl).ok().map(Duration::from_secs),
+            size: answer.size,
             last_access: Duration::from_secs(answer.last_access as u64),
             marks: answer.marks,
         }
@@ -111,17 +115,30 @@ impl Client {
         Instant::now() + self.fleet().config.timeout
     }
 
-    /// The key as servers know it: `full` is where prefix and key are put together, if there is a prefix.
-    pub(crate) fn keyed<'k>(&self, key: &'k [u8], full: &'k mut Vec<u8>) -> Result<&'k [u8], Error> {
+    /// The key with its prefix, which are put together in `full` if there is one.
+    pub(crate) fn prefixed<'k>(&self, key: &'k [u8], full: &'k mut Vec<u8>) -> &'k [u8] {
         let prefix = &self.fleet().config.prefix;
-        let key = if prefix.is_empty() {
-            key
-        } else {
-            full.extend_from_slice(prefix);
-            full.extend_from_slice(key);
-            full
-        };
-        if is_key(key) { Ok(key) } else { Err(Error::BadKey) }
+        if prefix.is_empty() {
+            return key;
+        }
+        full.extend_from_slice(prefix);
+        full.extend_from_slice(key);
+        full
+    }
+
+    /// How a key goes, with its prefix: whether as base64.
+    pub(crate) fn as_base64(&self, key: &[u8]) -> Result<bool, Error> {
+        match is_key(key) {
+            true if key.len() > self.fleet().config.prefix.len() => Ok(false),
+            false
+                if self.fleet().config.binary_keys
+                    && key.len() > self.fleet().config.prefix.len()
+                    && key.len() <= KEY_BYTES_MAX / 4 * 3 =>
+            {
+                Ok(true)
+            }
+            _ => Err(Error::BadKey),
+        }
     }
 
     /// The value of a key.
@@ -160,9 +177,7 @@ impl Client {
     }
 
     fn read(&self, key: &[u8], get: Get, buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
-        let length = buffer.len();
-        let answer = self.call(key, Ask::Get(get), None, Some(buffer));
-        let answer = answer.inspect_err(|_| buffer.truncate(length))?;
+        let answer = self.call(key, Ask::Get(get), None, Some(buffer))?;
         match answer.status {
             Status::Absent => Ok(None),
             _ => Ok(Some(Meta::of(&answer))),
@@ -176,7 +191,7 @@ impl Client {
 
     /// Begins a deletion; [`Delete::send`] makes it.
     pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a> {
-        Delete { client: self, key, cas: None, stale: None }
+        Delete { client: self, key, cas: None, delete: wire::Delete::default() }
     }
 
     /// Gives an item a new time to live; false if there is none.
@@ -189,12 +204,12 @@ impl Client {
 
     /// Begins to add to a number; [`Incr::send`] does it.
     pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr { client: self, key, count: Count { delta, ..Count::default() } }
+        Incr { client: self, key, count: Count { delta, ..Count::default() }, cas: None }
     }
 
     /// Begins to take from a number, which stops at 0; [`Incr::send`] does it.
     pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr { client: self, key, count: Count { delta, down: true, ..Count::default() } }
+        Incr { client: self, key, count: Count { delta, down: true, ..Count::default() }, cas: None }
     }
 
     /// Reads a value, gives it to `change`, and stores what that returns if nobody has changed it meanwhile; else again,
@@ -288,7 +303,7 @@ impl Client {
     }
 
     /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
-    fn call(
+    pub(crate) fn call(
         &self,
         key: &[u8],
         ask: Ask<'_>,
@@ -296,8 +311,9 @@ impl Client {
         buffer: Option<&mut Vec<u8>>,
     ) -> Result<Answer, Error> {
         let mut full = Vec::new();
-        let key = self.keyed(key, &mut full)?;
-        self.call_server(self.fleet().pick(key), &Request { cas, ..Request::new(ask, key) }, buffer)
+        let key = self.prefixed(key, &mut full);
+        let base64 = self.as_base64(key)?;
+        self.call_server(self.fleet().pick(key), &Request { cas, base64, ..Request::new(ask, key) }, buffer)
     }
 
     fn call_server(
@@ -312,7 +328,8 @@ impl Client {
         let mut memory = Vec::new();
         let memory = buffer.unwrap_or(&mut memory);
         let length = memory.len();
-        let reads = request.kind() == Kind::Get;
+        // One that changes nothing.
+        let reads = matches!(request.ask, Ask::Get(Get { retime: None, vivify: None, refresh: None, .. }));
         for last in [false, true] {
             let lane = self.fleet().lane(server, large, deadline)?;
             if !request.fits(lane.dialect()) {
@@ -424,6 +441,18 @@ impl Set<'_> {
         self
     }
 
+    /// With a token that is older than the item's, the value is stored all the same, as stale.
+    pub fn stale_if_older(mut self) -> Self {
+        self.store.stale_if_older = true;
+        self
+    }
+
+    /// [`Stored`] tells the item's new token.
+    pub fn want_cas(mut self) -> Self {
+        self.store.want_cas = true;
+        self
+    }
+
     /// Stores.
     ///
     /// # Errors
@@ -442,7 +471,7 @@ pub struct Delete<'a> {
     client: &'a Client,
     key: &'a [u8],
     cas: Option<u64>,
-    stale: Option<i64>,
+    delete: wire::Delete,
 }
 
 impl Delete<'_> {
@@ -454,7 +483,13 @@ impl Delete<'_> {
 
     /// The item stays so long as stale: one reader is told to make it anew.
     pub fn keep_stale(mut self, ttl: Ttl) -> Self {
-        self.stale = Some(ttl.exptime());
+        (self.delete.stale, self.delete.retime) = (true, Some(ttl.exptime()));
+        self
+    }
+
+    /// The value goes, and the item stays, empty.
+    pub fn keep_empty(mut self) -> Self {
+        self.delete.empty = true;
         self
     }
 
@@ -463,7 +498,7 @@ impl Delete<'_> {
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
     pub fn send(self) -> Result<bool, Error> {
-        let answer = self.client.call(self.key, Ask::Delete(self.stale), self.cas, None)?;
+        let answer = self.client.call(self.key, Ask::Delete(self.delete), self.cas, None)?;
         Ok(answer.status != Status::Absent)
     }
 }
@@ -475,6 +510,7 @@ pub struct Incr<'a> {
     client: &'a Client,
     key: &'a [u8],
     count: Count,
+    cas: Option<u64>,
 }
 
 impl Incr<'_> {
@@ -490,13 +526,19 @@ impl Incr<'_> {
         self
     }
 
+    /// Only if the number has this token.
+    pub fn cas(mut self, cas: u64) -> Self {
+        self.cas = Some(cas);
+        self
+    }
+
     /// Counts; none if there is no such key.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::NotNumber`].
     pub fn send(self) -> Result<Option<u64>, Error> {
         let mut digits = Vec::new();
-        let answer = self.client.call(self.key, Ask::Count(self.count), None, Some(&mut digits))?;
+        let answer = self.client.call(self.key, Ask::Count(self.count), self.cas, Some(&mut digits))?;
         number(&answer, &digits, self.client)
     }
 }

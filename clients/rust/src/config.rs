@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::place::Preset;
+use crate::wire::{Dialect, is_key};
 use std::time::Duration;
 
 /// One server.
@@ -43,6 +44,8 @@ pub(crate) struct Config {
     pub verify: bool,
     pub auth: Option<(String, String)>,
     pub prefix: Vec<u8>,
+    pub binary_keys: bool,
+    pub protocol: Option<Dialect>,
 }
 
 /// Makes a [`Client`].
@@ -67,6 +70,8 @@ impl Default for Builder {
                 verify: false,
                 auth: None,
                 prefix: Vec::new(),
+                binary_keys: false,
+                protocol: None,
             },
         }
     }
@@ -139,6 +144,18 @@ impl Builder {
         self
     }
 
+    /// Keys of any bytes: what servers do not take as it is goes as base64, where the server speaks meta text: no.
+    pub fn binary_keys(mut self, binary: bool) -> Builder {
+        self.config.binary_keys = binary;
+        self
+    }
+
+    /// What is spoken; if not said, what each server speaks.
+    pub fn protocol(mut self, protocol: Dialect) -> Builder {
+        self.config.protocol = Some(protocol);
+        self
+    }
+
     /// The client. Nothing is dialed before the first call.
     ///
     /// # Errors
@@ -150,9 +167,7 @@ impl Builder {
         } else if config.timeout.is_zero() || config.dial_timeout.is_zero() || config.stall_timeout.is_zero()
         {
             "a timeout is 0"
-        } else if config.prefix.len() > 200
-            || !(config.prefix.is_empty() || crate::wire::is_key(&config.prefix))
-        {
+        } else if !config.binary_keys && !config.prefix.is_empty() && !is_key(&config.prefix) {
             "the prefix is no part of a key"
         } else {
             return Client::new(self.config);

@@ -177,13 +177,33 @@ impl Fleet {
                 return Err(Error::Auth(Arc::clone(&server.name)));
             }
         }
-        let reply = ask(server, socket, b"version\r\nmn\r\n", until, |reply| lines(reply) == 2)?;
-        let text = String::from_utf8_lossy(&reply);
-        if text.starts_with("CLIENT_ERROR unauthenticated") {
-            return Err(Error::Auth(Arc::clone(&server.name)));
+        let line = |request| -> Result<String, Error> {
+            let reply = ask(server, socket, request, until, |reply| lines(reply) == 1)?;
+            let text = String::from_utf8_lossy(&reply);
+            if text.starts_with("CLIENT_ERROR unauthenticated") {
+                return Err(Error::Auth(Arc::clone(&server.name)));
+            }
+            Ok(text.into_owned())
+        };
+        let down = || Error::Down(Arc::clone(&server.name));
+        let speaks = match self.config.protocol {
+            Some(Dialect::Meta) => Dialect::Meta,
+            Some(Dialect::Classic) => {
+                line(b"version\r\n")?.starts_with("VERSION ").then_some(Dialect::Classic).ok_or_else(down)?
+            }
+            None => {
+                let text = line(b"version\r\n")?;
+                if !text.starts_with("VERSION ") {
+                    return Err(down());
+                }
+                if is_since(&text, META_SINCE) { Dialect::Meta } else { Dialect::Classic }
+            }
+        };
+        // It may say what it likes about its version.
+        if speaks == Dialect::Meta && line(b"mn\r\n")? != "MN\r\n" {
+            return Err(down());
         }
-        let meta = text.ends_with("\r\nMN\r\n") && is_since(&text, META_SINCE);
-        Ok(if meta { Dialect::Meta } else { Dialect::Classic })
+        Ok(speaks)
     }
 
     /// A request to this server was late, of a lane that has made so many.

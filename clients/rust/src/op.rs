@@ -19,6 +19,8 @@ pub struct Answer {
     pub cas: u64,
     /// Seconds left, −1 for ever.
     pub ttl: i64,
+    /// How long the value is.
+    pub size: u64,
     /// Seconds since it was read.
     pub last_access: i64,
     /// Stale, won, pending, hit before.
@@ -44,6 +46,7 @@ impl Answer {
             flags: head.flags,
             cas: head.cas,
             ttl: head.ttl,
+            size: head.size,
             last_access: head.last_access,
             marks: head.marks,
             value,

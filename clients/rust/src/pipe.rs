@@ -134,7 +134,7 @@ impl Pipe {
             pushed: 0,
             handed: 0,
             long: None,
-            opaque: 0,
+            opaque: 1,
             heard: now,
         }
     }

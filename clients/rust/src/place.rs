@@ -12,7 +12,8 @@ use sha1::Sha1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
-    /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5.
+    /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of Unix
+    /// sockets, which twemproxy names otherwise, libmemcached's alone).
     Ketama,
     /// spymemcached's ketama with addresses: names have their port even if it is 11211.
     KetamaFullPort,
@@ -144,11 +145,16 @@ impl Placement {
         if !preset.knows_weights() && servers.iter().any(|server| server.weight != first.weight) {
             return Err(format!("{} knows no weights", preset.name()));
         }
-        let short = |server: &Server| short_name(server.name());
-        let slash = |server: &Server| format!("/{}", server.name());
+        let short = |server: &Server| short_name(server.name()).to_owned();
+        let library = |server: &Server| library_name(server.name());
+        let slash = |server: &Server| match host_and_port(server.name()) {
+            Some((host, port)) => format!("/{host}:{port}"),
+            None => format!("/{}", server.name()),
+        };
         let rule = match preset {
             _ if servers.len() == 1 => Rule::One,
-            Preset::Ketama | Preset::TwemproxyFnv1a64 => Rule::Ring(ketama(servers, short)),
+            Preset::Ketama => Rule::Ring(ketama(servers, library)),
+            Preset::TwemproxyFnv1a64 => Rule::Ring(ketama(servers, short)),
             Preset::KetamaFullPort => Rule::Ring(ketama(servers, |server| server.name().to_owned())),
             Preset::LibmemcachedSpy => Rule::Ring(ketama(servers, slash)),
             Preset::LibmemcachedConsistent | Preset::LibmemcachedConsistentMd5Late => {
@@ -196,9 +202,28 @@ impl Placement {
     }
 }
 
-/// A name without memcached's own port.
-fn short_name(name: &str) -> String {
-    name.strip_suffix(":11211").unwrap_or(name).to_owned()
+/// A name without memcached's own port, as twemproxy has it.
+fn short_name(name: &str) -> &str {
+    name.strip_suffix(":11211").unwrap_or(name)
+}
+
+/// The host of host:port, without the brackets of an IPv6 address, and the port.
+fn host_and_port(name: &str) -> Option<(&str, &str)> {
+    let (host, port) = name.rsplit_once(':')?;
+    match host.strip_prefix('[') {
+        Some(host) => Some((host.strip_suffix(']')?, port)),
+        None => (!host.contains(':')).then_some((host, port)),
+    }
+}
+
+/// The host as libmemcached's calls have it: a Unix socket with the port 0; memcached's own port is left out.
+fn library_name(name: &str) -> String {
+    match host_and_port(name) {
+        None if name.starts_with('/') => format!("{name}:0"),
+        None => name.to_owned(),
+        Some((host, "11211")) => host.to_owned(),
+        Some((host, port)) => format!("{host}:{port}"),
+    }
 }
 
 /// Four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
@@ -223,7 +248,7 @@ fn ketama(servers: &[Server], name: impl Fn(&Server) -> String) -> Vec<(u32, usi
 fn hundred(servers: &[Server], hash: impl Fn(&[u8]) -> u32) -> Vec<(u32, usize)> {
     let mut points = Vec::new();
     for (at, server) in servers.iter().enumerate() {
-        let name = short_name(server.name());
+        let name = library_name(server.name());
         points.extend((0..100).map(|i| (hash(format!("{name}-{i}").as_bytes()), at)));
     }
     points.sort_unstable();

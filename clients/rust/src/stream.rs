@@ -13,7 +13,7 @@ use crate::lane::{self, Lane};
 use crate::op::Op;
 use crate::pipe::{Group, Tag};
 use crate::ttl::Ttl;
-use crate::wire::{Ask, Dialect, Kind, Request, Store};
+use crate::wire::{Ask, Delete, Dialect, Kind, Request, Store};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ impl Default for Window {
     }
 }
 
-/// A request that was not carried out.
+/// A request that was not carried out, or of which that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its key; empty where the server's answer does not say which it was.
@@ -60,8 +60,10 @@ pub struct Report {
     pub refused: u64,
     /// Sent, and not answered.
     pub unknown: u64,
-    /// The first that were refused.
+    /// The first that were not stored.
     pub first: Vec<Refused>,
+    /// Why a connection failed, if one did.
+    pub error: Option<Error>,
 }
 
 impl Report {
@@ -78,6 +80,8 @@ struct Open {
     bytes: Vec<u8>,
     keys: Vec<Vec<u8>>,
     kind: Option<Kind>,
+    /// Of the first; the others count on.
+    opaque: Option<u32>,
 }
 
 /// A group that was sent.
@@ -89,6 +93,7 @@ struct Sent {
     keys: Vec<Vec<u8>>,
     bytes: usize,
     kind: Kind,
+    opaque: u32,
     quiet: bool,
 }
 
@@ -104,6 +109,7 @@ pub struct Stream {
     open: Vec<Open>,
     sent: VecDeque<Sent>,
     waiting: Window,
+    opaque: u32,
     report: Report,
 }
 
@@ -118,6 +124,7 @@ impl Stream {
             open: (0..lanes).map(|_| Open::default()).collect(),
             sent: VecDeque::new(),
             waiting: Window { requests: 0, bytes: 0 },
+            opaque: 0,
             report: Report::default(),
         }
     }
@@ -136,16 +143,17 @@ impl Stream {
     /// # Errors
     /// As [`Stream::set`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.send(key, Ask::Delete(None), 0)
+        self.send(key, Ask::Delete(Delete::default()), 0)
     }
 
     fn send(&mut self, key: &[u8], ask: Ask<'_>, value_bytes: usize) -> Result<(), Error> {
         let client = self.client.clone();
         let mut full = Vec::new();
-        let key = client.keyed(key, &mut full)?;
+        let key = client.prefixed(key, &mut full);
+        let base64 = client.as_base64(key)?;
         let server = client.fleet().pick(key);
         let at = server * 2 + usize::from(value_bytes >= client.fleet().config.large_bytes);
-        let request = Request::new(ask, key);
+        let request = Request { base64, ..Request::new(ask, key) };
         self.report.sent += 1;
         let kind = request.kind();
         if self.open[at].kind.is_some_and(|open| open != kind) || !self.has_room(at) {
@@ -162,9 +170,20 @@ impl Stream {
             },
         };
         let dialect = lane.dialect();
+        if !request.fits(dialect) {
+            self.refuse(key.to_vec(), Error::Unsupported);
+            return Ok(());
+        }
         let open = &mut self.open[at];
-        let opaque = (self.quiet && dialect == Dialect::Meta).then_some(open.keys.len() as u32);
-        Request { opaque, quiet: opaque.is_some(), ..request }.write(dialect, &mut open.bytes);
+        let opaque = (dialect == Dialect::Meta).then(|| {
+            self.opaque = self.opaque.wrapping_add(1);
+            self.opaque
+        });
+        if open.keys.is_empty() {
+            open.opaque = opaque;
+        }
+        let quiet = self.quiet && dialect == Dialect::Meta;
+        Request { opaque, quiet, ..request }.write(dialect, &mut open.bytes);
         (open.lane, open.kind) = (Some(lane), Some(kind));
         open.keys.push(key.to_vec());
         if !self.has_room(at) {
@@ -183,10 +202,8 @@ impl Stream {
 
     /// Sends what was collected for a lane, when the window has room for it.
     fn flush(&mut self, at: usize) {
-        let Open { lane: Some(lane), mut bytes, keys, kind: Some(kind) } = std::mem::take(&mut self.open[at])
-        else {
-            return;
-        };
+        let open = std::mem::take(&mut self.open[at]);
+        let Open { lane: Some(lane), mut bytes, keys, kind: Some(kind), opaque } = open else { return };
         while !self.sent.is_empty()
             && (self.waiting.requests + keys.len() > self.window.requests
                 || self.waiting.bytes + bytes.len() > self.window.bytes)
@@ -203,7 +220,7 @@ impl Stream {
             kind: if quiet { Kind::Barrier } else { kind },
             replies,
             quiet,
-            opaque: None,
+            opaque: opaque.filter(|_| !quiet),
         };
         let deadline = self.client.deadline();
         let begun = lane.begin(deadline, Vec::new(), |pipe, op, now| {
@@ -215,7 +232,8 @@ impl Stream {
                 self.waiting.requests += keys.len();
                 self.waiting.bytes += bytes.len();
                 let (server, bytes) = (at / 2, bytes.len());
-                self.sent.push_back(Sent { server, lane, ticket, keys, bytes, kind, quiet });
+                let opaque = opaque.unwrap_or_default();
+                self.sent.push_back(Sent { server, lane, ticket, keys, bytes, kind, opaque, quiet });
             }
             Err((error, _)) => {
                 self.client.note(at / 2, &lane, &error);
@@ -225,7 +243,10 @@ impl Stream {
     }
 
     fn refuse(&mut self, key: Vec<u8>, error: Error) {
-        self.report.refused += 1;
+        match error.outcome() {
+            Outcome::Unknown => self.report.unknown += 1,
+            Outcome::Answered | Outcome::NotSent => self.report.refused += 1,
+        }
         if self.report.first.len() < FIRST_MAX {
             self.report.first.push(Refused { key, error });
         }
@@ -241,7 +262,8 @@ impl Stream {
         let total = sent.keys.len() as u64;
         let mut counted = 0;
         for answer in answers {
-            let at = answer.item as usize;
+            let first = if sent.quiet { sent.opaque } else { 0 };
+            let at = answer.item.wrapping_sub(first) as usize;
             let is_refusal = answer.refused;
             match refused(sent.kind, answer, &server) {
                 // The barrier of a quiet group: all that was not refused was carried out.
@@ -262,17 +284,19 @@ impl Stream {
                 }
             }
         }
-        let missing = total - counted;
         if let Some(error) = error {
             self.client.note(sent.server, &sent.lane, &error);
-            // A group is sent as one: none of it, or perhaps all.
-            if not_sent > 0 {
-                for key in sent.keys.drain(counted as usize..) {
-                    self.refuse(key, error.with(Outcome::NotSent));
-                }
-            } else {
-                self.report.unknown += missing;
+            // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests; of a quiet
+            // group without its barrier nothing is known but what was refused.
+            let outcome = if not_sent > 0 { Outcome::NotSent } else { Outcome::Unknown };
+            let error = error.with(outcome);
+            let first = if sent.quiet { 0 } else { counted as usize };
+            let missing =
+                sent.keys.drain(first..).filter(|key| !key.is_empty()).take((total - counted) as usize);
+            for key in missing.collect::<Vec<_>>() {
+                self.refuse(key, error.clone());
             }
+            self.report.error.get_or_insert(error);
         }
     }
 

@@ -27,7 +27,8 @@ impl Ttl {
             Ttl::At(when) => when.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(now()),
         };
         // What servers keep is 31 bits of Unix time.
-        let seconds = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).clamp(1, 1 << 30) as i64;
+        let seconds =
+            left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)).clamp(1, 1 << 30) as i64;
         if seconds <= RELATIVE_SECONDS_MAX {
             return seconds;
         }

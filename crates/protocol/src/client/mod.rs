@@ -15,7 +15,7 @@ mod reply;
 mod request;
 
 pub use reply::{Head, LINE_BYTES_MAX, Malformed, Marks, Refusal, Status, VALUE_BYTES_MAX, counter};
-pub use request::{Ask, Count, Get, Kind, Mode, Request, Store, Want, is_key};
+pub use request::{Ask, Count, Delete, Get, KEY_BYTES_MAX, Kind, Mode, Request, Store, Want, is_key};
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,6 +75,8 @@ pub struct Head<'b> {
     pub cas: u64,
     /// Seconds that it has left; −1: for ever.
     pub ttl: i64,
+    /// How long the value is, where that was asked for.
+    pub size: u64,
     /// Seconds since it was read.
     pub last_access: i64,
     /// Stale, won, pending, hit before.
@@ -121,6 +123,7 @@ impl<'b> Head<'b> {
             flags: self.flags,
             cas: self.cas,
             ttl: self.ttl,
+            size: self.size,
             last_access: self.last_access,
             marks: self.marks,
             opaque: self.opaque,
@@ -172,12 +175,13 @@ impl<'b> Head<'b> {
             b't' => self.ttl = seconds(token)?,
             b'l' => self.last_access = seconds(token)?,
             b'h' => self.marks.hit_before = token == b"1",
-            b'O' => self.opaque = Some(u32::try_from(number(token)?).map_err(|_| Malformed)?),
+            b'O' => self.opaque = Some(base36(token)?),
+            b's' => self.size = number(token)?,
             b'W' => self.marks.won = true,
             b'X' => self.marks.stale = true,
             b'Z' => self.marks.pending = true,
             // Not asked for; a server may say them all the same.
-            b'k' | b'b' | b's' => {}
+            b'k' | b'b' => {}
             _ => return Err(Malformed),
         }
         Ok(())
@@ -258,6 +262,19 @@ fn number(digits: &[u8]) -> Result<u64, Malformed> {
     parse_u64(digits).ok_or(Malformed)
 }
 
+/// What a request's opaque is written in.
+fn base36(letters: &[u8]) -> Result<u32, Malformed> {
+    if letters.is_empty() || letters.len() > 7 {
+        return Err(Malformed);
+    }
+    let number = letters.iter().try_fold(0_u64, |number, &letter| match letter {
+        b'0'..=b'9' => Some(number * 36 + u64::from(letter - b'0')),
+        b'a'..=b'z' => Some(number * 36 + u64::from(letter - b'a') + 10),
+        _ => None,
+    });
+    number.and_then(|number| u32::try_from(number).ok()).ok_or(Malformed)
+}
+
 fn seconds(digits: &[u8]) -> Result<i64, Malformed> {
     i64::try_from(number(digits)?).map_err(|_| Malformed)
 }
@@ -300,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_meta_hit_says_what_was_asked() {
-        let line = "VA 5 f7 c42 t-1 l3 h1 s5 O9 W X Z\r\nhello\r\n";
+        let line = "VA 5 f7 c42 t-1 l3 h1 s5 Oz W X Z\r\nhello\r\n";
         let (head, used) = meta(Kind::Get, line).expect("a reply").expect("a whole line");
         let marks = Marks { hit_before: true, stale: true, won: true, pending: true };
         assert_eq!(
@@ -312,9 +329,10 @@ mod tests {
                 flags: 7,
                 cas: 42,
                 ttl: -1,
+                size: 5,
                 last_access: 3,
                 marks,
-                opaque: Some(9),
+                opaque: Some(35),
                 ..Head::default()
             }
         );

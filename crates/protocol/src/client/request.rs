@@ -1,10 +1,10 @@
 //! Requests as bytes.
 
 use super::Dialect;
-use crate::number;
+use crate::{base64, number};
 
 /// The longest key that servers take.
-const KEY_BYTES_MAX: usize = 250;
+pub const KEY_BYTES_MAX: usize = 250;
 
 /// Servers take the key as it is: 1 to 250 bytes, none of them a space or a control character.
 #[inline]
@@ -23,15 +23,17 @@ impl Want {
     pub const CAS: Want = Want(1 << 1);
     /// The time that the item has left.
     pub const TTL: Want = Want(1 << 2);
+    /// How long its value is.
+    pub const SIZE: Want = Want(1 << 3);
     /// Seconds since it was read.
-    pub const LAST_ACCESS: Want = Want(1 << 3);
+    pub const LAST_ACCESS: Want = Want(1 << 4);
     /// It had been read before.
-    pub const HIT_BEFORE: Want = Want(1 << 4);
+    pub const HIT_BEFORE: Want = Want(1 << 5);
     /// Its place in the order of eviction stays as it is.
-    pub const NO_BUMP: Want = Want(1 << 5);
+    pub const NO_BUMP: Want = Want(1 << 6);
 
     /// The letters of meta text, by bit.
-    const LETTERS: [u8; 6] = *b"fctlhu";
+    const LETTERS: [u8; 7] = *b"fctslhu";
 }
 
 impl std::ops::BitOr for Want {
@@ -84,6 +86,19 @@ pub struct Store<'a> {
     pub exptime: i64,
     /// With a token that is older than the item's, the value is stored as stale (meta).
     pub stale_if_older: bool,
+    /// The reply tells the item's new token (meta).
+    pub want_cas: bool,
+}
+
+/// An item that goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delete {
+    /// It stays, as stale (meta).
+    pub stale: bool,
+    /// Its value goes, and the item stays (meta).
+    pub empty: bool,
+    /// The exptime of what stays (meta).
+    pub retime: Option<i64>,
 }
 
 /// A number that is changed.
@@ -108,8 +123,8 @@ pub enum Ask<'a> {
     Touch(i64),
     /// That a value is stored.
     Store(Store<'a>),
-    /// That an item goes; with an exptime, that it stays so long as stale (meta).
-    Delete(Option<i64>),
+    /// That an item goes.
+    Delete(Delete),
     /// Another number.
     Count(Count),
     /// An answer behind all before.
@@ -141,13 +156,15 @@ pub enum Kind {
     FlushAll,
 }
 
-/// A request. The key must be as [`is_key`] says, where there is one.
+/// A request. Where there is a key, it must be as [`is_key`] says, or go as base64.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// What is asked for.
     pub ask: Ask<'a>,
     /// Of what.
     pub key: &'a [u8],
+    /// The key is any bytes, and written in base64 (meta).
+    pub base64: bool,
     /// The token that the item must have.
     pub cas: Option<u64>,
     /// A number that the reply repeats (meta).
@@ -159,7 +176,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request without conditions.
     pub fn new(ask: Ask<'a>, key: &'a [u8]) -> Request<'a> {
-        Request { ask, key, cas: None, opaque: None, quiet: false }
+        Request { ask, key, base64: false, cas: None, opaque: None, quiet: false }
     }
 
     /// What its reply answers.
@@ -193,11 +210,11 @@ impl<'a> Request<'a> {
         let known = match self.ask {
             Ask::Get(get) => get.vivify.is_none() && get.refresh.is_none(),
             Ask::Store(store) => !store.stale_if_older && (self.cas.is_none() || store.mode == Mode::Set),
-            Ask::Delete(stale) => stale.is_none() && self.cas.is_none(),
+            Ask::Delete(delete) => !delete.stale && !delete.empty && self.cas.is_none(),
             Ask::Count(count) => count.initial.is_none() && count.retime.is_none() && self.cas.is_none(),
             Ask::Touch(_) | Ask::Barrier | Ask::Version | Ask::FlushAll => true,
         };
-        known && !self.quiet
+        known && !self.quiet && !self.base64
     }
 
     /// Appends the whole request.
@@ -225,7 +242,13 @@ impl<'a> Request<'a> {
     fn write_meta(&self, out: &mut Vec<u8>) {
         let begin = |out: &mut Vec<u8>, name: &[u8]| {
             out.extend_from_slice(name);
-            out.extend_from_slice(self.key);
+            if self.base64 {
+                let begins = out.len();
+                out.resize(begins + base64::encoded_bytes(self.key.len()), 0);
+                base64::encode(self.key, &mut out[begins..]);
+            } else {
+                out.extend_from_slice(self.key);
+            }
         };
         match self.ask {
             Ask::Get(get) => {
@@ -236,7 +259,7 @@ impl<'a> Request<'a> {
                         out.extend_from_slice(&[b' ', *letter]);
                     }
                 }
-                for (letter, number) in [(b'T', get.retime), (b'N', get.vivify), (b'R', get.refresh)] {
+                for (letter, number) in [(b'N', get.vivify), (b'R', get.refresh), (b'T', get.retime)] {
                     signed(out, letter, number);
                 }
             }
@@ -259,16 +282,22 @@ impl<'a> Request<'a> {
                     Mode::Append => out.extend_from_slice(b" MA"),
                     Mode::Prepend => out.extend_from_slice(b" MP"),
                 }
-                if store.stale_if_older {
-                    out.extend_from_slice(b" I");
+                unsigned(out, b'C', self.cas);
+                for (letter, said) in [(b'I', store.stale_if_older), (b'c', store.want_cas)] {
+                    if said {
+                        out.extend_from_slice(&[b' ', letter]);
+                    }
                 }
             }
-            Ask::Delete(stale) => {
+            Ask::Delete(delete) => {
                 begin(out, b"md ");
-                if stale.is_some() {
-                    out.extend_from_slice(b" I");
-                    signed(out, b'T', stale);
+                unsigned(out, b'C', self.cas);
+                for (letter, said) in [(b'I', delete.stale), (b'x', delete.empty)] {
+                    if said {
+                        out.extend_from_slice(&[b' ', letter]);
+                    }
                 }
+                signed(out, b'T', delete.retime);
             }
             Ask::Count(count) => {
                 begin(out, b"ma ");
@@ -279,11 +308,17 @@ impl<'a> Request<'a> {
                     unsigned(out, b'J', Some(initial));
                 }
                 signed(out, b'T', count.retime);
+                unsigned(out, b'C', self.cas);
             }
             Ask::Barrier | Ask::Version | Ask::FlushAll => unreachable!("written without a key"),
         }
-        unsigned(out, b'C', self.cas);
-        unsigned(out, b'O', self.opaque.map(u64::from));
+        if self.base64 {
+            out.extend_from_slice(b" b");
+        }
+        if let Some(opaque) = self.opaque {
+            out.extend_from_slice(b" O");
+            write_base36(out, opaque);
+        }
         if self.quiet {
             out.extend_from_slice(b" q");
         }
@@ -347,6 +382,21 @@ fn write_u64(out: &mut Vec<u8>, number: u64) {
     let mut digits = [0; 20];
     let count = number::write_u64(&mut digits, number);
     out.extend_from_slice(&digits[..count]);
+}
+
+/// As few letters as an opaque can have.
+fn write_base36(out: &mut Vec<u8>, mut number: u32) {
+    let mut letters = [0; 7];
+    let mut at = letters.len();
+    loop {
+        at -= 1;
+        letters[at] = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
+        if number == 0 {
+            out.extend_from_slice(&letters[at..]);
+            return;
+        }
+    }
 }
 
 fn write_i64(out: &mut Vec<u8>, number: i64) {
@@ -425,11 +475,15 @@ mod tests {
                     cas: Some(42),
                     ..Request::new(Ask::Store(Store { stale_if_older: true, ..store }), b"k")
                 },
-                "ms k 3 I C42\r\nv\r\n\r\n",
+                "ms k 3 C42 I\r\nv\r\n\r\n",
                 None,
             ),
-            (Request::new(Ask::Delete(None), b"k"), "md k\r\n", Some("delete k\r\n")),
-            (Request::new(Ask::Delete(Some(30)), b"k"), "md k I T30\r\n", None),
+            (Request::new(Ask::Delete(Delete::default()), b"k"), "md k\r\n", Some("delete k\r\n")),
+            (
+                Request::new(Ask::Delete(Delete { stale: true, retime: Some(30), empty: false }), b"k"),
+                "md k I T30\r\n",
+                None,
+            ),
             (
                 Request::new(Ask::Count(Count { delta: 5, ..Count::default() }), b"k"),
                 "ma k v D5\r\n",
@@ -446,8 +500,13 @@ mod tests {
             (Request::new(Ask::Barrier, b""), "mn\r\n", Some("version\r\n")),
             (Request::new(Ask::FlushAll, b""), "flush_all\r\n", Some("flush_all\r\n")),
             (
-                Request { opaque: Some(7), quiet: true, ..Request::new(Ask::Delete(None), b"k") },
-                "md k O7 q\r\n",
+                Request {
+                    opaque: Some(37),
+                    quiet: true,
+                    base64: true,
+                    ..Request::new(Ask::Delete(Delete::default()), b"a b")
+                },
+                "md YSBi b O11 q\r\n",
                 None,
             ),
         ];

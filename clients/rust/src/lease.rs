@@ -1,0 +1,91 @@
+//! Leases: of all who miss, one is to fill, and the others wait or take what is stale.
+
+use crate::client::{Client, Stored};
+use crate::error::Error;
+use crate::ttl::Ttl;
+use crate::wire::{Ask, Get, Status, Want};
+use std::time::Duration;
+
+/// How an item is leased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leasing {
+    /// How long the winner of a miss has to fill it: 30 s.
+    pub vivify: Duration,
+    /// One caller is the winner of an item that has less than this left: of none, if it is 0.
+    pub refresh: Duration,
+}
+
+impl Default for Leasing {
+    fn default() -> Leasing {
+        Leasing { vivify: Duration::from_secs(30), refresh: Duration::ZERO }
+    }
+}
+
+/// What a caller is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// There is a value.
+    Hit,
+    /// There is a value, stale or about to expire, and this caller is to fill in another.
+    HitRefresh,
+    /// The value is stale, and another caller is to renew it.
+    HitStale,
+    /// There is no value, and this caller is to fill it in.
+    MissWon,
+    /// There is no value, and another caller is to fill it in.
+    MissWait,
+}
+
+/// What a caller was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// What it is to do.
+    pub state: LeaseState,
+    /// What [`Client::fill`] compares.
+    pub cas: u64,
+    /// The time that the item has left; none: for ever.
+    pub ttl: Option<Duration>,
+}
+
+impl Client {
+    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
+    /// or about to expire. Meta text only.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
+    pub fn get_or_lease(&self, key: &[u8], leasing: Leasing, buffer: &mut Vec<u8>) -> Result<Lease, Error> {
+        let length = buffer.len();
+        let refresh = (!leasing.refresh.is_zero()).then(|| Ttl::In(leasing.refresh).exptime());
+        let get = Get {
+            want: Want::CAS | Want::TTL,
+            vivify: Some(Ttl::In(leasing.vivify).exptime()),
+            refresh,
+            retime: None,
+        };
+        let answer = self.call(key, Ask::Get(get), None, Some(buffer))?;
+        let marks = answer.marks;
+        let is_empty = (answer.status == Status::Absent || answer.value.is_empty()) && !marks.stale;
+        let state = match (marks.won, marks.pending) {
+            (true, _) if is_empty => LeaseState::MissWon,
+            (true, _) => LeaseState::HitRefresh,
+            (false, true) if is_empty => LeaseState::MissWait,
+            _ if marks.stale => LeaseState::HitStale,
+            _ => LeaseState::Hit,
+        };
+        if matches!(state, LeaseState::MissWon | LeaseState::MissWait) {
+            buffer.truncate(length);
+        }
+        Ok(Lease { state, cas: answer.cas, ttl: u64::try_from(answer.ttl).ok().map(Duration::from_secs) })
+    }
+
+    /// Stores what a winner has found.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.
+    pub fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error> {
+        self.set(key, value).ttl(ttl).cas(lease.cas).send().map_err(|error| match error {
+            Error::Absent | Error::NotStored => Error::Conflict,
+            other => other,
+        })
+    }
+}
