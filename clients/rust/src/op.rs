@@ -3,6 +3,7 @@
 use crate::error::{Error, Outcome};
 use crate::pipe::{Delivery, Tag};
 use larder_protocol::client::{Head, Marks, Status};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::thread::Thread;
 
@@ -61,8 +62,8 @@ impl Answer {
 pub struct Op {
     /// Replies that have not come.
     pub left: u32,
-    /// Those that have.
-    pub answers: Vec<Answer>,
+    /// Those that have: of one request on the stack.
+    pub answers: SmallVec<[Answer; 1]>,
     /// Their values.
     pub memory: Vec<u8>,
     /// Why no more will come.

@@ -618,7 +618,7 @@ fn what_a_client_sends_and_returns() {
         play(case, false);
         play(case, true);
     }
-    assert!(cases.len() > 85, "{} cases", cases.len());
+    assert!(cases.len() >= 70, "{} cases", cases.len());
 }
 
 #[test]

@@ -1,0 +1,304 @@
+//! The client against the server itself: exact counts, no foreign value, no allocation, and what callers are told when
+//! the server is gone, stopped, or was never there.
+
+use larder_client::{Client, Error, Fault, Mode, Outcome, Ttl, Want, Window};
+use larder_testkit::process::Server;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn server() -> Server {
+    Server::start(&["--threads", "1", "-m", "64"]).expect("a server")
+}
+
+fn client(server: &Server) -> Client {
+    let address = server.address().to_string();
+    let builder = Client::builder().server(address.as_str()).timeout(PATIENCE).dial_timeout(PATIENCE);
+    builder.stall_timeout(PATIENCE).verify(true).build().expect("a client")
+}
+
+#[test]
+fn every_verb_does_what_it_says() {
+    let server = server();
+    let client = client(&server);
+    assert_eq!(client.get(b"k").expect("an answer"), None);
+    client.set(b"k", b"one").flags(7).ttl(Ttl::In(Duration::from_secs(60))).send().expect("stored");
+    let mut value = b"before ".to_vec();
+    let meta = client.get_with(b"k", Want::FLAGS | Want::CAS | Want::TTL | Want::SIZE, &mut value);
+    let meta = meta.expect("an answer").expect("a hit");
+    assert_eq!((value.as_slice(), meta.flags, meta.size), (b"before one".as_slice(), 7, 3));
+    assert!((58..=60).contains(&meta.ttl.expect("a time").as_secs()));
+    assert_eq!(client.set(b"k", b"two").cas(meta.cas + 1).send(), Err(Error::Conflict));
+    assert_eq!(client.set(b"k", b"two").mode(Mode::Add).send(), Err(Error::NotStored));
+    assert_eq!(client.set(b"none", b"two").cas(1).send(), Err(Error::Absent));
+    client.set(b"k", b"two").cas(meta.cas).send().expect("stored");
+    client.set(b"k", b"!").mode(Mode::Append).send().expect("stored");
+    assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"two!");
+    assert_eq!(client.incr(b"k", 1).send(), Err(Error::NotNumber));
+    assert_eq!(client.incr(b"n", 5).send(), Ok(None));
+    assert_eq!(client.incr(b"n", 5).or_make(40, Ttl::Forever).send(), Ok(Some(40)));
+    assert_eq!(client.incr(b"n", 5).send(), Ok(Some(45)));
+    assert_eq!(client.decr(b"n", 50).send(), Ok(Some(0)));
+    assert_eq!(client.touch(b"n", Ttl::In(Duration::from_secs(9))), Ok(true));
+    assert_eq!(client.touch(b"none", Ttl::Forever), Ok(false));
+    assert_eq!(client.delete(b"n").send(), Ok(true));
+    assert_eq!(client.delete(b"n").send(), Ok(false));
+    assert_eq!(client.set(b"a b", b"").send(), Err(Error::BadKey));
+    let large = vec![b'x'; 700_000];
+    client.set(b"large", &large).send().expect("stored");
+    assert!(client.get(b"large").expect("an answer").expect("a hit").bytes == large);
+    assert_eq!(client.set(b"large", &vec![0; 2 << 20]).send(), Err(Error::TooLarge));
+    assert!(client.versions()[0].1.as_ref().expect("a version").contains("larder"));
+    client.flush_all().expect("flushed");
+    assert_eq!(client.get(b"k").expect("an answer"), None);
+    client.close();
+    assert_eq!(client.get(b"k"), Err(Error::Closed));
+}
+
+#[test]
+fn threads_share_a_connection_and_nobody_gets_anothers_value() {
+    const THREADS: u64 = 16;
+    const ROUNDS: u64 = 400;
+    let server = server();
+    let client = client(&server);
+    thread::scope(|scope| {
+        for owner in 0..THREADS {
+            let client = &client;
+            scope.spawn(move || {
+                let key = format!("key-{owner}");
+                let mut read = Vec::new();
+                for round in 0..ROUNDS {
+                    // Now and then one that is longer than what is received at once.
+                    let bytes = if round % 97 == 96 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
+                    let value = format!("{owner}:{round}:").repeat(bytes / 4);
+                    client.set(key.as_bytes(), value.as_bytes()).send().expect("stored");
+                    read.clear();
+                    client.get_into(key.as_bytes(), &mut read).expect("an answer").expect("a hit");
+                    assert!(read == value.as_bytes(), "{owner} has read another's value");
+                    client.incr(b"all", 1).or_make(1, Ttl::Forever).send().expect("a number");
+                }
+            });
+        }
+    });
+    let count = client.get(b"all").expect("an answer").expect("a hit").bytes;
+    assert_eq!(String::from_utf8(count).expect("digits"), (THREADS * ROUNDS).to_string());
+    let counters = client.counters();
+    // One for most, one for large values.
+    assert_eq!((counters.dials, counters.overdue), (2, 0));
+    assert!(counters.writes < counters.requests, "{counters:?}");
+}
+
+#[test]
+fn updates_of_many_threads_are_all_made() {
+    let server = server();
+    let client = client(&server);
+    let lost = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let made = client.update(b"counter", Ttl::Forever, |old| {
+                        let count: u64 = old.map_or(0, |old| {
+                            std::str::from_utf8(old).expect("digits").parse().expect("digits")
+                        });
+                        Some((count + 1).to_string().into_bytes())
+                    });
+                    match made {
+                        Ok(stored) => assert!(stored.is_some()),
+                        Err(Error::Conflict) => drop(lost.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let count = client.get(b"counter").expect("an answer").expect("a hit").bytes;
+    let made = 800 - lost.load(Ordering::Relaxed);
+    assert_eq!(String::from_utf8(count).expect("digits"), made.to_string());
+}
+
+#[test]
+fn a_batch_has_a_result_for_each_and_keeps_its_memory() {
+    let server = server();
+    let client = client(&server);
+    let mut batch = client.batch();
+    for round in 0..3 {
+        let sets: Vec<_> = (0..5000)
+            .map(|n| batch.set(format!("b{n}").as_bytes(), format!("{round}-{n}").as_bytes(), Ttl::Forever))
+            .collect();
+        let bad = batch.get(b"a b");
+        let done = batch.run();
+        assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+        assert_eq!(done.take(bad), Err(Error::BadKey));
+        drop(done);
+        let gets: Vec<_> = (0..5001).map(|n| batch.get(format!("b{n}").as_bytes())).collect();
+        let done = batch.run();
+        for (n, get) in gets.iter().enumerate() {
+            let value = done.value(get).expect("an answer").map(|(bytes, _)| bytes.to_vec());
+            assert_eq!(value, (n < 5000).then(|| format!("{round}-{n}").into_bytes()));
+        }
+    }
+    assert_eq!(client.counters().dials, 1);
+}
+
+#[test]
+fn get_and_set_allocate_nothing_in_steady_state() {
+    let server = server();
+    let client = client(&server);
+    let mut value = Vec::with_capacity(1000);
+    let mut round = |times: u32| {
+        for _ in 0..times {
+            client.set(b"k", b"value").send().expect("stored");
+            value.clear();
+            client.get_into(b"k", &mut value).expect("an answer").expect("a hit");
+            assert!(client.touch(b"k", Ttl::Forever).expect("an answer"));
+            client.get_into(b"none", &mut value).expect("an answer");
+        }
+    };
+    round(100);
+    let allocated = allocation_counter::measure(|| round(100));
+    assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
+fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
+    for quiet in [false, true] {
+        let server = server();
+        let client = client(&server);
+        let mut stream =
+            if quiet { client.quiet() } else { client.stream(Window { requests: 256, bytes: 1 << 16 }) };
+        let set = |stream: &mut larder_client::Stream, n: u32| {
+            stream
+                .set(format!("s{n}").as_bytes(), format!("value {n}").as_bytes(), Ttl::Forever)
+                .expect("its key is good");
+        };
+        (0..10_000).for_each(|n| set(&mut stream, n));
+        let report = stream.barrier();
+        assert_eq!((report.sent, report.stored), (10_000, 10_000), "{report:?}");
+        for n in (0..10_000).step_by(997) {
+            let value =
+                client.get(format!("s{n}").as_bytes()).expect("an answer").expect("it was acknowledged");
+            assert_eq!(value.bytes, format!("value {n}").into_bytes());
+        }
+        let mut server = Some(server);
+        for n in 0..20_000 {
+            if n == 5_000 {
+                drop(server.take());
+            }
+            set(&mut stream, n);
+        }
+        let report = stream.barrier();
+        assert_eq!(report.sent, 20_000);
+        assert_eq!(report.sent, report.stored + report.refused + report.unknown);
+        assert!(report.stored <= 5_000 && report.refused > 0, "{report:?}");
+        assert!(!report.first.is_empty() && report.error.is_some(), "{report:?}");
+    }
+}
+
+#[test]
+fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
+    let server = server();
+    let patient = client(&server);
+    for n in 0..16 {
+        patient.set(format!("key{n}").as_bytes(), format!("key{n}:0").as_bytes()).send().expect("stored");
+    }
+    let address = server.address().to_string();
+    let builder = Client::builder().server(address.as_str()).timeout(Duration::from_millis(30)).verify(true);
+    let hasty = builder.build().expect("a client");
+    let (over, late, right) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for n in 0..16 {
+            let (hasty, over, late, right) = (&hasty, &over, &late, &right);
+            scope.spawn(move || {
+                let key = format!("key{n}");
+                let mut value = Vec::new();
+                let mut round = 0;
+                while !over.load(Ordering::Relaxed) {
+                    round += 1;
+                    value.clear();
+                    match hasty.get_into(key.as_bytes(), &mut value) {
+                        Ok(Some(_)) => {
+                            assert!(
+                                value.starts_with(format!("{key}:").as_bytes()),
+                                "{}",
+                                value.escape_ascii()
+                            );
+                            right.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(None) => panic!("{key} is there"),
+                        Err(error) => {
+                            assert_eq!(error.fault(), Fault::Network, "{error}");
+                            assert!(value.is_empty());
+                            late.fetch_add(1, Ordering::Relaxed);
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                    if let Err(error) = hasty.set(key.as_bytes(), format!("{key}:{round}").as_bytes()).send()
+                    {
+                        assert_eq!(error.fault(), Fault::Network, "{error}");
+                    }
+                }
+            });
+        }
+        let until = Instant::now() + PATIENCE;
+        for _ in 0..5 {
+            let before = late.load(Ordering::Relaxed);
+            server.pause().expect("it stops");
+            while late.load(Ordering::Relaxed) < before + 16 {
+                assert!(Instant::now() < until, "nobody is told");
+                thread::sleep(Duration::from_millis(5));
+            }
+            server.resume();
+            let before = right.load(Ordering::Relaxed);
+            while right.load(Ordering::Relaxed) < before + 50 {
+                assert!(Instant::now() < until, "nobody is answered any more");
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    let client = Client::builder().server(address.as_str()).build().expect("a client");
+    let began = Instant::now();
+    let mut calls = 0;
+    while began.elapsed() < Duration::from_millis(500) {
+        let error = client.get(b"k").expect_err("nobody is there");
+        assert!(matches!(error, Error::Down(_)), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotSent);
+        calls += 1;
+    }
+    let dials = client.counters().dials;
+    assert!(dials <= 12, "{dials} dials for {calls} calls in half a second");
+    assert!(calls > 1000, "{calls} calls");
+}
+
+#[test]
+fn many_large_values_each_way_do_not_wait_for_each_other() {
+    let server = server();
+    let client = client(&server);
+    let value = vec![b'v'; 60_000];
+    let mut batch = client.batch();
+    let sets: Vec<_> =
+        (0..100).map(|n| batch.set(format!("l{n}").as_bytes(), &value, Ttl::Forever)).collect();
+    let done = batch.run();
+    assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+    drop(done);
+    // 12 MB of requests behind 6 MB of replies, on one connection: more than both sockets hold.
+    for _ in 0..2 {
+        let gets: Vec<_> = (0..100).map(|n| batch.get(format!("l{n}").as_bytes())).collect();
+        let sets: Vec<_> =
+            (0..200).map(|n| batch.set(format!("m{}", n % 50).as_bytes(), &value, Ttl::Forever)).collect();
+        let done = batch.run();
+        assert!(gets.iter().all(|get| done.value(get).expect("an answer").expect("a hit").0 == value));
+        assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+    }
+}
