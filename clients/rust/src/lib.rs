@@ -40,7 +40,7 @@ mod socket;
 mod stream;
 mod ttl;
 
-use larder_protocol::client as wire;
+pub use larder_protocol::client as wire;
 
 pub use batch::{Batch, Done, Ticket};
 pub use client::{Client, Counters, Delete, Incr, Meta, Set, Stored, Value};

@@ -418,14 +418,6 @@ impl Pipe {
         [overdue, stalled].into_iter().flatten().min()
     }
 
-    /// Whether any byte of the oldest request of this owner was handed out.
-    pub fn outcome(&self, op: u32) -> Outcome {
-        match self.slots.iter().find(|slot| slot.tag.is_some_and(|tag| tag.op == op)) {
-            Some(slot) if slot.begins < self.handed => Outcome::Unknown,
-            _ => Outcome::NotSent,
-        }
-    }
-
     /// The owner of this number waits no more.
     pub fn abandon(&mut self, op: u32) {
         for slot in &mut self.slots {
