@@ -3,7 +3,7 @@
 use larder_client::{Client, Error, Ttl, Window};
 use std::time::Duration;
 
-pub fn greet(server: &str) -> Result<(), Error> {
+pub(crate) fn greet(server: &str) -> Result<(), Error> {
     let cache = Client::builder().server(server).build()?;
     cache.set(b"greeting", b"hello").ttl(Ttl::In(Duration::from_secs(60))).send()?;
     let value = cache.get(b"greeting")?.expect("it was just stored");
