@@ -5,6 +5,7 @@
 //! that its memory was used again. Everything that decides who sees what (control words, slots,
 //! announcements, pins) is the real code.
 
+mod beside;
 mod moving;
 mod orderings;
 mod patching;

@@ -34,6 +34,12 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 #[cfg(larder_schedule)]
 pub(crate) use words::{Mutex, MutexGuard};
 
+#[cfg(not(loom))]
+pub(crate) use Mutex as ModelMutex;
+/// Locks of modules that models run.
+#[cfg(loom)]
+pub(crate) use loom::sync::Mutex as ModelMutex;
+
 /// What workers keep writing, on lines of its own: what lies beside it is read by every request.
 #[derive(Debug, Default)]
 #[repr(align(128))]

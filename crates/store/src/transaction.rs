@@ -21,7 +21,7 @@
 //! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
 
 use crate::index::{Hold, Locked, Own};
-use crate::sync::{Apart, AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{Apart, AtomicU64, ModelMutex, Ordering, fence};
 use crate::wait::Wait;
 use crate::worker::{Guard, Local};
 use crate::{Key, Store};
@@ -47,19 +47,19 @@ pub(crate) struct Transaction {
 #[derive(Debug)]
 pub(crate) struct Open(Box<[Apart<Said>]>);
 
-type Said = Mutex<Option<Arc<Vec<u64>>>>;
+type Said = ModelMutex<Option<Arc<Vec<u64>>>>;
 
 impl Open {
     pub(crate) fn new(workers: usize) -> Open {
-        Open((0..workers).map(|_| Apart(Mutex::new(None))).collect())
+        Open((0..workers).map(|_| Apart(ModelMutex::new(None))).collect())
     }
 
-    fn say(&self, id: usize, hashes: Option<&Arc<Vec<u64>>>) {
+    pub(crate) fn say(&self, id: usize, hashes: Option<&Arc<Vec<u64>>>) {
         *self.0[id].lock().expect("no panic under the lock") = hashes.cloned();
     }
 
     /// A key with this hash is one of an open transaction's, or of one that waits for its bits.
-    fn has(&self, hash: u64) -> bool {
+    pub(crate) fn has(&self, hash: u64) -> bool {
         self.0.iter().any(|one| {
             let hashes = one.lock().expect("no panic under the lock");
             hashes.as_ref().is_some_and(|hashes| hashes.binary_search(&hash).is_ok())
