@@ -130,8 +130,14 @@ impl Context<'_, '_> {
     pub(crate) fn spend_beside(&mut self, out: &mut Output) {
         let ns = self.guard.take_beside_ns();
         if ns > 0 {
-            self.spend(out, ns);
+            self.spend_much(out, ns);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn spend_much(&mut self, out: &mut Output, ns: u64) {
+        self.spend(out, ns);
     }
 
     /// Ends the turn of who replies into `out` if the slice is used up.

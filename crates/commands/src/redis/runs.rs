@@ -63,7 +63,6 @@ impl Conversation {
                 done.count(&mut turn.tally);
                 if done.slots == 0 {
                     slot.answer(self, turn);
-                    turn.cx.spend_beside(turn.out);
                 }
                 let count = done.slots.max(1);
                 turn.tally.commands += count as u32;
@@ -81,6 +80,12 @@ impl Slot<'_, '_> {
     /// What is not usual.
     #[inline(never)]
     fn answer(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
+        self.answer_only(conversation, turn);
+        turn.cx.spend_beside(turn.out);
+    }
+
+    #[inline(always)]
+    fn answer_only(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
         let mut call = turn.call(&mut conversation.client);
         let Slot { key, hint, .. } = self;
         let (row, done) = match self.ask {

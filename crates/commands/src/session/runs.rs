@@ -134,7 +134,6 @@ impl Session {
                 call.out.put(NO_MEMORY_FOR_REPLY);
                 call.skips = !part.is_last();
             }
-            call.cx.spend_beside(call.out);
             rest = &rest[1..];
         }
         None
@@ -414,6 +413,7 @@ impl<'a, 'w> Slot<'a, 'w> {
             Ask::MetaGet => self.meta(call, &[]),
             Ask::MetaSet(value) => self.meta(call, value),
         }
+        call.cx.spend_beside(call.out);
         true
     }
 
