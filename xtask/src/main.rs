@@ -14,7 +14,7 @@
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
 //! | `sanitize` | store and session tests under AddressSanitizer |
-//! | `soak [--minutes N] [--seed S]` | the released server in real time, under everything at once |
+//! | `soak [--minutes N] [--seed S] [--attackers]` | the released server in real time, under everything at once |
 //! | `vectors` | `clients/vectors.txt`, made by the libraries whose placement the clients have |
 //! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may |
 

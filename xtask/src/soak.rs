@@ -3,7 +3,7 @@
 use crate::run::{Outcome, cargo, run, target};
 
 /// Builds the server as it is released, and soaks it; `arguments` are the soak's own (`--minutes N`, `--seed S`,
-/// `--phase NAME`).
+/// `--phase NAME`, `--attackers`).
 ///
 /// # Errors
 /// When a reply, a figure or a latency was not as it should be.

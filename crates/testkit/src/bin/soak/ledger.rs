@@ -287,7 +287,9 @@ impl Key {
                 Ok(Fate::There)
             }
             (_, Seen::Refused) => {
-                if !span.may_meet(Cause::Full, span) {
+                let reads = matches!(verb, Verb::Get | Verb::GetToken | Verb::Take | Verb::Swap(_));
+                let unread = reads && span.may_meet(Cause::Replies, span);
+                if !unread && !span.may_meet(Cause::Full, span) {
                     return Err(Fault::Wrong("there is memory".into()));
                 }
                 let value = self.value().map(<[u8]>::to_vec);

@@ -15,6 +15,7 @@
 //! | [`ledger`] | what a key must hold, and the judge of replies |
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
+//! | [`attackers`] | requests that ask for much, with `--attackers` |
 //! | [`larder_testkit::canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
 //! | [`director`], [`report`] | from phase to phase; the table at the end |
 //!
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod attackers;
 mod choice;
 mod client;
 mod dialect;
@@ -49,13 +51,15 @@ use std::thread;
 use std::time::Duration;
 use world::World;
 
-const USAGE: &str = "soak [--minutes N] [--seed S] [--phase NAME]";
+const USAGE: &str = "soak [--minutes N] [--seed S] [--phase NAME] [--attackers]";
 /// Workers, each of which has a canary.
 const WORKERS: usize = 2;
 /// Clients that behave.
 const CLIENTS: usize = 4;
 /// Clients that do not.
 const ODD_CLIENTS: usize = 4;
+/// Clients that ask for as much as they may, if they are wanted.
+const ATTACKERS: u64 = 3;
 /// Minutes without an argument.
 const MINUTES: f64 = 2.0;
 
@@ -70,13 +74,24 @@ struct Options {
     seed: u64,
     /// This phase alone.
     phase: Option<String>,
+    /// Beside attackers.
+    attackers: bool,
 }
 
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let mut options = Options { lasts: Duration::from_secs_f64(MINUTES * 60.0), seed: 1, phase: None };
+        let mut options = Options {
+            lasts: Duration::from_secs_f64(MINUTES * 60.0),
+            seed: 1,
+            phase: None,
+            attackers: false,
+        };
         let mut words = words;
         while let Some(word) = words.next() {
+            if word == "--attackers" {
+                options.attackers = true;
+                continue;
+            }
             let value = words.next().ok_or(USAGE)?;
             let wrong = |_| format!("{word} {value}: not a number\n{USAGE}");
             match &word[..] {
@@ -132,6 +147,9 @@ fn soak() -> Result<bool, String> {
         }
         others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
         others.push(scope.spawn(move || filler::run(world, seed)));
+        for number in 0..if options.attackers { ATTACKERS } else { 0 } {
+            others.push(scope.spawn(move || attackers::run(world, seed, number)));
+        }
         let directed = director::run(world, server, &options);
         world.stop.store(true, std::sync::atomic::Ordering::SeqCst);
         for other in others {
@@ -162,8 +180,9 @@ mod tests {
         let parse = |text: &str| Options::parse(text.split_whitespace().map(str::to_owned));
         assert_eq!(
             parse("--minutes 0.5 --seed 7"),
-            Ok(Options { lasts: Duration::from_secs(30), seed: 7, phase: None })
+            Ok(Options { lasts: Duration::from_secs(30), seed: 7, phase: None, attackers: false })
         );
+        assert!(parse("--attackers --seed 7").is_ok_and(|options| options.attackers && options.seed == 7));
         assert!(parse("").is_ok());
         for wrong in ["--minutes", "--minutes x", "--minutes -1", "--seed 1.5", "--other 1", "--phase none"] {
             assert!(parse(wrong).is_err(), "{wrong}");

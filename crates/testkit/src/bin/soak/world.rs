@@ -24,9 +24,11 @@ pub enum Cause {
     Evict,
     /// A full store that refuses.
     Full,
+    /// Replies to attackers, which may hold all that replies may: then values are not read, either.
+    Replies,
 }
 
-const CAUSES: usize = 3;
+const CAUSES: usize = 4;
 
 /// How often each cause has begun and is over, and when that was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

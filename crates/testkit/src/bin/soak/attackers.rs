@@ -1,0 +1,153 @@
+//! Attackers: requests that are legal and small, or come in part, and ask for much; beside everything else, if they
+//! are wanted (`--attackers`). What they are told is theirs alone: that nobody else is told anything wrong, waits or
+//! is refused for it is what the others see.
+
+use crate::random::Random;
+use crate::world::{Cause, World};
+use larder_testkit::talk::encode;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one may wait for its replies: a phase does not end meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two of an attacker's pipelines.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Connections that each send a part of a request, how long they stand, and bytes of the part. Together they are within
+/// what requests may hold, so that nobody else has to go for them.
+const HALF_OPEN: usize = 20;
+const STANDS: Duration = Duration::from_millis(300);
+const PART_BYTES: usize = 31_000;
+/// Bytes of the values that are looked through and copied.
+const LARGE_BYTES: usize = 500_000;
+const MIDDLE_BYTES: usize = 16_000;
+const END: &[u8] = b"attack-is-over\r\n";
+
+/// Pipelines: how often a line is said, in order. `large`, `other` and `middle` are there.
+const PIPELINES: &[(&str, &[(usize, &str)])] = &[
+    ("BITCOUNT", &[(200, "BITCOUNT attack:large")]),
+    ("APPEND", &[(30, "APPEND attack:large x")]),
+    ("SETBIT", &[(30, "SETBIT attack:large 3999999 1")]),
+    ("RENAME", &[(1, "RENAME attack:large attack:away"), (1, "RENAME attack:away attack:large")]),
+    ("BITOP", &[(20, "BITOP XOR attack:to attack:large attack:other"), (1, "DEL attack:to")]),
+    ("COPY", &[(20, "COPY attack:large attack:to REPLACE"), (1, "DEL attack:to")]),
+    ("DUMP", &[(20, "DUMP attack:large")]),
+    ("LCS", &[(3, "LCS attack:short1 attack:short2")]),
+    ("INFO", &[(50, "INFO everything")]),
+    ("KEYS", &[(5, "KEYS none*")]),
+    ("SCAN", &[(10, "SCAN 0 MATCH none* COUNT 100000")]),
+    ("CLIENT LIST", &[(100, "CLIENT LIST")]),
+    ("COMMAND DOCS", &[(5, "COMMAND DOCS")]),
+    ("MULTI", &[(1, "MULTI"), (300, "GET attack:middle"), (1, "EXEC")]),
+    ("cheap", &[(3000, "TTL attack:large"), (3000, "EXISTS a b c d")]),
+];
+
+/// Goes on until the end.
+pub fn run(world: &World, seed: u64, number: u64) {
+    let mut random = Random::of(seed, (3 << 32) + number);
+    while world.runs() {
+        let (name, outcome) = world.within(|_| {
+            world.begin(Cause::Replies);
+            let done = match random.below(PIPELINES.len() + 2) {
+                0 => ("half-open", half_open(world)),
+                1 => ("MGET", converse(world, &many_of_one())),
+                n => {
+                    let (name, lines) = PIPELINES[n - 2];
+                    (name, converse(world, &pipeline(lines)))
+                }
+            };
+            world.end(Cause::Replies);
+            done
+        });
+        let told = if outcome.is_ok() { "" } else { ", not to its end" };
+        world.count(&format!("attack: {name}{told}"), 1);
+        thread::sleep(PAUSE);
+    }
+}
+
+fn said(line: &str) -> Vec<u8> {
+    encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+}
+
+/// What pipelines ask for.
+fn values() -> Vec<u8> {
+    let of =
+        |key: &str, bytes: usize| encode(&[b"SET", format!("attack:{key}").as_bytes(), &vec![b'a'; bytes]]);
+    [
+        of("large", LARGE_BYTES),
+        of("other", LARGE_BYTES),
+        of("middle", MIDDLE_BYTES),
+        of("short1", 1000),
+        of("short2", 1000),
+    ]
+    .concat()
+}
+
+fn pipeline(lines: &[(usize, &str)]) -> Vec<u8> {
+    let lines = lines.iter().flat_map(|(times, line)| said(line).repeat(*times));
+    values().into_iter().chain(lines).collect()
+}
+
+/// A request whose reply is many times as long.
+fn many_of_one() -> Vec<u8> {
+    let mut words: Vec<&[u8]> = vec![b"MGET"];
+    words.extend(std::iter::repeat_n(&b"attack:middle"[..], 2000));
+    [values(), encode(&words)].concat()
+}
+
+/// Sends requests, and reads all that is replied; values go with the last of it.
+fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
+    let names =
+        ["large", "other", "middle", "short1", "short2", "away", "to"].map(|name| format!("attack:{name}"));
+    let mut words: Vec<&[u8]> = vec![b"DEL"];
+    words.extend(names.iter().map(|name| name.as_bytes()));
+    let all = [requests, &encode(&words), &encode(&[b"ECHO", &END[..END.len() - 2]])].concat();
+    let mut stream = TcpStream::connect(world.ports[1])?;
+    let mut writer = stream.try_clone()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    writer.set_write_timeout(Some(PATIENCE))?;
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let writing = scope.spawn(move || writer.write_all(&all));
+        let (mut last, mut room) = (Vec::new(), vec![0; 256 << 10]);
+        let outcome = loop {
+            match stream.read(&mut room) {
+                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    last.extend_from_slice(&room[..count]);
+                    last.drain(..last.len().saturating_sub(END.len()));
+                    if last == END {
+                        break Ok(());
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+            if began.elapsed() > PATIENCE {
+                break Err(io::ErrorKind::TimedOut.into());
+            }
+        };
+        // Who writes ends then, too.
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+        let _ = writing.join();
+        outcome
+    })
+}
+
+/// Connections that each send a part of a request, and stand.
+fn half_open(world: &World) -> io::Result<()> {
+    let parts = [
+        encode(&[b"SET", b"attack:half", &[b'x'; PART_BYTES + 1000]]),
+        format!("get {}", "y".repeat(100) + " ").repeat(320).into_bytes(),
+        [&b"set attack:half 0 0 31500\r\n"[..], &[b'z'; PART_BYTES]].concat(),
+    ];
+    let mut open = Vec::new();
+    for (number, port) in [1, 0, 0].iter().cycle().take(HALF_OPEN).enumerate() {
+        let mut stream = TcpStream::connect(world.ports[*port])?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(&parts[number % parts.len()][..PART_BYTES])?;
+        open.push(stream);
+    }
+    thread::sleep(STANDS);
+    Ok(())
+}
