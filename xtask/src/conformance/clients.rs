@@ -5,6 +5,7 @@ use super::namespace::Namespace;
 use super::suites::{go, succeeded};
 use super::{Counts, Program};
 use crate::install::debian;
+use crate::peers::{peer, version};
 use crate::run::{Outcome, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,26 @@ pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let mut smoke = namespace.command(home.join("smoke"));
     smoke.arg(ADDRESS);
     counted(namespace, program, smoke)
+}
+
+/// The tests of Larder's own Go client, on the newest memcached in the server's place.
+pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
+    debian(&[("go", "golang-go")])?;
+    let memcached = peer("memcached")?;
+    println!("{}", version(&memcached)?);
+    let home = root().join(target()).join("conformance");
+    fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+    let starts = home.join("larder-go");
+    // The tests start `larder serve`.
+    let script = format!("#!/bin/sh\nshift\nexec {} -u root \"$@\"\n", memcached.display());
+    fs::write(&starts, script).map_err(|error| format!("{}: {error}", starts.display()))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&starts, mode).map_err(|error| format!("{}: {error}", starts.display()))?;
+    let mut tests = command("go", &["test", "-count=1", ".", "./memcache"]);
+    tests.current_dir(root().join("clients/go")).env("LARDER_SERVER", &starts);
+    let output = succeeded(tests)?;
+    let passed = output.lines().filter(|line| line.starts_with("ok ")).count() as u32;
+    Ok(Counts { passed, skipped: 0 })
 }
 
 /// Jedis, over RESP2 and RESP3.

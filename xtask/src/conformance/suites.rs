@@ -20,6 +20,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("cas-loop", cas_loop),
     ("gomemcache", gomemcache),
     ("gomemcache-facade", gomemcache_facade),
+    ("larder-go", clients::larder_go),
     ("memcached-tool", memcached_tool),
     ("memcached-transcripts", memcached_transcripts),
     ("memcached-exporter", exporter::suite),
