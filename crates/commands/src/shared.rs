@@ -4,7 +4,7 @@
 //! administrative commands only.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_store::{Guard, Millis};
 
@@ -204,6 +204,10 @@ pub struct Shared {
     pub(crate) crawls: AtomicU64,
     /// When a delayed flush_all is due.
     flush_at: AtomicU64,
+    /// From when on each receive has more to look at than its input: a flush that is due, a pause.
+    look_at: AtomicU64,
+    /// Held while `look_at` is made of what it depends on.
+    looking: Mutex<()>,
     /// What the counters were at the last `stats reset`.
     pub(crate) reset: Mutex<Sums>,
     /// Connections that have to say who they are.
@@ -226,6 +230,8 @@ impl Shared {
             crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
+            look_at: AtomicU64::new(NEVER),
+            looking: Mutex::default(),
             reset: Mutex::default(),
             strangers: Arc::default(),
             input_wanted: AtomicBool::new(false),
@@ -255,18 +261,35 @@ impl Shared {
     /// nothing call it on their tick, so that a flush happens in time without traffic.
     #[inline]
     pub fn flush_if_due(&self, guard: &mut Guard<'_>) {
-        let due = self.flush_at.load(Relaxed);
-        if guard.now() >= due {
-            self.flush_due(guard, due);
+        if self.is_to_look(guard.now()) {
+            self.flush_due(guard);
         }
     }
 
+    /// There may be a flush that is due, or a pause.
+    #[inline]
+    pub(crate) fn is_to_look(&self, now: Millis) -> bool {
+        now >= self.look_at.load(Relaxed)
+    }
+
+    /// A pause has begun or ended, or another flush is due: each receive looks at it in time.
+    pub(crate) fn look_in_time(&self, now: Millis) {
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let paused = self.redis.pause.left_ms(now) > 0;
+        self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
+    }
+
     #[cold]
-    fn flush_due(&self, guard: &mut Guard<'_>, due: Millis) {
+    fn flush_due(&self, guard: &mut Guard<'_>) {
+        let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
+        if now < due {
+            return self.look_in_time(now);
+        }
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {
             // At the next look, unless another was asked for meanwhile.
             let _ = self.flush_at.compare_exchange(NEVER, due, Relaxed, Relaxed);
         }
+        self.look_in_time(now);
     }
 
     /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made
@@ -304,8 +327,9 @@ impl Shared {
     }
 
     /// Sets when the next flush is due; replaces an earlier one.
-    pub(crate) fn flush_later(&self, at: Millis) {
+    pub(crate) fn flush_later(&self, at: Millis, now: Millis) {
         self.flush_at.store(at, Relaxed);
+        self.look_in_time(now);
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             return Flow::Dump(Dump::Flush { noreply: line.noreply });
         }
     } else {
-        line.cx.shared.flush_later(expires_at(delay, now));
+        line.cx.shared.flush_later(expires_at(delay, now), now);
         line.cx.shared.flush_if_due(&mut line.cx.guard);
     }
     line.out.put(OK);

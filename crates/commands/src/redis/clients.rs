@@ -71,6 +71,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("client|unpause", 2, RULES, NO_KEYS, |call, _| {
         call.cx.shared.redis.pause.end();
+        call.cx.shared.look_in_time(call.cx.now());
         call.ok()
     })
     .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
@@ -330,6 +331,7 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     };
     let now = call.cx.now();
     call.cx.shared.redis.pause.begin(now, now.saturating_add(timeout), writes_only);
+    call.cx.shared.look_in_time(now);
     call.ok()
 }
 

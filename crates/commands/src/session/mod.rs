@@ -13,6 +13,7 @@
 //! here blocks, and a call that made no reply costs no more than reading its input once.
 
 mod execute;
+mod pause;
 mod runs;
 mod value;
 
@@ -39,6 +40,7 @@ use crate::table::{answers_always, line_command};
 use crate::tally::Tally;
 use crate::text::{END, ERROR};
 use crate::upload::{Gathering, Purpose};
+use pause::Pace;
 
 /// First byte of the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
@@ -180,10 +182,16 @@ impl Session {
     }
 
     fn receive_text(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
-        cx.shared.flush_if_due(&mut cx.guard);
-        let turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let mut turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let mut runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
+        if cx.shared.is_to_look(cx.guard.now()) {
+            match self.pace(cx, input) {
+                Pace::Free => {}
+                Pace::OneByOne => (turn, runs) = (1, false),
+                Pace::Wait(next) => return Progress { consumed: 0, next },
+            }
+        }
         let reader = Reader { input, at: 0, keys: None, turn };
-        let runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
         let mut call = Call {
             cx,
             out,
