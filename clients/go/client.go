@@ -39,6 +39,9 @@ func (c *Client) do(ctx context.Context, op *lane.Op, r *wire.Request, large boo
 	return err
 }
 
+// movesMax is how often a call follows its key from one server to another.
+const movesMax = 8
+
 func (c *Client) ask(ctx context.Context, op *lane.Op, r *wire.Request, large bool) (*fleet.Server, error) {
 	if err := c.keyed(r); err != nil {
 		return nil, err
@@ -55,18 +58,19 @@ func (c *Client) ask(ctx context.Context, op *lane.Op, r *wire.Request, large bo
 		at = server.Of(r.Key)
 	}
 	dst := op.Dst
-	if err := server.Do(ctx, at, op, r, c.deadline(ctx)); err != nil {
+	for try := 0; ; try++ {
+		err := server.Do(ctx, at, op, r, c.deadline(ctx))
+		if err == nil {
+			break
+		}
 		// A server that has gone from the list meanwhile is not the one to ask; whoever has the key now is.
 		now, limit, wrong := c.target(r.Key)
-		if Applied(err) != NotSent || wrong != nil || now == server || ctx.Err() != nil {
+		if Applied(err) != NotSent || wrong != nil || now == server || ctx.Err() != nil || try == movesMax {
 			return server, err
 		}
 		limited(r, limit)
 		op.Again(dst)
 		server = now
-		if err := server.Do(ctx, min(at, server.Large()), op, r, c.deadline(ctx)); err != nil {
-			return server, err
-		}
 	}
 	return server, answer(r.Verb, op.Head.Status, op.Text, server.Name())
 }

@@ -313,7 +313,7 @@ func TestTLSOutlivesAWriteThatIsHeldUp(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	until(t, "a first answer", func() bool { return c.Set(background, "k", make([]byte, 70_000), 0) == nil })
 	dials := c.Counters()[address].Dials
-	must(t, server.Process.Signal(stopSignal))
+	halt(t, server)
 	value := make([]byte, 900_000)
 	began := time.Now()
 	for range 8 {
@@ -324,7 +324,7 @@ func TestTLSOutlivesAWriteThatIsHeldUp(t *testing.T) {
 	if took := time.Since(began); took > patience {
 		t.Errorf("eight timeouts of 300 ms took %v", took)
 	}
-	must(t, server.Process.Signal(goOnSignal))
+	goOn(t, server)
 	until(t, "an answer after it went on", func() bool { return c.Set(background, "k", value, 0) == nil })
 	if now := c.Counters()[address].Dials; now != dials {
 		t.Errorf("%d connections, were %d", now, dials)
@@ -572,7 +572,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	socket, server := live(t)
 	c := opened(t, socket)
 	must(t, c.Set(background, "k", []byte("v"), 0))
-	must(t, server.Process.Signal(stopSignal))
+	halt(t, server)
 	var answered atomic.Int32
 	var callers sync.WaitGroup
 	for range 16 {
@@ -594,7 +594,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 		_, err := c.Get(ctx, "other", nil)
 		return errors.Is(err, ErrClosed)
 	})
-	must(t, server.Process.Signal(goOnSignal))
+	goOn(t, server)
 	must(t, <-drained)
 	callers.Wait()
 	if answered.Load() != 16 {
@@ -602,7 +602,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	}
 	// Who does not want to wait that long.
 	c = opened(t, socket)
-	must(t, server.Process.Signal(stopSignal))
+	halt(t, server)
 	var err error
 	callers.Add(1)
 	go func() { defer callers.Done(); _, err = c.Get(background, "k", nil) }()
@@ -616,7 +616,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	if !errors.Is(err, ErrClosed) || Applied(err) != Unknown {
 		t.Error(err)
 	}
-	must(t, server.Process.Signal(goOnSignal))
+	goOn(t, server)
 }
 
 // notes is an observer.

@@ -75,7 +75,7 @@ func (c *Client) Fetch(ctx context.Context, key string, dst []byte, o FetchOptio
 			}
 		}
 		switch {
-		case err != nil && (Fault(err) == FaultCaller || ctx.Err() != nil):
+		case err != nil && (Fault(err) == FaultCaller || ctx.Err() != nil || unfinished(err)):
 			return dst, err
 		case err != nil:
 			return c.share(ctx, key, dst, find, Lease{}, false)

@@ -169,7 +169,10 @@ func TestLoadThatFailsIsToldAndLeavesNobodyWaiting(t *testing.T) {
 	if _, _, err := other.GetOrLease(background, "n", nil, LeaseOptions{Vivify: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Fetch(ctx, "n", nil, wait, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrTimeout) {
+	if _, err := c.Fetch(ctx, "n", nil, wait, func(ctx context.Context) ([]byte, time.Duration, error) {
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
