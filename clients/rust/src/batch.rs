@@ -120,18 +120,18 @@ impl Batch {
         }
         // All lanes have their requests before the first is waited for.
         let mut begun = Vec::new();
-        for server in 0..self.client.fleet().len() {
-            for large in [false, true] {
-                let mut mine =
-                    (0..self.wanted.len() as u32).filter(|&at| self.is_for(at, server, large)).peekable();
-                if mine.peek().is_none() {
-                    continue;
-                }
-                let mine: Vec<u32> = mine.collect();
-                match self.client.fleet().lane(server, large, deadline) {
-                    Ok(lane) => self.begin(&mine, server, lane, &mut begun, deadline),
-                    Err(error) => self.tell(&mine, &error),
-                }
+        let mut order: Vec<u32> = (0..self.wanted.len() as u32).filter(|at| !self.bad.contains(at)).collect();
+        let path = |wanted: &[Wanted], at: u32| (wanted[at as usize].server, wanted[at as usize].large);
+        order.sort_by_key(|&at| path(&self.wanted, at));
+        let mut rest = order.as_slice();
+        while let Some(&first) = rest.first() {
+            let (server, large) = path(&self.wanted, first);
+            let (mine, others) =
+                rest.split_at(rest.partition_point(|&at| path(&self.wanted, at) == (server, large)));
+            rest = others;
+            match self.client.fleet().lane(server, large, deadline) {
+                Ok(lane) => self.begin(mine, server, lane, &mut begun, deadline),
+                Err(error) => self.tell(mine, &error),
             }
         }
         for (mine, server, lane, ticket) in begun {
@@ -144,11 +144,6 @@ impl Batch {
         self.bytes.clear();
         self.bad.clear();
         Done { batch: self }
-    }
-
-    fn is_for(&self, at: u32, server: usize, large: bool) -> bool {
-        let wanted = &self.wanted[at as usize];
-        wanted.server == server && wanted.large == large && !self.bad.contains(&at)
     }
 
     fn request(&self, at: u32) -> Request<'_> {
