@@ -19,6 +19,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 20_000;
+/// Memory in which they fit many times; and keys that do not fit, and in which memory.
+const ROOMY_MB: &str = "256";
+const KEYS_FULL: usize = 200_000;
+const FULL_MB: &str = "8";
 const PIPELINE: usize = 200;
 /// Pipelines of the shorter run; the longer one has three times as many.
 const PIPELINES: usize = 200;
@@ -29,16 +33,33 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What the figure of a binary may be above that of another that is not slower.
 const TOLERANCE: f64 = 1.01;
 
-/// A kind of request: its name, one of its requests by the number of a key, and the bytes of its reply.
-type Kind = (&'static str, fn(usize) -> String, usize);
+/// A kind of request.
+struct Kind {
+    name: &'static str,
+    /// One of its requests, by the number of a key.
+    request: fn(usize) -> String,
+    reply_bytes: usize,
+    /// The server's memory is full, and has evicted: else all keys fit many times.
+    full: bool,
+}
+
+const fn kind(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
+    Kind { name, request, reply_bytes, full: false }
+}
+
+const SET: Kind = kind("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8);
+const REDIS_SET: Kind =
+    kind("SET", |n| format!("*3\r\n$3\r\nSET\r\n$14\r\nkey-{n:010}\r\n$32\r\n{VALUE}\r\n"), 5);
 
 const KINDS: &[Kind] = &[
-    ("get", |n| format!("get key-{n:010}\r\n"), 66),
-    ("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8),
-    ("mg v", |n| format!("mg key-{n:010} v\r\n"), 41),
-    ("ms", |n| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 4),
-    ("GET", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nkey-{n:010}\r\n"), 39),
-    ("SET", |n| format!("*3\r\n$3\r\nSET\r\n$14\r\nkey-{n:010}\r\n$32\r\n{VALUE}\r\n"), 5),
+    kind("get", |n| format!("get key-{n:010}\r\n"), 66),
+    SET,
+    kind("mg v", |n| format!("mg key-{n:010} v\r\n"), 41),
+    kind("ms", |n| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 4),
+    kind("GET", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nkey-{n:010}\r\n"), 39),
+    REDIS_SET,
+    Kind { full: true, ..kind("get miss", |n| format!("get not-{n:010}\r\n"), 5) },
+    Kind { full: true, ..kind("GET miss", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5) },
 ];
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
@@ -59,9 +80,9 @@ pub fn instructions(arguments: &[String]) -> Outcome {
         let ours = per_request(&program, kind)?;
         let theirs = base.map(|base| per_request(base, kind)).transpose()?;
         let beside = theirs.map_or(String::new(), |theirs| format!("{theirs:>12.1} {:>8.3}", ours / theirs));
-        println!("{:<8} {ours:>12.1} {beside}", kind.0);
+        println!("{:<8} {ours:>12.1} {beside}", kind.name);
         if theirs.is_some_and(|theirs| ours > theirs * TOLERANCE) {
-            slower.push(kind.0);
+            slower.push(kind.name);
         }
     }
     if slower.is_empty() {
@@ -84,16 +105,18 @@ fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
 }
 
 /// Instructions of a server's whole life, in which it answers so many pipelines.
-fn counted(program: &Path, &(name, request, reply_bytes): &Kind, pipelines: usize) -> Outcome<u64> {
-    let failed = |error: std::io::Error| format!("{}, {name}: {error}", program.display());
+fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
+    let failed = |error: std::io::Error| format!("{}, {}: {error}", program.display(), kind.name);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     drop(listener);
     let mut server = command("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    server.arg(program).args(["serve", "-t", "1", "-m", "256", "-p", &port.to_string(), "--redis-port", "0"]);
+    let memory_mb = if kind.full { FULL_MB } else { ROOMY_MB };
+    server.arg(program).args(["serve", "-t", "1", "-m", memory_mb, "-p", &port.to_string()]);
+    server.args(["--redis-port", "0"]);
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-    let talk = talk(port, request, reply_bytes, pipelines).map_err(failed);
+    let talk = talk(port, kind, pipelines).map_err(failed);
     // Its end is what says how many there were.
     capture(command("kill", &["-TERM", &server.id().to_string()]))?;
     let mut text = String::new();
@@ -105,12 +128,7 @@ fn counted(program: &Path, &(name, request, reply_bytes): &Kind, pipelines: usiz
     count.ok_or_else(|| format!("callgrind has not said how many instructions there were:\n{text}"))
 }
 
-fn talk(
-    port: u16,
-    request: fn(usize) -> String,
-    reply_bytes: usize,
-    pipelines: usize,
-) -> std::io::Result<()> {
+fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut stream = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -132,14 +150,16 @@ fn talk(
         stream.read_exact(&mut reply)
     };
     // The keys are there, in the order in which nobody asks for them.
-    let (_, set, stored) = if request(0).starts_with('*') { KINDS[5] } else { KINDS[1] };
-    for first in (0..KEYS).step_by(PIPELINE) {
-        exchange((first..first + PIPELINE).map(set).collect(), stored * PIPELINE)?;
+    let set = if (kind.request)(0).starts_with('*') { &REDIS_SET } else { &SET };
+    let keys = if kind.full { KEYS_FULL } else { KEYS };
+    for first in (0..keys).step_by(PIPELINE) {
+        let requests = (first..first + PIPELINE).map(set.request).collect();
+        exchange(requests, set.reply_bytes * PIPELINE)?;
     }
     let key = |n: usize| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS;
     for pipeline in 0..pipelines {
         let numbers = pipeline * PIPELINE..(pipeline + 1) * PIPELINE;
-        exchange(numbers.map(|n| request(key(n))).collect(), reply_bytes * PIPELINE)?;
+        exchange(numbers.map(|n| (kind.request)(key(n))).collect(), kind.reply_bytes * PIPELINE)?;
     }
     Ok(())
 }

@@ -41,13 +41,25 @@ enum Donor {
     Oldest(ClassId),
 }
 
+/// What a class is that gives memory to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// Older than the other.
+    Older,
+    /// And hardly anything of it was read when it was judged.
+    Unread,
+}
+
 /// Chunks beyond this make a class older than it looks, in proportion: a byte of a large item earns fewer hits than one
 /// of a small item that was not read for as long.
 const WEIGHED_BYTES: u64 = 1024;
 
 /// What the size of its items makes of a class's age, and what ghost hits do: as long as the workload turns to other keys, a class whose keys come
 /// back after their eviction is younger than it looks, one whose keys do not is older.
-struct Bias {
+struct Bias<'a> {
+    store: &'a Store,
+    /// What is younger is as old as it is, however long.
+    window_bytes: u64,
     /// Ghost hits for [`BIAS_SPANS`] spans on the mean; none: ages as they are.
     mean: Option<u64>,
 }
@@ -57,18 +69,29 @@ const BIAS_SPANS: u64 = 1024;
 /// Ages are changed by this factor at most.
 const BIAS_MAX: u64 = 8;
 
-impl Bias {
-    fn new(store: &Store) -> Bias {
+impl Bias<'_> {
+    fn new(store: &Store) -> Bias<'_> {
         let limit_bytes = store.arena.limit_bytes();
         let mean = store.window.has_turned(limit_bytes).then(|| {
             let hits: u64 = ClassId::all().map(|id| store.slabs.view(id).recent_ghosts()).sum();
             hits * BIAS_SPANS / (limit_bytes / SPAN_BYTES as u64).max(1)
         });
-        Bias { mean }
+        Bias { store, window_bytes: store.window.bytes(limit_bytes), mean }
     }
 
-    fn of(&self, id: ClassId, view: &ClassView, age: u64) -> u64 {
-        let age = age * (id.chunk_bytes() as u64).max(WEIGHED_BYTES) / WEIGHED_BYTES;
+    /// Bytes allocated since the oldest key of a class was put on probation, if most of it is there and that counts.
+    fn front(&self, id: ClassId, view: &ClassView) -> Option<u64> {
+        let front = view.probation_front().filter(|_| self.store.weighs_new(id))?;
+        Some(self.store.probation_age(front))
+    }
+
+    /// The age of a class: what is allocated since its hand passed, or since `front` if that is less. `plain`: a byte of its
+    /// items is worth one of a small one.
+    fn of(&self, id: ClassId, view: &ClassView, passed: u64, front: Option<u64>, plain: bool) -> u64 {
+        let age = front.map_or(passed, |front| passed.min(front));
+        let bytes = if plain { WEIGHED_BYTES } else { (id.chunk_bytes() as u64).max(WEIGHED_BYTES) };
+        let young = age.min(self.window_bytes);
+        let age = young + (age - young) * bytes / WEIGHED_BYTES;
         let Some(mean) = self.mean else { return age };
         let own = view.recent_ghosts() * BIAS_SPANS / u64::from(view.spans().max(1));
         // The unit keeps halves whole.
@@ -80,13 +103,13 @@ impl Bias {
 
 impl Local {
     /// Before a class in need evicts its own: drains a step of another's span, if there is one to take.
-    /// `round` counts the attempts of one allocation. True if memory comes from there.
-    pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> bool {
+    /// `round` counts the attempts of one allocation. Who gives, if somebody does.
+    pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> Option<Given> {
         if self.drain.is_none() {
             // Who asks often is told nothing new each time.
             if round == 0 && !self.asks.is_multiple_of(ASKS) {
                 self.asks += 1;
-                return false;
+                return None;
             }
             if !self.lingering.is_empty() {
                 self.look_at_lingering(store, false);
@@ -96,7 +119,7 @@ impl Local {
                 None => {
                     self.asks = 1;
                     self.fed = None;
-                    return false;
+                    return None;
                 }
             };
         }
@@ -105,10 +128,17 @@ impl Local {
             self.fed = Some(class);
         }
         let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
-        let Some(from) = self.draining_class() else { return true };
-        let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, STEP_CHUNKS_MAX) << round.min(8);
+        let Some(from) = self.draining_class() else { return Some(Given::Older) };
+        let given = if store.slabs.view(from).is_unread() { Given::Unread } else { Given::Older };
+        // Who needs whole spans waits for one.
+        let most = if round == 0 || wanted < SPAN_BYTES {
+            STEP_CHUNKS_MAX
+        } else {
+            from.chunks_per_span().max(STEP_CHUNKS_MAX)
+        };
+        let chunks = (wanted / from.chunk_bytes()).clamp(STEP_CHUNKS_MIN, most) << round.min(8);
         self.drain_step(store, chunks);
-        from != class
+        (from != class).then_some(given)
     }
 
     /// While others give to `class`: drains a step of the next span beside what is left of the last. Who found
@@ -144,6 +174,21 @@ impl Local {
         store.arena.used_bytes() < used
     }
 
+    /// Drains all of a span of the class that was not passed for longest, however old `class` is; true if memory came
+    /// free.
+    pub(crate) fn drain_oldest(&mut self, store: &Store, class: ClassId) -> bool {
+        let used = store.arena.used_bytes();
+        if self.drain.is_none() {
+            match self.donor(store, None) {
+                Some(donor) => self.drain_of(store, donor),
+                None => return false,
+            };
+        }
+        while self.drain_step(store, SPAN_BYTES) {}
+        self.pass_epochs(store);
+        store.arena.used_bytes() < used || store.slabs.view(class).free_chunks() > 0
+    }
+
     fn drain_of(&mut self, store: &Store, donor: Donor) -> bool {
         match donor {
             Donor::Spare(id) => {
@@ -166,8 +211,9 @@ impl Local {
         let least = if poor { 1 } else { 2 };
         let bias = Bias::new(store);
         let clock = store.moment(self.now).clock;
-        let mut oldest = None;
-        let mut oldest_age = 0;
+        // What is on probation is compared with the like: the parts of large values are in classes that have nothing there.
+        let new = class.is_some_and(|id| bias.front(id, store.slabs.view(id)).is_some());
+        let (mut oldest, mut oldest_age, mut oldest_key) = (None, 0, 0);
         for id in ClassId::all().filter(|&id| Some(id) != class) {
             let view = store.slabs.view(id);
             let spans = view.spans();
@@ -178,15 +224,27 @@ impl Local {
             if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
                 return Some(Donor::Spare(id));
             }
-            let Some(age) = view.age_to_give(clock).map(|age| bias.of(id, view, age)) else { continue };
-            if oldest.is_none() || age > oldest_age {
-                (oldest, oldest_age) = (Some(id), age);
+            let Some(passed) = view.age_to_give(clock) else { continue };
+            let front = bias.front(id, view).filter(|_| new);
+            let age = bias.of(id, view, passed, front, false);
+            // What nobody reads gives before what is long.
+            let key =
+                if view.is_unread() { bias.of(ClassId::LONGEST, view, passed, front, false) } else { age };
+            if oldest.is_none() || key > oldest_key {
+                (oldest, oldest_age, oldest_key) = (Some(id), age, key);
             }
         }
+        // Beside what nobody reads an item of any size is worth its bytes.
+        let plain = oldest.is_some_and(|id| store.slabs.view(id).is_unread());
+        let new = new && oldest.is_some_and(|id| bias.front(id, store.slabs.view(id)).is_some());
         // With the span in which its hand is, a class in need counts as older than it would to give: that
         // spares caches of many small classes a to and fro. Measured: 1.020, else 1.030, of an ideal's misses.
         let own = |age: fn(&ClassView, u64) -> Option<u64>| {
-            mine.and_then(|view| Some(bias.of(class.expect("mine"), view, age(view, clock)?))).unwrap_or(0)
+            let aged = |view| {
+                let id = class.expect("mine");
+                Some(bias.of(id, view, age(view, clock)?, bias.front(id, view).filter(|_| new), plain))
+            };
+            mine.and_then(aged).unwrap_or(0)
         };
         let younger = match automove {
             Automove::Always => own(ClassView::age_to_give) < oldest_age,

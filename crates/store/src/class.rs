@@ -40,6 +40,9 @@ pub fn chunk_sizes() -> impl Iterator<Item = (u8, u32)> {
 pub(crate) struct ClassId(pub(crate) u8);
 
 impl ClassId {
+    /// That of the largest chunks.
+    pub(crate) const LONGEST: ClassId = ClassId(CLASSES as u8);
+
     /// The smallest class whose chunks hold `bytes`, which is at most [`CHUNK_BYTES_MAX`].
     #[inline]
     pub(crate) fn of(bytes: usize) -> ClassId {

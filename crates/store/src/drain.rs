@@ -14,7 +14,7 @@
 
 use crate::arena::{Arena, UNIT};
 use crate::class::ClassId;
-use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason};
+use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason, batch_of};
 use crate::index::Found;
 use crate::item::{Kind, RawItem};
 use crate::large::Large;
@@ -28,6 +28,8 @@ use crate::{Eviction, Store};
 pub(crate) const LINGERING_MAX: usize = 4;
 /// Times they are looked at before they are used again.
 const LINGER_LOOKS_MAX: u8 = 16;
+/// Keys overdue on probation that go at a time for what moves: no more room than it takes is made in a class that gives.
+const DRAIN_OVERDUE: usize = 4;
 /// Spans tried when one is wanted at any price: uploads and pins keep some from emptying.
 const DRAIN_SPANS_MAX: usize = 4;
 
@@ -49,8 +51,8 @@ pub(crate) struct Drain {
 /// What became of what a chunk holds.
 enum Drained {
     Gone,
-    /// It is worth a chunk, and the class has none free.
-    NoChunk,
+    /// It is worth a chunk, and the class has none free. Whether it is on probation, and was not read often.
+    NoChunk(bool),
     /// Pinned, not to be evicted, or in a transaction.
     Held,
 }
@@ -151,6 +153,8 @@ impl Local {
         let mut looked = 0;
         let mut spare = None;
         let mut more = true;
+        // Which items of the span are overdue is not known. Where it matters others go that are; else all here do.
+        let keeps_new = store.weighs_new(class);
         while looked < chunks_max && more {
             let mut found = [(0, 0); BATCH];
             let mut count = 0;
@@ -164,7 +168,7 @@ impl Local {
                     more = false;
                     break;
                 }
-                overdue = slab.probation.front().is_none_or(|entry| store.is_overdue(entry));
+                overdue = slab.probation.front().is_none_or(|entry| !keeps_new && store.is_overdue(entry));
                 let carved = usize::from(arena.span(drain.number).carved.load(Ordering::Relaxed));
                 while drain.chunk < carved && count < BATCH && drain.chunk - first < 8 * BATCH {
                     let location =
@@ -192,19 +196,29 @@ impl Local {
                 match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
                     Drained::Gone | Drained::Held => {}
                     // What may go does so without a chunk.
-                    Drained::NoChunk if drain.vain && store.evicts() => hopeless = true,
-                    Drained::NoChunk if drain.vain => {
+                    Drained::NoChunk(_) if drain.vain && store.evicts() => hopeless = true,
+                    Drained::NoChunk(_) if drain.vain => {
                         more = false;
                         break;
                     }
-                    Drained::NoChunk => {
-                        // The hand makes room where it is, and this batch begins again; what cannot be had
-                        // now is left for the next look. Room by the queue of probation would be anywhere,
-                        // in spans too that are drained next.
+                    Drained::NoChunk(new) => {
+                        // What has to go makes room, and this batch begins again; what cannot be had now is left for
+                        // the next look. Room by the queue of probation is anywhere, in spans too that are drained
+                        // next: for what was read it is where the hand is.
                         // Where nothing may be evicted it finds nothing: upkeep takes out what expires.
                         let got = !store.arena.barren.holds(self.now)
-                            && self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false) > 0;
+                            && (new
+                                && store.evicts()
+                                && self.evict_overdue(
+                                    store,
+                                    self.now,
+                                    class,
+                                    batch_of(class).min(DRAIN_OVERDUE),
+                                ) > 0
+                                || self.sweep_main(store, self.now, class, overdue, HAND_WORK_DRAIN, false)
+                                    > 0);
                         self.pass_epochs(store);
+                        self.empty_magazine(store, class);
                         spare = self.free_chunk(store, class, drain.keep);
                         drain.vain = !got;
                         if !got || spare.is_some() {
@@ -249,6 +263,9 @@ impl Local {
                 let part = header.kind() == Kind::Large
                     // SAFETY: as above, a large one.
                     && unsafe { Large::of(item) }.first_piece().is_some_and(|first| first != location);
+                if !part && !slot.probation() && !drain.keep {
+                    store.slabs.view(drain.class).count_judged(slot.frequency() > 0);
+                }
                 let hot = match slot.probation() {
                     _ if part => true,
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
@@ -277,8 +294,10 @@ impl Local {
         item: RawItem,
         spare: &mut Option<u64>,
     ) -> Drained {
-        let Some(chunk) = *spare else { return Drained::NoChunk };
         let slot = found.slot;
+        let Some(chunk) = *spare else {
+            return Drained::NoChunk(slot.probation() && slot.frequency() < PROMOTE_FREQUENCY);
+        };
         // The hand would have passed over it; a large one is passed at its first piece.
         let passed = match (drain.keep, slot.probation()) {
             (true, _) => slot,

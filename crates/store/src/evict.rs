@@ -375,6 +375,10 @@ impl Local {
             if !expired && stays {
                 return false;
             }
+            if !expired && !found.slot.probation() {
+                let class = class_of(&store.arena, header, location);
+                store.slabs.view(class).count_judged(found.slot.frequency() > 0);
+            }
             if !expired && !also_read && found.slot.frequency() > 0 {
                 found.bucket.replace(found.i, found.slot.with_frequency(store.worn(found.slot.frequency())));
                 return false;

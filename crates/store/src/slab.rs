@@ -57,6 +57,8 @@ pub(crate) struct Class {
     pub(crate) bar: Bar,
     /// Hashes of keys on probation, oldest first.
     pub(crate) probation: Ring,
+    /// Bytes of a key put there, on the mean of the last ones.
+    pub(crate) probation_mean_bytes: u64,
     pub(crate) out_of_memory: u64,
 }
 
@@ -84,6 +86,7 @@ impl Slabs {
             hand_chunk: 0,
             bar: Bar::default(),
             probation: Ring::default(),
+            probation_mean_bytes: 0,
             out_of_memory: 0,
         };
         assert_eq!(ClassId::all().count(), CLASSES);
@@ -157,7 +160,7 @@ impl Class {
         self.view().show_free(self.free_chunks - self.draining_free);
     }
 
-    fn view(&self) -> &ClassView {
+    pub(crate) fn view(&self) -> &ClassView {
         &self.views[self.id.0 as usize]
     }
 

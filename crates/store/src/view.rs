@@ -5,6 +5,9 @@ use crate::Millis;
 use crate::slab::Moment;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// A class of which less than one in this many items was read when it was judged counts as unread.
+const UNREAD_SHARE: u64 = 8;
+
 /// What others see of a class without its lock.
 #[derive(Debug)]
 pub(crate) struct ClassView {
@@ -22,6 +25,12 @@ pub(crate) struct ClassView {
     free_chunks: AtomicU64,
     /// The least that those were in this period of compaction.
     free_low: AtomicU64,
+    /// When the oldest key on probation was put there, in its units, if most of the class is on probation; else the
+    /// largest number.
+    probation_front: AtomicU64,
+    /// Items that were judged in main, and how many of them had been read: halved now and then, likewise.
+    judged: AtomicU64,
+    judged_read: AtomicU64,
     /// Keys that came back after their eviction: halved now and then, see [`ClassView::forget`].
     recent_ghosts: AtomicU64,
     /// Seconds since last access of the item evicted last.
@@ -38,6 +47,9 @@ impl Default for ClassView {
             draining: AtomicU32::new(0),
             free_chunks: AtomicU64::new(0),
             free_low: AtomicU64::new(0),
+            probation_front: AtomicU64::new(u64::MAX),
+            judged: AtomicU64::new(0),
+            judged_read: AtomicU64::new(0),
             recent_ghosts: AtomicU64::new(0),
             evicted_age_s: AtomicU64::new(0),
         }
@@ -70,12 +82,35 @@ impl ClassView {
     pub(crate) fn count_ghost(&self) {
         self.recent_ghosts.fetch_add(1, Ordering::Relaxed);
     }
-    /// Ghost hits so far count half from now on.
-    pub(crate) fn forget(&self) {
-        let ghosts = self.recent_ghosts();
-        if ghosts > 0 {
-            self.recent_ghosts.fetch_sub(ghosts - ghosts / 2, Ordering::Relaxed);
+    /// An item in main was judged, and had been read or not.
+    pub(crate) fn count_judged(&self, read: bool) {
+        self.judged.fetch_add(1, Ordering::Relaxed);
+        if read {
+            self.judged_read.fetch_add(1, Ordering::Relaxed);
         }
+    }
+    /// Of what was judged in main lately hardly anything had been read, or nothing was judged.
+    pub(crate) fn is_unread(&self) -> bool {
+        let read = self.judged_read.load(Ordering::Relaxed);
+        read * UNREAD_SHARE <= self.judged.load(Ordering::Relaxed)
+    }
+    /// Ghost hits and what was judged so far count half from now on.
+    pub(crate) fn forget(&self) {
+        for count in [&self.recent_ghosts, &self.judged, &self.judged_read] {
+            let so_far = count.load(Ordering::Relaxed);
+            if so_far > 0 {
+                count.fetch_sub(so_far - so_far / 2, Ordering::Relaxed);
+            }
+        }
+    }
+    /// The oldest key on probation of a class most of which is.
+    pub(crate) fn probation_front(&self) -> Option<u64> {
+        let front = self.probation_front.load(Ordering::Relaxed);
+        (front != u64::MAX).then_some(front)
+    }
+    /// Shows it.
+    pub(crate) fn show_probation(&self, front: Option<u64>) {
+        self.probation_front.store(front.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
     pub(crate) fn recent_ghosts(&self) -> u64 {
         self.recent_ghosts.load(Ordering::Relaxed)

@@ -38,6 +38,10 @@ const TURNED_SHARE: u64 = 10;
 /// limit; from half of that on main loops.
 const LOOPS_SHARE: u64 = 16;
 
+/// One byte allocated for one put on probation; and there are so many times as many at most.
+const RATE_UNIT: u64 = 256;
+const RATE_MAX: u64 = 1 << 10;
+
 /// The window. Workers change it without a lock: what one loses another has in its place.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
@@ -46,6 +50,10 @@ pub(crate) struct Window {
     main_bytes: AtomicU64,
     /// Bytes of a key put on probation, of the last that were.
     mean_bytes: AtomicU64,
+    /// Bytes allocated when the last period of probation ended, and in it for each that was put on probation, in
+    /// [`RATE_UNIT`].
+    period_clock: AtomicU64,
+    rate: AtomicU64,
 }
 
 impl Window {
@@ -53,6 +61,18 @@ impl Window {
     #[inline]
     pub(crate) fn bytes(&self, limit_bytes: u64) -> u64 {
         limit_bytes / SHARE + self.more_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A period ended in which keys of so many bytes were put on probation, by the clock of bytes.
+    pub(crate) fn note_period(&self, period_bytes: u64, clock: u64) {
+        let allocated = clock.saturating_sub(self.period_clock.swap(clock, Ordering::Relaxed));
+        let rate = u128::from(allocated) * u128::from(RATE_UNIT) / u128::from(period_bytes.max(1));
+        self.rate.store((rate as u64).clamp(RATE_UNIT, RATE_UNIT * RATE_MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes that were allocated while so many were put on probation: others were overwritten, or wanted again.
+    pub(crate) fn allocated(&self, probation_bytes: u64) -> u64 {
+        probation_bytes.saturating_mul(self.rate.load(Ordering::Relaxed).max(RATE_UNIT)) / RATE_UNIT
     }
 
     /// The workload has turned to other keys.
@@ -138,6 +158,16 @@ mod tests {
         window.note_written(4, 2_500);
         window.note_asked(Queue::Probation, LIMIT);
         assert_eq!(window.bytes(LIMIT), 20_000);
+    }
+
+    #[test]
+    fn an_age_on_probation_is_counted_in_what_was_allocated_meanwhile() {
+        let window = Window::default();
+        assert_eq!(window.allocated(1_000), 1_000);
+        window.note_period(LIMIT, 3 * LIMIT);
+        assert_eq!(window.allocated(1_000), 3_000);
+        window.note_period(LIMIT, 3 * LIMIT + LIMIT / 2);
+        assert_eq!(window.allocated(1_000), 1_000, "what was freed for others is no less");
     }
 
     #[test]

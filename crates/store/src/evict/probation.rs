@@ -13,11 +13,12 @@
 
 use super::{BATCH, PROMOTE_FREQUENCY, batch_of, parts_of};
 use crate::bucket::Slot;
-use crate::class::ClassId;
+use crate::class::{ClassId, SPAN_BYTES};
 use crate::ghost::Queue;
 use crate::item::{Kind, RawItem};
 use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
+use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::worker::{FRESH_MAX, Local};
 use crate::{Eviction, Millis, Store};
@@ -29,6 +30,14 @@ const THIN_ENTRIES: usize = 512;
 /// Bytes in a unit of a ring entry's stamp: stamps wrap after 64 GiB.
 const STAMP_BYTES: u64 = 4096;
 const STAMP_MASK: u64 = (1 << 24) - 1;
+
+/// In classes of chunks up to this a class's new items go by the age of its oldest while the window is short: measured,
+/// misses are 1 to 2 % fewer on streams of many small classes.
+const WEIGHS_NEW_BYTES: usize = 1024;
+/// Keys whose bytes make the mean.
+const MEAN_OF: u64 = 16;
+/// So many quarters of a class's memory are most of it.
+const MOST_QUARTERS: u64 = 3;
 
 /// A new key that waits to be put on probation.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +54,18 @@ impl Store {
         if let Some(queue) = self.ghosts.ask(hash) {
             self.window.note_asked(queue, self.arena.limit_bytes());
         }
+    }
+
+    /// True if what is new in a class is worth looking at by itself when the class gives memory: its items are long, or
+    /// what is new is wanted.
+    pub(crate) fn weighs_new(&self, class: ClassId) -> bool {
+        class.chunk_bytes() > WEIGHS_NEW_BYTES || self.window.has_turned(self.arena.limit_bytes())
+    }
+
+    /// Bytes allocated since the key with this entry was put on probation.
+    pub(crate) fn probation_age(&self, entry: u64) -> u64 {
+        let now = self.probation_bytes.load(Ordering::Relaxed) / STAMP_BYTES;
+        self.window.allocated((now.wrapping_sub(entry) & STAMP_MASK) * STAMP_BYTES)
     }
 
     /// True if what is in the ring entry has been on probation for long enough.
@@ -107,20 +128,26 @@ impl Local {
         }
         if sum / period != (sum + bytes) / period {
             store.slabs.forget();
+            store.window.note_period(period, store.moment(self.now).clock);
             if store.ghosts.is_made() {
                 store.fit_ghosts();
             }
         }
-        let mut slab = None;
+        let mut slab: Option<(ClassId, MutexGuard<'_, Class>)> = None;
         let mut crowded = None;
         for Fresh { class, hash, bytes } in self.fresh.drain(..) {
             if slab.as_ref().is_none_or(|(held, _)| *held != class) {
                 // The old lock goes before the new one is taken.
-                drop(slab.take());
+                if let Some((_, slab)) = slab.take() {
+                    slab.show_probation();
+                }
                 slab = Some((class, store.slabs.class(class)));
             }
             let (_, slab) = slab.as_mut().expect("just set");
             sum += bytes;
+            if bytes > 0 {
+                slab.note_bytes(bytes);
+            }
             let taken = slab.probation.push(hash & !STAMP_MASK | ((sum / STAMP_BYTES) & STAMP_MASK));
             if taken != 0 {
                 store.arena.charge(taken);
@@ -129,7 +156,9 @@ impl Local {
                 crowded = Some(class);
             }
         }
-        drop(slab);
+        if let Some((_, slab)) = slab {
+            slab.show_probation();
+        }
         if let Some(class) = crowded {
             self.thin_out(store, class, 2 * FRESH_MAX);
         }
@@ -206,6 +235,7 @@ impl Local {
                 hashes[count] = pop(store, &mut slab).expect("it has a front");
                 count += 1;
             }
+            slab.show_probation();
         }
         for &hash in &hashes[..count] {
             store.prefetch_home(hash);
@@ -263,6 +293,19 @@ impl Local {
 }
 
 impl Class {
+    /// A key of so many bytes is put on probation.
+    fn note_bytes(&mut self, bytes: u64) {
+        let mean = self.probation_mean_bytes;
+        self.probation_mean_bytes = if mean == 0 { bytes } else { mean - mean / MEAN_OF + bytes / MEAN_OF };
+    }
+
+    /// Shows how old the oldest key on probation is, if most of the class is.
+    fn show_probation(&self) {
+        let bytes = self.probation.len() as u64 * self.probation_mean_bytes;
+        let most = bytes * 4 > (self.spans() * SPAN_BYTES) as u64 * MOST_QUARTERS;
+        self.view().show_probation(self.probation.front().filter(|_| most).map(|entry| entry & STAMP_MASK));
+    }
+
     /// There are more entries on probation than chunks.
     fn is_crowded(&self) -> bool {
         self.probation.len() > self.spans() * self.id().chunks_per_span() + BATCH

@@ -6,6 +6,7 @@
 //! ```
 
 use super::{Local, RECLAIM_CHUNKS};
+use crate::arbitrate::Given;
 use crate::class::ClassId;
 use crate::slab::{Magazine, unpoison_chunk};
 use crate::sync::atomic::Ordering;
@@ -249,20 +250,25 @@ impl Local {
                 continue;
             }
             // A younger class takes from the oldest, in steps; meanwhile it evicts its own.
-            let given = !shrinking && self.arbitrate(store, class, tries);
-            let own = if tries >= ALLOCATE_ROUNDS_OWN {
-                0
-            } else if given && tries < ALLOCATE_ROUNDS_GIVEN {
-                self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))
-            } else {
-                self.evict(store, self.now, class)
+            let given = if shrinking { None } else { self.arbitrate(store, class, tries) };
+            let own = match given {
+                _ if tries >= ALLOCATE_ROUNDS_OWN => 0,
+                // What nobody reads gives: whatever it is that is new is worth more.
+                Some(Given::Unread) if tries == 0 || store.arena.has_span() => 0,
+                Some(_) if tries < ALLOCATE_ROUNDS_GIVEN => {
+                    self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))
+                }
+                Some(_) | None => self.evict(store, self.now, class),
             };
             evicted += own;
             // Then at any price, and ever more rarely: what uploads and pins keep comes by waiting, and
             // draining on meanwhile would empty the cache.
             let patient = tries >= ALLOCATE_ROUNDS_OWN && !shrinking && tries < 2 * ALLOCATE_ROUNDS_BUSY;
             if own == 0 && (patient || tries.is_power_of_two() && tries > 1) {
-                self.drain_for(store, class);
+                // A class of parts of large values has nothing that it could judge: what is oldest gives a span.
+                if tries > ALLOCATE_ROUNDS_GIVEN || shrinking || !self.drain_oldest(store, class) {
+                    self.drain_for(store, class);
+                }
             }
             tries += 1;
         }
