@@ -174,7 +174,7 @@ impl Lane {
                 state = self.lock();
             }
             if !state.writing {
-                drop(self.write(state, Some(deadline)));
+                drop(self.write(state, deadline));
             }
         }
         Ok(Ticket(op))
@@ -186,7 +186,7 @@ impl Lane {
         let at = ticket.0 as usize;
         while !state.ops[at].is_done() {
             if state.has_bytes() && !state.writing {
-                state = self.write(state, None);
+                state = self.write(state, Instant::now() + self.step);
                 if state.ops[at].is_done() {
                     break;
                 }
@@ -214,7 +214,7 @@ impl Lane {
     /// Reads if nobody does, as what takes the room may be owed to nobody who waits; else sleeps for a step.
     fn wait_for_room<'l>(&'l self, mut state: Locked<'l>) -> Locked<'l> {
         if state.has_bytes() && !state.writing {
-            state = self.write(state, None);
+            state = self.write(state, Instant::now() + self.step);
         }
         if let Some(input) = state.input.take() {
             state = self.read(state, input);
@@ -228,7 +228,7 @@ impl Lane {
     }
 
     /// Sends what there is. Until `deadline`, waits for the socket as long as somebody else reads.
-    fn write<'l>(&'l self, mut state: Locked<'l>, deadline: Option<Instant>) -> Locked<'l> {
+    fn write<'l>(&'l self, mut state: Locked<'l>, deadline: Instant) -> Locked<'l> {
         state.writing = true;
         for _ in 0..WRITES_MAX {
             if state.sending.is_empty() {
@@ -249,9 +249,7 @@ impl Lane {
                 state = self.lock();
                 match moved {
                     Moved::Bytes(more) => sent += more,
-                    Moved::Nothing
-                        if state.input.is_none() && deadline.is_some_and(|at| Instant::now() < at) =>
-                    {
+                    Moved::Nothing if state.input.is_none() && Instant::now() < deadline => {
                         drop(state);
                         self.socket.wait(false, self.step);
                         state = self.lock();

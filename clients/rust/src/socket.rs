@@ -3,11 +3,14 @@
 use crate::error::{Error, Outcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
+    socket_with,
+};
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,15 +32,19 @@ pub enum Moved {
 }
 
 impl Socket {
-    /// Connects to host:port, or to a path. Reads wait for `step` at most.
+    /// Connects to host:port, or to a path that begins with `/`. Reads wait for `step` at most.
     ///
     /// # Errors
     /// As the system says; the last one of an address with several.
     pub fn connect(address: &str, limit: Duration, step: Duration) -> io::Result<Socket> {
         if address.starts_with('/') {
-            let stream = UnixStream::connect(address)?;
-            stream.set_read_timeout(Some(step))?;
-            return Ok(Socket { fd: stream.into() });
+            let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            // A server that accepts nobody would keep its caller for ever.
+            set_socket_timeout(&fd, Timeout::Send, Some(limit))?;
+            let path = SocketAddrUnix::new(address)?;
+            retry_on_intr(|| connect(&fd, &path))?;
+            set_socket_timeout(&fd, Timeout::Recv, Some(step))?;
+            return Ok(Socket { fd });
         }
         let until = Instant::now() + limit;
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");

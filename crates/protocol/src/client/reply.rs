@@ -206,7 +206,7 @@ impl<'b> Head<'b> {
         Ok(Head::status(status))
     }
 
-    /// Reads "key flags bytes[ cas]".
+    /// Reads a key, flags, bytes and, if it is there, a token.
     fn hit(line: &'b [u8]) -> Result<Head<'b>, Malformed> {
         let mut words = line.split(|&byte| byte == b' ');
         let (Some(key), Some(flags), Some(bytes)) = (words.next(), words.next(), words.next()) else {
