@@ -19,10 +19,6 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 20_000;
-/// Memory in which they fit many times; and keys that do not fit, and in which memory.
-const ROOMY_MB: &str = "256";
-const KEYS_FULL: usize = 200_000;
-const FULL_MB: &str = "8";
 const PIPELINE: usize = 200;
 /// Pipelines of the shorter run; the longer one has three times as many.
 const PIPELINES: usize = 200;
@@ -39,12 +35,10 @@ struct Kind {
     /// One of its requests, by the number of a key.
     request: fn(usize) -> String,
     reply_bytes: usize,
-    /// The server's memory is full, and has evicted: else all keys fit many times.
-    full: bool,
 }
 
 const fn kind(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
-    Kind { name, request, reply_bytes, full: false }
+    Kind { name, request, reply_bytes }
 }
 
 const SET: Kind = kind("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8);
@@ -58,8 +52,8 @@ const KINDS: &[Kind] = &[
     kind("ms", |n| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 4),
     kind("GET", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nkey-{n:010}\r\n"), 39),
     REDIS_SET,
-    Kind { full: true, ..kind("get miss", |n| format!("get not-{n:010}\r\n"), 5) },
-    Kind { full: true, ..kind("GET miss", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5) },
+    kind("get miss", |n| format!("get not-{n:010}\r\n"), 5),
+    kind("GET miss", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5),
 ];
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
@@ -111,9 +105,7 @@ fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
     let port = listener.local_addr().map_err(failed)?.port();
     drop(listener);
     let mut server = command("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    let memory_mb = if kind.full { FULL_MB } else { ROOMY_MB };
-    server.arg(program).args(["serve", "-t", "1", "-m", memory_mb, "-p", &port.to_string()]);
-    server.args(["--redis-port", "0"]);
+    server.arg(program).args(["serve", "-t", "1", "-m", "256", "-p", &port.to_string(), "--redis-port", "0"]);
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let talk = talk(port, kind, pipelines).map_err(failed);
@@ -151,8 +143,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     };
     // The keys are there, in the order in which nobody asks for them.
     let set = if (kind.request)(0).starts_with('*') { &REDIS_SET } else { &SET };
-    let keys = if kind.full { KEYS_FULL } else { KEYS };
-    for first in (0..keys).step_by(PIPELINE) {
+    for first in (0..KEYS).step_by(PIPELINE) {
         let requests = (first..first + PIPELINE).map(set.request).collect();
         exchange(requests, set.reply_bytes * PIPELINE)?;
     }
