@@ -120,7 +120,7 @@ impl Lane {
 
     /// Fails what waits.
     pub fn close(&self, error: Error) {
-        fail(self, &mut self.lock(), error);
+        self.fail(&mut self.lock(), error);
     }
 
     fn lock(&self) -> Locked<'_> {
@@ -258,7 +258,7 @@ impl Lane {
                     Moved::Failed(why) => {
                         if state.error.is_none() {
                             state.pipe.take_back(bytes.len() - sent);
-                            fail(self, &mut state, lost(&self.server, &why));
+                            self.fail(&mut state, lost(&self.server, &why));
                         }
                     }
                 }
@@ -323,7 +323,7 @@ impl Lane {
         }
         state.input = Some(input);
         if let Some(error) = failure {
-            fail(self, &mut state, error);
+            self.fail(&mut state, error);
         }
         if !state.crowd.is_empty() && !state.pipe.is_full() {
             state.crowd.drain(..).for_each(|thread| thread.unpark());
@@ -359,6 +359,24 @@ impl Lane {
         }
     }
 
+    /// Ends the connection and tells all who wait.
+    fn fail(&self, state: &mut State, error: Error) {
+        if state.error.is_some() {
+            return;
+        }
+        self.alive.store(false, Ordering::Relaxed);
+        self.socket.shut_down();
+        let State { pipe, ops, .. } = state;
+        pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(&error, missing, outcome));
+        for op in ops.iter_mut().filter(|op| op.error.is_some()) {
+            if let Some(sleeper) = op.sleeper.take() {
+                sleeper.unpark();
+            }
+        }
+        state.crowd.drain(..).for_each(|thread| thread.unpark());
+        state.error = Some(error);
+    }
+
     fn broken(&self, broken: Broken) -> Error {
         let server = Arc::clone(&self.server);
         match broken {
@@ -390,22 +408,4 @@ impl State {
             thread.unpark();
         }
     }
-}
-
-/// Ends the connection and tells all who wait.
-fn fail(lane: &Lane, state: &mut State, error: Error) {
-    if state.error.is_some() {
-        return;
-    }
-    lane.alive.store(false, Ordering::Relaxed);
-    lane.socket.shut_down();
-    let State { pipe, ops, .. } = state;
-    pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(&error, missing, outcome));
-    for op in ops.iter_mut().filter(|op| op.error.is_some()) {
-        if let Some(sleeper) = op.sleeper.take() {
-            sleeper.unpark();
-        }
-    }
-    state.crowd.drain(..).for_each(|thread| thread.unpark());
-    state.error = Some(error);
 }
