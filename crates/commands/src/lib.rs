@@ -9,47 +9,26 @@
 //! [`Session`] is one connection without its socket, [`Output`] the replies on their way out,
 //! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
 //! [`Shared`], and the [`Host`] around it. No I/O, no clock of its own, no allocation per request.
+//!
+//! What conversations of every protocol are made of is in `core`, the classic and meta text in [`memcached`], RESP in
+//! [`redis`].
 #![forbid(unsafe_code)]
 
-mod admin;
-mod batch;
-pub mod class_stats;
-mod classic;
-mod context;
-mod counters;
-mod dump;
-mod flow;
-mod host;
-mod input;
-mod meta;
-mod output;
-mod prefix;
+mod core;
+pub mod memcached;
 pub mod redis;
-mod session;
-mod shared;
-pub mod slabs;
-mod stages;
-pub mod stats;
-mod strangers;
-pub mod table;
-mod tally;
-mod text;
-mod time;
-mod tuning;
-mod upload;
-mod usual;
-mod work;
 
-pub use context::{Context, Room};
-pub use counters::{ClassCounter, Counter, Counters, Sums};
-pub use host::{Connection, Host, Peer, Process};
-pub use input::STRANGERS_SHARE;
-pub use output::{Mark, Output};
-pub use prefix::{PrefixCount, Prefixes};
-pub use redis::{Letter, Message, OutputLimit, POST_BYTES_MAX, Post, Target};
-pub use session::{Next, Progress, Session};
-pub use shared::DebugCommand;
-pub use shared::{Clock, Settings, Shared, VERSION};
-pub use strangers::Strangers;
-pub use tuning::{Kept, Tuning};
-pub use work::{SLICE_NS, Work};
+pub use crate::core::context::{Context, Room};
+pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
+pub use crate::core::host::{Connection, Host, Peer, Process};
+pub use crate::core::input::STRANGERS_SHARE;
+pub use crate::core::output::{Mark, Output};
+pub use crate::core::prefix::{PrefixCount, Prefixes};
+pub use crate::core::shared::DebugCommand;
+pub use crate::core::shared::{Clock, Settings, Shared, VERSION};
+pub use crate::core::strangers::Strangers;
+pub use crate::core::topics::{Letter, Message, POST_BYTES_MAX, Post, Target};
+pub use crate::core::work::{SLICE_NS, Work};
+pub use memcached::session::{Next, Progress, Session};
+pub use memcached::tuning::{Kept, Tuning};
+pub use redis::connection::limits::OutputLimit;

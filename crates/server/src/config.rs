@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use larder_commands::DebugCommand;
-use larder_commands::slabs::{SIZES_MAX, slab_sizes};
+use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
 
 use crate::listen::Place;
 

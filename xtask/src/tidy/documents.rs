@@ -3,10 +3,10 @@
 use super::Complaint;
 use crate::faults;
 use crate::run::{Outcome, root};
-use larder_commands::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
+use larder_commands::memcached::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
+use larder_commands::memcached::stats::{KEYS, Source};
+use larder_commands::memcached::table::{CLASSIC, Command, META};
 use larder_commands::redis::table::REDIS;
-use larder_commands::stats::{KEYS, Source};
-use larder_commands::table::{CLASSIC, Command, META};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;

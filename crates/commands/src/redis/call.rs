@@ -3,15 +3,15 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
 
-use super::client::Client;
 use super::fail::{Done, Fail};
 use super::reply;
 use super::table::RowId;
-use crate::context::Context;
-use crate::counters::Counter;
-use crate::output::Output;
-use crate::tally::Tally;
-use crate::work::SLICE_NS;
+use crate::core::context::Context;
+use crate::core::counters::Counter;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+use crate::core::work::SLICE_NS;
+use crate::redis::connection::client::Client;
 
 /// Most bytes of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -33,7 +33,7 @@ pub(crate) enum Flow {
     Next,
     /// Goes on after so many milliseconds, and says OK then if that is not said yet.
     Sleep { ms: Millis, says: bool },
-    /// Goes on with [`super::client::Client::job`] in the next turn.
+    /// Goes on with [`crate::redis::connection::client::Client::job`] in the next turn.
     Job,
     /// Sends what waits, then closes.
     Close,

@@ -1,15 +1,20 @@
 //! A connection's own commands: who it is, how it speaks, what it has selected.
 
+pub(crate) mod client;
+mod clients;
+mod filter;
+pub(crate) mod limits;
+
 use larder_protocol::resp::{Args, parse_integer};
 
 use larder_store::DATABASES;
 
 use super::call::{Call, Flow, is, next};
-use super::client::Replies;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
 use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use super::table::{Command, NO_KEYS};
+use client::Replies;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The version of Redis that is spoken: libraries turn features on by it.
@@ -40,7 +45,7 @@ pub(crate) const ROWS: &[Command] = &[
         "[username] password",
         "Says who speaks.",
     ),
-    Command::container("client", super::clients::ROWS).doc("2.4.0", "", "Connections: this one and others."),
+    Command::container("client", clients::ROWS).doc("2.4.0", "", "Connections: this one and others."),
     Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset).doc(
         "6.2.0",
         "",

@@ -1,17 +1,24 @@
 //! Commands on keys, whatever their values are.
 
+pub(crate) mod copy;
+pub(crate) mod expiry;
+pub(crate) mod object;
+pub(crate) mod scan;
+pub(crate) mod serialize;
+pub(crate) mod survey;
+
 use arrayvec::ArrayVec;
 use larder_protocol::resp::Args;
 use larder_store::{Expect, Hint, Key};
 
 use super::call::{Call, is};
-use super::expiry::{Clock, expire, persist, remove, ttl};
 use super::fail::{Done, Fail};
-use super::set::{Condition, equals};
+use super::strings::throttle;
 use super::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, SHOWS_KEYS, WRITE};
 use super::table::{ALL_KEYS, Command, NO_KEYS, ONE_KEY, TWO_KEYS};
-use super::{copy, object, scan, serialize, throttle};
-use crate::batch::{SLOTS, prefetch_items};
+use crate::memcached::batch::{SLOTS, prefetch_items};
+use crate::redis::strings::set::{Condition, equals};
+use expiry::{Clock, expire, persist, remove, ttl};
 
 pub(crate) const ROWS: &[Command] =
     &[

@@ -1,5 +1,7 @@
 //! Publishing and subscribing, MONITOR, and what a client listens to.
 
+pub(crate) mod monitor;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,13 +11,13 @@ use larder_store::Store;
 
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
-use super::glob::bounded;
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
-use super::rewrite::Heap;
 use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
 use super::table::{Command, NO_KEYS};
-use super::topics::{Message, Space, Target, Topic, Topics};
-use crate::output::Output;
+use crate::core::glob::bounded;
+use crate::core::output::Output;
+use crate::core::topics::{Message, Space, Target, Topic, Topics};
+use crate::redis::strings::rewrite::Heap;
 
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
@@ -85,7 +87,7 @@ pub(crate) const ROWS: &[Command] =
                     "How many listen to sharded channels.",
                 ),
                 Command::args("pubsub|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
-                    super::introspect::help(call, "pubsub")
+                    crate::redis::server::introspect::help(call, "pubsub")
                 })
                 .doc("6.2.0", "", "What PUBSUB can do."),
             ],

@@ -5,7 +5,7 @@ use larder_protocol::resp::{HEAD_BYTES_MAX, format_double, write_bulk_head, writ
 use larder_store::{Item, Value};
 
 use super::fail::Fail;
-use crate::output::Output;
+use crate::core::output::Output;
 
 /// `+<text>`
 pub(crate) fn put_simple(out: &mut Output, text: &str) {

@@ -1,17 +1,29 @@
 //! Commands about the server and the keyspace as a whole.
 
+pub(crate) mod absent;
+mod acl;
+pub(crate) mod config;
+pub(crate) mod debug;
+mod info;
+pub(crate) mod introspect;
+pub(crate) mod latency;
+pub(crate) mod parameter;
+pub(crate) mod secret;
+pub(crate) mod slowlog;
+mod usage;
+
 use larder_protocol::resp::Args;
 
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
-use super::job::{Job, Step};
+use super::keys::{copy, object};
 use super::reply::put_bulk;
 use super::table::flag::{
     ADMIN, ALLOW_BUSY, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
 };
 use super::table::{Command, NO_KEYS};
-use super::{absent, config, copy, debug, info, introspect, latency, object, slowlog};
-use crate::work::CLEANING_NS;
+use crate::core::work::CLEANING_NS;
+use crate::redis::steps::job::{Job, Step};
 
 /// At any time, for those who look after the server.
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -61,7 +73,7 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "For tests.",
     ),
-    Command::container("acl", super::acl::ROWS).doc("6.0.0", "", "Users: each may do everything."),
+    Command::container("acl", acl::ROWS).doc("6.0.0", "", "Users: each may do everything."),
     Command::container("function", FUNCTION).doc("7.0.0", "", "Functions: there are none."),
     Command::container("module", absent::MODULE).doc("4.0.0", "", "Modules: there are none."),
     absent::SAVE,
@@ -135,7 +147,7 @@ const FUNCTION: &[Command] = &[
         "Fails: functions are not run.",
     ),
     Command::args("function|dump", 2, NOSCRIPT, NO_KEYS, |call, _| {
-        call.bulk(&super::serialize::dump_nothing())
+        call.bulk(&crate::redis::keys::serialize::dump_nothing())
     })
     .doc("7.0.0", "", "All functions in a form that FUNCTION RESTORE reads: none."),
     Command::args("function|restore", -3, WRITE | NOSCRIPT, NO_KEYS, |call, mut args| {
@@ -150,7 +162,7 @@ const FUNCTION: &[Command] = &[
             _ => {}
         }
         // That there are none can be restored.
-        match super::serialize::verified(payload)? {
+        match crate::redis::keys::serialize::verified(payload)? {
             [] => call.ok(),
             _ => no_scripts(call, args),
         }
@@ -160,10 +172,8 @@ const FUNCTION: &[Command] = &[
         "serialized-value [FLUSH|APPEND|REPLACE]",
         "Fails, unless there are none: functions are not run.",
     ),
-    Command::args("function|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
-        super::introspect::help(call, "function")
-    })
-    .doc("7.0.0", "", "What FUNCTION can do."),
+    Command::args("function|help", 2, LOADING | STALE, NO_KEYS, |call, _| introspect::help(call, "function"))
+        .doc("7.0.0", "", "What FUNCTION can do."),
 ];
 
 fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {

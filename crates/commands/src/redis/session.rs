@@ -14,35 +14,42 @@
 //! What each request has to pass before it runs (known, arity, who is it, may it reply) is in
 //! `dispatch.rs`; a client for whom all of it holds by itself is read ahead.
 
+mod dispatch;
+pub(crate) mod execute;
+mod gather;
+mod runs;
+pub(crate) mod turn;
+mod upload;
+
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
 use super::call::{Flow, is};
-use super::client::{Client, Facts};
 use super::fail::Fail;
-use super::gather::{Discard, Gathering};
-use super::job::UnderWay;
-use super::limits::{Class, OutputLimit};
 use super::reply::put_fail;
 use super::table;
-use super::tally::Meter;
-use super::topics::Letter;
-use super::turn::{Slot, Stop, Turn};
-use super::upload::Incoming;
-use crate::batch::{SLOTS, prefetch_items};
-use crate::context::Context;
-use crate::counters::Counter;
-use crate::input::Asked;
-use crate::output::Output;
-use crate::session::{Next, Progress};
-use crate::strangers::Stranger;
-use crate::tally::Tally;
+use crate::core::calls::Meter;
+use crate::core::context::Context;
+use crate::core::counters::Counter;
+use crate::core::input::Asked;
+use crate::core::output::Output;
+use crate::core::strangers::Stranger;
+use crate::core::tally::Tally;
+use crate::core::topics::Letter;
+use crate::memcached::batch::{SLOTS, prefetch_items};
+use crate::memcached::session::{Next, Progress};
+use crate::redis::connection::client::{Client, Facts};
+use crate::redis::connection::limits::{Class, OutputLimit};
+use crate::redis::steps::job::UnderWay;
+use gather::{Discard, Gathering};
+use turn::{Slot, Stop, Turn};
+use upload::Incoming;
 
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A request that is not whole is waited for in the receive buffer up to so many bytes.
-pub(super) const WAIT_BYTES_MAX: usize = 32 << 10;
+pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 
 /// A paused client looks this often whether the pause was ended early.
 const PAUSE_LOOK_MS: Millis = 100;
@@ -58,15 +65,15 @@ static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 /// One connection's conversation.
 #[derive(Debug)]
 pub(crate) struct Conversation {
-    pub(super) client: Client,
-    pub(super) state: State,
+    pub(crate) client: Client,
+    pub(crate) state: State,
     /// How often its next request was asked again.
     asked: Asked,
 }
 
 /// What the next bytes are.
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// A request.
     Ready,
     /// More of a long request.
@@ -117,7 +124,7 @@ impl Conversation {
     }
 
     /// What may wait for this client.
-    pub fn output_limit(&self, cx: &crate::Shared) -> OutputLimit {
+    pub fn output_limit(&self, cx: &crate::core::shared::Shared) -> OutputLimit {
         let listens = self.client.subscriptions.is_some();
         cx.redis.limits.output(if listens { Class::Pubsub } else { Class::Normal })
     }
@@ -288,7 +295,7 @@ impl Conversation {
 
     /// Nothing has to be looked at before each of its requests.
     #[inline]
-    pub(super) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+    pub(crate) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let common = &turn.cx.shared.redis;
         common.pause.left_ms(turn.cx.now()) == 0
             && self.client.is_plain()
@@ -298,7 +305,7 @@ impl Conversation {
             && common.starved_bytes.load(Relaxed) == 0
     }
 
-    pub(super) fn close(&mut self) -> Option<Next> {
+    pub(crate) fn close(&mut self) -> Option<Next> {
         self.state = State::Closed;
         Some(Next::Close)
     }
@@ -389,7 +396,7 @@ impl Conversation {
     }
 
     /// A request of its own.
-    pub(super) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
+    pub(crate) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
         let again = turn.cx.guard.ask_again(false);
         let flow = turn.dispatch(&mut self.client, args);
         turn.cx.guard.ask_again(again);
@@ -410,7 +417,7 @@ impl Conversation {
         }
     }
 
-    pub(super) fn fault(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault) -> Option<Next> {
+    pub(crate) fn fault(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault) -> Option<Next> {
         let out = &mut *turn.out;
         fault.write(&mut |bytes| out.put(bytes));
         turn.at = turn.input.len();

@@ -1,6 +1,8 @@
 //! The RESP commands: one row each, from which they are run, and from which COMMAND and the
 //! documentation speak.
 
+mod kind;
+
 use larder_protocol::resp::Args;
 
 use super::call::{OfArgs, OfKey};
@@ -236,13 +238,13 @@ pub struct Group {
 pub static REDIS: &[Group] = GROUPS;
 
 const GROUPS: &[Group] = &[
-    Group { name: "string", rows: super::string::ROWS },
+    Group { name: "string", rows: super::strings::ROWS },
     Group { name: "generic", rows: super::keys::ROWS },
-    Group { name: "bitmap", rows: super::bitmap::ROWS },
+    Group { name: "bitmap", rows: crate::redis::strings::bitmap::ROWS },
     Group { name: "pubsub", rows: super::pubsub::ROWS },
-    Group { name: "transactions", rows: super::transaction::ROWS },
+    Group { name: "transactions", rows: super::transactions::ROWS },
     Group { name: "connection", rows: super::connection::ROWS },
-    Group { name: "cluster", rows: super::absent::ROWS },
+    Group { name: "cluster", rows: crate::redis::server::absent::ROWS },
     Group { name: "server", rows: super::server::ROWS },
 ];
 

@@ -126,7 +126,7 @@ fn a_page_that_is_moved_leaves_its_items_where_there_is_room() {
 #[test]
 fn slab_classes_are_shown_as_they_were_asked_for() {
     let mut bench = Bench::new(Settings {
-        slab_sizes: larder_commands::slabs::slab_sizes(2.0, 8, 512 << 10),
+        slab_sizes: larder_commands::memcached::slabs::slab_sizes(2.0, 8, 512 << 10),
         ..Settings::default()
     });
     bench.ask(&format!(

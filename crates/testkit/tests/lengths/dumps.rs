@@ -2,7 +2,7 @@
 //! as it is. RESP has made keys here that memcached's text cannot name.
 
 use super::{KEY_BYTES, VALUE_BYTES, key, shown, value};
-use larder_commands::table::{CLASSIC, Run};
+use larder_commands::memcached::table::{CLASSIC, Run};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;

@@ -2,7 +2,7 @@
 //! they are refused and change nothing.
 
 use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
-use larder_commands::table::{CLASSIC, META, Run};
+use larder_commands::memcached::table::{CLASSIC, META, Run};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::pattern::{Captures, Match, Pattern};
 use larder_testkit::talk::encode;

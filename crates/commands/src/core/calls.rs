@@ -1,0 +1,329 @@
+//! What is counted of each command: how often it was called, refused, failed, and how long it took.
+//!
+//! ```text
+//! one command at a time   counted; measured if it is not FAST, or in a measured receive
+//! a batch, a run          counted by row, a row's commands in a row together; measured in a measured
+//!                         receive, each command an equal part
+//! ```
+//!
+//! A call that finds no memory is refused (`rejected_calls`), and none that was carried out, whether the store
+//! says so before it runs or while it does.
+//!
+//! One receive in [`RECEIVES_PER_MEASURED`] is measured, all while `latency-monitor-threshold` is set: a
+//! look at the clock for each command would be a good part of what a GET costs. What is reported as
+//! `usec` is the mean of what was measured, times the calls.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::counters::Counters;
+use super::host::Host;
+use crate::redis::fail::Fail;
+use crate::redis::table::{self, Command, REDIS, RowId, dense};
+
+/// One receive in so many is measured.
+const RECEIVES_PER_MEASURED: u64 = 16;
+
+/// Steps of times: up to 1 µs, 2 µs, 4 µs and so on.
+pub(crate) const STEPS: usize = 24;
+
+/// A time's step.
+fn step(us: u64) -> usize {
+    (u64::BITS - us.saturating_sub(1).leading_zeros()).min(STEPS as u32 - 1) as usize
+}
+
+/// What a worker counts of a command; written by that worker alone.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    calls: AtomicU64,
+    measured: AtomicU64,
+    measured_us: AtomicU64,
+    refused: AtomicU32,
+    failed: AtomicU32,
+    steps: [AtomicU32; STEPS],
+}
+
+fn raise(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+fn raise_short(counter: &AtomicU32, n: u32) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// The rows of all commands, of one worker.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    rows: Box<[Row]>,
+    receives: AtomicU64,
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        let rows = (0..table::rows_count()).map(|_| Row::default()).collect();
+        Rows { rows, receives: AtomicU64::new(0) }
+    }
+}
+
+impl Rows {
+    fn row(&self, id: RowId) -> &Row {
+        &self.rows[dense(id)]
+    }
+
+    /// So many calls, without a time.
+    pub fn called(&self, id: RowId, calls: u32) {
+        raise(&self.row(id).calls, u64::from(calls));
+    }
+
+    /// How long so many calls took together.
+    pub fn took(&self, id: RowId, calls: u32, us: u64) {
+        let row = self.row(id);
+        raise(&row.measured, u64::from(calls));
+        raise(&row.measured_us, us);
+        raise_short(&row.steps[step(us / u64::from(calls.max(1)))], calls);
+    }
+
+    /// A call was refused before it ran.
+    pub fn refused(&self, id: RowId) {
+        raise_short(&self.row(id).refused, 1);
+    }
+
+    /// A call that is counted ran, and answered with this error.
+    #[cold]
+    pub fn failed(&self, id: RowId, fail: &Fail) {
+        if fail.is_refusal() {
+            self.refused(id);
+            // It counts with those beside it, whose turn may be still to come.
+            raise(&self.row(id).calls, u64::MAX);
+        } else {
+            raise_short(&self.row(id).failed, 1);
+        }
+    }
+
+    /// Counts a receive; true if it is to be measured.
+    fn is_measured(&self) -> bool {
+        let n = self.receives.load(Relaxed);
+        self.receives.store(n.wrapping_add(1), Relaxed);
+        // Not every sixteenth: a client that says two things in turn would have one of them measured.
+        n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & (RECEIVES_PER_MEASURED - 1) == 0
+    }
+}
+
+/// A command's counts, of all workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowSum {
+    pub calls: u64,
+    pub measured: u64,
+    pub measured_us: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub steps: [u64; STEPS],
+}
+
+impl RowSum {
+    fn add(&mut self, row: &Row) {
+        self.calls = self.calls.wrapping_add(row.calls.load(Relaxed));
+        self.measured += row.measured.load(Relaxed);
+        self.measured_us += row.measured_us.load(Relaxed);
+        self.refused += u64::from(row.refused.load(Relaxed));
+        self.failed += u64::from(row.failed.load(Relaxed));
+        for (sum, step) in self.steps.iter_mut().zip(&row.steps) {
+            *sum += u64::from(step.load(Relaxed));
+        }
+    }
+
+    /// A worker may have taken calls back that it will count in a moment.
+    fn settle(&mut self) {
+        self.calls = u64::try_from(self.calls as i64).unwrap_or(0);
+    }
+
+    fn since(&mut self, before: &RowSum) {
+        self.calls = self.calls.saturating_sub(before.calls);
+        self.measured = self.measured.saturating_sub(before.measured);
+        self.measured_us = self.measured_us.saturating_sub(before.measured_us);
+        self.refused = self.refused.saturating_sub(before.refused);
+        self.failed = self.failed.saturating_sub(before.failed);
+        for (step, before) in self.steps.iter_mut().zip(&before.steps) {
+            *step = step.saturating_sub(*before);
+        }
+    }
+
+    /// Microseconds a call.
+    pub fn us_per_call(&self) -> f64 {
+        self.measured_us as f64 / self.measured.max(1) as f64
+    }
+
+    /// The time that this share of the measured calls did not exceed, in microseconds.
+    pub fn percentile_us(&self, percent: f64) -> u64 {
+        let total: u64 = self.steps.iter().sum();
+        let wanted = (total as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (step, count) in self.steps.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return 1 << step;
+            }
+        }
+        0
+    }
+
+    fn any(&self) -> bool {
+        self.calls + self.refused + self.failed > 0
+    }
+}
+
+/// The counts of all commands since the counts `before`, which may be none.
+pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSum]) -> Vec<RowSum> {
+    let mut sums = vec![RowSum::default(); table::rows_count()];
+    each(&mut |counters| sums.iter_mut().zip(&counters.rows.rows).for_each(|(sum, row)| sum.add(row)));
+    sums.iter_mut().for_each(RowSum::settle);
+    sums.iter_mut().zip(before).for_each(|(sum, before)| sum.since(before));
+    sums
+}
+
+/// Commands that were called, refused or failed, and their counts.
+pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
+    let ids = REDIS.iter().enumerate().flat_map(|(group, rows)| {
+        rows.rows.iter().enumerate().flat_map(move |(at, row)| {
+            let id = (group as RowId) << 8 | at as RowId;
+            let subs = (0..row.subcommands().len()).map(move |at| table::sub(id, at));
+            std::iter::once(id).chain(subs)
+        })
+    });
+    ids.filter_map(|id| Some((table::row(id)?, &sums[dense(id)]))).filter(|(_, sum)| sum.any())
+}
+
+/// The commands of one receive: those of one row that follow each other are counted together.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    row: Option<RowId>,
+    calls: u32,
+    /// When the calls began; none: they are not measured.
+    since_us: Option<u64>,
+}
+
+impl Meter {
+    /// At the beginning of a receive. `measures`: it is measured in any case.
+    #[inline]
+    pub fn begin(rows: &Rows, measures: bool, clock_us: impl FnOnce() -> u64) -> Meter {
+        let measured = rows.is_measured() || measures;
+        Meter { row: None, calls: 0, since_us: measured.then(clock_us) }
+    }
+
+    /// This receive is measured.
+    #[inline]
+    pub fn measures(&self) -> bool {
+        self.since_us.is_some()
+    }
+
+    /// A command of this row comes; true if it is another row's than the one before.
+    #[inline(always)]
+    pub fn call(&mut self, row: RowId) -> bool {
+        let same = self.row == Some(row);
+        self.calls += u32::from(same);
+        !same
+    }
+
+    /// There are calls that [`Meter::settle`] has not counted.
+    #[inline]
+    pub fn has_calls(&self) -> bool {
+        self.row.is_some()
+    }
+
+    /// The time since the last look at the clock, if this receive is measured.
+    #[inline]
+    pub fn lap(&mut self, host: &dyn Host) -> Option<u64> {
+        let since = self.since_us?;
+        let now = host.clock_us();
+        self.since_us = Some(now);
+        Some(now.saturating_sub(since))
+    }
+
+    /// Counts what came, and begins with `next`. How long what came took, if it was measured.
+    pub fn settle(
+        &mut self,
+        rows: &Rows,
+        next: Option<RowId>,
+        clock_us: impl FnOnce() -> u64,
+    ) -> Option<(RowId, u64)> {
+        let mut took = None;
+        if let Some(since) = self.since_us {
+            let now = clock_us();
+            if let Some(row) = self.row {
+                let us = now.saturating_sub(since);
+                rows.took(row, self.calls, us);
+                took = Some((row, us));
+            }
+            self.since_us = Some(now);
+        }
+        if let Some(row) = self.row {
+            rows.called(row, self.calls);
+        }
+        (self.row, self.calls) = (next, 1);
+        took
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_powers_of_two() {
+        for (us, at) in
+            [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1024, 10), (1025, 11), (u64::MAX, 23)]
+        {
+            assert_eq!(step(us), at, "{us}");
+        }
+    }
+
+    #[test]
+    fn commands_in_a_row_are_counted_and_measured_together() {
+        let counters = Counters::default();
+        let id = |name: &[u8]| table::find(name).expect("a command").1;
+        let (get, set) = (id(b"get"), id(b"set"));
+        let mut meter = Meter::begin(&counters.rows, true, || 100);
+        for row in [get, get, get, set] {
+            if meter.call(row) {
+                meter.settle(&counters.rows, Some(row), || 130);
+            }
+        }
+        assert_eq!(meter.settle(&counters.rows, None, || 150), Some((set, 20)));
+        counters.rows.failed(set, &Fail::SYNTAX);
+        let sums = sums(|visit| visit(&counters), &[]);
+        let found: Vec<_> = in_use(&sums).map(|(row, sum)| (row.name, sum.calls, sum.failed)).collect();
+        assert_eq!(found, [("get", 3, 0), ("set", 1, 1)]);
+        assert_eq!(sums[dense(set)].us_per_call(), 20.0);
+        assert_eq!((sums[dense(set)].percentile_us(50.0), sums[dense(set)].percentile_us(99.9)), (32, 32));
+        let again = super::sums(|visit| visit(&counters), &sums);
+        assert!(again.iter().all(|sum| !sum.any()));
+    }
+
+    #[test]
+    fn a_call_without_memory_is_refused_and_taken_back() {
+        let counters = Counters::default();
+        let set = table::find(b"set").expect("a command").1;
+        let sum = || super::sums(|visit| visit(&counters), &[])[dense(set)].clone();
+        counters.rows.failed(set, &Fail::OUT_OF_MEMORY);
+        assert_eq!((sum().calls, sum().refused, sum().failed), (0, 1, 0), "not below none");
+        counters.rows.called(set, 1);
+        assert_eq!(sum().calls, 0);
+        counters.rows.called(set, 2);
+        counters.rows.failed(set, &Fail::HELD);
+        assert_eq!((sum().calls, sum().refused), (1, 2));
+    }
+
+    #[test]
+    fn every_row_has_a_place_of_its_own() {
+        let mut seen = vec![false; table::rows_count()];
+        for (group, rows) in REDIS.iter().enumerate() {
+            for (at, row) in rows.rows.iter().enumerate() {
+                let id = (group as RowId) << 8 | at as RowId;
+                for id in std::iter::once(id).chain((0..row.subcommands().len()).map(|at| table::sub(id, at)))
+                {
+                    assert!(!std::mem::replace(&mut seen[dense(id)], true), "{}", row.name);
+                }
+            }
+        }
+        assert!(seen.into_iter().all(|seen| seen));
+    }
+}

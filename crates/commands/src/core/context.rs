@@ -1,0 +1,155 @@
+//! What one call of a session works with: a store guard, the worker's counters, what all share.
+
+use std::cell::Cell;
+
+use larder_store::{Guard, Millis};
+
+use super::counters::Counters;
+use super::host::{Host, Peer};
+use super::output::Output;
+use super::shared::Shared;
+use super::work::Work;
+
+/// Everything around a session while it works; made once per batch of receives.
+pub struct Context<'c, 'w> {
+    /// The worker inside the store, entered at [`Shared::now`].
+    pub guard: Guard<'w>,
+    /// This worker's counters.
+    pub counters: &'c Counters,
+    /// Settings and state that all workers share.
+    pub shared: &'c Shared,
+    /// The server around it.
+    pub host: &'c dyn Host,
+    /// The other end of the connection.
+    pub peer: &'c dyn Peer,
+    /// What the worker keeps: room for values at work, and its account of work.
+    pub room: &'c Room,
+}
+
+/// What a worker keeps from one request to the next: room for a value that is read, changed and written, so
+/// that these allocate nothing, and its account of work.
+#[derive(Default)]
+pub struct Room {
+    bytes: Cell<Vec<u8>>,
+    work: Work,
+    again: Cell<Again>,
+}
+
+/// What becomes of a request that found no memory, where some may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Again {
+    /// It is asked again later.
+    #[default]
+    May,
+    /// One is.
+    Is,
+    /// It is refused.
+    MayNot,
+}
+
+impl Room {
+    /// So much of it is kept.
+    pub(crate) const BYTES_KEPT: usize = 64 << 10;
+
+    /// The room, empty; a new one if it is lent already.
+    pub(crate) fn lend(&self) -> Vec<u8> {
+        self.bytes.take()
+    }
+
+    /// Keeps it for the next.
+    pub(crate) fn take_back(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        bytes.shrink_to(Room::BYTES_KEPT);
+        self.bytes.set(bytes);
+    }
+
+    /// The worker's account of work.
+    #[inline]
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
+}
+
+impl Room {
+    /// A request is to be asked again, which was not known before.
+    pub(crate) fn take_again(&self) -> bool {
+        let is = self.is_again();
+        if is {
+            self.again.set(Again::May);
+        }
+        is
+    }
+
+    /// A request is to be asked again.
+    pub(crate) fn is_again(&self) -> bool {
+        self.again.get() == Again::Is
+    }
+
+    /// Runs `f`, in which no request is asked again.
+    pub(crate) fn for_the_last_time<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.again.set(Again::MayNot);
+        let done = f();
+        self.again.set(Again::May);
+        done
+    }
+}
+
+impl Context<'_, '_> {
+    /// A request found no memory: true if it is to be asked again later, as if it had not been looked at yet. The turn
+    /// of who replies into `out` ends, and nothing is replied to it.
+    #[cold]
+    pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
+        if !self.guard.memory_comes() || self.room.again.get() == Again::MayNot {
+            return false;
+        }
+        self.room.again.set(Again::Is);
+        out.end_turn();
+        true
+    }
+
+    /// The time of this batch, milliseconds since the Unix epoch.
+    #[inline]
+    pub fn now(&self) -> Millis {
+        self.guard.now()
+    }
+
+    /// Spends work; with the last of the slice the turn of who replies into `out` ends.
+    pub(crate) fn spend(&self, out: &mut Output, ns: u64) {
+        self.room.work().spend(ns);
+        self.end_turn_if_due(out);
+    }
+
+    /// Spends what the store has done beside what it was asked for: a flush has left that for whoever comes by.
+    #[inline(always)]
+    pub(crate) fn spend_beside(&mut self, out: &mut Output) {
+        let ns = self.guard.take_beside_ns();
+        if ns > 0 {
+            self.spend_much(out, ns);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn spend_much(&mut self, out: &mut Output, ns: u64) {
+        self.spend(out, ns);
+    }
+
+    /// Ends the turn of who replies into `out` if the slice is used up.
+    pub(crate) fn end_turn_if_due(&self, out: &mut Output) {
+        if self.room.work().is_used_up() {
+            out.end_turn();
+        }
+    }
+}
+
+impl std::fmt::Debug for Context<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("now", &self.guard.now()).finish_non_exhaustive()
+    }
+}

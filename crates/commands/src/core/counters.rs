@@ -1,0 +1,274 @@
+//! What a worker counts: plain numbers written by their worker alone, summed by whoever reads.
+//!
+//! A load and a store, no locked instruction; the alignment keeps another worker's counters out of
+//! the cache lines (two, because processors fetch lines in pairs).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_store::CLASSES_END;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What is counted; memcached's statistics of the same name unless the text says otherwise.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Counter { $($(#[$doc])* $name,)* }
+
+        impl Counter {
+            /// All of them, in order.
+            pub const ALL: &'static [Counter] = &[$(Counter::$name,)*];
+        }
+    };
+}
+
+counters! {
+    /// Keys asked for by get, gets, mg and binary gets.
+    CmdGet,
+    /// Of these, found (also those found by gat, gats).
+    GetHits,
+    /// Of these, not found.
+    GetMisses,
+    /// Of the misses, those whose item's time had passed.
+    GetExpired,
+    /// Of the misses, those whose item a flush took.
+    GetFlushed,
+    /// Stores that got as far as memory for their item.
+    CmdSet,
+    /// flush_all, allowed or not.
+    CmdFlush,
+    /// touch, gat, gats, mg with T.
+    CmdTouch,
+    /// Meta commands.
+    CmdMeta,
+    /// delete, md without an item.
+    DeleteMisses,
+    /// delete, md with an item.
+    DeleteHits,
+    /// incr without an item.
+    IncrMisses,
+    /// incr done.
+    IncrHits,
+    /// decr without an item.
+    DecrMisses,
+    /// decr done.
+    DecrHits,
+    /// Compare-and-swap without an item.
+    CasMisses,
+    /// Compare-and-swap done.
+    CasHits,
+    /// Compare-and-swap on another version.
+    CasBadval,
+    /// Touches of an item.
+    TouchHits,
+    /// Touches without an item.
+    TouchMisses,
+    /// Values above the limit.
+    StoreTooLarge,
+    /// Values there was no memory for.
+    StoreNoMemory,
+    /// Numbers changed that took no more bytes than before: memcached writes them in place, and does
+    /// not count an item.
+    NumbersInPlace,
+    /// Times a connection gave way to others with requests left.
+    ConnYields,
+    /// Bytes received; the server counts.
+    BytesRead,
+    /// Bytes sent; the server counts.
+    BytesWritten,
+    /// Connections closed because others needed the memory that their replies held; the server counts.
+    Shed,
+    /// Connections closed because others needed the memory that their requests held, which had come in part; the
+    /// server counts.
+    Crowded,
+    /// Connections closed since they did not go on with a request, or did not say who they are; the server counts.
+    Unfinished,
+    /// Connections closed for idleness; the server counts.
+    IdleKicks,
+    /// Keys that RESP commands read and found.
+    RedisHits,
+    /// And did not find.
+    RedisMisses,
+    /// Of these, those whose item's time had passed.
+    RedisExpired,
+    /// RESP commands.
+    RedisCommands,
+    /// RESP commands that were answered with an error.
+    RedisErrors,
+}
+
+/// What is counted by slab class too: memcached's statistics of the same name, in its order. Over all
+/// classes each is what [`Counter`] of that name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum ClassCounter {
+    /// Class of the item found.
+    GetHits,
+    /// Class of the new item, stored or refused.
+    CmdSet,
+    /// Class of the item deleted.
+    DeleteHits,
+    /// Class of the number before.
+    IncrHits,
+    /// Class of the number before.
+    DecrHits,
+    /// Class of the item compared with.
+    CasHits,
+    /// Class of the item compared with.
+    CasBadval,
+    /// Class of the item touched.
+    TouchHits,
+}
+
+impl ClassCounter {
+    /// All of them, in order, with their names in `stats slabs`.
+    pub const ALL: [(ClassCounter, &'static str); 8] = [
+        (ClassCounter::GetHits, "get_hits"),
+        (ClassCounter::CmdSet, "cmd_set"),
+        (ClassCounter::DeleteHits, "delete_hits"),
+        (ClassCounter::IncrHits, "incr_hits"),
+        (ClassCounter::DecrHits, "decr_hits"),
+        (ClassCounter::CasHits, "cas_hits"),
+        (ClassCounter::CasBadval, "cas_badval"),
+        (ClassCounter::TouchHits, "touch_hits"),
+    ];
+}
+
+/// A cache line of counters for each of the store's slab classes.
+type Classes<T> = [[T; ClassCounter::ALL.len()]; CLASSES_END];
+
+/// The counters of one worker.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Counters {
+    classes: Classes<AtomicU64>,
+    values: [AtomicU64; Counter::ALL.len()],
+    /// Of each RESP command.
+    pub(crate) rows: super::calls::Rows,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            classes: [const { [const { AtomicU64::new(0) }; _] }; _],
+            values: [const { AtomicU64::new(0) }; Counter::ALL.len()],
+            rows: super::calls::Rows::default(),
+        }
+    }
+}
+
+impl Counters {
+    /// Adds `n`. Only the worker that owns the counters may call it.
+    #[inline]
+    pub fn add(&self, counter: Counter, n: u64) {
+        let value = &self.values[counter as usize];
+        value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds one in a slab class of the store. Only the worker that owns the counters may call it.
+    #[inline]
+    pub fn count_in(&self, class: u8, counter: ClassCounter) {
+        self.add_in(class, counter, 1);
+    }
+
+    /// Adds `n` in a slab class of the store. Only the worker that owns the counters may call it.
+    #[inline]
+    pub fn add_in(&self, class: u8, counter: ClassCounter, n: u64) {
+        const { assert!(CLASSES_END.is_power_of_two()) };
+        let value = &self.classes[usize::from(class) % CLASSES_END][counter as usize];
+        value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Takes one back that [`Counters::count_in`] counted.
+    pub fn uncount_in(&self, class: u8, counter: ClassCounter) {
+        let value = &self.classes[usize::from(class) % CLASSES_END][counter as usize];
+        value.store(value.load(Relaxed).wrapping_sub(1), Relaxed);
+    }
+
+    /// The value; any thread.
+    pub fn value(&self, counter: Counter) -> u64 {
+        self.values[counter as usize].load(Relaxed)
+    }
+}
+
+/// Sums over workers, less what they were at the last `stats reset`.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    values: [u64; Counter::ALL.len()],
+    classes: Box<Classes<u64>>,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums { values: [0; Counter::ALL.len()], classes: Box::new([[0; _]; _]) }
+    }
+}
+
+impl Sums {
+    /// Adds one worker's counters.
+    pub fn add(&mut self, counters: &Counters) {
+        for (sum, value) in self.values.iter_mut().zip(&counters.values) {
+            *sum = sum.wrapping_add(value.load(Relaxed));
+        }
+        let classes = counters.classes.as_flattened();
+        for (sum, value) in self.classes.as_flattened_mut().iter_mut().zip(classes) {
+            *sum = sum.wrapping_add(value.load(Relaxed));
+        }
+    }
+
+    /// Takes away what was counted before.
+    pub fn since(&mut self, before: &Sums) {
+        for (sum, before) in self.values.iter_mut().zip(&before.values) {
+            *sum = sum.saturating_sub(*before);
+        }
+        let before = before.classes.as_flattened();
+        for (sum, before) in self.classes.as_flattened_mut().iter_mut().zip(before) {
+            *sum = sum.saturating_sub(*before);
+        }
+    }
+
+    /// The sum in one of the store's slab classes.
+    pub fn in_class(&self, class: u8, counter: ClassCounter) -> u64 {
+        self.classes[usize::from(class)][counter as usize]
+    }
+
+    /// The sum.
+    pub fn of(&self, counter: Counter) -> u64 {
+        self.values[counter as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_over_workers_and_since_a_reset() {
+        let (one, two) = (Counters::default(), Counters::default());
+        one.add(Counter::CmdGet, 3);
+        two.add(Counter::CmdGet, 4);
+        one.count_in(1, ClassCounter::GetHits);
+        let mut before = Sums::default();
+        before.add(&one);
+        before.add(&two);
+        assert_eq!(before.of(Counter::CmdGet), 7);
+        one.add(Counter::CmdGet, 5);
+        one.count_in(1, ClassCounter::GetHits);
+        two.count_in(1, ClassCounter::GetHits);
+        two.count_in(127, ClassCounter::TouchHits);
+        let mut now = Sums::default();
+        now.add(&one);
+        now.add(&two);
+        now.since(&before);
+        assert_eq!(now.of(Counter::CmdGet), 5);
+        assert_eq!(now.of(Counter::CmdSet), 0);
+        assert_eq!(now.in_class(1, ClassCounter::GetHits), 2);
+        assert_eq!(now.in_class(127, ClassCounter::TouchHits), 1);
+        assert_eq!(now.in_class(2, ClassCounter::GetHits), 0);
+    }
+
+    #[test]
+    fn workers_share_no_cache_line() {
+        assert_eq!(std::mem::align_of::<Counters>(), 128);
+        assert_eq!(std::mem::size_of::<Counters>() % 128, 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a session may ask of the server around it: figures that commands report but do not own.
+//!
+//! The server implements [`Host`]; so does every test that runs sessions without sockets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::counters::Counters;
+use super::topics::Letter;
+
+/// Figures of the process and its listeners, as `stats` reports them.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since start; memcached's begins at 2, for clocks that tick once a second.
+    pub uptime_s: u64,
+    /// What drives the sockets (reported under memcached's key `libevent`).
+    pub eventloop: &'static str,
+    /// CPU time in user mode, microseconds.
+    pub user_us: u64,
+    /// CPU time in the kernel, microseconds.
+    pub system_us: u64,
+    /// `-c`, or what was set since.
+    pub connections_max: u64,
+    /// Open now.
+    pub connections: u64,
+    /// Opened since start.
+    pub connections_total: u64,
+    /// Refused because `-c` was reached.
+    pub connections_rejected: u64,
+    /// Connection records allocated.
+    pub connection_structures: u64,
+    /// File descriptors kept for the server itself.
+    pub reserved_fds: u64,
+    /// Receive buffers.
+    pub receive_buffers: u64,
+    /// Their bytes.
+    pub receive_buffer_bytes: u64,
+    /// Of these, bytes in no connection's use.
+    pub receive_buffer_bytes_free: u64,
+    /// Listeners accept.
+    pub accepting: bool,
+    /// Subscribers closed because too much waited for them.
+    pub listeners_cut: u64,
+    /// Times that listeners stopped accepting.
+    pub accept_pauses: u64,
+    /// How long, microseconds.
+    pub accept_paused_us: u64,
+    /// Worker threads.
+    pub threads: u64,
+    /// Log lines written.
+    pub log_lines: u64,
+    /// Log lines that were dropped: nobody read those before them.
+    pub log_lines_dropped: u64,
+}
+
+/// One line group of `stats conns`.
+#[derive(Clone, Debug, Default)]
+pub struct Connection {
+    /// File descriptor or another number of its own.
+    pub id: u64,
+    /// Peer: `tcp:127.0.0.1:49472`, `unix:/path`; for a listener its own address.
+    pub address: String,
+    /// The listener it came through; none for listeners.
+    pub listen_address: Option<String>,
+    /// [`crate::Session::state_name`], or `conn_listening`.
+    pub state: &'static str,
+    /// Seconds since its last command.
+    pub idle_s: u64,
+}
+
+/// The other end of a connection, and its place in the server.
+pub trait Peer: Sync {
+    /// `127.0.0.1:49472`, or `/path:0` of a Unix socket.
+    fn address(&self) -> String;
+    /// It is on this machine.
+    fn is_local(&self) -> bool;
+    /// The server's own address, in the same form.
+    fn listen_address(&self) -> Arc<str>;
+    /// Where the server finds the connection again.
+    fn place(&self) -> u64;
+}
+
+/// The server around a session. All of it is called from workers, none of it on the data path.
+pub trait Host: Sync {
+    /// Calls `visit` with every worker's counters.
+    fn counters(&self, visit: &mut dyn FnMut(&Counters));
+
+    /// Figures of the process.
+    fn process(&self) -> Process;
+
+    /// Lets so many connections be open at most; those above it stay.
+    ///
+    /// # Errors
+    /// The most that the system can do.
+    fn set_connections_max(&self, max: u64) -> Result<(), u64>;
+
+    /// `stats reset`: counts connections and refusals from 0 again.
+    fn reset(&self);
+
+    /// Calls `visit` with every `stats settings` line in memcached's order.
+    fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display));
+
+    /// Calls `visit` with up to `max` connections whose place is `from` or later; returns the place
+    /// to go on from, none at the end. Places are the server's own, ascending, 0 first.
+    fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64>;
+
+    /// Closes the connection at this place if it is still that of this RESP client. Others' only:
+    /// the calling session ends by itself.
+    fn kill(&self, place: u64, client: u64);
+
+    /// Leaves letters for clients of a worker, in order; a client for whom there is no room is closed.
+    fn post(&self, worker: usize, letters: Vec<Letter>);
+
+    /// Takes the letters that wait for a client of the calling worker, in order.
+    fn fetch(&self, place: u64, client: u64) -> Vec<Letter>;
+
+    /// A clock that only goes on, microseconds; for measuring commands that may take long.
+    fn clock_us(&self) -> u64;
+
+    /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
+    fn shutdown(&self, graceful: bool);
+
+    /// `verbosity`: 0 to 2.
+    fn verbosity(&self, level: u8);
+}

@@ -1,0 +1,169 @@
+//! Memory of requests that are on their way in: gathered bytes, and waiting for what others hold.
+//!
+//! All such requests together may hold a part of the memory ([`larder_store::Store::input_bytes_max`]). One that wants
+//! more than is left asks a few times more, while the server closes those that stand still, before it is refused.
+
+use std::sync::Arc;
+
+use larder_store::Millis;
+
+use super::context::Context;
+use super::strangers::Strangers;
+use crate::memcached::session::Next;
+
+/// What an upload takes at a time, at most.
+pub(crate) const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
+
+/// Requests of those that have not said who they are may hold one part in this many of what all may.
+pub const STRANGERS_SHARE: u64 = 4;
+
+/// Looks for memory of a request that waits until others have given it up: about 240 ms, within which those that
+/// stand still go.
+const LOOKS_MAX: u8 = 24;
+/// Time between two.
+const LOOK_MS: Millis = 10;
+
+/// How often a request on its way in has looked in vain for memory that others' requests hold.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(u8);
+
+impl Looks {
+    /// A request that holds `held` bytes got no `more`. If others hold them it waits; none if that is in vain.
+    #[cold]
+    pub fn again(&mut self, cx: &Context<'_, '_>, held: u64, more: u64) -> Option<Next> {
+        if cx.guard.store().may_take_input(held, more) {
+            // What the store has none of may come.
+            return self.once_more().filter(|_| cx.guard.memory_comes());
+        }
+        let next = self.once_more();
+        if next.is_some() {
+            cx.shared.want_input();
+        }
+        next
+    }
+
+    /// It waits, if it has not looked too often.
+    fn once_more(&mut self) -> Option<Next> {
+        if self.0 == LOOKS_MAX {
+            return None;
+        }
+        self.0 += 1;
+        Some(Next::Sleep(LOOK_MS))
+    }
+
+    /// It waits.
+    pub fn any(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// So long after it has looked in vain, it is another request that does: the one before has found some, or is refused.
+const ASKED_MS: Millis = 100;
+
+/// How often the first of a connection's requests was asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    looks: Looks,
+    at: Millis,
+}
+
+impl Asked {
+    /// The request that begins at `begins` of the input found no memory: if it waits for it, how.
+    #[cold]
+    pub fn again(&mut self, now: Millis, begins: usize) -> Option<Next> {
+        if begins > 0 || now > self.at + ASKED_MS {
+            self.looks = Looks::default();
+        }
+        self.at = now;
+        let next = self.looks.once_more();
+        if next.is_none() {
+            self.looks = Looks::default();
+        }
+        next
+    }
+}
+
+/// Memory of a request that is gathered, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Input {
+    store: Arc<larder_store::Store>,
+    /// It is of one that has not said who it is.
+    strangers: Option<Arc<Strangers>>,
+    bytes: u64,
+}
+
+impl Input {
+    /// Holds nothing yet; `strangers`: of one that has not said who it is.
+    pub fn new(store: &Arc<larder_store::Store>, strangers: Option<&Arc<Strangers>>) -> Input {
+        Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0 }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Holds `bytes` in all; false if that would be more than `max`, or with others' more than requests may hold.
+    pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if bytes > max || !self.store.may_take_input(self.bytes, more) {
+            return false;
+        }
+        if let Some(strangers) = &self.strangers {
+            if strangers.bytes() + more > self.store.input_bytes_max() / STRANGERS_SHARE {
+                return false;
+            }
+            strangers.hold(more as i64);
+        }
+        self.store.hold(more as i64);
+        self.store.note_input(more as i64);
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Some(strangers) = &self.strangers {
+            strangers.hold(-(self.bytes as i64));
+        }
+        self.store.note_input(-(self.bytes as i64));
+        self.store.hold(-(self.bytes as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathered_bytes_are_limited_together_and_given_back() {
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let max = store.input_bytes_max();
+        let held = || Input::new(&store, None);
+        let (mut one, mut two) = (held(), held());
+        assert!(one.raise(max * 3 / 4, max));
+        assert!(!two.raise(max / 4 + 1, max));
+        assert!(two.raise(max / 4, max));
+        assert_eq!((store.held_bytes(), store.input_bytes()), (max, max));
+        assert!(one.raise(max, max), "beside a quarter of the share one may be larger");
+        assert!(!one.raise(max + 1, max), "but not larger than one may be");
+        assert!(!two.raise(max / 4 + 1, max));
+        drop((one, two));
+        assert_eq!((store.held_bytes(), store.input_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn strangers_gather_a_quarter_of_what_requests_may_hold() {
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let (strangers, max) = (Arc::default(), store.input_bytes_max());
+        let (mut one, mut two) = (Input::new(&store, Some(&strangers)), Input::new(&store, Some(&strangers)));
+        assert!(one.raise(max / 8, max) && two.raise(max / 8, max));
+        assert!(!one.raise(max / 8 + 1, max));
+        assert!(Input::new(&store, None).raise(max / 2, max), "others gather more");
+        drop(two);
+        assert!(one.raise(max / 4, max) && !one.raise(max / 4 + 1, max));
+        drop(one);
+        assert_eq!((strangers.bytes(), store.input_bytes()), (0, 0));
+    }
+}

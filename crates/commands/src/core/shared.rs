@@ -1,0 +1,354 @@
+//! What all workers share beside the store: settings, the clock, switches that commands turn.
+//!
+//! Read on the data path (settings, one atomic each for flush and prefix statistics), written by
+//! administrative commands only.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_store::{Guard, Millis};
+
+use super::counters::{Counter, Sums};
+use super::host::Host;
+use super::prefix::Prefixes;
+use super::strangers::Strangers;
+use crate::memcached::slabs::{SlabClasses, slab_sizes};
+use crate::memcached::tuning::Tuning;
+use crate::redis::shared::{Access, Common};
+
+/// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
+/// with the versions that brought the commands they want to use.
+pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
+
+/// Who may use DEBUG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugCommand {
+    /// Nobody.
+    No,
+    /// Clients of this machine.
+    Local,
+    /// Everybody.
+    Yes,
+}
+
+impl DebugCommand {
+    /// As the option and CONFIG name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DebugCommand::No => "no",
+            DebugCommand::Local => "local",
+            DebugCommand::Yes => "yes",
+        }
+    }
+}
+
+/// What was set at start and stays.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `-I`: bytes of the largest item, in memcached's arithmetic (its header included).
+    pub item_bytes_max: u64,
+    /// Not `-C`: items have CAS tokens.
+    pub cas: bool,
+    /// Not `-F`: flush_all is allowed.
+    pub flush: bool,
+    /// Not `-X`: keys may be dumped.
+    pub dump: bool,
+    /// `-A`: shutdown is allowed.
+    pub shutdown: bool,
+    /// `-o relaxed_privileges`: debugtime exists.
+    pub debugtime: bool,
+    /// `-R`, if it was given: requests after which a connection gives way to others. Without it a
+    /// connection gives way when its receive buffer is done or its replies fill theirs.
+    pub requests_per_event: Option<u32>,
+    /// `-D`: what ends a prefix in `stats detail`.
+    pub prefix_delimiter: u8,
+    /// `stats detail` counts from the start (`-D` was given).
+    pub detail: bool,
+    /// Not `-o no_lru_crawler`.
+    pub lru_crawler: bool,
+    /// Not `-o no_lru_maintainer`.
+    pub lru_maintainer: bool,
+    /// `-o track_sizes`.
+    pub track_sizes: bool,
+    /// Not `-o no_slab_reassign`: memory may move by command.
+    pub slab_reassign: bool,
+    /// Sizes of the slab classes as they are shown, ascending; at least one.
+    pub slab_sizes: Vec<u32>,
+    /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
+    pub idle_timeout: bool,
+    /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
+    /// arrives.
+    pub append_bytes_max: u64,
+    /// RESP connections that may be open without having said who they are, where they have to.
+    pub strangers_max: usize,
+    /// Not `-B ascii`: a connection whose first byte is `*` speaks RESP.
+    pub redis: bool,
+    /// `--requirepass`: the RESP clients' password; empty: none is asked for.
+    pub password: String,
+    /// `--auth-file`: further users and their passwords.
+    pub users: Vec<(String, String)>,
+    /// `--enable-debug-command`: who may use DEBUG.
+    pub debug: DebugCommand,
+    /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
+    pub protected: bool,
+}
+
+impl Settings {
+    /// A token as it is shown and compared with: without tokens 0, which no comparison finds equal.
+    #[inline]
+    pub fn token(&self, cas: u64) -> u64 {
+        if self.cas { cas } else { 0 }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            item_bytes_max: 1 << 20,
+            cas: true,
+            flush: true,
+            dump: true,
+            shutdown: false,
+            debugtime: false,
+            requests_per_event: None,
+            prefix_delimiter: b':',
+            detail: false,
+            lru_crawler: true,
+            lru_maintainer: true,
+            track_sizes: false,
+            slab_reassign: true,
+            slab_sizes: slab_sizes(1.25, 48, 512 << 10),
+            idle_timeout: false,
+            append_bytes_max: 4 << 20,
+            strangers_max: 256,
+            redis: true,
+            password: String::new(),
+            users: Vec::new(),
+            debug: DebugCommand::No,
+            protected: true,
+        }
+    }
+}
+
+/// The server's clock: the system's, moved or stopped by `debugtime`.
+#[derive(Debug, Default)]
+pub struct Clock {
+    /// Added to the system's time, milliseconds.
+    offset_ms: AtomicI64,
+    /// The time at which the clock stands; 0: it runs.
+    stopped_at: AtomicU64,
+    /// How far it was moved since it last ran with the system's, milliseconds.
+    moved_ms: AtomicI64,
+}
+
+impl Clock {
+    /// The server's time when the system's is `system`.
+    #[inline]
+    pub fn now(&self, system: Millis) -> Millis {
+        match self.stopped_at.load(Relaxed) {
+            0 => system.saturating_add_signed(self.offset_ms.load(Relaxed)),
+            stopped => stopped,
+        }
+    }
+
+    /// Stops the clock at `now`.
+    pub fn stop(&self, now: Millis) {
+        self.stopped_at.store(now, Relaxed);
+    }
+
+    /// Lets it run, on from the system's time.
+    pub fn resume(&self) {
+        self.stopped_at.store(0, Relaxed);
+        self.offset_ms.store(0, Relaxed);
+        self.moved_ms.store(0, Relaxed);
+    }
+
+    /// How far it was moved since it last ran with the system's: added to what was measured without it.
+    pub fn moved_ms(&self) -> i64 {
+        self.moved_ms.load(Relaxed)
+    }
+
+    /// Moves it by `delta_ms`, stopped or running.
+    pub fn shift(&self, delta_ms: i64) {
+        self.moved_ms.fetch_add(delta_ms, Relaxed);
+        let stopped = self.stopped_at.load(Relaxed);
+        if stopped == 0 {
+            self.offset_ms.fetch_add(delta_ms, Relaxed);
+        } else {
+            self.stopped_at.store(stopped.saturating_add_signed(delta_ms).max(1), Relaxed);
+        }
+    }
+}
+
+/// No flush is due.
+const NEVER: Millis = Millis::MAX;
+
+/// What all workers share beside the store.
+#[derive(Debug)]
+pub struct Shared {
+    /// What was set at start.
+    pub settings: Settings,
+    /// The server's clock.
+    pub clock: Clock,
+    /// Prefix statistics.
+    pub prefixes: Prefixes,
+    /// Slab classes as they are shown.
+    pub slabs: SlabClasses,
+    /// What memcached's tuning commands set.
+    pub tuning: Tuning,
+    /// A page is on its way by command.
+    pub(crate) reassigning: Arc<AtomicBool>,
+    /// The crawler is on (`lru_crawler enable|disable`).
+    pub(crate) crawler: AtomicBool,
+    /// Crawls started.
+    pub(crate) crawls: AtomicU64,
+    /// When a delayed flush_all is due.
+    flush_at: AtomicU64,
+    /// From when on each receive has more to look at than its input: a flush that is due, a pause.
+    look_at: AtomicU64,
+    /// Held while `look_at` is made of what it depends on.
+    looking: Mutex<()>,
+    /// What the counters were at the last `stats reset`.
+    pub(crate) reset: Mutex<Sums>,
+    /// Connections that have to say who they are.
+    pub strangers: Arc<Strangers>,
+    /// A request on its way in waits for others to give up their memory.
+    input_wanted: AtomicBool,
+    /// What RESP clients share.
+    pub(crate) redis: Common,
+}
+
+impl Shared {
+    /// With nothing turned yet.
+    pub fn new(settings: Settings) -> Shared {
+        Shared {
+            prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
+            slabs: SlabClasses::new(&settings.slab_sizes),
+            tuning: Tuning::default(),
+            reassigning: Arc::default(),
+            crawler: AtomicBool::new(settings.lru_crawler),
+            crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
+            clock: Clock::default(),
+            flush_at: AtomicU64::new(NEVER),
+            look_at: AtomicU64::new(NEVER),
+            looking: Mutex::default(),
+            reset: Mutex::default(),
+            strangers: Arc::default(),
+            input_wanted: AtomicBool::new(false),
+            redis: Common::new(Access::new(&settings.password, &settings.users, settings.protected)),
+            settings,
+        }
+    }
+
+    /// The server's time when the system's is `system`: what guards are entered at.
+    #[inline]
+    pub fn now(&self, system: Millis) -> Millis {
+        self.clock.now(system)
+    }
+
+    /// A request on its way in waits for memory that others' hold.
+    pub(crate) fn want_input(&self) {
+        self.input_wanted.store(true, Relaxed);
+    }
+
+    /// Whether one has waited since this was last asked: those that stand still are to go then.
+    #[inline]
+    pub fn take_input_wanted(&self) -> bool {
+        self.input_wanted.load(Relaxed) && self.input_wanted.swap(false, Relaxed)
+    }
+
+    /// Flushes the store if a delayed flush_all is due. Once per receive; workers that receive
+    /// nothing call it on their tick, so that a flush happens in time without traffic.
+    #[inline]
+    pub fn flush_if_due(&self, guard: &mut Guard<'_>) {
+        if self.is_to_look(guard.now()) {
+            self.flush_due(guard);
+        }
+    }
+
+    /// There may be a flush that is due, or a pause.
+    #[inline]
+    pub(crate) fn is_to_look(&self, now: Millis) -> bool {
+        now >= self.look_at.load(Relaxed)
+    }
+
+    /// A pause has begun or ended, or another flush is due: each receive looks at it in time.
+    pub(crate) fn look_in_time(&self, now: Millis) {
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let paused = self.redis.pause.left_ms(now) > 0;
+        self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
+    }
+
+    #[cold]
+    fn flush_due(&self, guard: &mut Guard<'_>) {
+        let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
+        if now < due {
+            return self.look_in_time(now);
+        }
+        if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {
+            // At the next look, unless another was asked for meanwhile.
+            let _ = self.flush_at.compare_exchange(NEVER, due, Relaxed, Relaxed);
+        }
+        self.look_in_time(now);
+    }
+
+    /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made
+    /// towards it, and one asks again.
+    pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
+        self.flush_at.store(NEVER, Relaxed);
+        guard.try_flush(None)
+    }
+
+    /// Tells what the store did by itself in this batch: a session's receive does it at its end, upkeep
+    /// has to.
+    #[inline]
+    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+        self.redis.tell_events(guard, host);
+    }
+
+    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
+    pub fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
+        let mut sums = Sums::default();
+        host.counters(&mut |counters| sums.add(counters));
+        let counts = [Counter::RedisCommands, Counter::BytesRead, Counter::BytesWritten];
+        self.redis.rates.look(now, counts.map(|counter| sums.of(counter)));
+        self.redis.used_peak.fetch_max(used_bytes, Relaxed);
+    }
+
+    /// Upkeep is to be measured, for [`Shared::note_upkeep`].
+    #[inline]
+    pub fn watches_latency(&self) -> bool {
+        self.redis.latency.watches()
+    }
+
+    /// A round of upkeep took this long: LATENCY notes it if it was long.
+    pub fn note_upkeep(&self, now: Millis, took_us: u64) {
+        self.redis.latency.note(crate::redis::server::latency::EXPIRE_CYCLE, now / 1000, took_us);
+    }
+
+    /// Sets when the next flush is due; replaces an earlier one.
+    pub(crate) fn flush_later(&self, at: Millis, now: Millis) {
+        self.flush_at.store(at, Relaxed);
+        self.look_in_time(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_stops_moves_and_resumes() {
+        let clock = Clock::default();
+        assert_eq!(clock.now(1000), 1000);
+        clock.shift(500);
+        assert_eq!(clock.now(1000), 1500);
+        clock.stop(clock.now(1000));
+        assert_eq!(clock.now(9000), 1500);
+        clock.shift(-100);
+        assert_eq!(clock.now(9000), 1400);
+        assert_eq!(clock.moved_ms(), 400);
+        clock.resume();
+        assert_eq!(clock.now(9000), 9000);
+    }
+}

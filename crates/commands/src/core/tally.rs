@@ -1,0 +1,50 @@
+//! What the hot commands of one batch counted, added to the worker's counters once.
+
+use super::counters::{Counter, Counters};
+
+/// Counts of one batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub gets: u32,
+    pub get_hits: u32,
+    pub sets: u32,
+    pub metas: u32,
+    pub commands: u32,
+    /// INCR and DECR in runs.
+    pub incrs: u32,
+    pub decrs: u32,
+    /// Counters raised, and how many of these without becoming longer.
+    pub increments: u32,
+    pub in_place: u32,
+}
+
+impl Tally {
+    /// Adds everything to the worker's counters, as memcached's commands.
+    #[inline]
+    pub fn settle(&mut self, counters: &Counters) {
+        for (counter, n) in [
+            (Counter::CmdGet, self.gets),
+            (Counter::GetHits, self.get_hits),
+            (Counter::CmdSet, self.sets),
+            (Counter::CmdMeta, self.metas),
+            (Counter::IncrHits, self.increments),
+            (Counter::NumbersInPlace, self.in_place),
+        ] {
+            if n != 0 {
+                counters.add(counter, u64::from(n));
+            }
+        }
+        *self = Tally::default();
+    }
+
+    /// Adds what RESP's commands counted: memcached's counters are not theirs.
+    #[inline]
+    pub fn settle_redis(&mut self, counters: &Counters) {
+        for (counter, n) in [(Counter::RedisHits, self.get_hits), (Counter::RedisCommands, self.commands)] {
+            if n != 0 {
+                counters.add(counter, u64::from(n));
+            }
+        }
+        *self = Tally::default();
+    }
+}

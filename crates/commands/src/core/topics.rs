@@ -1,0 +1,517 @@
+//! Who has subscribed to what, and what waits for them.
+//!
+//! ```text
+//! PUBLISH ─► channel's part of the table ─► one letter a subscriber ─► Host::post(worker, letters)
+//!            then the patterns that match                                  │
+//! worker, between two receives ◄──────────── its Post, in order ◄──────────┘
+//! ```
+//!
+//! A publisher's letters reach a worker's post in the order it published, and a worker delivers in
+//! the order of its post: so each subscriber has each publisher's messages in order. Letters of one
+//! channel are posted under its lock, those to patterns under the lock of all patterns: all subscribers of a
+//! channel agree on the order. Nothing is matched nor copied under these locks: a text is kept once for all
+//! who are told it, and written where it is delivered.
+
+use std::cell::OnceCell;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::glob;
+use super::host::Host;
+use super::output::Output;
+use crate::redis::pubsub::monitor::stamp;
+use crate::redis::reply::{put_bulk, put_head};
+
+/// A time that is so much before the last is of a clock that was set, microseconds.
+const CLOCK_SET_US: u64 = 1_000_000;
+
+/// Parts of a table of channels, each under its lock.
+const SHARDS: usize = 16;
+
+/// Bytes of letters that wait for one worker at most; who would miss one is closed.
+pub const POST_BYTES_MAX: usize = 16 << 20;
+
+/// A subscriber: the connection's place in the server, and its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As [`crate::Peer::place`]: the worker in the upper half.
+    pub place: u64,
+    /// The client's number.
+    pub client: u64,
+}
+
+impl Target {
+    /// The worker that serves it.
+    pub fn worker(&self) -> usize {
+        (self.place >> 32) as usize
+    }
+
+    /// Its index among the worker's connections.
+    pub fn index(&self) -> usize {
+        (self.place & u64::from(u32::MAX)) as usize
+    }
+}
+
+/// By what a message came to a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Channel,
+    Pattern(Arc<[u8]>),
+    Shard,
+    /// Every command (MONITOR).
+    Commands,
+}
+
+/// What a subscriber is told.
+#[derive(Debug)]
+pub struct Message {
+    pub(crate) topic: Topic,
+    /// The channel; of a line for MONITOR empty.
+    pub(crate) channel: Arc<[u8]>,
+    pub(crate) text: Arc<[u8]>,
+}
+
+/// Bytes of a message besides its words, about.
+const MESSAGE_BYTES: usize = 48;
+
+impl Message {
+    /// Bytes that it takes where it is delivered, about.
+    fn bytes(&self) -> usize {
+        let pattern = if let Topic::Pattern(pattern) = &self.topic { pattern.len() } else { 0 };
+        MESSAGE_BYTES + pattern + self.channel.len() + self.text.len()
+    }
+
+    /// What was published, or the line.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Writes it: an array, a push in RESP3, or a line.
+    pub(crate) fn put(&self, resp3: bool, out: &mut Output) {
+        let (word, pattern): (&[u8], _) = match &self.topic {
+            Topic::Channel => (b"message", None),
+            Topic::Pattern(pattern) => (b"pmessage", Some(pattern)),
+            Topic::Shard => (b"smessage", None),
+            Topic::Commands => return out.put(&self.text),
+        };
+        put_head(out, if resp3 { b'>' } else { b'*' }, 3 + u64::from(pattern.is_some()));
+        put_bulk(out, word);
+        if let Some(pattern) = pattern {
+            put_bulk(out, pattern);
+        }
+        put_bulk(out, &self.channel);
+        put_bulk(out, &self.text);
+    }
+}
+
+/// A message on its way to one subscriber.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// For whom.
+    pub target: Target,
+    /// What.
+    pub message: Arc<Message>,
+}
+
+impl Letter {
+    /// Bytes that it counts for.
+    pub fn bytes(&self) -> usize {
+        self.message.bytes() + size_of::<Letter>()
+    }
+}
+
+/// What waits for the clients of one worker.
+#[derive(Debug, Default)]
+pub struct Post {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    letters: VecDeque<Letter>,
+    bytes: usize,
+}
+
+impl Post {
+    /// Adds letters, `bytes_max` waiting at most; true if there were none, so that the worker is to be
+    /// woken, and the bytes that it holds more. Those for which there is no room go to `missed`.
+    pub fn add(
+        &self,
+        letters: Vec<Letter>,
+        bytes_max: usize,
+        missed: &mut dyn FnMut(Target),
+    ) -> (bool, usize) {
+        let mut waiting = self.waiting();
+        let (first, before) = (waiting.letters.is_empty(), waiting.bytes);
+        for letter in letters {
+            if waiting.bytes + letter.bytes() > bytes_max {
+                missed(letter.target);
+            } else {
+                waiting.bytes += letter.bytes();
+                waiting.letters.push_back(letter);
+            }
+        }
+        (first, waiting.bytes - before)
+    }
+
+    /// Takes all letters, in order, and the bytes that they held.
+    pub fn take(&self) -> (Vec<Letter>, usize) {
+        let Waiting { letters, bytes } = std::mem::take(&mut *self.waiting());
+        (letters.into(), bytes)
+    }
+
+    /// Takes the first letters, in order, one at least, and those behind it until `enough` says so of the last; the
+    /// bytes that they held, and whether more are left, for which nobody wakes the worker.
+    pub fn take_until(&self, mut enough: impl FnMut(&Letter) -> bool) -> (Vec<Letter>, usize, bool) {
+        let mut waiting = self.waiting();
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        while let Some(letter) = waiting.letters.pop_front() {
+            bytes += letter.bytes();
+            let last = enough(&letter);
+            some.push(letter);
+            if last {
+                break;
+            }
+        }
+        waiting.bytes -= bytes;
+        let more = !waiting.letters.is_empty();
+        if !more {
+            // What many took is given back.
+            waiting.letters = VecDeque::new();
+        }
+        (some, bytes, more)
+    }
+
+    /// Takes the letters for one client, in order, and the bytes that they held.
+    pub fn take_for(&self, client: u64) -> (Vec<Letter>, usize) {
+        let mut waiting = self.waiting();
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for letter in std::mem::take(&mut waiting.letters) {
+            if letter.target.client == client {
+                taken.push(letter);
+            } else {
+                left.push_back(letter);
+            }
+        }
+        waiting.letters = left;
+        let bytes = taken.iter().map(Letter::bytes).sum();
+        waiting.bytes -= bytes;
+        (taken, bytes)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Patterns = BTreeMap<Arc<[u8]>, Vec<Target>>;
+type Subscribers = HashMap<Arc<[u8]>, Vec<Target>>;
+
+/// Patterns that are taken at once from their table, to be matched outside of its lock.
+const PATTERNS_AT_ONCE: usize = 1024;
+
+/// Channels and their subscribers.
+#[derive(Debug)]
+pub(crate) struct Space {
+    shards: Box<[Mutex<Subscribers>]>,
+    hasher: RandomState,
+    channels: AtomicUsize,
+}
+
+impl Default for Space {
+    fn default() -> Space {
+        Space {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            channels: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Space {
+    fn shard(&self, channel: &[u8]) -> MutexGuard<'_, Subscribers> {
+        let shard = self.hasher.hash_one(channel) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, channel: &[u8], target: Target) {
+        match self.shard(channel).entry(channel.into()) {
+            Entry::Occupied(mut entry) => entry.get_mut().push(target),
+            Entry::Vacant(entry) => {
+                entry.insert(vec![target]);
+                self.channels.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub fn remove(&self, channel: &[u8], target: Target) {
+        let mut shard = self.shard(channel);
+        if let Some(targets) = shard.get_mut(channel) {
+            forget(targets, target);
+            if targets.is_empty() {
+                shard.remove(channel);
+                self.channels.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    /// Subscribers of a channel.
+    pub fn count(&self, channel: &[u8]) -> usize {
+        self.shard(channel).get(channel).map_or(0, Vec::len)
+    }
+
+    /// Channels that somebody listens to.
+    pub fn channels(&self) -> usize {
+        self.channels.load(Relaxed)
+    }
+
+    /// Channels that match a pattern.
+    pub fn matching(&self, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let names: Vec<_> =
+                shard.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+            found.extend(
+                names.into_iter().filter(|name| pattern.is_none_or(|p| glob::matches(p, name, false))),
+            );
+        }
+        found
+    }
+
+    fn publish(&self, host: &dyn Host, channel: &[u8], message: impl FnOnce() -> Message) -> usize {
+        if self.channels() == 0 {
+            return 0;
+        }
+        let shard = self.shard(channel);
+        let Some(targets) = shard.get(channel) else { return 0 };
+        post(host, targets, &Arc::new(message()));
+        targets.len()
+    }
+}
+
+/// One of the subscribers is none any more.
+fn forget(targets: &mut Vec<Target>, target: Target) {
+    if let Some(at) = targets.iter().position(|other| *other == target) {
+        targets.swap_remove(at);
+    }
+}
+
+/// Posts a message to each target, worker by worker.
+pub(crate) fn post(host: &dyn Host, targets: &[Target], message: &Arc<Message>) {
+    let mut by_worker: Vec<(usize, Vec<Letter>)> = Vec::new();
+    for &target in targets {
+        let letter = Letter { target, message: Arc::clone(message) };
+        match by_worker.iter_mut().find(|(worker, _)| *worker == target.worker()) {
+            Some((_, letters)) => letters.push(letter),
+            None => by_worker.push((target.worker(), vec![letter])),
+        }
+    }
+    for (worker, letters) in by_worker {
+        host.post(worker, letters);
+    }
+}
+
+/// All subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    pub channels: Space,
+    pub shards: Space,
+    patterns: Mutex<Patterns>,
+    pattern_count: AtomicUsize,
+    monitors: Mutex<Vec<Target>>,
+    monitor_count: AtomicUsize,
+    /// The time of the last line.
+    shown_us: AtomicU64,
+    /// Bytes that subscriptions take.
+    pub bytes: Arc<AtomicU64>,
+}
+
+impl Topics {
+    fn patterns(&self) -> MutexGuard<'_, Patterns> {
+        self.patterns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn monitors(&self) -> MutexGuard<'_, Vec<Target>> {
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_pattern(&self, pattern: &[u8], target: Target) {
+        let mut patterns = self.patterns();
+        match patterns.get_mut(pattern) {
+            Some(targets) => targets.push(target),
+            None => drop(patterns.insert(pattern.into(), vec![target])),
+        }
+        self.pattern_count.store(patterns.len(), Relaxed);
+    }
+
+    pub fn remove_pattern(&self, pattern: &[u8], target: Target) {
+        let mut patterns = self.patterns();
+        if let Some(targets) = patterns.get_mut(pattern) {
+            forget(targets, target);
+            if targets.is_empty() {
+                patterns.remove(pattern);
+            }
+        }
+        self.pattern_count.store(patterns.len(), Relaxed);
+    }
+
+    /// Patterns that somebody has subscribed to.
+    pub fn pattern_count(&self) -> usize {
+        self.pattern_count.load(Relaxed)
+    }
+
+    /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
+    pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
+        let words: OnceCell<[Arc<[u8]>; 2]> = OnceCell::new();
+        let message = |topic| {
+            let [channel, text] = words.get_or_init(|| [channel.into(), text.into()]).clone();
+            Message { topic, channel, text }
+        };
+        let mut told = self.channels.publish(host, channel, || message(Topic::Channel));
+        if self.pattern_count() > 0 {
+            let matching = self.matching_patterns(channel);
+            let patterns = self.patterns();
+            for pattern in matching {
+                // All may have left it meanwhile.
+                let Some(targets) = patterns.get(&pattern) else { continue };
+                post(host, targets, &Arc::new(message(Topic::Pattern(pattern))));
+                told += targets.len();
+            }
+        }
+        told
+    }
+
+    /// Patterns that match a channel.
+    fn matching_patterns(&self, channel: &[u8]) -> Vec<Arc<[u8]>> {
+        let mut matching = Vec::new();
+        let mut last: Option<Arc<[u8]>> = None;
+        loop {
+            let from = last.as_ref().map_or(Unbounded, Excluded);
+            let some: Vec<_> = self
+                .patterns()
+                .range::<Arc<[u8]>, _>((from, Unbounded))
+                .take(PATTERNS_AT_ONCE)
+                .map(|(pattern, _)| Arc::clone(pattern))
+                .collect();
+            let Some(end) = some.last() else { return matching };
+            last = Some(Arc::clone(end));
+            matching.extend(some.into_iter().filter(|pattern| glob::matches(pattern, channel, false)));
+        }
+    }
+
+    /// Sends a message to the subscribers of a sharded channel; how many.
+    pub fn publish_to_shard(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
+        self.shards.publish(host, channel, || Message {
+            topic: Topic::Shard,
+            channel: channel.into(),
+            text: text.into(),
+        })
+    }
+
+    /// Somebody wants to see every command.
+    #[inline]
+    pub fn monitored(&self) -> bool {
+        self.monitor_count.load(Relaxed) > 0
+    }
+
+    pub fn add_monitor(&self, target: Target) {
+        let mut monitors = self.monitors();
+        monitors.push(target);
+        self.monitor_count.store(monitors.len(), Relaxed);
+    }
+
+    pub fn remove_monitor(&self, target: Target) {
+        let mut monitors = self.monitors();
+        monitors.retain(|other| *other != target);
+        self.monitor_count.store(monitors.len(), Relaxed);
+    }
+
+    /// Sends a line, which begins with the time `at_us`, to all who want to see every command. They are shown lines
+    /// of all workers in one order, and no time is before the one above it, unless the clock was set.
+    pub fn show(&self, host: &dyn Host, at_us: u64, mut line: Vec<u8>) {
+        let monitors = self.monitors();
+        let last_us = self.shown_us.load(Relaxed);
+        if (at_us..at_us.saturating_add(CLOCK_SET_US)).contains(&last_us) {
+            let stamp = stamp(last_us);
+            line[..stamp.len()].copy_from_slice(&stamp);
+        } else {
+            self.shown_us.store(at_us, Relaxed);
+        }
+        let message = Message { topic: Topic::Commands, channel: [].into(), text: line.into() };
+        post(host, &monitors, &Arc::new(message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(client: u64, bytes: usize) -> Letter {
+        let text = vec![0; bytes.saturating_sub(MESSAGE_BYTES)];
+        let message = Message { topic: Topic::Commands, channel: [].into(), text: text.into() };
+        Letter { target: Target { place: 0, client }, message: Arc::new(message) }
+    }
+
+    #[test]
+    fn post_holds_its_limit_and_names_who_misses_a_letter() {
+        let post = Post::default();
+        let most = POST_BYTES_MAX - size_of::<Letter>();
+        let mut missed = Vec::new();
+        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client));
+        assert_eq!(add(vec![letter(1, most)]), (true, POST_BYTES_MAX));
+        assert_eq!(add(vec![letter(2, 0)]), (false, 0));
+        let (letters, bytes) = post.take();
+        assert_eq!((letters.len(), bytes), (1, POST_BYTES_MAX));
+        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client)).0;
+        assert!(add(vec![letter(3, most - size_of::<Letter>() - MESSAGE_BYTES), letter(4, 0), letter(5, 0)]));
+        let order: Vec<u64> = post.take().0.iter().map(|letter| letter.target.client).collect();
+        assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
+    }
+
+    #[test]
+    fn letters_of_one_client_are_taken_in_order_and_counted_out() {
+        let post = Post::default();
+        let letters = vec![letter(1, 110), letter(2, 120), letter(1, 130)];
+        post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
+        let (letters, bytes) = post.take_for(1);
+        let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes()).collect();
+        assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Letter>()));
+        assert_eq!(post.take().1, 120 + size_of::<Letter>());
+    }
+
+    #[test]
+    fn letters_are_taken_some_at_a_time_in_order_and_one_at_least() {
+        let post = Post::default();
+        let letters = (1..=6).map(|client| letter(client, 100 * client as usize)).collect();
+        let (_, all) = post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
+        let mut sum = 0;
+        for (last, clients, more) in
+            [(2, &[1, 2][..], true), (0, &[3], true), (5, &[4, 5], true), (9, &[6], false)]
+        {
+            let (some, bytes, left) = post.take_until(|letter| letter.target.client >= last);
+            assert_eq!(some.iter().map(|letter| letter.target.client).collect::<Vec<_>>(), clients);
+            assert_eq!(left, more);
+            sum += bytes;
+        }
+        assert_eq!(sum, all);
+        assert_eq!(post.take_until(|_| false).1, 0);
+    }
+
+    #[test]
+    fn channel_without_subscribers_is_gone() {
+        let space = Space::default();
+        let (one, two) = (Target { place: 0, client: 1 }, Target { place: 1 << 32, client: 2 });
+        space.add(b"a", one);
+        space.add(b"a", two);
+        space.add(b"b", two);
+        assert_eq!((space.channels(), space.count(b"a"), space.matching(Some(b"[b-z]")).len()), (2, 2, 1));
+        space.remove(b"a", one);
+        space.remove(b"a", two);
+        space.remove(b"a", two);
+        assert_eq!((space.channels(), space.count(b"a"), space.matching(None).len()), (1, 0, 1));
+    }
+}

@@ -1,0 +1,48 @@
+//! Administrative commands: everything that is a whole line and names no item.
+
+mod control;
+mod crawler;
+mod lru;
+mod slabs;
+mod stats;
+
+use larder_protocol::Tokens;
+
+use crate::core::context::Context;
+use crate::core::output::Output;
+
+pub(crate) use control::{
+    cache_memlimit, debugtime, flush_all, quit, refresh_certs, shutdown, verbosity, version,
+};
+pub(crate) use crawler::lru_crawler;
+pub(crate) use lru::lru;
+pub(crate) use slabs::{PageMove, slabs};
+pub(crate) use stats::stats;
+
+/// One administrative line at work.
+pub(crate) struct Line<'x, 'a, 'c, 'w> {
+    /// What it works with.
+    pub cx: &'x mut Context<'c, 'w>,
+    /// Where it replies.
+    pub out: &'x mut Output,
+    /// The tokens behind its name, a `noreply` at the end not among them.
+    pub tokens: Vec<&'a [u8]>,
+    /// Nobody waits for a reply: what is said before the command ends is taken back.
+    pub noreply: bool,
+}
+
+impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
+    /// A line whose name was read from `tokens`. Allocates: these commands are rare.
+    pub fn new(
+        cx: &'x mut Context<'c, 'w>,
+        out: &'x mut Output,
+        tokens: Tokens<'a>,
+        noreply: bool,
+    ) -> Line<'x, 'a, 'c, 'w> {
+        let mut tokens: Vec<_> = tokens.collect();
+        if noreply {
+            tokens.pop();
+        }
+        Line { cx, out, tokens, noreply }
+    }
+}

@@ -1,0 +1,138 @@
+//! version, verbosity, flush_all, cache_memlimit, shutdown, quit, refresh_certs, debugtime.
+
+use larder_protocol::Fault;
+use larder_protocol::number::{parse_c_u64, parse_i32, parse_u64};
+
+use super::Line;
+use crate::core::counters::Counter;
+use crate::core::shared::VERSION;
+use crate::memcached::dump::Dump;
+use crate::memcached::flow::Flow;
+use crate::memcached::text::{ERROR, OK};
+use crate::memcached::time::expires_at;
+
+/// Highest level of verbosity.
+const VERBOSITY_MAX: u64 = 2;
+/// Fewest megabytes that cache_memlimit takes.
+const MEMLIMIT_MIN_MB: u64 = 8;
+/// Above this cache_memlimit was given bytes.
+const MEMLIMIT_MAX_MB: u64 = 1_000_000_000;
+
+/// version
+pub(crate) fn version(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.out.put(b"VERSION ");
+    line.out.put(VERSION.as_bytes());
+    line.out.put(b"\r\n");
+    Flow::Next
+}
+
+/// quit
+pub(crate) fn quit(_line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    Flow::Close
+}
+
+/// `verbosity <level>`
+pub(crate) fn verbosity(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.out.put(match line.tokens.first().map(|level| parse_u64(level)) {
+        None | Some(None) => Fault::BadLine.reply(),
+        Some(Some(level)) => {
+            line.cx.host.verbosity(level.min(VERBOSITY_MAX) as u8);
+            OK
+        }
+    });
+    Flow::Next
+}
+
+/// `flush_all [delay]`
+pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.cx.counters.add(Counter::CmdFlush, 1);
+    if !line.cx.shared.settings.flush {
+        line.out.put(b"CLIENT_ERROR flush_all not allowed\r\n");
+        return Flow::Next;
+    }
+    let delay = match line.tokens.first() {
+        None => 0,
+        Some(token) => match parse_i32(token) {
+            Some(delay) => delay,
+            None => {
+                line.out.put(Fault::BadExptime.reply());
+                return Flow::Next;
+            }
+        },
+    };
+    let now = line.cx.now();
+    if delay <= 0 {
+        if !line.cx.shared.flush_now(&mut line.cx.guard) {
+            return Flow::Dump(Dump::Flush { noreply: line.noreply });
+        }
+    } else {
+        line.cx.shared.flush_later(expires_at(delay, now), now);
+        line.cx.shared.flush_if_due(&mut line.cx.guard);
+    }
+    line.out.put(OK);
+    Flow::Next
+}
+
+/// `cache_memlimit <megabytes>`
+pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    // Words behind the number are let pass, whatever they say, as memcached does.
+    let megabytes = line.tokens.first().and_then(|number| parse_c_u64(number));
+    line.out.put(match megabytes {
+        None => ERROR,
+        Some(mb) if mb < MEMLIMIT_MIN_MB => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+        Some(mb) if mb > MEMLIMIT_MAX_MB => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+        Some(mb) if line.cx.guard.store().set_memory_bytes(mb << 20) => OK,
+        Some(_) => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+    });
+    Flow::Next
+}
+
+/// `shutdown [graceful]`
+pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    if !line.cx.shared.settings.shutdown {
+        line.out.put(b"SERVER_ERROR: shutdown not enabled\r\n");
+        return Flow::Next;
+    }
+    match line.tokens[..] {
+        [] => line.cx.host.shutdown(false),
+        [b"graceful"] => line.cx.host.shutdown(true),
+        _ => {
+            line.out.put(b"CLIENT_ERROR invalid shutdown mode\r\n");
+            return Flow::Next;
+        }
+    }
+    Flow::Close
+}
+
+/// `refresh_certs`
+pub(crate) fn refresh_certs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.out.put(b"Error TLS not enabled\r\n");
+    Flow::Next
+}
+
+/// `debugtime p | r | <seconds>`: stops the clock, lets it run, moves it. Only with
+/// `-o relaxed_privileges`.
+pub(crate) fn debugtime(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let clock = &line.cx.shared.clock;
+    match line.tokens[..] {
+        _ if !line.cx.shared.settings.debugtime => {
+            line.out.put(ERROR);
+            return Flow::Next;
+        }
+        [b"p"] => clock.stop(line.cx.now()),
+        [b"r"] => clock.resume(),
+        [delta] => match parse_i32(delta) {
+            Some(seconds) => clock.shift(i64::from(seconds) * 1000),
+            None => {
+                line.out.put(ERROR);
+                return Flow::Next;
+            }
+        },
+        _ => {
+            line.out.put(ERROR);
+            return Flow::Next;
+        }
+    }
+    line.out.put(OK);
+    Flow::Yield
+}

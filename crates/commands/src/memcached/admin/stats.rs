@@ -1,0 +1,127 @@
+//! stats and its sub-commands.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use larder_protocol::Fault;
+use larder_protocol::number::parse_u64;
+
+use super::Line;
+use crate::core::counters::Sums;
+use crate::core::output::Output;
+use crate::memcached::class_stats::{ClassKey, ClassSource, ITEM_KEYS, SLAB_KEYS};
+use crate::memcached::dump::Dump;
+use crate::memcached::flow::Flow;
+use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
+use crate::memcached::stats::{Figures, KEYS};
+use crate::memcached::text::{END, ERROR, OK};
+
+/// stats [settings | items | slabs | sizes | conns | reset | detail | cachedump]
+pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    match line.tokens.first().copied() {
+        None => general(line),
+        Some(b"settings") => {
+            let out = &mut *line.out;
+            line.cx.host.settings(&mut |name, value| put_stat(out, &name, value));
+        }
+        Some(b"items") => items(line),
+        Some(b"slabs") => slabs(line),
+        Some(b"sizes") if line.cx.shared.settings.track_sizes => return Flow::Dump(Dump::sizes()),
+        Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
+        Some(b"conns") => return Flow::Dump(Dump::connections()),
+        Some(b"reset") => {
+            crate::memcached::stats::reset(line.cx);
+            line.out.put(b"RESET\r\n");
+            return Flow::Next;
+        }
+        Some(b"detail") => return detail(line),
+        Some(b"cachedump") => return cachedump(line),
+        Some(_) => {
+            line.out.put(ERROR);
+            return Flow::Next;
+        }
+    }
+    line.out.put(END);
+    Flow::Next
+}
+
+fn put_stat(out: &mut Output, name: &dyn Display, value: &dyn Display) {
+    write!(out, "STAT {name} {value}\r\n").expect("an output takes everything");
+}
+
+fn general(line: &mut Line<'_, '_, '_, '_>) {
+    let figures = Figures::gather(line.cx);
+    for key in KEYS.iter().filter(|key| key.is_shown(&line.cx.shared.settings)) {
+        put_stat(line.out, &key.name, &key.value(&figures));
+    }
+}
+
+fn items(line: &mut Line<'_, '_, '_, '_>) {
+    let sums = crate::memcached::stats::sums(line.cx);
+    for slab in slabs_now(line).iter().filter(|slab| slab.totals.items > 0) {
+        put_class(line, "items:", slab, ITEM_KEYS, &sums);
+    }
+}
+
+fn slabs(line: &mut Line<'_, '_, '_, '_>) {
+    let slabs = slabs_now(line);
+    let sums = crate::memcached::stats::sums(line.cx);
+    for slab in &slabs {
+        put_class(line, "", slab, SLAB_KEYS, &sums);
+    }
+    let malloced: u64 = slabs.iter().map(|slab| slab.totals.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
+    put_stat(line.out, &"active_slabs", &slabs.len());
+    put_stat(line.out, &"total_malloced", &malloced);
+}
+
+fn slabs_now(line: &Line<'_, '_, '_, '_>) -> Vec<Slab> {
+    line.cx.shared.slabs.sum(&line.cx.guard.store().classes(line.cx.now()))
+}
+
+fn put_class(line: &mut Line<'_, '_, '_, '_>, prefix: &str, slab: &Slab, keys: &[ClassKey], sums: &Sums) {
+    let shared = line.cx.shared;
+    for key in keys.iter().filter(|key| !key.maintainer || shared.settings.lru_maintainer) {
+        let value = match key.source {
+            ClassSource::Figure(read) => read(slab),
+            ClassSource::Counter(counter) => {
+                shared.slabs.members(slab.totals.id).map(|class| sums.in_class(class, counter)).sum()
+            }
+            ClassSource::Absent(_) => 0,
+        };
+        put_stat(line.out, &format_args!("{prefix}{}:{}", slab.totals.id, key.name), &value);
+    }
+}
+
+fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let reply: &[u8] = match line.tokens[1..] {
+        _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats detail not allowed\r\n",
+        [b"on"] => {
+            line.cx.shared.prefixes.turn(true);
+            OK
+        }
+        [b"off"] => {
+            line.cx.shared.prefixes.turn(false);
+            OK
+        }
+        [b"dump"] => return Flow::Dump(Dump::prefixes()),
+        _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+    };
+    line.out.put(reply);
+    Flow::Next
+}
+
+fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let reply: &[u8] = match line.tokens[1..] {
+        _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+        [class, items, ..] => match (parse_u64(class), parse_u64(items)) {
+            (Some(class), Some(items)) if class < u64::from(CLASSES_END) => {
+                return Flow::Dump(Dump::cache(class as u8, items));
+            }
+            (Some(_), Some(_)) => b"CLIENT_ERROR Illegal slab id\r\n",
+            _ => Fault::BadLine.reply(),
+        },
+        _ => b"CLIENT_ERROR bad command line\r\n",
+    };
+    line.out.put(reply);
+    Flow::Next
+}

@@ -1,0 +1,118 @@
+//! incr and decr.
+
+use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, write_u64};
+use larder_store::{Attributes, Expect, Key, Lookup, Millis, Refusal, Value};
+
+use crate::core::context::Context;
+use crate::core::counters::{ClassCounter, Counter};
+use crate::core::output::Output;
+use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER};
+
+/// A counter shorter than before keeps its length, filled with spaces, up to this many bytes;
+/// memcached does so whenever nobody else holds the item.
+const PADDED_BYTES_MAX: usize = 64;
+
+/// How a counter is to change.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// By how much.
+    pub delta: u64,
+    /// Down, stopping at 0; otherwise up, wrapping at 2^64.
+    pub decrement: bool,
+    /// Only if the item has this token.
+    pub expect_cas: Option<u64>,
+    /// The token to give instead of the next.
+    pub cas: Option<u64>,
+    /// The new expiry.
+    pub expires_at: Option<Millis>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Changed {
+    /// The counter's value and token now, its expiry before and now.
+    Done { value: u64, cas: u64, expired_at: Millis, expires_at: Millis },
+    /// No item.
+    Absent,
+    /// The item has another token.
+    OtherCas,
+    /// The item is no number.
+    NotANumber,
+    /// No memory for the new value.
+    NoMemory,
+}
+
+/// Changes a counter as one step, however many write it: what was read is written over only while it
+/// is still there. Counts the hit.
+pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Changed {
+    loop {
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Changed::Absent };
+        if change.expect_cas.is_some_and(|cas| cas != item.cas()) {
+            return Changed::OtherCas;
+        }
+        let Value::Whole(text) = item.value() else { return Changed::NotANumber };
+        let Some(old) = parse_c_u64(text) else { return Changed::NotANumber };
+        let value =
+            if change.decrement { old.saturating_sub(change.delta) } else { old.wrapping_add(change.delta) };
+        let mut room = [b' '; PADDED_BYTES_MAX];
+        let digits = write_u64(&mut room[..U64_BYTES_MAX], value);
+        let bytes = if text.len() <= PADDED_BYTES_MAX { digits.max(text.len()) } else { digits };
+        let expired_at = item.expires_at();
+        let expires_at = change.expires_at.unwrap_or(expired_at);
+        let attributes = Attributes {
+            flags: item.flags(),
+            expires_at,
+            cas: change.cas,
+            key_binary: item.key_binary(),
+            stale: item.stale(),
+            token_sent: item.token_sent(),
+        };
+        let unchanged = Expect::Unchanged(item.seen());
+        let class = item.class();
+        let in_place = digits <= text.len();
+        match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {
+            Ok(stored) => {
+                cx.counters.add(Counter::NumbersInPlace, u64::from(in_place));
+                let (hits, hits_in) = match change.decrement {
+                    false => (Counter::IncrHits, ClassCounter::IncrHits),
+                    true => (Counter::DecrHits, ClassCounter::DecrHits),
+                };
+                cx.counters.add(hits, 1);
+                cx.counters.count_in(class, hits_in);
+                return Changed::Done { value, cas: stored.cas, expired_at, expires_at };
+            }
+            Err(Refusal::NoMemory) => return Changed::NoMemory,
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+/// incr, decr
+pub fn arithmetic(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    key: &Key<'_>,
+    delta: u64,
+    decrement: bool,
+    noreply: bool,
+) {
+    let by = Change { delta, decrement, expect_cas: None, cas: None, expires_at: None };
+    let mut room = [0; U64_BYTES_MAX + 2];
+    let reply: &[u8] = match change(cx, key, &by) {
+        Changed::Done { value, .. } => {
+            let digits = write_u64(&mut room, value);
+            room[digits..digits + 2].copy_from_slice(b"\r\n");
+            &room[..digits + 2]
+        }
+        Changed::Absent | Changed::OtherCas => {
+            cx.counters.add(if decrement { Counter::DecrMisses } else { Counter::IncrMisses }, 1);
+            b"NOT_FOUND\r\n"
+        }
+        Changed::NotANumber => NOT_A_NUMBER,
+        Changed::NoMemory if cx.asks_again(out) => return,
+        Changed::NoMemory => NO_MEMORY,
+    };
+    if !noreply {
+        out.put(reply);
+    }
+}

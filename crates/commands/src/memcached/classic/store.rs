@@ -1,0 +1,279 @@
+//! set, add, replace, append, prepend, cas.
+//!
+//! A value that is whole in the receive buffer is stored from there ([`store`]); a longer one comes
+//! through the session's upload and ends in the same words ([`put_stored`]).
+
+use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
+use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
+
+use super::class_there;
+use crate::core::context::Context;
+use crate::core::counters::{ClassCounter, Counter};
+use crate::core::output::Output;
+use crate::core::shared::Settings;
+use crate::core::tally::Tally;
+use crate::core::work::copying_ns;
+use crate::memcached::text::{NO_MEMORY, TOO_LARGE};
+use crate::memcached::time::expires_at;
+
+/// What memcached adds to key and value: header, the key's NUL, the value's line end.
+const HEADER_BYTES: u64 = 48 + 1 + 2;
+
+/// Whether an item of this size may be stored: memcached's arithmetic, so that its limits hold.
+#[inline]
+pub fn fits(settings: &Settings, key_bytes: usize, flags: u32, value_bytes: u64) -> bool {
+    let cas = if settings.cas { 8 } else { 0 };
+    let flags = if flags == 0 { 0 } else { 4 };
+    HEADER_BYTES + cas + flags + key_bytes as u64 + value_bytes <= settings.item_bytes_max
+}
+
+/// Bytes of a value that [`fits`] whatever its key and flags are.
+pub fn fitting_value_bytes(settings: &Settings) -> usize {
+    let rest = HEADER_BYTES + 8 + 4 + KEY_BYTES_MAX as u64;
+    settings.item_bytes_max.saturating_sub(rest).try_into().unwrap_or(usize::MAX)
+}
+
+/// How a store ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It happened; the item's token and the bytes of its whole value.
+    Stored { cas: u64, value_bytes: u64 },
+    /// Its condition did not hold.
+    NotStored,
+    /// The token is another.
+    Exists,
+    /// No item to compare with.
+    NotFound,
+    /// No memory.
+    NoMemory,
+}
+
+/// The condition of a classic verb.
+pub fn classic_expect(store: &Store<'_>, settings: &Settings) -> Expect {
+    match store.verb {
+        StoreVerb::Set => Expect::Any,
+        StoreVerb::Add => Expect::Absent,
+        StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => Expect::Present,
+        // Without tokens nothing matches; no item has the token 0.
+        StoreVerb::Cas => Expect::Cas(settings.token(store.cas)),
+    }
+}
+
+/// A refusal in the words of the verb.
+pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
+    match refusal {
+        Refusal::Absent if cas => Outcome::NotFound,
+        Refusal::Absent | Refusal::Present => Outcome::NotStored,
+        Refusal::Changed => Outcome::Exists,
+        Refusal::NoMemory => Outcome::NoMemory,
+    }
+}
+
+/// A classic verb's outcome.
+pub fn classic_outcome(
+    result: Result<larder_store::Stored, Refusal>,
+    store: &Store<'_>,
+    value_bytes: u64,
+) -> Outcome {
+    match result {
+        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
+        Err(refusal) => refuse(refusal, matches!(store.verb, StoreVerb::Cas)),
+    }
+}
+
+/// Counts a store of an item of `class`; if it was a compare-and-swap `compared` is the class of the
+/// item that was there. Without memory a value that was to be overwritten goes too, lest it be read as
+/// the new one (`overwrites`).
+#[inline]
+pub fn account(
+    cx: &mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    outcome: Outcome,
+    class: u8,
+    compared: Option<u8>,
+    overwrites: bool,
+) {
+    if matches!(outcome, Outcome::NoMemory) {
+        cx.counters.add(Counter::StoreNoMemory, 1);
+        if overwrites {
+            let _ = cx.guard.delete(key, Expect::Present);
+        }
+        return;
+    }
+    tally.sets += 1;
+    cx.counters.count_in(class, ClassCounter::CmdSet);
+    if let Some(there) = compared {
+        match outcome {
+            Outcome::Stored { .. } => {
+                cx.counters.add(Counter::CasHits, 1);
+                cx.counters.count_in(there, ClassCounter::CasHits);
+            }
+            Outcome::Exists => {
+                cx.counters.add(Counter::CasBadval, 1);
+                cx.counters.count_in(there, ClassCounter::CasBadval);
+            }
+            Outcome::NotFound => cx.counters.add(Counter::CasMisses, 1),
+            Outcome::NotStored | Outcome::NoMemory => {}
+        }
+    }
+}
+
+/// set, add, replace, append, prepend, cas with the whole value at hand.
+#[inline]
+pub fn store(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+) {
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.sets += 1);
+    if store.verb == StoreVerb::Set {
+        // Nearly all stores: a set that happens.
+        let attributes = attributes(store, cx.now());
+        let result = cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
+        let class = attributes.class(key, value.len() as u64);
+        if result.is_ok() {
+            tally.sets += 1;
+            cx.counters.count_in(class, ClassCounter::CmdSet);
+            if !store.noreply {
+                out.put(b"STORED\r\n");
+            }
+            return;
+        }
+        let outcome = classic_outcome(result, store, value.len() as u64);
+        if outcome == Outcome::NoMemory && cx.asks_again(out) {
+            return;
+        }
+        account(cx, tally, key, outcome, class, None, true);
+        return put_stored(out, outcome, store.noreply);
+    }
+    store_if(cx, out, tally, key, store, value);
+}
+
+/// What a classic store stores beside the value.
+#[inline]
+pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
+    Attributes { flags: store.flags, expires_at: expires_at(store.exptime, now), ..Attributes::default() }
+}
+
+/// The verbs with a condition.
+#[inline(never)]
+fn store_if(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+) {
+    let attributes = attributes(store, cx.now());
+    let class = attributes.class(key, value.len() as u64);
+    let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
+    let outcome = match store.verb {
+        StoreVerb::Append | StoreVerb::Prepend => {
+            let outcome = append(cx, key, store, value);
+            cx.end_turn_if_due(out);
+            outcome
+        }
+        StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
+            let expect = classic_expect(store, &cx.shared.settings);
+            let result = cx.guard.store_value(key, value, &attributes, expect);
+            if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
+                // memcached counts a refused add as an access of the item that is there.
+                let _ = cx.guard.get(key);
+            }
+            classic_outcome(result, store, value.len() as u64)
+        }
+    };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return;
+    }
+    account(cx, tally, key, outcome, class, compared, false);
+    put_stored(out, outcome, store.noreply);
+}
+
+/// append, prepend with the whole value at hand.
+pub fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>, value: &[u8]) -> Outcome {
+    let end = if matches!(store.verb, StoreVerb::Prepend) { End::Front } else { End::Back };
+    match concat(cx, key, value, end, None, None) {
+        Outcome::NotFound => Outcome::NotStored,
+        other => other,
+    }
+}
+
+/// Adds to a value as one step. A result above the item limit is not stored. `expect_cas`: only if the
+/// item has this token; `cas`: the token to give instead of the next. Spends the work of copying the value.
+pub fn concat(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    value: &[u8],
+    end: End,
+    cas: Option<u64>,
+    expect_cas: Option<u64>,
+) -> Outcome {
+    loop {
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Outcome::NotFound };
+        if expect_cas.is_some_and(|cas| cas != item.cas()) {
+            return Outcome::Exists;
+        }
+        let value_bytes = item.value_bytes() + value.len() as u64;
+        if !fits(&cx.shared.settings, key.bytes().len(), item.flags(), value_bytes) {
+            return Outcome::NotStored;
+        }
+        let unchanged = Expect::Unchanged(item.seen());
+        cx.room.work().spend(copying_ns(value_bytes));
+        match cx.guard.concat(key, value, end, cas, unchanged) {
+            Ok(stored) => return Outcome::Stored { cas: stored.cas, value_bytes },
+            Err(Refusal::NoMemory) => return Outcome::NoMemory,
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+/// Writes the classic reply of a store.
+#[inline]
+pub fn put_stored(out: &mut Output, outcome: Outcome, noreply: bool) {
+    if !noreply {
+        out.put(stored_reply(outcome));
+    }
+}
+
+/// The classic reply of a store.
+#[inline]
+pub fn stored_reply(outcome: Outcome) -> &'static [u8] {
+    match outcome {
+        Outcome::Stored { .. } => b"STORED\r\n",
+        Outcome::NotStored => b"NOT_STORED\r\n",
+        Outcome::Exists => b"EXISTS\r\n",
+        Outcome::NotFound => b"NOT_FOUND\r\n",
+        Outcome::NoMemory => NO_MEMORY,
+    }
+}
+
+/// A value above the limit: counted, and what it was to overwrite is gone (`overwrites`).
+pub fn too_large(cx: &mut Context<'_, '_>, key: &Key<'_>, overwrites: bool) -> &'static [u8] {
+    cx.counters.add(Counter::StoreTooLarge, 1);
+    if overwrites {
+        let _ = cx.guard.delete(key, Expect::Present);
+    }
+    TOO_LARGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_value_is_memcacheds() {
+        let settings = Settings::default();
+        assert!(fits(&settings, 1, 0, 1_048_515));
+        assert!(fits(&settings, 1, 0, 1_048_516));
+        assert!(!fits(&settings, 1, 0, 1_048_517));
+        assert!(!fits(&settings, 1, 1, 1_048_516), "flags take four bytes");
+        assert!(fits(&Settings { cas: false, ..settings }, 1, 0, 1_048_524));
+    }
+}

@@ -1,0 +1,344 @@
+//! Replies too long to be made at once: every key, every prefix, every connection. And those to what takes long: a page of
+//! memory that moves, a flush behind very many.
+//!
+//! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
+//! looked at, so other connections have their turn; the session goes on with it when called again.
+
+use std::collections::BTreeMap;
+
+use larder_protocol::base64;
+use larder_protocol::classic::KEY_BYTES_MAX;
+use larder_protocol::number::parse_u64;
+use larder_store::Item;
+
+use super::admin::PageMove;
+use super::slabs::CLASSES_END;
+use super::text::{END, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
+use crate::core::context::Context;
+use crate::core::host::Connection;
+use crate::core::output::Output;
+use crate::core::work::{CLEANING_NS, KEY_NS};
+
+/// Items looked at between two looks at the output.
+const ITEMS_PER_WALK: usize = 64;
+/// What it takes to look at one and to write its line.
+const ITEM_NS: u64 = 2 * KEY_NS;
+/// Connections or prefixes written between two looks at the output.
+const ROWS_PER_STEP: usize = 128;
+/// `stats sizes` counts items in steps of so many bytes.
+const SIZE_STEP_BYTES: u64 = 32;
+/// What `stats cachedump` writes at most: memcached's.
+const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+
+/// Which slab classes a dump is about, one bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Classes(u64);
+
+impl Classes {
+    /// `all`, `hash` (if a dump), or numbers with commas between.
+    pub fn parse(text: &[u8], dump: bool) -> Option<Classes> {
+        if text == b"all" || dump && text == b"hash" {
+            return Some(Classes(!0));
+        }
+        let mut classes = 0;
+        for id in text.split(|&b| b == b',') {
+            classes |= 1 << parse_u64(id).filter(|&id| id > 0 && id < u64::from(CLASSES_END))?;
+        }
+        Some(Classes(classes))
+    }
+
+    fn has(self, class: u8) -> bool {
+        self.0 & 1u64.checked_shl(u32::from(class)).unwrap_or(0) != 0
+    }
+}
+
+/// What is written per item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// `key=… exp=…`, ended by END.
+    Meta,
+    /// `mg <key>`, ended by EN.
+    Mg,
+    /// `ITEM <key> […]`, at most so many items and bytes, ended by END.
+    Cache { items: u64, bytes: usize },
+}
+
+/// A long reply under way.
+#[derive(Debug)]
+pub(crate) enum Dump {
+    Items { form: Form, classes: Classes, cursor: u64 },
+    Prefixes { after: Option<Box<[u8]>> },
+    Connections { from: u64 },
+    Sizes { cursor: u64, counts: BTreeMap<u64, u64> },
+    Page(PageMove),
+    Flush { noreply: bool },
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The dump is complete.
+    Done,
+    /// The output is full.
+    Full,
+    /// There is more, and it was a turn's work.
+    More,
+}
+
+impl Dump {
+    /// lru_crawler metadump
+    pub fn meta(classes: Classes) -> Dump {
+        Dump::Items { form: Form::Meta, classes, cursor: 0 }
+    }
+
+    /// lru_crawler mgdump
+    pub fn mg(classes: Classes) -> Dump {
+        Dump::Items { form: Form::Mg, classes, cursor: 0 }
+    }
+
+    /// stats cachedump; 0 items means no limit.
+    pub fn cache(class: u8, items: u64) -> Dump {
+        let items = if items == 0 { u64::MAX } else { items };
+        let form = Form::Cache { items, bytes: CACHEDUMP_BYTES_MAX };
+        Dump::Items { form, classes: Classes(1 << class), cursor: 0 }
+    }
+
+    /// stats detail dump
+    pub fn prefixes() -> Dump {
+        Dump::Prefixes { after: None }
+    }
+
+    /// stats conns
+    pub fn connections() -> Dump {
+        Dump::Connections { from: 0 }
+    }
+
+    /// stats sizes
+    pub fn sizes() -> Dump {
+        Dump::Sizes { cursor: 0, counts: BTreeMap::new() }
+    }
+
+    /// Writes on.
+    pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
+        match self {
+            Dump::Items { form, classes, cursor } => step_items(cx, out, form, *classes, cursor),
+            Dump::Page(page) => page.step(cx, out),
+            Dump::Flush { noreply } => step_flush(cx, out, *noreply),
+            Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
+            Dump::Prefixes { after } => {
+                let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
+                    out.put(b"PREFIX ");
+                    put_key(out, prefix);
+                    for (name, n) in [
+                        (&b" get "[..], count.gets),
+                        (b" hit ", count.hits),
+                        (b" set ", count.sets),
+                        (b" del ", count.deletes),
+                    ] {
+                        out.put(name);
+                        put_number(out, n);
+                    }
+                    out.put(b"\r\n");
+                });
+                ended(out, next.map(|next| *after = Some(next)).is_some())
+            }
+            Dump::Connections { from } => {
+                let next = cx.host.connections(*from, ROWS_PER_STEP, &mut |row| put_connection(out, row));
+                ended(out, next.map(|next| *from = next).is_some())
+            }
+        }
+    }
+}
+
+/// Counts items by size; the counts are written when all were seen.
+fn step_sizes(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    cursor: &mut u64,
+    counts: &mut BTreeMap<u64, u64>,
+) -> Step {
+    loop {
+        cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
+        cx.spend_beside(out);
+        *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
+            let size = item.item_bytes().next_multiple_of(SIZE_STEP_BYTES);
+            *counts.entry(size).or_default() += 1;
+        });
+        if *cursor == 0 {
+            for (size, count) in counts {
+                out.put(b"STAT ");
+                put_number(out, *size);
+                out.put(b" ");
+                put_number(out, *count);
+                out.put(b"\r\n");
+            }
+            out.put(END);
+            return Step::Done;
+        }
+        if out.is_full() {
+            return Step::Full;
+        }
+    }
+}
+
+/// Cleans up what earlier flushes left until there may be one more.
+fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, noreply: bool) -> Step {
+    while !cx.shared.flush_now(&mut cx.guard) {
+        cx.guard.take_beside_ns();
+        cx.spend(out, CLEANING_NS);
+        if cx.room.work().is_used_up() {
+            return Step::More;
+        }
+    }
+    if !noreply {
+        out.put(OK);
+    }
+    Step::Done
+}
+
+/// A step of rows; the end is written if there are no more.
+fn ended(out: &mut Output, more: bool) -> Step {
+    if !more {
+        out.put(END);
+        Step::Done
+    } else if out.is_full() {
+        Step::Full
+    } else {
+        Step::More
+    }
+}
+
+fn step_items(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    form: &mut Form,
+    classes: Classes,
+    cursor: &mut u64,
+) -> Step {
+    loop {
+        cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
+        cx.spend_beside(out);
+        let now = cx.now();
+        // What text clients read and write, and nothing of the others'.
+        let database = cx.guard.database(0);
+        *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
+            let shown =
+                Shown { cas: cx.shared.settings.token(item.cas()), class: cx.shared.slabs.of(item.class()) };
+            if item.is_in(database) && classes.has(shown.class) {
+                put_item(out, form, &item, shown, now);
+            }
+        });
+        let used_up = matches!(form, Form::Cache { items: 0, .. } | Form::Cache { bytes: 0, .. });
+        if *cursor == 0 || used_up {
+            out.put(if matches!(form, Form::Mg) { b"EN\r\n" } else { END });
+            return Step::Done;
+        }
+        if out.is_full() {
+            return Step::Full;
+        }
+    }
+}
+
+/// What is shown of an item otherwise than the store has it.
+#[derive(Clone, Copy)]
+struct Shown {
+    cas: u64,
+    class: u8,
+}
+
+/// Whether a text client can name an item: a longer key is only of Redis's, and so is one that would be in base64.
+fn has_a_name(form: &Form, item: &Item<'_>) -> bool {
+    let key = item.key();
+    let bytes = match form {
+        Form::Mg if item.key_binary() || !is_text(key) => base64::encoded_bytes(key.len()),
+        Form::Mg | Form::Meta | Form::Cache { .. } => key.len(),
+    };
+    bytes <= KEY_BYTES_MAX
+}
+
+fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, now: u64) {
+    if !has_a_name(form, item) {
+        return;
+    }
+    match form {
+        Form::Meta => put_meta(out, item, shown, now),
+        Form::Mg => {
+            out.put(b"mg ");
+            put_meta_key(out, item.key(), item.key_binary());
+            out.put(b"\r\n");
+        }
+        Form::Cache { items: 0, .. } => {}
+        Form::Cache { items, bytes } => {
+            let line = item.key().len() + 60;
+            if *bytes < line {
+                *bytes = 0;
+                return;
+            }
+            *bytes -= line;
+            *items -= 1;
+            out.put(b"ITEM ");
+            put_key(out, item.key());
+            out.put(b" [");
+            put_number(out, item.value_bytes());
+            out.put(b" b; ");
+            put_number(out, item.expires_at() / 1000);
+            out.put(b" s]\r\n");
+        }
+    }
+}
+
+fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
+    out.put(b"key=");
+    put_escaped(out, item.key());
+    out.put(b" exp=");
+    match item.expires_at() {
+        0 => out.put(b"-1"),
+        expires => put_number(out, expires / 1000),
+    }
+    for (name, n) in [(&b" la="[..], (now / 1000).saturating_sub(item.idle_s())), (b" cas=", shown.cas)] {
+        out.put(name);
+        put_number(out, n);
+    }
+    out.put(if item.fetched() { b" fetch=yes" } else { b" fetch=no" });
+    for (name, n) in [
+        (&b" cls="[..], u64::from(shown.class)),
+        (b" size=", item.item_bytes()),
+        (b" flags=", u64::from(item.flags())),
+    ] {
+        out.put(name);
+        put_number(out, n);
+    }
+    // memcached ends these lines with a bare line feed after a space.
+    out.put(b" \n");
+}
+
+fn put_connection(out: &mut Output, row: &Connection) {
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        use std::io::Write;
+        write!(out, "STAT {}:{name} {value}\r\n", row.id).expect("an output takes everything");
+    };
+    line("addr", &row.address);
+    if let Some(listen) = &row.listen_address {
+        line("listen_addr", listen);
+    }
+    line("state", &row.state);
+    line("secs_since_last_cmd", &row.idle_s);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_numbers_below_the_limit() {
+        assert_eq!(Classes::parse(b"all", false), Some(Classes(!0)));
+        assert_eq!(Classes::parse(b"hash", true), Some(Classes(!0)));
+        assert_eq!(Classes::parse(b"hash", false), None);
+        assert_eq!(Classes::parse(b"1,63", true), Some(Classes(1 << 1 | 1 << 63)));
+        for bad in ["0", "64", "1,", "", "x", "-1", "1,77"] {
+            assert_eq!(Classes::parse(bad.as_bytes(), true), None, "{bad}");
+        }
+        assert!(Classes(!0).has(63));
+        assert!(!Classes(!0).has(64));
+    }
+}

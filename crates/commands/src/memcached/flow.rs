@@ -1,0 +1,16 @@
+//! What an administrative command leaves behind: more output to make, or an end.
+
+use super::dump::Dump;
+
+/// How a session goes on after a line.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    /// With the next request.
+    Next,
+    /// With output that is made piece by piece.
+    Dump(Dump),
+    /// With a context entered anew.
+    Yield,
+    /// Not at all.
+    Close,
+}

@@ -1,0 +1,266 @@
+//! ms
+
+use larder_protocol::Fault;
+use larder_protocol::meta::Flags;
+use larder_protocol::number::parse_u32;
+use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
+
+use super::reply::Tail;
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+use crate::memcached::classic::{Outcome, account, class_there, concat, refuse};
+use crate::memcached::text::NO_MEMORY;
+use crate::memcached::time::expires_at;
+
+/// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is stored beside the value.
+    pub attributes: Attributes,
+    mode: Mode,
+    /// Only if the item has this token (C).
+    compare: Option<u64>,
+    /// A token below the item's stores too, as stale (I).
+    invalidate: bool,
+    /// A miss of append or prepend stores (N).
+    vivify: bool,
+    quiet: bool,
+    tail: Tail,
+}
+
+/// M
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+}
+
+impl Plan {
+    /// Append or prepend.
+    pub fn concats(&self) -> bool {
+        matches!(self.mode, Mode::Append | Mode::Prepend)
+    }
+
+    /// The condition as it stands, for a value that arrives in pieces.
+    fn expect(&self) -> Expect {
+        match (self.mode, self.compare) {
+            (Mode::Set | Mode::Replace, Some(cas)) => Expect::Cas(cas),
+            (Mode::Set, None) => Expect::Any,
+            (Mode::Add, _) => Expect::Absent,
+            (Mode::Replace | Mode::Append | Mode::Prepend, _) => Expect::Present,
+        }
+    }
+
+    /// Set or replace with a token is a compare-and-swap.
+    fn compares(&self) -> bool {
+        self.compare.is_some() && matches!(self.mode, Mode::Set | Mode::Replace)
+    }
+}
+
+/// Reads the flags of an ms.
+///
+/// # Errors
+/// What is wrong with them.
+#[inline]
+pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
+    let mut plan = Plan {
+        attributes: Attributes::default(),
+        mode: Mode::Set,
+        compare: None,
+        invalidate: false,
+        vivify: false,
+        quiet: false,
+        tail: Tail::default(),
+    };
+    if flags.is_empty() {
+        return Ok(plan);
+    }
+    let now = cx.now();
+    for flag in flags.iter() {
+        match flag.letter {
+            b'F' => {
+                // As `set` reads them: cut to 32 bits.
+                plan.attributes.flags = parse_u32(flag.token).ok_or(Fault::BadLine)?;
+            }
+            b'M' => plan.mode = mode(flag.token)?,
+            b'I' => plan.invalidate = true,
+            b'q' => plan.quiet = true,
+            b'b' => plan.attributes.key_binary = true,
+            _ => {}
+        }
+    }
+    if let Some(exptime) = flags.exptime(b'T')? {
+        plan.attributes.expires_at = expires_at(exptime, now);
+    }
+    plan.compare = match flags.number(b'C')? {
+        // To append and prepend 0 compares nothing, as in memcached.
+        Some(0) if plan.concats() => None,
+        compare => compare.map(|cas| cx.shared.settings.token(cas)),
+    };
+    plan.attributes.cas = flags.number(b'E')?;
+    if let Some(exptime) = flags.exptime(b'N')?
+        && plan.concats()
+    {
+        plan.vivify = true;
+        plan.attributes.expires_at = expires_at(exptime, now);
+    }
+    flags.opaque()?;
+    plan.tail = Tail::new(flags);
+    Ok(plan)
+}
+
+fn mode(token: &[u8]) -> Result<Mode, Fault> {
+    match token.first() {
+        Some(b'S') => Ok(Mode::Set),
+        Some(b'E') => Ok(Mode::Add),
+        Some(b'R') => Ok(Mode::Replace),
+        Some(b'A') => Ok(Mode::Append),
+        Some(b'P') => Ok(Mode::Prepend),
+        _ => Err(Fault::BadStoreMode),
+    }
+}
+
+/// ms with the whole value at hand.
+#[inline]
+pub fn set(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    plan: &Plan,
+    value: &[u8],
+) {
+    let class = plan.attributes.class(key, value.len() as u64);
+    let compared = plan.compares().then(|| class_there(cx, key));
+    let outcome = if plan.concats() {
+        let outcome = append(cx, key, plan, value);
+        cx.end_turn_if_due(out);
+        outcome
+    } else {
+        let attributes = &plan.attributes;
+        match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {
+            Ok(stored) => done(stored, value.len() as u64),
+            Err(Refusal::Changed) if plan.invalidate && plan.compare.is_some() => {
+                store_stale(cx, key, plan, value)
+            }
+            Err(refusal) => refuse(refusal, plan.compares()),
+        }
+    };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return;
+    }
+    tally.metas += 1;
+    account(cx, tally, key, outcome, class, compared, true);
+    put_outcome(cx, out, key.bytes(), plan, outcome);
+}
+
+/// ms whose value has arrived through an upload: `publish` stores it under a condition.
+pub fn finish(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    plan: &Plan,
+    value_bytes: u64,
+    publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
+) {
+    let class = plan.attributes.class(key, value_bytes);
+    let compared = plan.compares().then(|| class_there(cx, key));
+    let outcome = match publish(cx, plan.expect()) {
+        Ok(stored) => done(stored, value_bytes),
+        Err(refusal) => refuse(refusal, plan.compares()),
+    };
+    tally.metas += 1;
+    account(cx, tally, key, outcome, class, compared, true);
+    put_outcome(cx, out, key.bytes(), plan, outcome);
+}
+
+fn done(stored: Stored, value_bytes: u64) -> Outcome {
+    Outcome::Stored { cas: stored.cas, value_bytes }
+}
+
+/// Append or prepend, storing on a miss if N is there.
+fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) -> Outcome {
+    let end = if plan.mode == Mode::Prepend { End::Front } else { End::Back };
+    loop {
+        match concat(cx, key, value, end, plan.attributes.cas, plan.compare) {
+            Outcome::NotFound if plan.vivify => {
+                match cx.guard.store_value(key, value, &plan.attributes, Expect::Absent) {
+                    Ok(stored) => return done(stored, value.len() as u64),
+                    Err(Refusal::NoMemory) => return Outcome::NoMemory,
+                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => {}
+                }
+            }
+            Outcome::NotFound => return Outcome::NotStored,
+            other => return other,
+        }
+    }
+}
+
+/// I with a token that is not the item's: one below it still stores, marked stale, keeping the TTL.
+fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) -> Outcome {
+    loop {
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Outcome::NotFound };
+        let unchanged = Expect::Unchanged(item.seen());
+        let compare = plan.compare.expect("only called with a token");
+        let attributes = if compare == item.cas() {
+            plan.attributes
+        } else if 0 < compare && compare < item.cas() {
+            Attributes {
+                expires_at: item.expires_at(),
+                stale: true,
+                token_sent: item.token_sent(),
+                ..plan.attributes
+            }
+        } else {
+            return Outcome::Exists;
+        };
+        match cx.guard.store_value(key, value, &attributes, unchanged) {
+            Ok(stored) => return done(stored, value.len() as u64),
+            Err(Refusal::NoMemory) => return Outcome::NoMemory,
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+impl Plan {
+    /// What an upload may be published under when the item's token is not C but I allows an older
+    /// one: the attributes change, so they have to be known before the value arrives.
+    pub fn settle_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
+        let (true, Some(compare)) = (self.invalidate, self.compare) else { return };
+        if let Lookup::Hit(item) = cx.guard.peek(key)
+            && (1..item.cas()).contains(&compare)
+        {
+            self.attributes.expires_at = item.expires_at();
+            self.attributes.stale = true;
+            self.attributes.token_sent = item.token_sent();
+            self.compare = Some(item.cas());
+        }
+    }
+}
+
+/// HD, NS, EX, NF, or that there is no memory.
+#[inline]
+fn put_outcome(cx: &Context<'_, '_>, out: &mut Output, key: &[u8], plan: &Plan, outcome: Outcome) {
+    let (status, cas, value_bytes) = match outcome {
+        Outcome::Stored { .. } if plan.quiet => return,
+        Outcome::Stored { cas, value_bytes } => (b"HD", cas, value_bytes),
+        Outcome::NotStored => (b"NS", 0, 0),
+        Outcome::Exists => (b"EX", 0, 0),
+        Outcome::NotFound => (b"NF", 0, 0),
+        Outcome::NoMemory => return out.put(NO_MEMORY),
+    };
+    if plan.tail.is_empty() {
+        let room = out.room(4);
+        room[..2].copy_from_slice(status);
+        room[2..].copy_from_slice(b"\r\n");
+        return out.filled(4);
+    }
+    out.put(status);
+    plan.tail.put(out, key, cx.shared.settings.token(cas), value_bytes);
+}

@@ -1,0 +1,537 @@
+//! One connection's conversation, without I/O: bytes in, replies out.
+//!
+//! ```text
+//!           ┌────────────────────────── Ready ◄──────────────────────────┐
+//!           │ batch of requests    │  │  │  │                            │
+//!           ▼                      │  │  │  └─► Dump      long reply, piece by piece
+//!   Keys: inside an endless line   │  │  └────► Upload    value received into its item
+//!   Skip: the rest of a bad one    │  └───────► Gather    value to be added to another
+//!                                  └──────────► Swallow   block of a store that failed
+//! ```
+//!
+//! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing
+//! here blocks, and a call that made no reply costs no more than reading its input once.
+
+mod execute;
+mod pause;
+mod runs;
+mod value;
+
+use larder_protocol::Tokens;
+use larder_protocol::base64;
+use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
+use larder_protocol::meta::{Meta, Verb};
+use larder_protocol::scan::line_feed;
+use larder_protocol::{Fault, ends_in_noreply, last_token};
+use larder_store::{Millis, Upload};
+
+use super::admin::Line;
+use super::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
+use super::dump::{Dump, Step};
+use super::flow::Flow;
+use super::meta;
+use super::table::{answers_always, line_command};
+use super::text::{END, ERROR};
+use super::upload::{Gathering, Purpose};
+use crate::core::context::Context;
+use crate::core::counters::Counter;
+use crate::core::input::{Asked, Looks};
+use crate::core::output::{Mark, Output};
+use crate::core::shared::Shared;
+use crate::core::tally::Tally;
+use crate::core::topics::Letter;
+use crate::redis::Conversation;
+use crate::redis::connection::limits::OutputLimit;
+use pause::Pace;
+
+/// First byte of the binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
+/// What is received with fewer bytes has too few requests for a run of them.
+const RUN_BYTES_MIN: usize = 256;
+/// First byte of a RESP request.
+const RESP_ARRAY: u8 = b'*';
+
+/// What a call of [`Session::receive`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are done with. The rest is presented again, in front of what arrives.
+    pub consumed: usize,
+    /// What to do now.
+    pub next: Next,
+}
+
+/// What the caller of [`Session::receive`] does now. In every case replies may wait to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Receive more (into [`Session::upload_spaces`] if there are any).
+    Receive,
+    /// The replies fill their limit: send, and call again with the rest of the input, even if that
+    /// is empty, once [`Output::is_full`] is false.
+    Flush,
+    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the
+    /// input, even if that is empty, and a context entered anew (the clock may have moved).
+    Yield,
+    /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
+    Sleep(Millis),
+    /// Send what waits, then close.
+    Close,
+}
+
+/// One connection's conversation.
+#[derive(Debug, Default)]
+pub struct Session {
+    state: State,
+    /// How often its next request was asked again.
+    asked: Asked,
+}
+
+/// What the next bytes are.
+#[derive(Debug, Default)]
+enum State {
+    /// The first of the connection.
+    #[default]
+    New,
+    /// A request.
+    Ready,
+    /// Keys of a line that was begun.
+    Keys(Keys),
+    /// The rest of a line that failed.
+    Skip,
+    /// A block that nobody wants, and what is said after it.
+    Swallow { left: u64, reply: Option<&'static [u8]> },
+    /// A value for its item, of which so many bytes were announced.
+    Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
+    /// A value to be added to another.
+    Gather(Gathering),
+    /// A request, after a long reply.
+    Dump(Dump),
+    /// Redis's requests, from here on.
+    Redis(Box<Conversation>),
+    /// Nothing more.
+    Closed,
+}
+
+/// One call of [`Session::receive`].
+struct Call<'x, 'a, 'c, 'w> {
+    cx: &'x mut Context<'c, 'w>,
+    out: &'x mut Output,
+    reader: Reader<'a>,
+    tally: Tally,
+    /// So far the input was a run of plain requests.
+    runs: bool,
+    /// Where the replies to the current line of keys begin, if it began in this call.
+    line_mark: Option<Mark>,
+    /// The current line of keys has failed: its other keys are passed over.
+    skips: bool,
+    /// Where the request begins that is to be asked again.
+    again_at: usize,
+}
+
+impl Session {
+    /// A conversation that has not begun.
+    pub fn new() -> Session {
+        Session::default()
+    }
+
+    /// A conversation of a RESP client, whatever its first byte is.
+    pub fn redis(cx: &Context<'_, '_>) -> Session {
+        Session { state: State::Redis(Box::new(Conversation::new(cx))), asked: Asked::default() }
+    }
+
+    /// The number of the RESP client, if it is one.
+    pub fn redis_client(&self) -> Option<u64> {
+        match &self.state {
+            State::Redis(conversation) => Some(conversation.client_id()),
+            _ => None,
+        }
+    }
+
+    /// What may wait for a RESP client; none for others, which are read no further instead.
+    pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
+        match &self.state {
+            State::Redis(conversation) => Some(conversation.output_limit(shared)),
+            _ => None,
+        }
+    }
+
+    /// Shows others how many bytes hold replies that the client has not taken.
+    pub fn show_output(&self, bytes: u64) {
+        if let State::Redis(conversation) = &self.state {
+            conversation.show_output(bytes);
+        }
+    }
+
+    /// Writes a message that was sent to this client, if it is still to be told.
+    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
+        if let State::Redis(conversation) = &self.state {
+            conversation.deliver(letter, out);
+        }
+    }
+
+    /// Answers the requests in `input`, as far as they are complete.
+    #[inline]
+    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        match &mut self.state {
+            State::Redis(conversation) => conversation.receive(cx, input, out),
+            State::New if input.first() == Some(&RESP_ARRAY) && cx.shared.settings.redis => {
+                let mut conversation = Box::new(Conversation::new(cx));
+                let progress = conversation.receive(cx, input, out);
+                self.state = State::Redis(conversation);
+                progress
+            }
+            _ => self.receive_text(cx, input, out),
+        }
+    }
+
+    fn receive_text(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        let mut turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let mut runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
+        if cx.shared.is_to_look(cx.guard.now()) {
+            match self.pace(cx, input) {
+                Pace::Free => {}
+                Pace::OneByOne => (turn, runs) = (1, false),
+                Pace::Wait(next) => return Progress { consumed: 0, next },
+            }
+        }
+        let reader = Reader { input, at: 0, keys: None, turn };
+        let mut call = Call {
+            cx,
+            out,
+            reader,
+            tally: Tally::default(),
+            runs,
+            line_mark: None,
+            skips: false,
+            again_at: 0,
+        };
+        let next = self.steps(&mut call);
+        let next = if call.out.take_end() { self.end_turn(&mut call, next) } else { next };
+        call.tally.settle(call.cx.counters);
+        call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
+        Progress { consumed: call.reader.at, next }
+    }
+
+    #[inline(always)]
+    fn steps(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Next {
+        loop {
+            if let Some(next) = self.step(call) {
+                return next;
+            }
+        }
+    }
+
+    /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
+    /// there was no memory.
+    #[cold]
+    fn end_turn(&mut self, call: &mut Call<'_, '_, '_, '_>, next: Next) -> Next {
+        if !call.cx.room.take_again() {
+            return if next == Next::Flush { Next::Yield } else { next };
+        }
+        (call.reader.at, call.reader.keys, call.runs) = (call.again_at, None, false);
+        self.state = State::Ready;
+        if let Some(next) = self.asked.again(call.cx.now(), call.again_at) {
+            return next;
+        }
+        call.cx.guard.memory_did_not_come();
+        let room = call.cx.room;
+        let next = room.for_the_last_time(|| self.steps(call));
+        if call.out.take_end() && next == Next::Flush { Next::Yield } else { next }
+    }
+
+    /// Between two requests: nothing is half done (the input that is kept aside).
+    pub fn is_idle(&self) -> bool {
+        match &self.state {
+            State::New | State::Ready => true,
+            State::Redis(conversation) => conversation.is_idle(),
+            _ => false,
+        }
+    }
+
+    /// A part of a request has been taken, and more of it is to come.
+    #[inline]
+    pub fn awaits_rest(&self) -> bool {
+        match &self.state {
+            State::Upload { .. }
+            | State::Gather(_)
+            | State::Swallow { .. }
+            | State::Skip
+            | State::Keys(_) => true,
+            State::Redis(conversation) => conversation.awaits_rest(),
+            State::New | State::Ready | State::Dump(_) | State::Closed => false,
+        }
+    }
+
+    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    #[inline]
+    pub fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::New | State::Ready => 0,
+            State::Upload { upload, .. } => upload.held_bytes().max(1),
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Redis(conversation) => conversation.input_bytes(),
+            State::Keys(_) | State::Skip | State::Swallow { .. } | State::Dump(_) | State::Closed => 1,
+        }
+    }
+
+    /// It has to say who it is, and did not.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        self.stranger_since().is_some()
+    }
+
+    /// Since when, on the server's own clock.
+    #[inline]
+    pub fn stranger_since(&self) -> Option<Millis> {
+        match &self.state {
+            State::Redis(conversation) => conversation.stranger_since(),
+            _ => None,
+        }
+    }
+
+    /// It is told to go without having been asked anything.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(&self.state, State::Redis(conversation) if conversation.is_turned_away())
+    }
+
+    /// memcached's name of what it waits for, for `stats conns`.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::New => "conn_new_cmd",
+            State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
+            State::Swallow { .. } => "conn_swallow",
+            State::Redis(_) => "conn_parse_cmd",
+            State::Upload { .. } | State::Gather(_) => "conn_nread",
+            State::Dump(_) => "conn_mwrite",
+            State::Closed => "conn_closing",
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        match &mut self.state {
+            State::Ready => self.batch(call, None),
+            State::Keys(keys) => {
+                let keys = *keys;
+                self.batch(call, Some(keys))
+            }
+            State::New => match call.reader.input.first() {
+                None => Some(Next::Receive),
+                Some(&BINARY_MAGIC) => self.close(),
+                Some(_) => {
+                    self.state = State::Ready;
+                    None
+                }
+            },
+            State::Skip => {
+                let rest = &call.reader.input[call.reader.at..];
+                match line_feed(rest) {
+                    Some(feed) => {
+                        call.reader.at += feed + 1;
+                        self.state = State::Ready;
+                        None
+                    }
+                    None => {
+                        call.reader.at += rest.len();
+                        Some(Next::Receive)
+                    }
+                }
+            }
+            State::Swallow { left, reply } => {
+                let there = (call.reader.input.len() - call.reader.at) as u64;
+                let taken = there.min(*left);
+                call.reader.at += taken as usize;
+                *left -= taken;
+                if *left > 0 {
+                    return Some(Next::Receive);
+                }
+                call.out.put(reply.unwrap_or_default());
+                self.state = State::Ready;
+                None
+            }
+            State::Upload { .. } => self.upload(call),
+            State::Gather(_) => self.gather(call),
+            State::Dump(dump) => match dump.step(call.cx, call.out) {
+                Step::Done => {
+                    self.state = State::Ready;
+                    None
+                }
+                Step::Full => Some(Next::Flush),
+                Step::More => Some(Next::Yield),
+            },
+            // Never here: what it receives goes to the conversation.
+            State::Redis(_) | State::Closed => Some(Next::Close),
+        }
+    }
+
+    fn close(&mut self) -> Option<Next> {
+        self.state = State::Closed;
+        Some(Next::Close)
+    }
+
+    /// Reads a batch ahead, executes it, and does what ended it.
+    #[inline]
+    fn batch(&mut self, call: &mut Call<'_, '_, '_, '_>, keys: Option<Keys>) -> Option<Next> {
+        if call.out.is_full() {
+            return Some(Next::Flush);
+        }
+        if keys.is_none()
+            && call.runs
+            && let Some(next) = self.run(call)
+        {
+            return Some(next);
+        }
+        let mut batch = Batch::new();
+        call.reader.keys = keys;
+        let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
+        prefetch_items(&call.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
+        for slot in &batch {
+            if call.skips {
+                call.skips = !slot.last;
+                continue;
+            }
+            if call.out.is_full() {
+                if call.cx.room.is_again() {
+                    let before = batch.iter().map(|slot| slot.at).rfind(|&at| at < slot.at);
+                    call.again_at = before.unwrap_or(call.again_at);
+                    return Some(Next::Flush);
+                }
+                self.state = leave_at(slot);
+                call.reader.at = slot.at;
+                return Some(Next::Flush);
+            }
+            call.execute(slot);
+            call.cx.spend_beside(call.out);
+        }
+        if call.cx.room.is_again() {
+            call.again_at = batch.last().map_or(call.again_at, |slot| slot.at);
+            return Some(Next::Flush);
+        }
+        if std::mem::take(&mut call.skips) {
+            let ended = call.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
+            self.state = if ended { State::Ready } else { State::Skip };
+            return None;
+        }
+        self.state = call.reader.keys.map_or(State::Ready, State::Keys);
+        match stop {
+            Stop::Full if call.reader.turn == 0 && call.reader.keys.is_none() => {
+                call.cx.counters.add(Counter::ConnYields, 1);
+                Some(Next::Yield)
+            }
+            Stop::Full => None,
+            Stop::NeedMore => Some(Next::Receive),
+            Stop::Event(event) => self.event(call, event),
+        }
+    }
+
+    #[inline(never)]
+    fn event(&mut self, call: &mut Call<'_, '_, '_, '_>, event: Event<'_>) -> Option<Next> {
+        match event {
+            Event::Line(text) => return self.line(call, text),
+            Event::Fault { fault, swallow, noreply } => {
+                if !noreply {
+                    call.out.put(fault.reply());
+                }
+                if fault.closes() {
+                    return self.close();
+                }
+                if swallow > 0 {
+                    self.state = State::Swallow { left: swallow, reply: None };
+                }
+            }
+            Event::EndOfKeys => call.out.put(END),
+            Event::LongKey => {
+                call.out.put(Fault::BadLine.reply());
+                self.state = State::Skip;
+            }
+            Event::LongLine => return self.close(),
+            Event::Store(store, block) => {
+                let key = call.cx.guard.key(store.key);
+                let flags = store.flags;
+                let purpose = Purpose::Classic(Store { key: &[], ..store });
+                call.cx.shared.prefixes.count(call.cx.guard.store(), store.key, |count| count.sets += 1);
+                self.block(call, &key, flags, store.value_bytes, purpose, block);
+            }
+            Event::Meta(meta, block) => self.meta(call, &meta, block),
+        }
+        None
+    }
+
+    /// A line that names no item.
+    fn line(&mut self, call: &mut Call<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
+        let mut tokens = Tokens::new(text);
+        let Some(name) = tokens.next() else {
+            call.out.put(Fault::BadLine.reply());
+            return None;
+        };
+        let noreply = ends_in_noreply(text) && !answers_always(name);
+        let Some(command) = line_command(name) else {
+            if last_token(text).is_some_and(|token| token.starts_with(b"HTTP/")) {
+                return self.close();
+            }
+            if !noreply {
+                call.out.put(ERROR);
+            }
+            return None;
+        };
+        let mark = call.out.mark();
+        let flow = command.run(&mut Line::new(call.cx, call.out, tokens, noreply));
+        if noreply && !matches!(flow, Flow::Dump(_)) {
+            call.out.rewind(mark);
+        }
+        match flow {
+            Flow::Next => None,
+            Flow::Dump(dump) => {
+                self.state = State::Dump(dump);
+                None
+            }
+            Flow::Yield => Some(Next::Yield),
+            Flow::Close => self.close(),
+        }
+    }
+
+    /// A meta command with an encoded key, a block that is not simply there, or mn.
+    fn meta(&mut self, call: &mut Call<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
+        if meta.verb == Verb::Noop {
+            return call.out.put(b"MN\r\n");
+        }
+        let block_bytes = if meta.verb == Verb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
+        let mut room = [0; KEY_BYTES_MAX];
+        let key = if meta.flags.has(b'b') {
+            match base64::decode(meta.key, &mut room) {
+                Ok(bytes) => &room[..bytes],
+                Err(_) => return self.fail(call, Fault::BadBase64Key, block_bytes),
+            }
+        } else {
+            meta.key
+        };
+        let key = call.cx.guard.key(key);
+        if meta.verb != Verb::Set {
+            let hint = call.cx.guard.prefetch_bucket(&key);
+            return call.meta(&key, &hint, meta, &[]);
+        }
+        match meta::plan_set(call.cx, &meta.flags) {
+            Ok(mut plan) => {
+                if block == Block::Long {
+                    plan.settle_stale(call.cx, &key);
+                }
+                let flags = plan.attributes.flags;
+                self.block(call, &key, flags, meta.value_bytes, Purpose::Meta(plan), block);
+            }
+            Err(fault) => self.fail(call, fault, block_bytes),
+        }
+    }
+
+    /// Says what is wrong and throws the block away.
+    fn fail(&mut self, call: &mut Call<'_, '_, '_, '_>, fault: Fault, block_bytes: u64) {
+        call.out.put(fault.reply());
+        self.state = State::Swallow { left: block_bytes, reply: None };
+    }
+}
+
+/// Where a session goes on that left a batch at this slot.
+fn leave_at(slot: &Slot<'_, '_>) -> State {
+    match slot.request {
+        Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false, resumed: true }),
+        _ => State::Ready,
+    }
+}

@@ -1,0 +1,68 @@
+//! CLIENT PAUSE beside text clients: what they ask for is on the same keys, so it waits as long.
+
+use larder_protocol::Tokens;
+
+use super::{Next, Session, State};
+use crate::core::context::Context;
+
+/// A client that waits looks this often whether the pause was ended early.
+const LOOK_MS: u64 = 100;
+
+/// Requests that change nothing, by their names. mg may: with N it makes an item, with T it gives it a time.
+const READS: [&[u8]; 9] = [b"get", b"gets", b"mg", b"mn", b"me", b"stats", b"version", b"verbosity", b"quit"];
+
+/// What a pause lets a connection do.
+pub(super) enum Pace {
+    /// There is none.
+    Free,
+    /// One request, behind which it is looked again.
+    OneByOne,
+    /// Nothing.
+    Wait(Next),
+}
+
+impl Session {
+    /// Does what is due, and looks whether the request in front may be carried out.
+    #[cold]
+    pub(super) fn pace(&self, cx: &mut Context<'_, '_>, input: &[u8]) -> Pace {
+        cx.shared.flush_if_due(&mut cx.guard);
+        let pause = &cx.shared.redis.pause;
+        let left_ms = pause.left_ms(cx.now());
+        if left_ms == 0 {
+            return Pace::Free;
+        }
+        let between = matches!(self.state, State::New | State::Ready);
+        if between && !input.is_empty() && (!pause.writes_only() || may_write(input)) {
+            return Pace::Wait(Next::Sleep(left_ms.min(LOOK_MS)));
+        }
+        Pace::OneByOne
+    }
+}
+
+/// The request in front is none of those that only read. Of one that is not whole the answer may be yes.
+fn may_write(input: &[u8]) -> bool {
+    let line = input.split(|&byte| byte == b'\n').next().unwrap_or(input);
+    let mut tokens = Tokens::new(line.strip_suffix(b"\r").unwrap_or(line));
+    let name = tokens.next().unwrap_or_default();
+    let vivifies = |token: &[u8]| matches!(token.first(), Some(b'N' | b'T'));
+    !READS.contains(&name) || name == b"mg" && tokens.skip(1).any(vivifies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_told_from_writes() {
+        for line in
+            ["get a b\r\n", "gets a\n", "mg a v t\r\n", "mg N v\r\n", "mn\r\n", " get a\r\nset a 0 0 1\r\n"]
+        {
+            assert!(!may_write(line.as_bytes()), "{line:?}");
+        }
+        for line in
+            ["set a 0 0 1\r\n", "gat 1 a\r\n", "mg a v N30\r\n", "mg a T0\r\n", "flush_all\r\n", "ge", "\r\n"]
+        {
+            assert!(may_write(line.as_bytes()), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
+//! [`crate::core::stages`]. Whatever else comes goes through [`crate::memcached::batch`]; the answers are the same.
+
+use arrayvec::ArrayVec;
+use larder_protocol::classic::{Fetch, Store, StoreVerb};
+use larder_protocol::meta::decode_start;
+use larder_protocol::number::write_u64;
+use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
+use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
+use larder_store::{Guard, Hint, Key, Lookup, plain_class};
+
+use super::{Call, Keys, Next, Session, State};
+use crate::core::counters::{ClassCounter, Counter, Counters};
+use crate::core::output::Mark;
+use crate::core::stages::{Ahead, GROUP, Stages};
+use crate::core::tally::Tally;
+use crate::core::usual::add;
+use crate::memcached::classic::{self, fitting_value_bytes};
+use crate::memcached::text::{END, NO_MEMORY_FOR_REPLY};
+
+/// Longer values are received into their items rather than read ahead.
+const VALUE_BYTES_MAX: usize = 4096;
+/// After a run of fewer keys the rest of the input goes the general way.
+const KEYS_MIN: usize = 16;
+
+/// One key on its way.
+struct Slot<'a, 'w> {
+    key: Key<'a>,
+    hint: Hint<'w>,
+    /// Where in the input it begins: its line does, if it is the first.
+    at: usize,
+    part: Part,
+    ask: Ask<'a>,
+}
+
+impl<'w> Ahead<'w> for Slot<'_, 'w> {
+    #[inline(always)]
+    fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
+        (&self.key, &mut self.hint)
+    }
+    #[inline(always)]
+    fn stores(&self) -> bool {
+        matches!(self.ask, Ask::Set(_) | Ask::MetaSet(_) | Ask::SetWith(_))
+    }
+}
+
+/// What stood before the first answer to a line of several keys.
+struct Line {
+    at: usize,
+    mark: Mark,
+    tally: Tally,
+}
+
+impl Session {
+    /// Answers the plain requests that the input goes on with. None: they are done, and something else
+    /// follows.
+    pub(super) fn run(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        call.runs = false;
+        if call.cx.shared.prefixes.is_on() {
+            return None;
+        }
+        let input = call.reader.input;
+        let value_bytes_max = VALUE_BYTES_MAX.min(fitting_value_bytes(&call.cx.shared.settings));
+        let mut lines = PlainLines::new(input, call.reader.at, call.reader.turn, value_bytes_max);
+        let mut stages = Stages::new();
+        let mut line = None;
+        // Keys from here on belong to a line that turned out not to be plain.
+        let mut end = usize::MAX;
+        while stages.turn(&call.cx.guard, &mut lines, |lines, slots| Slot::next(&call.cx.guard, lines, slots))
+        {
+            if end == usize::MAX && stages.has_ended() && lines.is_inside() {
+                // The general way says what is wrong with the line: as if it had not begun.
+                lines.give_back();
+                end = lines.at();
+                call.take_back(line.take().filter(|line: &Line| line.at == end));
+            }
+            if let Some(next) = self.answer(call, stages.slots(), &mut line, end) {
+                return Some(next);
+            }
+        }
+        call.reader.at = lines.at();
+        call.reader.turn = lines.lines_left();
+        call.runs = stages.keys() >= KEYS_MIN;
+        (call.reader.at == input.len()).then_some(Next::Receive)
+    }
+
+    /// The last stage, of the keys that begin before `end`.
+    #[inline(always)]
+    fn answer(
+        &mut self,
+        call: &mut Call<'_, '_, '_, '_>,
+        slots: &[Slot<'_, '_>],
+        line: &mut Option<Line>,
+        end: usize,
+    ) -> Option<Next> {
+        let mut rest = slots;
+        if end != usize::MAX {
+            rest = &slots[..slots.partition_point(|slot| slot.at < end)];
+        }
+        while let Some(slot) = rest.first() {
+            let Slot { part, at, .. } = *slot;
+            if call.skips {
+                call.skips = !part.is_last();
+                rest = &rest[1..];
+                continue;
+            }
+            let Call { cx, out, tally, .. } = &mut *call;
+            if out.is_full() {
+                if cx.room.is_again() {
+                    return Some(Next::Flush);
+                }
+                if !part.is_first() {
+                    let fetch = Fetch { cas: false, touch: None };
+                    self.state = State::Keys(Keys { fetch, first: false, resumed: true });
+                }
+                call.reader.at = at;
+                return Some(Next::Flush);
+            }
+            if part == Part::First {
+                *line = Some(Line { at, mark: out.mark(), tally: *tally });
+            }
+            let done = usual(&mut cx.guard, cx.counters, rest, out.room_for());
+            out.filled(done.bytes);
+            if done.slots > 0 {
+                done.count(tally);
+                rest = &rest[done.slots..];
+                continue;
+            }
+            if !slot.answer(call) {
+                // The line is answered by that alone.
+                if let Some(line) = line.take().filter(|_| !part.is_first()) {
+                    call.out.rewind(line.mark);
+                }
+                call.out.put(NO_MEMORY_FOR_REPLY);
+                call.skips = !part.is_last();
+            }
+            rest = &rest[1..];
+        }
+        None
+    }
+}
+
+/// What [`usual`] did.
+#[derive(Default)]
+struct Done {
+    slots: usize,
+    metas: u32,
+    sets: u32,
+    sums: u32,
+    /// Sums as long as what they took the place of.
+    in_place: u32,
+    bytes: usize,
+}
+
+impl Done {
+    /// Adds what was done to the counts of the call.
+    #[inline(always)]
+    fn count(&self, tally: &mut Tally) {
+        let gets = self.slots as u32 - self.sets - self.sums;
+        tally.gets += gets;
+        tally.get_hits += gets;
+        tally.sets += self.sets;
+        tally.metas += self.metas;
+        tally.increments += self.sums;
+        tally.in_place += self.in_place;
+    }
+
+    /// Goes on with slots until `answer`, which says how many bytes it wrote, does none; how many it did.
+    /// `LINES`: also up to one that begins a line of several keys, which only a `get` does.
+    #[inline(always)]
+    fn row<const LINES: bool>(
+        &mut self,
+        slots: &[Slot<'_, '_>],
+        room: &mut [u8; GROUP * SMALL_ROOM],
+        mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
+    ) -> u32 {
+        let (mut count, mut at) = (self.slots, self.bytes);
+        for slot in &slots[count..] {
+            let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
+            let Some(written) = answer(slot, room) else { break };
+            at += written;
+            count += 1;
+            if LINES && slot.part.is_last() && slots.get(count).is_some_and(|next| next.part == Part::First) {
+                break;
+            }
+        }
+        let done = count - self.slots;
+        (self.slots, self.bytes) = (count, at);
+        done as u32
+    }
+}
+
+/// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
+/// is neither, or that begins a line of several keys.
+#[inline(always)]
+fn usual(
+    guard: &mut Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+) -> Done {
+    let mut done = Done::default();
+    // The most usual two apart, for how little they are.
+    while let Some(slot) = slots.get(done.slots) {
+        if slot.part == Part::First && done.slots > 0 {
+            break;
+        }
+        let count = match slot.ask {
+            Ask::Get => gets(guard, counters, slots, room, &mut done),
+            Ask::Set(_) => sets(guard, counters, slots, room, &mut done),
+            _ => others(guard, counters, slots, room, &mut done),
+        };
+        if count == 0 {
+            break;
+        }
+    }
+    done
+}
+
+/// A row of `get`.
+#[inline(never)]
+fn gets(
+    guard: &Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let count = done.row::<true>(slots, room, |slot, room| {
+        let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
+        let value = guard.hot_value(key, hint)?;
+        let written = write_small_value(room, key.bytes(), value)?;
+        alike.count(ClassCounter::GetHits, key, value.len());
+        Some(written - if part.is_last() { 0 } else { END.len() })
+    });
+    alike.settle();
+    count
+}
+
+/// A row of `set`.
+#[inline(never)]
+fn sets(
+    guard: &mut Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let count = done.row::<false>(slots, room, |slot, room| {
+        let Ask::Set(value) = slot.ask else { return None };
+        store(guard, slot, value, &mut alike)?;
+        room[..8].copy_from_slice(b"STORED\r\n");
+        Some(8)
+    });
+    alike.settle();
+    done.sets += count;
+    count
+}
+
+/// A row of anything but those.
+#[inline(never)]
+fn others(
+    guard: &mut Guard<'_>,
+    counters: &Counters,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    done: &mut Done,
+) -> u32 {
+    let mut alike = Alike::new(counters);
+    let (mut metas, mut sets, mut sums, mut in_place) = (0, 0, 0, 0);
+    let count = done.row::<false>(slots, room, |slot, room| {
+        let Slot { key, hint, .. } = slot;
+        match slot.ask {
+            Ask::MetaSet(value) => {
+                store(guard, slot, value, &mut alike)?;
+                (sets, metas) = (sets + 1, metas + 1);
+                room[..4].copy_from_slice(b"HD\r\n");
+                Some(4)
+            }
+            Ask::MetaGet => {
+                let value = guard.hot_value(key, hint)?;
+                let written = write_small_meta_value(room, value)?;
+                alike.count(ClassCounter::GetHits, key, value.len());
+                metas += 1;
+                Some(written)
+            }
+            Ask::Add(delta) => {
+                let sum = add(guard, key, hint, delta as i64)?;
+                sums += 1;
+                in_place += u32::from(sum.in_place);
+                let digits = write_u64(room, sum.value);
+                alike.count(ClassCounter::IncrHits, key, digits - usize::from(!sum.in_place));
+                room[digits..digits + 2].copy_from_slice(b"\r\n");
+                Some(digits + 2)
+            }
+            Ask::Get | Ask::Set(_) | Ask::SetWith(_) => None,
+        }
+    });
+    alike.settle();
+    done.metas += metas;
+    done.sets += sets;
+    done.sums += sums;
+    done.in_place += in_place;
+    count
+}
+
+/// Stores a value without flags and expiry; none if that is not usual here.
+#[inline(always)]
+fn store(guard: &mut Guard<'_>, slot: &Slot<'_, '_>, value: &[u8], alike: &mut Alike<'_>) -> Option<()> {
+    let Slot { key, hint, .. } = slot;
+    if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
+        return None;
+    }
+    alike.count(ClassCounter::CmdSet, key, value.len());
+    Some(())
+}
+
+/// Requests in a row that count alike, which most of a pipeline do: counted once.
+struct Alike<'c> {
+    counters: &'c Counters,
+    /// Bytes of key and value, and the counter.
+    what: usize,
+    count: u64,
+}
+
+impl<'c> Alike<'c> {
+    fn new(counters: &'c Counters) -> Alike<'c> {
+        Alike { counters, what: 0, count: 0 }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, counter: ClassCounter, key: &Key<'_>, value_bytes: usize) {
+        let what = (key.bytes().len() + value_bytes) << 8 | counter as usize;
+        if what != self.what {
+            self.settle();
+            self.what = what;
+        }
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) {
+        if self.count > 0 {
+            let (counter, _) = ClassCounter::ALL[self.what & 0xff];
+            self.counters.add_in(plain_class(self.what >> 8), counter, self.count);
+            self.count = 0;
+        }
+    }
+}
+
+impl Call<'_, '_, '_, '_> {
+    /// Drops the answers of a line, and what they counted.
+    #[cold]
+    fn take_back(&mut self, line: Option<Line>) {
+        let Some(Line { at, mark, tally }) = line else { return };
+        let (gets, hits) = (self.tally.gets - tally.gets, self.tally.get_hits - tally.get_hits);
+        let mut lines = PlainLines::new(self.reader.input, at, 1, VALUE_BYTES_MAX);
+        for _ in 0..gets {
+            let Some(Plain { key, .. }) = lines.next() else { break };
+            let key = self.cx.guard.key(key);
+            if let Lookup::Hit(item) = self.cx.guard.peek(&key) {
+                self.cx.counters.uncount_in(item.class(), ClassCounter::GetHits);
+            }
+        }
+        self.cx.counters.add(Counter::GetMisses, u64::from(gets - hits).wrapping_neg());
+        self.out.rewind(mark);
+        self.tally = tally;
+    }
+}
+
+impl<'a, 'w> Slot<'a, 'w> {
+    /// Adds the next of the input; false if there is none.
+    #[inline(always)]
+    fn next(
+        guard: &Guard<'w>,
+        lines: &mut PlainLines<'a>,
+        slots: &mut ArrayVec<Slot<'a, 'w>, GROUP>,
+    ) -> bool {
+        // The most usual two apart, for how little they are.
+        if let Some((key, at)) = lines.next_get() {
+            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Get));
+        } else if let Some((key, at, value)) = lines.next_set() {
+            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Set(value)));
+        } else if let Some(Plain { key, at, part, ask }) = lines.next() {
+            slots.push(Slot::new(guard, key, at, part, ask));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, part: Part, ask: Ask<'a>) -> Slot<'a, 'w> {
+        let key = guard.key(key);
+        Slot { key, hint: guard.prefetch_bucket(&key), at, part, ask }
+    }
+
+    /// What is not usual. False: a line of keys has failed.
+    #[inline(never)]
+    fn answer(&self, call: &mut Call<'_, '_, '_, '_>) -> bool {
+        let Slot { key, hint, .. } = self;
+        if !matches!(self.ask, Ask::Get | Ask::MetaGet) {
+            call.again_at = self.at;
+        }
+        let Call { cx, out, tally, .. } = &mut *call;
+        match self.ask {
+            Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.part.is_last()),
+            Ask::Set(value) => self.set(call, PlainSet { value, flags: 0, exptime: 0 }),
+            Ask::SetWith(set) => self.set(call, set),
+            Ask::Add(delta) => classic::arithmetic(cx, out, key, delta, false, false),
+            Ask::MetaGet => self.meta(call, &[]),
+            Ask::MetaSet(value) => self.meta(call, value),
+        }
+        call.cx.spend_beside(call.out);
+        true
+    }
+
+    fn set(&self, call: &mut Call<'_, '_, '_, '_>, set: PlainSet<'_>) {
+        let PlainSet { value, flags, exptime } = set;
+        let (verb, value_bytes, key) = (StoreVerb::Set, value.len() as u32, self.key.bytes());
+        let store = Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key };
+        classic::store(call.cx, call.out, &mut call.tally, &self.key, &self.hint, &store, value);
+    }
+
+    /// A meta command, whose line is read again in full.
+    fn meta(&self, call: &mut Call<'_, '_, '_, '_>, value: &[u8]) {
+        let (meta, _) = decode_start(&call.reader.input[self.at..]).expect("it was read before");
+        call.meta(&self.key, &self.hint, &meta, value);
+    }
+}

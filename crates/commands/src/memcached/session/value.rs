@@ -1,0 +1,245 @@
+//! Values that are not simply at hand: too large, broken, or still on their way in.
+
+use larder_protocol::Fault;
+use larder_protocol::classic::StoreVerb;
+use larder_store::{Expect, Key, Spaces};
+
+use super::{Call, Next, Session, State};
+use crate::core::context::Context;
+use crate::core::counters::Counter;
+use crate::core::input::{Looks, UPLOAD_PIECE_BYTES};
+use crate::memcached::batch::Block;
+use crate::memcached::classic;
+use crate::memcached::meta;
+use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ};
+use crate::memcached::upload::{Gathering, Purpose, publish, refused_early};
+
+/// Fewer missing bytes than this are received with what follows them, not on their own.
+const UPLOAD_SPACE_MIN: u64 = 2048;
+/// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
+/// received by one call behind the one that brought its head; memory that waits for a slow sender's
+/// bytes is no more than this and a piece.
+const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
+
+impl Session {
+    /// Where to receive the next bytes of a large value, straight into its item and in order; none
+    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
+    /// is kept: that comes first.
+    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        if self.upload_missing() < UPLOAD_SPACE_MIN {
+            return None;
+        }
+        if let State::Upload { upload, looks, .. } = &mut self.state
+            && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
+        {
+            if looks.again(cx, upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
+                self.fail_upload(cx);
+            }
+            return None;
+        }
+        match &mut self.state {
+            State::Upload { upload, .. } => Some(upload.spaces()),
+            State::Redis(conversation) => conversation.upload_spaces(cx, UPLOAD_RECEIVE_BYTES),
+            _ => None,
+        }
+    }
+
+    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
+    pub fn upload_missing(&self) -> u64 {
+        match &self.state {
+            State::Upload { upload, .. } => upload.missing(),
+            State::Redis(conversation) => conversation.upload_missing(),
+            _ => 0,
+        }
+    }
+
+    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
+    /// nothing, or with what follows) once the space is gone.
+    pub fn upload_filled(&mut self, bytes: usize) {
+        match &mut self.state {
+            State::Upload { upload, .. } => upload.advance(bytes),
+            State::Redis(conversation) => conversation.upload_filled(bytes),
+            _ => {}
+        }
+    }
+
+    /// A store whose block is too large, broken, not all there, or there for an encoded key.
+    pub(super) fn block(
+        &mut self,
+        call: &mut Call<'_, '_, '_, '_>,
+        key: &Key<'_>,
+        flags: u32,
+        value_bytes: u32,
+        purpose: Purpose,
+        block: Block<'_>,
+    ) {
+        let left = u64::from(value_bytes) + 2;
+        if !classic::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
+            let reply = classic::too_large(call.cx, key, purpose.overwrites());
+            self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(reply) };
+            return;
+        }
+        match block {
+            Block::Whole(value) => {
+                call.reader.at += left as usize;
+                let hint = call.cx.guard.prefetch_bucket(key);
+                let (cx, out, tally) = (&mut *call.cx, &mut *call.out, &mut call.tally);
+                match &purpose {
+                    Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
+                    Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
+                }
+            }
+            Block::Bad => {
+                call.reader.at += left as usize;
+                if !purpose.is_silent() {
+                    call.out.put(Fault::BadChunk.reply());
+                }
+            }
+            Block::Long => self.begin(call, key, value_bytes, purpose),
+        }
+    }
+
+    /// Begins to receive a long value.
+    fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
+        let left = u64::from(value_bytes) + 2;
+        if purpose.concats() {
+            self.state =
+                State::Gather(Gathering::new(call.cx.guard.store(), key.bytes(), value_bytes, purpose));
+            return;
+        }
+        let attributes = match &purpose {
+            Purpose::Classic(store) => {
+                let attributes = classic::attributes(store, call.cx.now());
+                if let Some(outcome) = refused_early(call.cx, key, store) {
+                    let class = attributes.class(key, u64::from(value_bytes));
+                    let compared = (store.verb == StoreVerb::Cas).then(|| classic::class_there(call.cx, key));
+                    classic::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
+                    let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
+                    self.state = State::Swallow { left, reply };
+                    return;
+                }
+                attributes
+            }
+            Purpose::Meta(plan) => plan.attributes,
+        };
+        self.state = match call.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
+            Ok(upload) => State::Upload {
+                upload,
+                value_bytes: u64::from(value_bytes),
+                purpose,
+                looks: Looks::default(),
+            },
+            Err(_) => {
+                no_memory(call.cx, key, &purpose);
+                State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
+            }
+        };
+    }
+
+    /// Goes on with a value for its item.
+    pub(super) fn upload(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Upload { upload, looks, .. } = &mut self.state else { return None };
+        while upload.missing() > 0 {
+            let rest = &call.reader.input[call.reader.at..];
+            if rest.is_empty() && !looks.any() {
+                return Some(Next::Receive);
+            }
+            let missing = upload.missing();
+            let rest = &rest[..missing.min(rest.len() as u64) as usize];
+            let filled = match rest {
+                [] => call.cx.guard.upload_reserve(upload, 1),
+                rest => call.cx.guard.upload_fill(upload, rest),
+            };
+            call.reader.at += (missing - upload.missing()) as usize;
+            if filled.is_ok() {
+                *looks = Looks::default();
+                continue;
+            }
+            let next = looks.again(call.cx, upload.held_bytes(), UPLOAD_PIECE_BYTES);
+            if next.is_none() {
+                self.fail_upload(call.cx);
+            }
+            return next;
+        }
+        match self.end_block(call) {
+            Err(next) => return next,
+            Ok(State::Upload { upload, value_bytes, purpose, .. }) => {
+                publish(call.cx, call.out, &mut call.tally, upload, value_bytes, &purpose);
+            }
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Memory ran out in the middle of a value.
+    pub(super) fn fail_upload(&mut self, cx: &mut Context<'_, '_>) {
+        if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
+            no_memory(cx, &cx.guard.key(upload.key()), &purpose);
+            let reply = (!purpose.is_silent()).then_some(NO_MEMORY_DURING_READ);
+            self.state = State::Swallow { left: upload.missing() + 2, reply };
+        }
+    }
+
+    /// Goes on with a value to be added to another.
+    pub(super) fn gather(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        let rest = &call.reader.input[call.reader.at..];
+        match gathering.take(call.cx.shared, rest) {
+            Some(taken) => {
+                gathering.looks = Looks::default();
+                call.reader.at += taken;
+            }
+            None => {
+                if let Some(next) = gathering.looks_again(call.cx, rest.len()) {
+                    return Some(next);
+                }
+                call.cx.counters.add(Counter::StoreNoMemory, 1);
+                let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
+                self.state = State::Swallow { left: gathering.missing() as u64 + 2, reply };
+                return None;
+            }
+        }
+        if gathering.missing() > 0 {
+            return Some(Next::Receive);
+        }
+        match self.end_block(call) {
+            Err(next) => return next,
+            Ok(State::Gather(gathering)) => gathering.finish(call.cx, call.out, &mut call.tally),
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Takes the line end behind a value that is all there, and the state that held the value.
+    ///
+    /// # Errors
+    /// What to do instead: wait for the line end, or go on after a block that did not have it.
+    fn end_block(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
+        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + 2) else {
+            return Err(Some(Next::Receive));
+        };
+        call.reader.at += 2;
+        let state = std::mem::replace(&mut self.state, State::Ready);
+        if end == b"\r\n" {
+            return Ok(state);
+        }
+        let silent = match &state {
+            State::Upload { purpose, .. } => purpose.is_silent(),
+            State::Gather(gathering) => gathering.purpose.is_silent(),
+            _ => false,
+        };
+        if !silent {
+            call.out.put(Fault::BadChunk.reply());
+        }
+        Err(None)
+    }
+}
+
+/// Without memory for a value, the one that it was to overwrite goes too.
+fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
+    cx.counters.add(Counter::StoreNoMemory, 1);
+    if purpose.overwrites() {
+        // It may not be there: that is as good.
+        let _ = cx.guard.delete(key, Expect::Present);
+    }
+}

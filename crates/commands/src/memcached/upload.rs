@@ -1,0 +1,234 @@
+//! Values on their way in that are longer than is waited for: received into their item, or, when they
+//! are to be added to one, gathered until they are whole.
+
+use larder_protocol::classic::{Store, StoreVerb};
+use larder_store::{Expect, Key, Lookup, Upload};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::classic::{
+    Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored,
+    store as store_at_once,
+};
+use super::meta::{Plan, finish_set, set as set_at_once};
+use super::session::Next;
+use crate::core::context::Context;
+use crate::core::input::{Input, Looks};
+use crate::core::output::Output;
+use crate::core::shared::Shared;
+use crate::core::tally::Tally;
+
+/// What a value is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// A classic store; its key is kept elsewhere.
+    Classic(Store<'static>),
+    /// ms
+    Meta(Plan),
+}
+
+impl Purpose {
+    /// A failure goes unsaid.
+    pub fn is_silent(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => store.noreply,
+            Purpose::Meta(_) => false,
+        }
+    }
+
+    /// What is there is to be overwritten whatever it is, so that a failure must remove it.
+    pub fn overwrites(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => store.verb == StoreVerb::Set,
+            Purpose::Meta(_) => true,
+        }
+    }
+
+    /// Append or prepend.
+    pub fn concats(&self) -> bool {
+        match self {
+            Purpose::Classic(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),
+            Purpose::Meta(plan) => plan.concats(),
+        }
+    }
+}
+
+/// A classic store whose condition does not hold already, before anything is allocated.
+pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>) -> Option<Outcome> {
+    let expect = classic_expect(store, &cx.shared.settings);
+    match (expect, cx.guard.peek(key)) {
+        (Expect::Any, _) => None,
+        (Expect::Absent, Lookup::Hit(_)) => Some(Outcome::NotStored),
+        (Expect::Cas(cas), Lookup::Hit(item)) if cas != item.cas() => Some(Outcome::Exists),
+        (_, Lookup::Hit(_)) | (Expect::Absent, _) => None,
+        (Expect::Cas(_), _) => Some(Outcome::NotFound),
+        (Expect::Present | Expect::Unchanged(_), _) => Some(Outcome::NotStored),
+    }
+}
+
+/// Stores an upload whose bytes are all there, and replies.
+pub(crate) fn publish(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    upload: Upload,
+    value_bytes: u64,
+    purpose: &Purpose,
+) {
+    let mut room = [0; larder_protocol::classic::KEY_BYTES_MAX];
+    let bytes = upload.key().len();
+    room[..bytes].copy_from_slice(upload.key());
+    let key = cx.guard.key(&room[..bytes]);
+    let tells = cx.shared.redis.events.any();
+    let was = if tells { crate::core::events::seen(&mut cx.guard, 0, key.bytes()) } else { None };
+    match purpose {
+        Purpose::Classic(store) => {
+            let expect = classic_expect(store, &cx.shared.settings);
+            let class = attributes(store, cx.now()).class(&key, value_bytes);
+            let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, &key));
+            let outcome = classic_outcome(cx.guard.publish(upload, expect), store, value_bytes);
+            account(cx, tally, &key, outcome, class, compared, purpose.overwrites());
+            put_stored(out, outcome, store.noreply);
+        }
+        Purpose::Meta(plan) => {
+            finish_set(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
+                cx.guard.publish(upload, expect)
+            });
+        }
+    }
+    if tells {
+        let is = crate::core::events::seen(&mut cx.guard, 0, key.bytes());
+        cx.shared.redis.tell_change(cx.host, "set", 0, key.bytes(), was, is);
+    }
+}
+
+/// Bytes to be added to a value, gathered while they arrive. They take memory as they come, not as
+/// they are announced, out of what all such values may take together.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    pub key: Box<[u8]>,
+    pub purpose: Purpose,
+    value: Vec<u8>,
+    value_bytes: usize,
+    input: Input,
+    pub looks: Looks,
+}
+
+impl Gathering {
+    pub fn new(
+        store: &Arc<larder_store::Store>,
+        key: &[u8],
+        value_bytes: u32,
+        purpose: Purpose,
+    ) -> Gathering {
+        Gathering {
+            key: key.into(),
+            purpose,
+            value: Vec::new(),
+            value_bytes: value_bytes as usize,
+            input: Input::new(store, None),
+            looks: Looks::default(),
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.bytes()
+    }
+
+    /// Bytes still to come.
+    pub fn missing(&self) -> usize {
+        self.value_bytes - self.value.len()
+    }
+
+    /// Bytes that it has to hold for so many more.
+    fn room_for(&self, more: usize) -> usize {
+        (self.value.len() + more).next_power_of_two().min(self.value_bytes)
+    }
+
+    /// There was no memory for `bytes` more: whether they are waited for.
+    pub fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
+        let (held, room) = (self.held_bytes(), self.room_for(bytes.min(self.missing())) as u64);
+        self.looks.again(cx, held, room.saturating_sub(held))
+    }
+
+    /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
+    pub fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
+        let taken = bytes.len().min(self.missing());
+        let room = self.room_for(taken);
+        if room > self.value.capacity() {
+            if !self.input.raise(room as u64, shared.settings.append_bytes_max) {
+                return None;
+            }
+            self.value.reserve_exact(room - self.value.len());
+        }
+        self.value.extend_from_slice(&bytes[..taken]);
+        Some(taken)
+    }
+
+    /// Adds the whole value, and replies.
+    pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
+        let key = cx.guard.key(&self.key);
+        let hint = cx.guard.prefetch_bucket(&key);
+        match &self.purpose {
+            Purpose::Classic(store) => store_at_once(cx, out, tally, &key, &hint, store, &self.value),
+            Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, &hint, plan, &self.value),
+        }
+    }
+}
+
+/// A share of the bytes that may be queued, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    all: Arc<AtomicU64>,
+    store: Arc<larder_store::Store>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Holds nothing of `all` yet.
+    pub fn new(all: &Arc<AtomicU64>, store: &Arc<larder_store::Store>) -> Held {
+        Held { all: Arc::clone(all), store: Arc::clone(store), bytes: 0 }
+    }
+
+    /// Holds `bytes` in all; false if that would be more than `max` together with all others.
+    pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if self.all.fetch_add(more, Relaxed) + more > max {
+            self.all.fetch_sub(more, Relaxed);
+            return false;
+        }
+        self.store.hold(more as i64);
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+        self.store.hold(-(self.bytes as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queued_bytes_are_limited_together_and_given_back() {
+        let all = Arc::new(AtomicU64::new(0));
+        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
+        let held = || Held::new(&all, &store);
+        let (mut one, mut two) = (held(), held());
+        assert!(one.raise(60, 100));
+        assert!(!two.raise(41, 100));
+        assert!(two.raise(40, 100));
+        assert_eq!(store.held_bytes(), 100);
+        assert!(!one.raise(61, 100));
+        drop(two);
+        assert!(one.raise(100, 100));
+        drop(one);
+        assert_eq!((all.load(Relaxed), store.held_bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,24 @@
+//! Redis's commands: the session of a RESP client, one table, one function a command.
+//!
+//! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
+//!   has to pass before it runs; `steps`: commands that take more than one turn
+//! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers; `shared`: what all
+//!   RESP clients share
+//! - commands, by what they are about: `strings`, `keys`, `pubsub`, `transactions`, `connection`, `server`
+
+pub(crate) mod call;
+pub(crate) mod connection;
+pub(crate) mod fail;
+mod keys;
+pub(crate) mod pubsub;
+pub(crate) mod reply;
+pub(crate) mod server;
+pub(crate) mod session;
+pub(crate) mod shared;
+mod steps;
+mod strings;
+pub mod table;
+mod transactions;
+
+pub use connection::client::Facts;
+pub(crate) use session::Conversation;

@@ -1,0 +1,359 @@
+//! A client: what its connection keeps between two commands, and what others may see of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_store::{Millis, Store};
+
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::strangers::Stranger;
+use crate::redis::pubsub::Subscriptions;
+use crate::redis::steps::job::UnderWay;
+use crate::redis::transactions::Transaction;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    /// Not this command's, nor the next one's.
+    SkipNext,
+    /// Not this command's.
+    Skip,
+    Off,
+}
+
+impl Replies {
+    /// The reply of the command at work is not sent.
+    pub fn is_silent(self) -> bool {
+        matches!(self, Replies::Skip | Replies::Off)
+    }
+
+    /// A command has ended, on its own or with its transaction.
+    pub fn end_command(&mut self) {
+        *self = match *self {
+            Replies::On | Replies::Skip => Replies::On,
+            Replies::SkipNext => Replies::Skip,
+            Replies::Off => Replies::Off,
+        };
+    }
+}
+
+/// What a connection keeps between two commands.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The selected database.
+    pub db: u8,
+    /// It speaks RESP3.
+    pub resp3: bool,
+    /// It has said who it is, or need not.
+    pub authenticated: bool,
+    /// It has to say who it is, and did not.
+    pub stranger: Option<Stranger>,
+    pub replies: Replies,
+    /// Its reads leave no trace in what is evicted first.
+    pub no_touch: bool,
+    /// What it has queued and watches.
+    pub transaction: Transaction,
+    /// A command of its that has begun and goes on in its next turn.
+    pub job: Option<UnderWay>,
+    /// How often its command was begun before.
+    pub tries: u8,
+    /// The request at work was gathered, and can stay where it is.
+    pub gathers: bool,
+    /// What it listens to, if it ever did.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
+    pub late: Option<Box<Output>>,
+    /// What others may see.
+    pub facts: Arc<Facts>,
+    clients: Arc<Clients>,
+    store: Arc<Store>,
+    /// Bytes of the names that it gave itself.
+    names_bytes: i64,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.clients.leave(self.facts.id);
+        self.store.set_aside(-self.names_bytes);
+    }
+}
+
+impl Client {
+    /// A client that has just begun to speak.
+    pub fn new(cx: &Context<'_, '_>) -> Client {
+        let facts = cx.shared.redis.clients.enter(|id| Facts {
+            id,
+            place: cx.peer.place(),
+            address: cx.peer.address().into(),
+            listen_address: cx.peer.listen_address(),
+            since: cx.now(),
+            active: AtomicU64::new(cx.now()),
+            row: AtomicU32::new(u32::MAX),
+            db: AtomicU32::new(0),
+            resp3: AtomicBool::new(false),
+            queued: AtomicU32::new(0),
+            queue_bytes: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
+            listens: Default::default(),
+            monitors: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            replied_bytes: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            names: Mutex::default(),
+        });
+        let asks = cx.shared.redis.access.asks();
+        Client {
+            db: 0,
+            resp3: false,
+            authenticated: !asks,
+            stranger: asks.then(|| strange(cx, cx.shared.settings.strangers_max)).flatten(),
+            replies: Replies::On,
+            no_touch: false,
+            transaction: Transaction::default(),
+            job: None,
+            tries: 0,
+            gathers: false,
+            subscriptions: None,
+            late: None,
+            facts,
+            clients: Arc::clone(&cx.shared.redis.clients),
+            store: Arc::clone(cx.guard.store()),
+            names_bytes: 0,
+        }
+    }
+
+    /// Commands may be read ahead and run in batches: nothing is to be asked before each.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.authenticated
+            && self.replies == Replies::On
+            && !self.transaction.is_open()
+            && (self.resp3 || self.subscriptions.is_none())
+    }
+
+    /// It is shown every command.
+    pub fn monitors(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors())
+    }
+
+    /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
+    #[inline]
+    pub fn only_listens(&self) -> bool {
+        !self.resp3 && self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.listens())
+    }
+
+    /// Shows others what it has queued and watches.
+    pub fn show_transaction(&self) {
+        let queued = self.transaction.queued().map_or(0, |queued| queued as u32 + 1);
+        self.facts.queued.store(queued, Relaxed);
+        self.facts.queue_bytes.store(self.transaction.queue_bytes() as u64, Relaxed);
+        self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
+    }
+
+    /// Shows others what it listens to.
+    pub fn show_subscriptions(&self) {
+        let counts = self.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        for (shown, count) in self.facts.listens.iter().zip(counts) {
+            shown.store(count as u32, Relaxed);
+        }
+        self.facts.monitors.store(self.monitors(), Relaxed);
+    }
+
+    /// It has said who it is.
+    pub fn admit(&mut self) {
+        self.authenticated = true;
+        self.stranger = None;
+    }
+
+    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
+    pub fn forget_who_it_is(&mut self, cx: &Context<'_, '_>) {
+        self.authenticated = !cx.shared.redis.access.asks();
+        if self.authenticated {
+            self.stranger = None;
+        } else if self.stranger.is_none() {
+            self.stranger = strange(cx, usize::MAX);
+        }
+    }
+
+    /// It says something else of itself: the names are charged to the memory limit.
+    pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
+        let bytes = self.facts.rename(change) as i64;
+        self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.facts.db.store(u32::from(db), Relaxed);
+    }
+
+    /// Speaks RESP3 from now on, or RESP2.
+    pub fn speak(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.facts.resp3.store(resp3, Relaxed);
+    }
+}
+
+/// One more that has to say who it is; none if there are `max`.
+fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
+    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
+}
+
+/// What others may see of a client.
+#[derive(Debug)]
+pub struct Facts {
+    /// Its number; never used again.
+    pub(crate) id: u64,
+    /// Its place in the server.
+    pub(crate) place: u64,
+    pub(crate) address: Box<str>,
+    pub(crate) listen_address: Arc<str>,
+    /// When it connected.
+    pub(crate) since: Millis,
+    /// When it last sent something.
+    pub(crate) active: AtomicU64,
+    /// The row of its last command.
+    pub(crate) row: AtomicU32,
+    pub(crate) db: AtomicU32,
+    pub(crate) resp3: AtomicBool,
+    /// Commands that it has queued, and one; 0 outside MULTI.
+    pub(crate) queued: AtomicU32,
+    /// Bytes that they take.
+    pub(crate) queue_bytes: AtomicU64,
+    /// Keys that it watches.
+    pub(crate) watched: AtomicU32,
+    /// How many channels, patterns and sharded channels it listens to.
+    pub(crate) listens: [AtomicU32; 3],
+    /// It is shown every command.
+    pub(crate) monitors: AtomicBool,
+    /// Its command waits for the end of a pause.
+    pub(crate) waits: AtomicBool,
+    /// Bytes of a request that is not whole.
+    pub(crate) query_bytes: AtomicU64,
+    /// Bytes that hold replies which it has not taken.
+    pub(crate) output_bytes: AtomicU64,
+    /// Bytes of its requests, of what it was answered and told, and its commands; written by its worker alone.
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) replied_bytes: AtomicU64,
+    pub(crate) commands: AtomicU64,
+    pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
+    /// It is to be closed.
+    pub(crate) killed: AtomicBool,
+    /// None as long as it says nothing of itself, as most do.
+    names: Mutex<Option<Box<Names>>>,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub name: Box<str>,
+    pub user: Box<str>,
+    pub library: Box<str>,
+    pub library_version: Box<str>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { name: "".into(), user: "default".into(), library: "".into(), library_version: "".into() }
+    }
+}
+
+impl Names {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.user.len() + self.library.len() + self.library_version.len()
+    }
+}
+
+impl Facts {
+    /// Adds to one of the counts that its worker alone writes.
+    #[inline]
+    pub(crate) fn raise(count: &AtomicU64, n: u64) {
+        count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// `flags=` of CLIENT LIST.
+    pub(crate) fn flags(&self) -> String {
+        let shown = [
+            ('O', self.monitors.load(Relaxed)),
+            ('P', self.listens()),
+            ('x', self.queued.load(Relaxed) > 0),
+            ('b', self.waits.load(Relaxed)),
+            ('e', self.no_evict.load(Relaxed)),
+            ('T', self.no_touch.load(Relaxed)),
+        ];
+        let flags: String = shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect();
+        if flags.is_empty() { "N".into() } else { flags }
+    }
+
+    /// It listens to something.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    /// What it says of itself.
+    pub(crate) fn names(&self) -> Names {
+        self.said().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// It says something else of itself; the bytes of all that it says.
+    fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
+        let mut said = self.said();
+        let names = said.get_or_insert_default();
+        change(names);
+        names.bytes()
+    }
+
+    fn said(&self) -> MutexGuard<'_, Option<Box<Names>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// All clients that speak RESP. Entered when one says its first word, left when it ends: the data
+/// path does not come here.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    last_id: AtomicU64,
+    /// By number, ascending.
+    all: Mutex<Vec<Arc<Facts>>>,
+}
+
+impl Clients {
+    fn enter(&self, facts: impl FnOnce(u64) -> Facts) -> Arc<Facts> {
+        let mut all = self.all();
+        let facts = Arc::new(facts(self.last_id.fetch_add(1, Relaxed) + 1));
+        all.push(Arc::clone(&facts));
+        facts
+    }
+
+    pub fn leave(&self, id: u64) {
+        let mut all = self.all();
+        if let Ok(at) = all.binary_search_by_key(&id, |facts| facts.id) {
+            all.remove(at);
+        }
+    }
+
+    /// All of them, as of now. One that is to be closed is gone for everyone else, although its worker may
+    /// not have looked yet.
+    pub fn list(&self) -> Vec<Arc<Facts>> {
+        self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Facts>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,351 @@
+//! CLIENT: what a connection says of itself, and who else is there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::Args;
+use larder_store::Millis;
+
+use super::client::{Facts, Replies};
+use super::filter::{Asked, Filter};
+use crate::redis::call::{Call, Flow, integer, is};
+use crate::redis::connection::{a_name, set_name};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_bulk, put_verbatim};
+use crate::redis::server::absent;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::{Command, NO_KEYS, row};
+
+const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
+const RULES: u32 = PLAIN | ADMIN;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("client|id", 2, PLAIN, NO_KEYS, |call, _| call.integer(call.client.facts.id as i64)).doc(
+        "5.0.0",
+        "",
+        "The connection's number.",
+    ),
+    Command::args("client|info", 2, PLAIN, NO_KEYS, info).doc(
+        "6.2.0",
+        "",
+        "What is known of the connection.",
+    ),
+    Command::args("client|list", -2, RULES, NO_KEYS, list).doc(
+        "2.4.0",
+        FILTERS,
+        "What is known of all connections.",
+    ),
+    Command::args("client|kill", -3, RULES, NO_KEYS, kill).doc("2.4.0", KILLED, "Closes connections."),
+    Command::args("client|setname", 3, PLAIN, NO_KEYS, |call, mut args| {
+        set_name(call, args.next().unwrap_or_default())?;
+        call.ok()
+    })
+    .doc("2.6.9", "connection-name", "Names the connection."),
+    Command::args("client|getname", 2, PLAIN, NO_KEYS, get_name).doc("2.6.9", "", "The connection's name."),
+    Command::args("client|setinfo", 4, PLAIN, NO_KEYS, set_info).doc(
+        "7.2.0",
+        "LIB-NAME libname | LIB-VER libver",
+        "Says which library speaks.",
+    ),
+    Command::args("client|reply", 3, PLAIN, NO_KEYS, reply).doc(
+        "3.2.0",
+        "ON|OFF|SKIP",
+        "Whether commands are answered.",
+    ),
+    Command::args("client|no-evict", 3, RULES, NO_KEYS, no_evict).doc(
+        "7.0.0",
+        "ON|OFF",
+        "Accepted: connections are not closed for want of memory.",
+    ),
+    Command::args("client|no-touch", 3, PLAIN, NO_KEYS, no_touch).doc(
+        "7.2.0",
+        "ON|OFF",
+        "Whether reads count as accesses.",
+    ),
+    Command::args("client|pause", -3, RULES, NO_KEYS, pause).doc(
+        "3.0.0",
+        "timeout [WRITE|ALL]",
+        "Has commands wait for some milliseconds.",
+    ),
+    Command::args("client|unpause", 2, RULES, NO_KEYS, |call, _| {
+        call.cx.shared.redis.pause.end();
+        call.cx.shared.look_in_time(call.cx.now());
+        call.ok()
+    })
+    .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
+    Command::args("client|unblock", -3, RULES, NO_KEYS, unblock).doc(
+        "5.0.0",
+        "client-id [TIMEOUT|ERROR]",
+        "Ends the waiting of another connection.",
+    ),
+    Command::args("client|getredir", 2, PLAIN, NO_KEYS, |call, _| call.integer(-1)).doc(
+        "6.0.0",
+        "",
+        "Where invalidations go: nowhere, there is no tracking.",
+    ),
+    absent::TRACKING,
+    absent::TRACKING_INFO,
+    absent::CACHING,
+    Command::args("client|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        crate::redis::server::introspect::help(call, "client")
+    })
+    .doc("5.0.0", "", "What CLIENT can do."),
+];
+
+/// Each of these with NOT- in front too, but for the last three.
+const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
+const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
+
+/// One line of CLIENT LIST.
+pub(crate) fn line(facts: &Facts, now: Millis) -> String {
+    let names = facts.names();
+    let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
+    let flags = facts.flags();
+    let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| facts.listens[kind].load(Relaxed));
+    let (query, output) = (facts.query_bytes.load(Relaxed), facts.output_bytes.load(Relaxed));
+    let queue = facts.queue_bytes.load(Relaxed);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}",
+        facts.id,
+        facts.address,
+        facts.listen_address,
+        facts.place & 0xffff_ffff,
+        names.name,
+        now.saturating_sub(facts.since) / 1000,
+        now.saturating_sub(facts.active.load(Relaxed)) / 1000,
+        facts.db.load(Relaxed),
+        i64::from(facts.queued.load(Relaxed)) - 1,
+        facts.watched.load(Relaxed),
+        CLIENT_BYTES + query + output + queue,
+        if output > 0 { "rw" } else { "r" },
+        names.user,
+        if facts.resp3.load(Relaxed) { 3 } else { 2 },
+        names.library,
+        names.library_version,
+        facts.received_bytes.load(Relaxed),
+        facts.replied_bytes.load(Relaxed),
+        facts.commands.load(Relaxed),
+    )
+}
+
+fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let text = line(&call.client.facts, call.cx.now()) + "\n";
+    put_verbatim(call.out, call.client.resp3, &text);
+    Ok(())
+}
+
+/// What a connection holds of the memory while nothing is on its way.
+const CLIENT_BYTES: u64 = 1 << 10;
+
+/// What it takes to look at one.
+const CLIENT_NS: u64 = 100;
+
+fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mut clients = call.cx.shared.redis.clients.list();
+    call.spend(CLIENT_NS * clients.len() as u64);
+    let filter = Filter::parse(call, args, Asked::ForList)?;
+    let now = call.cx.now();
+    clients.retain(|facts| filter.holds(facts, now));
+    if filter.skip_me == Some(true) {
+        clients.retain(|facts| !Arc::ptr_eq(facts, &call.client.facts));
+    }
+    clients.shrink_to_fit();
+    let held = Heap::take_however_short(call, Lines::kept_bytes(&clients, 0))?;
+    let lines = Lines { clients, at: 0, text: String::new(), held };
+    call.work(lines)
+}
+
+/// Lines written between two looks at the time.
+const LINES_PER_LOOK: usize = 16;
+/// What it takes to write one.
+const LINE_NS: u64 = 1_500;
+
+/// CLIENT LIST: of each client what holds when its line is written.
+#[derive(Debug)]
+struct Lines {
+    clients: Vec<Arc<Facts>>,
+    /// Of whom the next is.
+    at: usize,
+    text: String,
+    /// What all that takes.
+    held: Heap,
+}
+
+impl Lines {
+    /// Bytes that are kept from one step to the next.
+    fn kept_bytes(clients: &[Arc<Facts>], text_bytes: usize) -> usize {
+        size_of::<Lines>() + size_of_val(clients) + text_bytes
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    fn put(&mut self, call: &mut Call<'_, '_, '_>, line: &str) -> Done {
+        let bytes = self.text.len() + line.len();
+        if bytes > self.text.capacity() {
+            let room = 2 * bytes;
+            self.held = Heap::take_however_short(call, Lines::kept_bytes(&self.clients, room))?;
+            self.text.reserve_exact(room - self.text.len());
+        }
+        self.text.push_str(line);
+        Ok(())
+    }
+}
+
+impl Job for Lines {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        while self.at < self.clients.len() {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            let end = self.clients.len().min(self.at + LINES_PER_LOOK);
+            for n in self.at..end {
+                let line = line(&self.clients[n], call.cx.now()) + "\n";
+                ns += LINE_NS + line.len() as u64;
+                self.put(call, &line)?;
+            }
+            self.at = end;
+        }
+        call.spend(ns);
+        call.make_room(self.text.len())?;
+        put_verbatim(call.out, call.client.resp3, &self.text);
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let one = args.len() == 1;
+    let filter = match args.at(0) {
+        Some(address) if one => Filter::address(address),
+        _ => Filter::parse(call, args, Asked::ToKill)?,
+    };
+    let skip_me = filter.skip_me.unwrap_or(!one);
+    let now = call.cx.now();
+    let mut killed = 0;
+    for facts in call.cx.shared.redis.clients.list() {
+        let me = Arc::ptr_eq(&facts, &call.client.facts);
+        if me && skip_me || !filter.holds(&facts, now) {
+            continue;
+        }
+        killed += 1;
+        if me {
+            call.flow = Flow::Close;
+        } else {
+            facts.killed.store(true, Relaxed);
+            call.cx.host.kill(facts.place, facts.id);
+        }
+    }
+    match (one, killed) {
+        (true, 0) => Err(Fail::of("ERR No such client")),
+        (true, _) => call.ok(),
+        (false, killed) => call.integer(killed),
+    }
+}
+
+fn get_name(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let names = call.client.facts.names();
+    if names.name.is_empty() {
+        return call.null();
+    }
+    put_bulk(call.out, names.name.as_bytes());
+    Ok(())
+}
+
+fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (what, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let is_name = is(what, "LIB-NAME");
+    if !is_name && !is(what, "LIB-VER") {
+        let what = crate::redis::fail::shown(what, 128);
+        return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
+    }
+    let value = a_name(if is_name { "lib-name" } else { "lib-ver" }, value)?;
+    call.client.rename(|names| {
+        if is_name {
+            names.library = value.into();
+        } else {
+            names.library_version = value.into();
+        }
+    });
+    call.ok()
+}
+
+fn reply(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let word = args.next().unwrap_or_default();
+    if is(word, "ON") {
+        call.client.replies = Replies::On;
+        return call.ok();
+    } else if is(word, "OFF") {
+        call.client.replies = Replies::Off;
+    } else if is(word, "SKIP") {
+        if call.client.replies != Replies::Off {
+            call.client.replies = Replies::SkipNext;
+        }
+    } else {
+        return Err(Fail::SYNTAX);
+    }
+    Ok(())
+}
+
+fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
+    if is(word, "ON") {
+        Ok(true)
+    } else if is(word, "OFF") {
+        Ok(false)
+    } else {
+        Err(Fail::SYNTAX)
+    }
+}
+
+fn no_evict(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let on = on_or_off(args.next().unwrap_or_default())?;
+    call.client.facts.no_evict.store(on, Relaxed);
+    call.ok()
+}
+
+fn no_touch(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let on = on_or_off(args.next().unwrap_or_default())?;
+    call.client.no_touch = on;
+    call.client.facts.no_touch.store(on, Relaxed);
+    call.cx.guard.leave_traces(!on);
+    call.ok()
+}
+
+fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let timeout = integer(args.next().unwrap_or_default())
+        .map_err(|_| Fail::of("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| Fail::of("ERR timeout is negative"))?;
+    let writes_only = match (args.next(), args.next()) {
+        (None, _) => false,
+        (Some(word), None) if is(word, "ALL") => false,
+        (Some(word), None) if is(word, "WRITE") => true,
+        _ => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let now = call.cx.now();
+    call.cx.shared.redis.pause.begin(now, now.saturating_add(timeout), writes_only);
+    call.cx.shared.look_in_time(now);
+    call.ok()
+}
+
+fn unblock(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let id = args.next().unwrap_or_default();
+    if args.len() > 1 {
+        return Err(Fail::subcommand_arity("CLIENT", "UNBLOCK"));
+    }
+    match args.next() {
+        None => {}
+        Some(word) if is(word, "TIMEOUT") || is(word, "ERROR") => {}
+        Some(_) => return Err(Fail::of("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    }
+    integer(id)?;
+    // No command of this keyspace waits.
+    call.integer(0)
+}

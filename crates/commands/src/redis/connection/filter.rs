@@ -1,0 +1,249 @@
+//! Which clients CLIENT LIST lists and CLIENT KILL closes: those for whom all that is asked for holds, and nothing
+//! that is asked not to.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::{DATABASES, Millis};
+
+use super::NAME_BYTES_MAX;
+use super::client::Facts;
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::fail::{Fail, shown};
+use crate::redis::strings::rewrite::Heap;
+
+/// A kind of client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Pubsub,
+    /// None of ours is.
+    Replication,
+}
+
+impl Kind {
+    fn parse(word: &[u8]) -> Result<Kind, Fail> {
+        if is(word, "NORMAL") {
+            Ok(Kind::Normal)
+        } else if is(word, "PUBSUB") {
+            Ok(Kind::Pubsub)
+        } else if ["MASTER", "PRIMARY", "REPLICA", "SLAVE"].iter().any(|kind| is(word, kind)) {
+            Ok(Kind::Replication)
+        } else {
+            Err(Fail::with(format!("ERR Unknown client type '{}'", shown(word, 128))))
+        }
+    }
+
+    fn of(facts: &Facts) -> Kind {
+        if facts.listens() { Kind::Pubsub } else { Kind::Normal }
+    }
+}
+
+/// Letters that `flags=` may have in Redis and Valkey.
+const FLAGS: &[u8] = b"AbBcdeiIMNOPrRStTuUxE";
+
+/// What is asked of every client may be so much, each however often: more than there are kinds of it.
+const TESTS_MAX: usize = 64;
+
+/// What can be asked of a client.
+#[derive(Debug)]
+enum Test<'a> {
+    /// Ascending.
+    Ids(Vec<u64>),
+    Kind(Kind),
+    Address(&'a [u8]),
+    ListenAddress(&'a [u8]),
+    Ip(&'a [u8]),
+    User(&'a [u8]),
+    Name(&'a [u8]),
+    Library(&'a [u8]),
+    LibraryVersion(&'a [u8]),
+    /// Those of [`FLAGS`] that it has, one bit each.
+    Flags(u32),
+    /// It can be sent elsewhere: nobody can.
+    Redirects,
+    Db(u32),
+    /// Connected for so long, and silent for so long.
+    AgeS(u64),
+    IdleS(u64),
+}
+
+/// What has to hold.
+#[derive(Debug, Default)]
+pub(crate) struct Filter<'a> {
+    /// What is asked, and whether it is to be so.
+    tests: Vec<(bool, Test<'a>)>,
+    /// Whether the client that asks is left out, if that is said.
+    pub skip_me: Option<bool>,
+    _held: Option<Heap>,
+}
+
+/// What CLIENT LIST and CLIENT KILL call a number that is none of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    ForList,
+    ToKill,
+}
+
+const NOT_POSITIVE: Fail = Fail::of("ERR client-id should be greater than 0");
+
+impl Asked {
+    fn bad_id(self) -> Fail {
+        match self {
+            Asked::ForList => Fail::of("ERR Invalid client ID"),
+            Asked::ToKill => NOT_POSITIVE,
+        }
+    }
+}
+
+fn seconds(word: &[u8], name: &str) -> Result<u64, Fail> {
+    let n = integer(word).map_err(|_| Fail::with(format!("ERR {name} is not an integer or out of range")))?;
+    let n = u64::try_from(n).ok().filter(|&n| n > 0);
+    n.ok_or_else(|| Fail::with(format!("ERR {name} should be greater than 0")))
+}
+
+impl<'a> Filter<'a> {
+    /// All with this address.
+    pub fn address(address: &'a [u8]) -> Filter<'a> {
+        Filter { tests: vec![(true, Test::Address(address))], ..Filter::default() }
+    }
+
+    /// # Errors
+    /// An option that is none, or a value that it does not have.
+    pub fn parse(call: &mut Call<'_, '_, '_>, mut args: Args<'a>, asked: Asked) -> Result<Filter<'a>, Fail> {
+        // What is noted of each word.
+        let held = Heap::take(call, args.len() * size_of::<(bool, Test<'_>)>())?;
+        let mut filter = Filter { _held: Some(held), ..Filter::default() };
+        let mut behind_ids = false;
+        while let Some(word) = args.next() {
+            let value = args.clone().next();
+            let (wanted, word) = match word {
+                [b'n' | b'N', b'o' | b'O', b't' | b'T', b'-', rest @ ..] => (false, rest),
+                word => (true, word),
+            };
+            if is(word, "ID") {
+                let mut ids = Vec::new();
+                while let Some(id) = args.clone().next().and_then(parse_integer) {
+                    args.next();
+                    ids.push(u64::try_from(id).ok().filter(|&id| id > 0).ok_or(asked.bad_id())?);
+                }
+                if ids.is_empty() {
+                    return Err(value.map_or(Fail::SYNTAX, |_| asked.bad_id()));
+                }
+                ids.sort_unstable();
+                filter.tests.push((wanted, Test::Ids(ids)));
+                behind_ids = true;
+                continue;
+            }
+            let other = if behind_ids { asked.bad_id() } else { Fail::SYNTAX };
+            if wanted && is(word, "SKIPME") {
+                filter.skip_me = match next(&mut args)? {
+                    yes if is(yes, "yes") => Some(true),
+                    no if is(no, "no") => Some(false),
+                    _ => return Err(Fail::SYNTAX),
+                };
+                continue;
+            }
+            let value = args.next();
+            let test = Test::parse(call, word, value, other)?;
+            let only_asked = matches!(test, Test::AgeS(_) | Test::IdleS(_));
+            if !wanted && only_asked {
+                return Err(Fail::SYNTAX);
+            }
+            filter.tests.push((wanted, test));
+            behind_ids = false;
+        }
+        if filter.tests.len() > TESTS_MAX {
+            return Err(Fail::of("ERR too many filters"));
+        }
+        Ok(filter)
+    }
+
+    pub fn holds(&self, facts: &Facts, now: Millis) -> bool {
+        self.tests.iter().all(|(wanted, test)| test.holds(facts, now) == *wanted)
+    }
+}
+
+impl<'a> Test<'a> {
+    fn parse(
+        call: &Call<'_, '_, '_>,
+        word: &[u8],
+        value: Option<&'a [u8]>,
+        other: Fail,
+    ) -> Result<Test<'a>, Fail> {
+        let names = [
+            "TYPE", "ADDR", "LADDR", "IP", "USER", "NAME", "LIB-NAME", "LIB-VER", "FLAGS", "CAPA", "DB",
+            "MAXAGE", "IDLE",
+        ];
+        let Some(name) = names.into_iter().find(|name| is(word, name)) else { return Err(other) };
+        let value = value.ok_or(Fail::SYNTAX)?;
+        Ok(match name {
+            "TYPE" => Test::Kind(Kind::parse(value)?),
+            "ADDR" => Test::Address(value),
+            "LADDR" => Test::ListenAddress(value),
+            "IP" => Test::Ip(value),
+            "USER" => {
+                let all = call.cx.shared.redis.access.all();
+                if !all.iter().any(|known| known.name.as_bytes() == value) {
+                    return Err(Fail::with(format!("ERR No such user '{}'", shown(value, NAME_BYTES_MAX))));
+                }
+                Test::User(value)
+            }
+            "NAME" => Test::Name(value),
+            "LIB-NAME" => Test::Library(value),
+            "LIB-VER" => Test::LibraryVersion(value),
+            "FLAGS" => {
+                let place = |flag: &u8| FLAGS.iter().position(|known| known == flag);
+                let places = value.iter().map(place).try_fold(0, |all, place| Some(all | 1 << place?));
+                let Some(places) = places else {
+                    let value = shown(value, 128);
+                    return Err(Fail::with(format!(
+                        "ERR Unknown flags found in the provided filter: {value}"
+                    )));
+                };
+                Test::Flags(places)
+            }
+            "CAPA" => {
+                if value != b"r" {
+                    let value = shown(value, 128);
+                    return Err(Fail::with(format!(
+                        "ERR Unknown capa found in the provided filter: {value}"
+                    )));
+                }
+                Test::Redirects
+            }
+            "DB" => {
+                let db = integer(value).map_err(|_| Fail::of("ERR DB is not an integer or out of range"))?;
+                let db = u32::try_from(db).ok().filter(|&db| db < u32::from(DATABASES));
+                Test::Db(db.ok_or(Fail::of("ERR DB number should be between 0 and 15"))?)
+            }
+            "MAXAGE" => Test::AgeS(seconds(value, "maxage")?),
+            _ => Test::IdleS(seconds(value, "idle")?),
+        })
+    }
+
+    fn holds(&self, facts: &Facts, now: Millis) -> bool {
+        let since_s = |then: Millis| now.saturating_sub(then) / 1000;
+        match self {
+            Test::Ids(ids) => ids.binary_search(&facts.id).is_ok(),
+            Test::Kind(kind) => Kind::of(facts) == *kind,
+            Test::Address(address) => facts.address.as_bytes() == *address,
+            Test::ListenAddress(address) => facts.listen_address.as_bytes() == *address,
+            Test::Ip(ip) => facts.address.rsplit_once(':').is_some_and(|(host, _)| {
+                host.trim_start_matches('[').trim_end_matches(']').as_bytes() == *ip
+            }),
+            Test::User(user) => facts.names().user.as_bytes() == *user,
+            Test::Name(name) => facts.names().name.as_bytes() == *name,
+            Test::Library(name) => facts.names().library.as_bytes() == *name,
+            Test::LibraryVersion(version) => facts.names().library_version.as_bytes() == *version,
+            Test::Flags(flags) => {
+                let has = facts.flags();
+                (0..FLAGS.len()).all(|n| flags >> n & 1 == 0 || has.contains(char::from(FLAGS[n])))
+            }
+            Test::Redirects => false,
+            Test::Db(db) => facts.db.load(Relaxed) == *db,
+            Test::AgeS(age) => since_s(facts.since) >= *age,
+            Test::IdleS(idle) => since_s(facts.active.load(Relaxed)) >= *idle,
+        }
+    }
+}

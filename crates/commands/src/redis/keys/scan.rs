@@ -1,0 +1,124 @@
+//! SCAN, KEYS, RANDOMKEY, DBSIZE: the keyspace as a whole.
+
+use larder_protocol::resp::Args;
+
+use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
+use crate::core::glob::bounded;
+use crate::core::work::KEY_NS;
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_bulk, put_null};
+
+/// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
+const RANDOM_WALKS: usize = 8;
+
+/// SCAN
+pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let cursor = next(&mut args)?;
+    let cursor = larder_protocol::number::parse_u64(cursor).ok_or(Fail::of("ERR invalid cursor"))?;
+    let mut count = 10;
+    let mut wanted = wanted(call, None);
+    while let Some(word) = args.next() {
+        let value = next(&mut args)?;
+        if is(word, "COUNT") {
+            count = integer(value)?;
+            if count < 1 {
+                return Err(Fail::SYNTAX);
+            }
+        } else if is(word, "MATCH") {
+            wanted.pattern = pattern(value)?;
+        } else if is(word, "TYPE") {
+            wanted.none = !is(value, "string");
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    let found = Found::new(call.cx.guard.store(), &wanted);
+    // In a transaction, items do afterwards.
+    call.give_way();
+    call.survey(Goal::Scan { wanted, found, left: count as usize }, cursor)
+}
+
+/// KEYS
+pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let wanted = wanted(call, pattern(next(&mut args)?)?);
+    let found = Found::new(call.cx.guard.store(), &wanted);
+    // In a transaction, items do afterwards.
+    call.give_way();
+    call.survey(Goal::Keys { wanted, found }, 0)
+}
+
+fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Box<[u8]>>) -> Wanted {
+    Wanted { database: call.cx.guard.database(call.client.db), pattern, none: false }
+}
+
+fn pattern(pattern: &[u8]) -> Result<Option<Box<[u8]>>, Fail> {
+    Ok(if pattern == b"*" { None } else { Some(bounded(pattern)?.into()) })
+}
+
+/// RANDOMKEY: of the keys at a random place, and of the first ones too where that is near the end; where none is
+/// of this database, of those that were new in it lately; else the next from there on.
+pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let database = call.cx.guard.database(call.client.db);
+    let mut cursor = call.cx.shared.redis.random();
+    let mut picked = Picked::new(cursor);
+    // While a flush is cleaned up the count may be a few too low: what was stored since is among the new.
+    let none = call.cx.guard.store().database_items(call.client.db) == 0;
+    let mut round = false;
+    for _ in 0..if none { 0 } else { RANDOM_WALKS } {
+        call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
+        cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
+            if item.is_in(database) {
+                picked.offer(item.key());
+            }
+        });
+        // The first keys have few places before them: they are offered from behind the last ones too.
+        if picked.key.is_some() && (round || cursor != 0) {
+            break;
+        }
+        round |= cursor == 0;
+    }
+    if picked.key.is_none() {
+        call.cx.guard.visit_recent(database, &mut |item| picked.offer(item.key()));
+    }
+    match &picked.key {
+        Some(key) => put_bulk(call.out, key),
+        None if none => put_null(call.out, call.client.resp3),
+        None => return call.survey(Goal::Random { database, start: cursor, round: false, picked }, cursor),
+    }
+    Ok(())
+}
+
+/// Items looked at to say how many of all expire.
+const SAMPLE_ITEMS: usize = 4096;
+
+/// How many of the first items of a walk, up to [`SAMPLE_ITEMS`], are in each database; how many of
+/// them expire, and the sum of their milliseconds. Exact for a small keyspace.
+pub(crate) struct Sample {
+    pub keys: [u64; larder_store::DATABASES as usize],
+    pub expiring: [u64; larder_store::DATABASES as usize],
+    pub left_ms: [u128; larder_store::DATABASES as usize],
+}
+
+impl Sample {
+    pub fn take(call: &mut Call<'_, '_, '_>) -> Sample {
+        let mut sample = Sample { keys: [0; 16], expiring: [0; 16], left_ms: [0; 16] };
+        let now = call.cx.now();
+        let (mut cursor, mut seen) = (0, 0);
+        loop {
+            cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
+                let db = usize::from(item.database());
+                sample.keys[db] += 1;
+                if item.expires_at() != 0 {
+                    sample.expiring[db] += 1;
+                    sample.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
+                }
+                seen += 1;
+            });
+            call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
+            if cursor == 0 || seen >= SAMPLE_ITEMS {
+                return sample;
+            }
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! DUMP and RESTORE, in Redis's own payload.
+//!
+//! ```text
+//! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
+//!
+//! length: 00nnnnnn | 01nnnnnn 8 more bits | 0x80 32 bits BE | 0x81 64 bits BE
+//! packed: 0xC0 8 bits | 0xC1 16 bits LE | 0xC2 32 bits LE | 0xC3 packed bytes, bytes, LZF data
+//! ```
+
+use std::borrow::Cow;
+
+use larder_protocol::resp::{Args, parse_integer, write_integer};
+use larder_store::{Attributes, Expect, Hint, Key, Millis, Pinned, Value};
+
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{UNPINNED, put_bulk, put_head};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+
+/// The version that is written: that of Redis 7.0, which every later one reads.
+const VERSION: u16 = 10;
+/// The last version of Redis's that is read.
+const VERSION_MAX: u16 = 12;
+/// Versions of Valkey, which begin anew at this one; strings are in all of them as they were.
+const VALKEY_VERSIONS: std::ops::RangeInclusive<u16> = 80..=89;
+const TYPE_STRING: u8 = 0;
+const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
+/// Bytes behind the value.
+const FOOTER_BYTES: usize = 10;
+
+/// What a byte comes to with so many bytes behind it.
+static CRC: [[u64; 256]; 8] = {
+    // The Jones polynomial, bits reversed.
+    const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+    let mut tables = [[0; 256]; 8];
+    let mut n = 0;
+    while n < 256 {
+        let mut crc = n as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        tables[0][n] = crc;
+        n += 1;
+    }
+    let mut behind = 1;
+    while behind < 8 {
+        let mut n = 0;
+        while n < 256 {
+            let before = tables[behind - 1][n];
+            tables[behind][n] = tables[0][(before & 0xff) as usize] ^ before >> 8;
+            n += 1;
+        }
+        behind += 1;
+    }
+    tables
+};
+
+fn crc64(bytes: &[u8]) -> u64 {
+    crc64_on(0, bytes)
+}
+
+/// The checksum of what has `crc` and more bytes behind it: eight bytes at a time, which do not wait for each other.
+fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let crc = words.iter().fold(crc, |crc, word| {
+        let word = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
+        (0..8).fold(0, |crc, n| crc ^ CRC[7 - n][usize::from(word[n])])
+    });
+    rest.iter().fold(crc, |crc, byte| CRC[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+fn push_length(payload: &mut Vec<u8>, n: u64) {
+    match n {
+        0..0x40 => payload.push(n as u8),
+        0x40..0x4000 => payload.extend_from_slice(&((n as u16) | 0x4000).to_be_bytes()),
+        0x4000..0x1_0000_0000 => {
+            payload.push(0x80);
+            payload.extend_from_slice(&(n as u32).to_be_bytes());
+        }
+        _ => {
+            payload.push(0x81);
+            payload.extend_from_slice(&n.to_be_bytes());
+        }
+    }
+}
+
+/// The payload of no functions: what FUNCTION DUMP answers.
+pub(crate) fn dump_nothing() -> Vec<u8> {
+    let mut payload = VERSION.to_le_bytes().to_vec();
+    let crc = crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+/// The payload of a string.
+fn dump_string(value: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(value.len() + 32);
+    payload.push(TYPE_STRING);
+    match parse_integer(value).and_then(|n| i32::try_from(n).ok()) {
+        Some(n) => {
+            if let Ok(n) = i8::try_from(n) {
+                payload.extend_from_slice(&[0xc0, n as u8]);
+            } else if let Ok(n) = i16::try_from(n) {
+                payload.push(0xc1);
+                payload.extend_from_slice(&n.to_le_bytes());
+            } else {
+                payload.push(0xc2);
+                payload.extend_from_slice(&n.to_le_bytes());
+            }
+        }
+        None => {
+            push_length(&mut payload, value.len() as u64);
+            payload.extend_from_slice(value);
+        }
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let crc = crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+/// What is left of a payload while it is read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        let [first] = self.array()?;
+        let n = match first >> 6 {
+            0 => u64::from(first),
+            1 => u64::from(first & 0x3f) << 8 | u64::from(self.array::<1>()?[0]),
+            _ => match first {
+                0x80 => u64::from(u32::from_be_bytes(self.array()?)),
+                0x81 => u64::from_be_bytes(self.array()?),
+                _ => return None,
+            },
+        };
+        usize::try_from(n).ok()
+    }
+
+    /// A string, however it is packed; `room` says whether there is room to unpack so many bytes.
+    fn string(&mut self, room: &mut dyn FnMut(usize) -> Result<(), Fail>) -> Result<Cow<'a, [u8]>, Fail> {
+        self.string_or(room).unwrap_or(Err(BAD_FORMAT))
+    }
+
+    fn string_or(
+        &mut self,
+        room: &mut dyn FnMut(usize) -> Result<(), Fail>,
+    ) -> Option<Result<Cow<'a, [u8]>, Fail>> {
+        let packed = match *self.0.first()? {
+            0xc0 => i32::from(i8::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            })),
+            0xc1 => i32::from(i16::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            })),
+            0xc2 => i32::from_le_bytes({
+                self.take(1)?;
+                self.array()?
+            }),
+            0xc3 => {
+                self.take(1)?;
+                let (packed, bytes) = (self.length()?, self.length()?);
+                let data = self.take(packed)?;
+                return match room(bytes) {
+                    Ok(()) => Some(Ok(Cow::Owned(unpack(data, bytes)?))),
+                    Err(fail) => Some(Err(fail)),
+                };
+            }
+            _ => {
+                let bytes = self.length()?;
+                return Some(Ok(Cow::Borrowed(self.take(bytes)?)));
+            }
+        };
+        let mut digit_room = [0; 20];
+        let digits = write_integer(&mut digit_room, i64::from(packed));
+        Some(Ok(Cow::Owned(digit_room[..digits].to_vec())))
+    }
+}
+
+/// Unpacks LZF into exactly so many bytes.
+fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
+    // No byte of LZF stands for more than 264 bytes.
+    if bytes > data.len().saturating_mul(264) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(bytes);
+    while let [control, rest @ ..] = data {
+        let control = usize::from(*control);
+        if control < 32 {
+            let (literal, rest) = rest.split_at_checked(control + 1)?;
+            out.extend_from_slice(literal);
+            data = rest;
+        } else {
+            let mut len = control >> 5;
+            let mut rest = rest;
+            if len == 7 {
+                let (more, after) = rest.split_first()?;
+                len += usize::from(*more);
+                rest = after;
+            }
+            let (low, after) = rest.split_first()?;
+            let back = ((control & 0x1f) << 8 | usize::from(*low)) + 1;
+            let start = out.len().checked_sub(back)?;
+            // What is copied may be what is being written.
+            for at in start..start + len + 2 {
+                out.push(out[at]);
+            }
+            data = after;
+        }
+        if out.len() > bytes {
+            return None;
+        }
+    }
+    (out.len() == bytes).then_some(out)
+}
+
+/// The value in a payload; `room` as for [`Reader::string`].
+fn restore_string<'a>(
+    payload: &'a [u8],
+    room: &mut dyn FnMut(usize) -> Result<(), Fail>,
+) -> Result<Cow<'a, [u8]>, Fail> {
+    let mut reader = Reader(verified(payload)?);
+    if reader.array() != Some([TYPE_STRING]) {
+        return Err(BAD_FORMAT);
+    }
+    let value = reader.string(room)?;
+    if reader.0.is_empty() { Ok(value) } else { Err(BAD_FORMAT) }
+}
+
+/// What is in a payload of a version that is read and with the right checksum.
+pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
+    let wrong = Fail::of("ERR DUMP payload version or checksum are wrong");
+    let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(wrong) };
+    let (body, footer) = payload.split_at(at);
+    let version = u16::from_le_bytes([footer[0], footer[1]]);
+    let mut crc = [0; 8];
+    crc.copy_from_slice(&footer[2..]);
+    let crc = u64::from_le_bytes(crc);
+    // Redis takes 0 for "not computed".
+    let is_known = version <= VERSION_MAX || VALKEY_VERSIONS.contains(&version);
+    if !is_known || crc != 0 && crc != crc64(&payload[..at + 2]) {
+        return Err(wrong);
+    }
+    Ok(body)
+}
+
+/// DUMP: a large value is sent from where it lies.
+pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
+    match call.cx.guard.peek(key).hit() {
+        Some(item) => match item.value() {
+            Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
+            Value::Pieces(_) => {
+                let Some(pinned) = item.pin_for_reply() else {
+                    call.out.put(UNPINNED);
+                    return Ok(());
+                };
+                let mut head = vec![TYPE_STRING];
+                push_length(&mut head, pinned.value_bytes());
+                let crc = crc64(&head);
+                return call.work(Dumping { head, pinned: Some(pinned), crc, at: 0 });
+            }
+        },
+        None => return call.null(),
+    }
+    Ok(())
+}
+
+/// DUMP of a large value: its checksum is behind it.
+#[derive(Debug)]
+struct Dumping {
+    head: Vec<u8>,
+    /// Until it is replied.
+    pinned: Option<Pinned>,
+    /// Of the head, and of so many bytes of the value.
+    crc: u64,
+    at: u64,
+}
+
+impl Job for Dumping {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Some(pinned) = &self.pinned else { return Ok(Step::Done) };
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        for piece in pinned.pieces(self.at) {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            self.crc = crc64_on(self.crc, piece);
+            self.at += piece.len() as u64;
+            ns += checking_ns(piece.len() as u64);
+        }
+        call.spend(ns);
+        let version = VERSION.to_le_bytes();
+        let bytes = self.head.len() as u64 + pinned.value_bytes() + FOOTER_BYTES as u64;
+        put_head(call.out, b'$', bytes);
+        call.out.put(&self.head);
+        self.pinned.take().into_iter().for_each(|pinned| call.out.splice(pinned));
+        call.out.put(&version);
+        call.out.put(&crc64_on(self.crc, &version).to_le_bytes());
+        call.out.put(b"\r\n");
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+/// What it takes to make the checksum of so many bytes.
+fn checking_ns(bytes: u64) -> u64 {
+    bytes / 2
+}
+
+/// RESTORE
+pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (ttl, payload) = (next(&mut args)?, next(&mut args)?);
+    let (mut replace, mut absolute) = (false, false);
+    // One of the two is kept of a key, so that only one of them may be given.
+    let (mut idle_s, mut frequency) = (None, None);
+    while let Some(word) = args.next() {
+        if is(word, "REPLACE") {
+            replace = true;
+        } else if is(word, "ABSTTL") {
+            absolute = true;
+        } else if is(word, "IDLETIME") && frequency.is_none() {
+            let idle = u64::try_from(integer(next(&mut args)?)?);
+            idle_s = Some(idle.map_err(|_| Fail::of("ERR Invalid IDLETIME value, must be >= 0"))?);
+        } else if is(word, "FREQ") && idle_s.is_none() {
+            let often = u8::try_from(integer(next(&mut args)?)?);
+            frequency = Some(often.map_err(|_| Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    if !replace && call.peek(key)?.is_some() {
+        return Err(Fail::of("BUSYKEY Target key name already exists."));
+    }
+    let ttl = integer(ttl)?;
+    let ttl = Millis::try_from(ttl).map_err(|_| Fail::of("ERR Invalid TTL value, must be >= 0"))?;
+    let (max, mut held) = (call.value_bytes_max(), None);
+    let value = restore_string(payload, &mut |bytes| {
+        if bytes as u64 > max {
+            return Err(BAD_FORMAT);
+        }
+        held = Some(Heap::take(call, bytes)?);
+        Ok(())
+    })?;
+    let now = call.cx.now();
+    let expires_at = match (ttl, absolute) {
+        (0, _) => 0,
+        (at, true) => at,
+        (ttl, false) => now.saturating_add(ttl).min(i64::MAX as u64),
+    };
+    if expires_at != 0 && expires_at <= now {
+        let _ = call.cx.guard.delete(key, Expect::Present);
+        return call.ok();
+    }
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    let expect = if replace { Expect::Any } else { Expect::Absent };
+    match call.store(key, &value, &attributes, expect)? {
+        Ok(_) => {
+            if idle_s.is_some() || frequency.is_some() {
+                // What is gone by now needs none.
+                let _ = call.cx.guard.date(key, idle_s, frequency);
+            }
+            call.ok()
+        }
+        Err(_) => Err(Fail::of("BUSYKEY Target key name already exists.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restore(payload: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail> {
+        let room = &mut |bytes| if bytes <= bytes_max { Ok(()) } else { Err(BAD_FORMAT) };
+        restore_string(payload, room).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_that_redis_computes() {
+        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        // Whether eight at a time or one by one.
+        let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37) as u8).collect();
+        let one_by_one = bytes.iter().fold(0, |crc, byte| crc64_on(crc, &[*byte]));
+        assert_eq!(crc64(&bytes), one_by_one);
+    }
+
+    #[test]
+    fn what_is_dumped_is_restored() {
+        for value in [
+            b"".to_vec(),
+            b"hello".to_vec(),
+            b"0".to_vec(),
+            b"-1".to_vec(),
+            b"127".to_vec(),
+            b"-32768".to_vec(),
+            b"2147483647".to_vec(),
+            b"2147483648".to_vec(),
+            b"007".to_vec(),
+            vec![b'x'; 63],
+            vec![b'x'; 64],
+            vec![b'x'; 16384],
+        ] {
+            let payload = dump_string(&value);
+            assert_eq!(restore(&payload, 1 << 20), Ok(value));
+            for at in 0..payload.len().min(40) {
+                let mut broken = payload.clone();
+                broken[at] ^= 1;
+                assert!(restore(&broken, 1 << 20).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_of_redis_is_read() {
+        // DUMP of "hello" and of a hundred times "a", by Redis 7.0.
+        let hello = b"\x00\x05hello\x0a\x00";
+        let mut payload = hello.to_vec();
+        payload.extend_from_slice(&crc64(hello).to_le_bytes());
+        assert_eq!(restore(&payload, 100), Ok(b"hello".to_vec()));
+        let packed = b"\x00\xc3\x09\x40\x64\x01aa\xe0\x57\x00\x01aa\x0a\x00";
+        let mut payload = packed.to_vec();
+        payload.extend_from_slice(&crc64(packed).to_le_bytes());
+        assert_eq!(restore(&payload, 100), Ok(vec![b'a'; 100]));
+        assert!(restore(&payload, 99).is_err(), "no more than a value may have");
+    }
+
+    #[test]
+    fn unpacking_reads_nothing_before_the_start() {
+        assert_eq!(unpack(&[0x20, 0x05], 3), None);
+        assert_eq!(unpack(&[0x00], 1), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! A survey: a command that looks at all keys, in steps (`job.rs`).
+//!
+//! A step looks at some thousands of keys at most, and leaves the store's epoch between each 64. What is found is
+//! charged to the memory limit while it is gathered; it may take half of what connections may hold, and is
+//! copied into the reply piece by piece.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use larder_store::{Database, Guard, Item, Store};
+
+use crate::core::context::Context;
+use crate::core::glob::{matches, weight};
+use crate::core::output::Output;
+use crate::core::work::{KEY_NS, copying_ns};
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
+use crate::redis::server::debug::Digest;
+use crate::redis::steps::job::{Job, Step};
+
+/// Bytes of a reply that are written between two looks at whether the output is full.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Keys looked at between two looks at what was found.
+pub(crate) const ITEMS_PER_WALK: usize = 64;
+/// As many where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in walks of 64
+/// each took 100 ns, in walks of this many it takes half.
+const ITEMS_PER_WALK_MAX: usize = 512;
+
+/// Which keys are wanted.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub database: Database,
+    /// None: all.
+    pub pattern: Option<Box<[u8]>>,
+    /// No key has the type that is asked for.
+    pub none: bool,
+}
+
+impl Wanted {
+    /// What looking at a byte of a key costs.
+    fn weight(&self) -> usize {
+        self.pattern.as_deref().map_or(1, weight)
+    }
+
+    fn holds(&self, item: &Item<'_>) -> bool {
+        !self.none
+            && item.is_in(self.database)
+            && self.pattern.as_ref().is_none_or(|pattern| matches(pattern, item.key(), false))
+    }
+}
+
+/// Keys found, encoded as they are replied; charged as what connections hold.
+#[derive(Debug)]
+pub(crate) struct Found {
+    bytes: Vec<u8>,
+    count: usize,
+    store: Arc<Store>,
+    /// What is charged beside them.
+    aside: i64,
+    charged: i64,
+}
+
+impl Found {
+    /// Nothing yet; `wanted` is charged with what is found.
+    pub fn new(store: &Arc<Store>, wanted: &Wanted) -> Found {
+        let aside = wanted.pattern.as_ref().map_or(0, |pattern| pattern.len()) as i64;
+        store.hold(aside);
+        Found { bytes: Vec::new(), count: 0, store: Arc::clone(store), aside, charged: aside }
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        write!(self.bytes, "${}\r\n", key.len()).expect("a vector takes all");
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.count += 1;
+    }
+
+    /// Charges what came since; that it is more than may be held is an error, and so is it in a transaction, in
+    /// which no item gives way, that there is no room for it.
+    fn charge(&mut self, guard: &Guard<'_>) -> Result<(), Fail> {
+        let bytes = self.bytes.len() as i64 + self.aside;
+        let grows = bytes - self.charged;
+        self.store.hold(grows);
+        self.charged = bytes;
+        let has_room = grows == 0 || !guard.in_transaction() || !self.store.is_over_limit();
+        if bytes as u64 > self.store.held_bytes_max() / 2 || !has_room { Err(Fail::HELD) } else { Ok(()) }
+    }
+
+    /// Writes the keys that are still to be written, until the output is full; true when all are.
+    fn put(&self, written: &mut usize, out: &mut Output) -> bool {
+        if *written == 0 {
+            put_array(out, self.count);
+        }
+        for piece in self.bytes[*written..].chunks(PIECE_BYTES) {
+            out.put(piece);
+            *written += piece.len();
+            if out.is_full() {
+                break;
+            }
+        }
+        *written == self.bytes.len()
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        self.store.hold(-self.charged);
+    }
+}
+
+/// One of the keys that were offered, each as likely as any other.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    pub key: Option<Vec<u8>>,
+    offered: u64,
+    random: u64,
+}
+
+impl Picked {
+    pub fn new(random: u64) -> Picked {
+        Picked { key: None, offered: 0, random: random | 1 }
+    }
+
+    pub fn offer(&mut self, key: &[u8]) {
+        // xorshift64: the nth takes the place of the one before in one of n cases.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.offered += 1;
+        if self.random.is_multiple_of(self.offered) {
+            let place = self.key.get_or_insert_default();
+            place.clear();
+            place.extend_from_slice(key);
+        }
+    }
+}
+
+/// What is looked for.
+#[derive(Debug)]
+pub(crate) enum Goal {
+    /// KEYS
+    Keys { wanted: Wanted, found: Found },
+    /// SCAN; `left` keys are still to be looked at.
+    Scan { wanted: Wanted, found: Found, left: usize },
+    /// RANDOMKEY, from `start` on and round.
+    Random { database: Database, start: u64, round: bool, picked: Picked },
+    /// DEBUG DIGEST
+    Digest(Digest),
+}
+
+/// A survey under way.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) goal: Goal,
+    /// Where it goes on.
+    pub(crate) cursor: u64,
+    /// All was seen; of the reply so many bytes of keys are written.
+    pub(crate) written: Option<usize>,
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies when all was seen: now, or after some steps.
+    pub(crate) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
+        self.work(Survey { goal, cursor, written: None })
+    }
+}
+
+impl Job for Survey {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.written.is_some() {
+            return Ok(self.reply(call));
+        }
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let (mut items, mut looked_at) = (ITEMS_PER_WALK, 0);
+        let done = loop {
+            match self.walk(call.cx, items, &mut ns) {
+                Ok(false) if ns < ns_max => {}
+                done => break done,
+            }
+            looked_at += items as u64;
+            // Keys come in no order: those to come are like those that were looked at.
+            let left = looked_at * (ns_max - ns) / (2 * ns.max(1));
+            items = (left as usize).clamp(ITEMS_PER_WALK, ITEMS_PER_WALK_MAX);
+        };
+        call.spend(ns);
+        if !done? {
+            return Ok(Step::More);
+        }
+        if call.cx.guard.in_transaction() {
+            // All of it is sent at once.
+            call.make_room(self.found_bytes())?;
+        }
+        Ok(self.reply(call))
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+impl Survey {
+    /// Looks at some keys, `items` or less, and adds what that takes to `ns`. True when there are no more to look at.
+    fn walk(&mut self, cx: &mut Context<'_, '_>, items: usize, ns: &mut u64) -> Result<bool, Fail> {
+        let Survey { goal, cursor, .. } = self;
+        let weight = match goal {
+            Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
+            Goal::Random { .. } | Goal::Digest(_) => 1,
+        };
+        let reads_values = matches!(goal, Goal::Digest(_));
+        // A step ends between two walks.
+        let items_max = (items / weight).max(1);
+        let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
+            *ns += items as u64 * KEY_NS;
+            *cursor = cx.guard.walk(*cursor, items, &mut |item| {
+                *ns += (item.key().len() * weight) as u64;
+                *ns += if reads_values { item.value_bytes() } else { 0 };
+                visit(item);
+            });
+            *ns += cx.guard.take_beside_ns();
+            *cursor
+        };
+        match goal {
+            Goal::Keys { wanted, found } => {
+                let next = walk(items_max, &mut |item| {
+                    if wanted.holds(&item) {
+                        found.add(item.key());
+                    }
+                });
+                found.charge(&cx.guard)?;
+                Ok(next == 0)
+            }
+            Goal::Scan { wanted, found, left } => {
+                let items = items_max.min(*left);
+                let next = walk(items, &mut |item| {
+                    if wanted.holds(&item) {
+                        found.add(item.key());
+                    }
+                });
+                found.charge(&cx.guard)?;
+                *left -= items;
+                Ok(next == 0 || *left == 0)
+            }
+            Goal::Random { database, start, round, picked } => {
+                let next = walk(items_max, &mut |item| {
+                    if item.is_in(*database) {
+                        picked.offer(item.key());
+                    }
+                });
+                // Behind the end comes the beginning, once.
+                let again = std::mem::replace(round, *round || next == 0);
+                Ok(picked.key.is_some() || again && (next == 0 || next >= *start))
+            }
+            Goal::Digest(digest) => {
+                let next = walk(items_max, &mut |item| {
+                    digest.add(&[&[item.database()], item.key()], item.value());
+                });
+                Ok(next == 0)
+            }
+        }
+    }
+
+    /// Bytes of the keys that were found.
+    fn found_bytes(&self) -> usize {
+        match &self.goal {
+            Goal::Keys { found, .. } | Goal::Scan { found, .. } => found.bytes.len(),
+            Goal::Random { .. } | Goal::Digest(_) => 0,
+        }
+    }
+
+    /// Writes the reply, or some of it.
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let Survey { goal, cursor, written } = self;
+        let (out, resp3) = (&mut *call.out, call.client.resp3);
+        let begins = written.is_none();
+        let written = written.get_or_insert(0);
+        let before = *written;
+        let done = match goal {
+            Goal::Keys { found, .. } => found.put(written, out),
+            Goal::Scan { found, .. } => {
+                if begins {
+                    put_array(out, 2);
+                    put_bulk(out, cursor.to_string().as_bytes());
+                }
+                found.put(written, out)
+            }
+            Goal::Random { picked, .. } => {
+                match &picked.key {
+                    Some(key) => put_bulk(out, key),
+                    None => put_null(out, resp3),
+                }
+                true
+            }
+            Goal::Digest(digest) => {
+                put_simple(out, &digest.text());
+                true
+            }
+        };
+        let bytes = (*written - before) as u64;
+        call.spend(copying_ns(bytes));
+        if done { Step::Done } else { Step::Full }
+    }
+}

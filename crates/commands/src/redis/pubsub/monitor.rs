@@ -1,0 +1,102 @@
+//! What MONITOR shows: a line for each command that is carried out.
+//!
+//! ```text
+//! +1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
+//! ```
+
+use std::io::Write;
+
+use larder_protocol::resp::Args;
+
+use crate::redis::call::Call;
+use crate::redis::server::secret;
+use crate::redis::table::Command;
+use crate::redis::table::flag::{ADMIN, SKIP_MONITOR};
+
+/// Bytes of a word that are shown, and of a line, behind which no word is begun: what is shown is copied, with
+/// up to four characters for a byte.
+const WORD_BYTES_MAX: usize = 16 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+impl Call<'_, '_, '_> {
+    /// Shows a command to those who want to see all, in the words of the client.
+    #[cold]
+    pub fn show(&mut self, row: &'static Command, words: Args<'_>) {
+        if row.has(SKIP_MONITOR) || row.has(ADMIN) {
+            return;
+        }
+        // Within the millisecond of the batch by the clock that goes on.
+        let at_us = self.cx.now() * 1000 + self.cx.host.clock_us() % 1000;
+        let mut line = Vec::with_capacity(words.encoded().len().min(LINE_BYTES_MAX) + 64);
+        line.extend_from_slice(&stamp(at_us));
+        let _ = write!(line, " [{} {}]", self.client.db, self.client.facts.address);
+        let count = words.len();
+        for (nth, word) in secret::shown(Some(row), words).enumerate() {
+            if line.len() > LINE_BYTES_MAX {
+                let _ = write!(line, " ... ({} more arguments)", count - nth);
+                break;
+            }
+            line.extend_from_slice(b" ");
+            let shown = &word[..word.len().min(WORD_BYTES_MAX)];
+            quote(shown, &mut line);
+            if shown.len() < word.len() {
+                let _ = write!(line, "... ({} more bytes)", word.len() - shown.len());
+            }
+        }
+        line.extend_from_slice(b"\r\n");
+        self.cx.shared.redis.topics.show(self.cx.host, at_us, line);
+    }
+}
+
+/// A line's time and what is in front of it.
+pub(crate) fn stamp(at_us: u64) -> [u8; 18] {
+    let mut stamp = *b"+0000000000.000000";
+    let (mut s, mut us) = (at_us / 1_000_000, at_us % 1_000_000);
+    for at in (1..11).rev() {
+        stamp[at] = b'0' + (s % 10) as u8;
+        s /= 10;
+    }
+    for at in (12..18).rev() {
+        stamp[at] = b'0' + (us % 10) as u8;
+        us /= 10;
+    }
+    stamp
+}
+
+/// Text in quotes, with escapes for what is not to be seen.
+fn quote(text: &[u8], line: &mut Vec<u8>) {
+    line.push(b'"');
+    for &byte in text {
+        match byte {
+            b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            7 => line.extend_from_slice(b"\\a"),
+            8 => line.extend_from_slice(b"\\b"),
+            b' '..=b'~' => line.push(byte),
+            _ => {
+                let _ = write!(line, "\\x{byte:02x}");
+            }
+        }
+    }
+    line.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_seconds_and_a_millionth() {
+        assert_eq!(&stamp(1_339_518_083_107_412), b"+1339518083.107412");
+        assert_eq!(&stamp(7_000_012), b"+0000000007.000012");
+    }
+
+    #[test]
+    fn what_is_not_to_be_seen_is_escaped() {
+        let mut line = Vec::new();
+        quote(b"a \"b\"\\\r\n\t\x07\x08\0\xff~", &mut line);
+        assert_eq!(line, br#""a \"b\"\\\r\n\t\a\b\x00\xff~""#);
+    }
+}

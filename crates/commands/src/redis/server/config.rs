@@ -1,0 +1,258 @@
+//! CONFIG: parameters by Redis's names. Some mean something here, the others are kept and told, so
+//! that tools which set them go on.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use larder_protocol::resp::Args;
+use larder_store::{Eviction, MEMORY_BYTES_MIN};
+
+use super::parameter::{PARAMETERS, Parameter};
+use crate::core::glob::{bounded, matches, weight};
+use crate::redis::call::{Call, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_bulk;
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::{Command, NO_KEYS};
+
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("config|get", -3, RULES, NO_KEYS, get).doc(
+        "2.0.0",
+        "parameter [parameter ...]",
+        "What parameters are set to.",
+    ),
+    Command::args("config|set", -4, RULES, NO_KEYS, set).doc(
+        "2.0.0",
+        "parameter value [parameter value ...]",
+        "Sets parameters.",
+    ),
+    Command::args("config|resetstat", 2, RULES, NO_KEYS, reset_stat).doc("2.0.0", "", "Counts anew."),
+    Command::args("config|rewrite", 2, RULES, NO_KEYS, |_, _| {
+        Err(Fail::of("ERR The server is running without a config file"))
+    })
+    .doc("2.8.0", "", "Fails: there is no file."),
+    Command::args("config|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "config")
+    })
+    .doc("5.0.0", "", "What CONFIG can do."),
+];
+
+/// What a policy's name stands for.
+fn eviction(policy: &str) -> Eviction {
+    match policy {
+        "noeviction" => Eviction::Off,
+        "volatile-ttl" => Eviction::VolatileTtl,
+        name if name.starts_with("volatile-") => Eviction::Volatile,
+        _ => Eviction::All,
+    }
+}
+
+/// What was set and is not kept where it means something.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters(Mutex<BTreeMap<&'static str, String>>);
+
+impl Parameters {
+    /// A parameter that is kept here only.
+    pub fn text(&self, name: &str) -> String {
+        if let Some(text) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return text.clone();
+        }
+        PARAMETERS.iter().find(|one| one.name == name).map_or(String::new(), |one| one.default.into())
+    }
+
+    fn set(&self, name: &'static str, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, text);
+    }
+}
+
+/// The policy's name: what was set, if that still stands for what the store does.
+pub(crate) fn policy(call: &Call<'_, '_, '_>) -> String {
+    let is = call.cx.guard.store().eviction();
+    let set = call.cx.shared.redis.parameters.text("maxmemory-policy");
+    if !set.is_empty() && eviction(&set) == is {
+        return set;
+    }
+    let name = match is {
+        Eviction::Off => "noeviction",
+        Eviction::All => "allkeys-lru",
+        Eviction::Volatile => "volatile-lru",
+        Eviction::VolatileTtl => "volatile-ttl",
+    };
+    name.into()
+}
+
+/// `maxmemory`: the memory limit, or what was set below the least.
+pub(crate) fn memory_limit(call: &Call<'_, '_, '_>) -> u64 {
+    match call.cx.shared.redis.starved_bytes.load(Relaxed) {
+        0 => call.cx.guard.store().memory_bytes(),
+        bytes => bytes,
+    }
+}
+
+fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
+    let common = &call.cx.shared.redis;
+    match parameter.name {
+        "maxmemory" => memory_limit(call).to_string(),
+        "maxmemory-policy" => policy(call),
+        "maxclients" => call.cx.host.process().connections_max.to_string(),
+        "io-threads" => call.cx.host.process().threads.to_string(),
+        "port" => {
+            let address = call.client.facts.listen_address.rsplit(':').next();
+            address.unwrap_or("0").to_owned()
+        }
+        "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
+        "requirepass" => common.access.password(),
+        "protected-mode" => if common.access.protected() { "yes" } else { "no" }.into(),
+        "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
+        "notify-keyspace-events" => common.events.letters(),
+        "enable-debug-command" => call.cx.shared.settings.debug.name().into(),
+        "client-output-buffer-limit" => common.limits.output_text(),
+        "client-query-buffer-limit" => common.limits.query_bytes_max().to_string(),
+        name => common.parameters.text(name),
+    }
+}
+
+/// What it takes to look at a parameter's name, for each unit of a pattern's weight.
+const NAME_NS: u64 = 100;
+/// What CONFIG GET may take: all parameters by their names, or some dozens of patterns.
+const LOOK_NS_MAX: u64 = 4_000_000;
+
+/// What it takes to look which parameters patterns mean.
+pub(crate) fn look_ns(patterns: Args<'_>) -> u64 {
+    let weights = patterns.map(|pattern| weight(pattern) as u64).fold(0, u64::saturating_add);
+    weights.saturating_mul(PARAMETERS.len() as u64 * NAME_NS)
+}
+
+fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    for pattern in args {
+        bounded(pattern)?;
+    }
+    let ns = look_ns(args);
+    if ns > LOOK_NS_MAX {
+        return Err(Fail::of(
+            "ERR CONFIG GET of so many patterns, or so intricate ones, would take too long",
+        ));
+    }
+    call.spend(ns);
+    let wanted: Vec<&Parameter> = PARAMETERS
+        .iter()
+        .filter(|one| args.into_iter().any(|pattern| matches(pattern, one.name.as_bytes(), true)))
+        .collect();
+    call.map(wanted.len());
+    for parameter in wanted {
+        let value = value(call, parameter);
+        put_bulk(call.out, parameter.name.as_bytes());
+        put_bulk(call.out, value.as_bytes());
+    }
+    Ok(())
+}
+
+/// Most bytes of what a parameter is set to: all of them together are a few hundred KiB at most.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+
+fn failed(name: &str, why: &str) -> Fail {
+    Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::SYNTAX);
+    }
+    // All are checked before any is set.
+    let mut all: Vec<(&'static Parameter, String)> = Vec::new();
+    while !args.is_empty() {
+        let (name, text) = (next(&mut args)?, next(&mut args)?);
+        let Some(parameter) = Parameter::named(name) else {
+            let name = crate::redis::fail::shown(name, 128);
+            return Err(Fail::with(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )));
+        };
+        if all.iter().any(|(other, _)| other.name == parameter.name) {
+            return Err(failed(parameter.name, "duplicate parameter"));
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(failed(parameter.name, "the text is too long"));
+        }
+        let text = String::from_utf8_lossy(text);
+        all.push((parameter, parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?));
+    }
+    all.sort_by_key(|(parameter, _)| parameter.stage());
+    let mut before = Vec::with_capacity(all.len());
+    for (parameter, text) in all {
+        let was = value(call, parameter);
+        if let Err(why) = apply(call, parameter.name, text) {
+            for (parameter, was) in before.into_iter().rev() {
+                // What was so can be so again.
+                let _ = apply(call, parameter, was);
+            }
+            return Err(failed(parameter.name, &why));
+        }
+        before.push((parameter.name, was));
+    }
+    call.ok()
+}
+
+/// Has a parameter do what it says.
+fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Result<(), Cow<'static, str>> {
+    let common = &call.cx.shared.redis;
+    let store = call.cx.guard.store();
+    let number = || text.parse::<u64>().unwrap_or(0);
+    match name {
+        // Redis's 0 is no limit; here it is the most that was allowed at start. Below the least it is that, and
+        // there is no room for what Redis would refuse.
+        "maxmemory" => {
+            let asked = number();
+            let least = MEMORY_BYTES_MIN;
+            let bytes = if asked == 0 { store.memory_bytes_max() } else { asked.max(least) };
+            if !store.set_memory_bytes(bytes) {
+                return Err("the memory limit is above --memory-limit-max (-m, if that is not given)".into());
+            }
+            common.starved_bytes.store(if (1..least).contains(&asked) { asked } else { 0 }, Relaxed);
+        }
+        "maxclients" => call.cx.host.set_connections_max(number()).map_err(|most| {
+            format!(
+                "The operating system is not able to handle the specified number of clients, try with {most}"
+            )
+        })?,
+        "maxmemory-policy" => {
+            store.set_eviction(eviction(&text));
+            common.parameters.set(name, text);
+        }
+        "requirepass" => common.access.set_password(&text),
+        "protected-mode" => common.access.protect(text == "yes"),
+        "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
+            return Err("keys may not be listed (-X)".into());
+        }
+        "notify-keyspace-events" => common.events.set(store, &text)?,
+        "proto-max-bulk-len" | "client-query-buffer-limit" => {
+            if number() < 1 << 20 {
+                return Err("argument must be between 1048576 and 9223372036854775807 inclusive".into());
+            }
+            match name {
+                "proto-max-bulk-len" => common.limits.set_bulk_bytes_max(number()),
+                _ => common.limits.set_query_bytes_max(number()),
+            }
+        }
+        "client-output-buffer-limit" => common.limits.set_output(&text)?,
+        "latency-monitor-threshold" => {
+            common.latency.set_threshold(number());
+            common.parameters.set(name, text);
+        }
+        "slowlog-max-len" | "slowlog-log-slower-than" => {
+            common.slowlog.set(store, name, text.parse().unwrap_or(0));
+            common.parameters.set(name, text);
+        }
+        name => common.parameters.set(name, text),
+    }
+    Ok(())
+}
+
+fn reset_stat(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    crate::memcached::stats::reset(call.cx);
+    call.ok()
+}

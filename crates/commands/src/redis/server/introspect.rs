@@ -1,0 +1,365 @@
+//! COMMAND: the table, told to clients.
+
+use larder_protocol::resp::{Args, parse_integer};
+
+use crate::redis::call::{Call, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::table::flag::{self, LOADING, STALE};
+use crate::redis::table::{Command, Group, NO_KEYS, Run, find, rows};
+
+pub(crate) const ROWS: &[Command] =
+    &[
+        Command::args("command|count", 2, LOADING | STALE, NO_KEYS, |call, _| call.length(rows().count()))
+            .doc("2.8.13", "", "How many commands there are."),
+        Command::args("command|info", -2, LOADING | STALE, NO_KEYS, info).doc(
+            "2.8.13",
+            "[command-name [command-name ...]]",
+            "What commands are like.",
+        ),
+        Command::args("command|docs", -2, LOADING | STALE, NO_KEYS, docs).doc(
+            "7.0.0",
+            "[command-name [command-name ...]]",
+            "What commands do.",
+        ),
+        Command::args("command|list", -2, LOADING | STALE, NO_KEYS, list).doc(
+            "7.0.0",
+            "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
+            "The names of the commands.",
+        ),
+        Command::args("command|getkeys", -3, LOADING | STALE, NO_KEYS, get_keys).doc(
+            "2.8.13",
+            "command [arg [arg ...]]",
+            "The keys among a command's arguments.",
+        ),
+        Command::args("command|getkeysandflags", -3, LOADING | STALE, NO_KEYS, get_keys_and_flags).doc(
+            "7.0.0",
+            "command [arg [arg ...]]",
+            "The keys among a command's arguments, and what it does with them.",
+        ),
+        Command::args("command|help", 2, LOADING | STALE, NO_KEYS, |call, _| help(call, "command")).doc(
+            "5.0.0",
+            "",
+            "What COMMAND can do.",
+        ),
+    ];
+
+/// COMMAND
+pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
+    call.array(rows().count());
+    for (group, row) in rows() {
+        put_info(call, group, row);
+    }
+    Ok(())
+}
+
+/// What a container's subcommands do.
+pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
+    let Some((row, _)) = find(container.as_bytes()) else { return Ok(()) };
+    let rows = row.subcommands();
+    call.array(1 + 2 * rows.len());
+    let name = container.to_ascii_uppercase();
+    put_simple(call.out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for row in rows {
+        put_simple(call.out, format!("{} {}", row.short_name().to_ascii_uppercase(), row.usage).trim_end());
+        put_simple(call.out, &format!("    {}", row.summary));
+    }
+    Ok(())
+}
+
+/// Redis's names of categories, also of those that have no command here.
+pub(crate) const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// ACL categories, derived from what the row says.
+pub(crate) fn categories(group: &str, row: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let mut add = |holds: bool, name| {
+        if holds {
+            names.push(name);
+        }
+    };
+    add(group == "generic", "@keyspace");
+    add(row.has(flag::READONLY), "@read");
+    add(row.has(flag::WRITE), "@write");
+    add(group == "string", "@string");
+    add(group == "bitmap", "@bitmap");
+    add(group == "pubsub", "@pubsub");
+    add(row.has(flag::ADMIN), "@admin");
+    add(row.has(flag::FAST), "@fast");
+    add(!row.has(flag::FAST), "@slow");
+    add(row.has(flag::BLOCKING), "@blocking");
+    add(row.has(flag::ADMIN), "@dangerous");
+    add(group == "connection", "@connection");
+    add(group == "transactions", "@transaction");
+    names
+}
+
+fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
+    put_array(call.out, 10);
+    put_bulk(call.out, row.name.as_bytes());
+    put_integer(call.out, i64::from(row.arity));
+    let resp3 = call.client.resp3;
+    let flags: Vec<&str> =
+        (0..flag::NAMES.len()).filter(|bit| row.has(1 << bit)).map(|bit| flag::NAMES[bit]).collect();
+    put_set(call.out, resp3, flags.len());
+    flags.iter().for_each(|name| put_simple(call.out, name));
+    for place in [row.keys.first, row.keys.last, row.keys.step] {
+        put_integer(call.out, i64::from(place));
+    }
+    let categories = categories(group.name, row);
+    put_set(call.out, resp3, categories.len());
+    categories.iter().for_each(|name| put_simple(call.out, name));
+    // Tips.
+    put_array(call.out, 0);
+    put_key_specs(call, row);
+    put_array(call.out, row.subcommands().len());
+    for sub in row.subcommands() {
+        put_info(call, group, sub);
+    }
+}
+
+/// Where the keys are, in the form that clients of Redis 7 read.
+fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
+    let resp3 = call.client.resp3;
+    if row.keys == NO_KEYS {
+        return put_set(call.out, resp3, 0);
+    }
+    put_set(call.out, resp3, 1);
+    put_map(call.out, resp3, 3);
+    put_bulk(call.out, b"flags");
+    let access = if row.has(flag::WRITE) { ["RW", "update"] } else { ["RO", "access"] };
+    put_set(call.out, resp3, access.len());
+    access.iter().for_each(|name| put_simple(call.out, name));
+    put_bulk(call.out, b"begin_search");
+    put_map(call.out, resp3, 2);
+    put_bulk(call.out, b"type");
+    put_bulk(call.out, b"index");
+    put_bulk(call.out, b"spec");
+    put_map(call.out, resp3, 1);
+    put_bulk(call.out, b"index");
+    put_integer(call.out, i64::from(row.keys.first));
+    put_bulk(call.out, b"find_keys");
+    put_map(call.out, resp3, 2);
+    put_bulk(call.out, b"type");
+    put_bulk(call.out, b"range");
+    put_bulk(call.out, b"spec");
+    put_map(call.out, resp3, 3);
+    let last = if row.keys.last < 0 { row.keys.last } else { row.keys.last - row.keys.first };
+    for (name, n) in [("lastkey", last), ("keystep", row.keys.step), ("limit", 0)] {
+        put_bulk(call.out, name.as_bytes());
+        put_integer(call.out, i64::from(n));
+    }
+}
+
+/// The command or `container|subcommand` of this name.
+fn named(name: &[u8]) -> Option<(&'static Group, &'static Command)> {
+    let (container, sub) = match name.iter().position(|&byte| byte == b'|') {
+        Some(at) => (&name[..at], Some(&name[at + 1..])),
+        None => (name, None),
+    };
+    let (group, row) = rows().find(|(_, row)| container.eq_ignore_ascii_case(row.name.as_bytes()))?;
+    match sub {
+        None => Some((group, row)),
+        Some(sub) => Some((group, &row.subcommands()[row.subcommand(sub)?])),
+    }
+}
+
+fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if args.is_empty() {
+        return all(call);
+    }
+    let mark = call.out.mark();
+    call.array(args.len());
+    call.in_pieces(mark, args, |call, args| {
+        let piece = call.piece();
+        for name in args {
+            match named(name) {
+                Some((group, row)) => put_info(call, group, row),
+                None => put_null(call.out, call.client.resp3),
+            }
+            if !call.goes_on(piece) {
+                return;
+            }
+        }
+    })
+}
+
+fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
+    put_bulk(call.out, row.name.as_bytes());
+    let subcommands = row.subcommands();
+    let resp3 = call.client.resp3;
+    let arguments = super::usage::arguments(row.usage).unwrap_or_default();
+    let more = usize::from(!subcommands.is_empty()) + usize::from(!arguments.is_empty());
+    put_map(call.out, resp3, 4 + more);
+    let complexity = if row.has(flag::FAST) { "O(1)" } else { "O(N)" };
+    for (name, text) in
+        [("summary", row.summary), ("since", row.since), ("group", group.name), ("complexity", complexity)]
+    {
+        put_bulk(call.out, name.as_bytes());
+        put_bulk(call.out, text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        put_bulk(call.out, b"arguments");
+        super::usage::put(call.out, resp3, row, &arguments);
+    }
+    if !subcommands.is_empty() {
+        put_bulk(call.out, b"subcommands");
+        put_map(call.out, resp3, subcommands.len());
+        for sub in subcommands {
+            put_docs(call, group, sub);
+        }
+    }
+}
+
+fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mark = call.out.mark();
+    if args.is_empty() {
+        call.map(rows().count());
+        rows().for_each(|(group, row)| put_docs(call, group, row));
+        return Ok(());
+    }
+    call.map(args.filter_map(named).count());
+    call.in_pieces(mark, args, |call, args| {
+        let piece = call.piece();
+        for name in args {
+            if let Some((group, row)) = named(name) {
+                put_docs(call, group, row);
+            }
+            if !call.goes_on(piece) {
+                return;
+            }
+        }
+    })
+}
+
+/// All rows with their groups, subcommands among them.
+fn all_rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
+    rows().flat_map(|(group, row)| {
+        std::iter::once((group, row)).chain(row.subcommands().iter().map(move |sub| (group, sub)))
+    })
+}
+
+fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let names: Vec<&str> = match args.next() {
+        None => all_rows().map(|(_, row)| row.name).collect(),
+        Some(word) if is(word, "FILTERBY") && args.len() == 2 => {
+            let (by, what) = (next(&mut args)?, next(&mut args)?);
+            if is(by, "MODULE") {
+                Vec::new()
+            } else if is(by, "ACLCAT") {
+                let has = |name: &&str| name.as_bytes()[1..].eq_ignore_ascii_case(what);
+                all_rows()
+                    .filter(|(group, row)| categories(group.name, row).iter().any(has))
+                    .map(|(_, row)| row.name)
+                    .collect()
+            } else if is(by, "PATTERN") {
+                let what = crate::core::glob::bounded(what)?;
+                let matches = |name: &&str| crate::core::glob::matches(what, name.as_bytes(), true);
+                all_rows().map(|(_, row)| row.name).filter(matches).collect()
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Some(_) => return Err(Fail::SYNTAX),
+    };
+    put_set(call.out, call.client.resp3, names.len());
+    names.iter().for_each(|name| put_bulk(call.out, name.as_bytes()));
+    Ok(())
+}
+
+fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
+    call.make_room(args.encoded().len())?;
+    let (_, keys) = keys_of(args)?;
+    call.array(keys.len());
+    keys.iter().for_each(|key| put_bulk(call.out, key));
+    Ok(())
+}
+
+/// What is told of a key beside its name, at most.
+const ACCESS_BYTES: usize = 64;
+
+fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
+    call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;
+    let (row, keys) = keys_of(args)?;
+    call.array(keys.len());
+    for (nth, key) in keys.iter().enumerate() {
+        call.array(2);
+        put_bulk(call.out, key);
+        let access = access(row, nth);
+        put_set(call.out, call.client.resp3, access.len());
+        access.iter().for_each(|name| put_simple(call.out, name));
+    }
+    Ok(())
+}
+
+/// What a command does with the nth of its keys, in Redis's words.
+fn access(row: &Command, nth: usize) -> &'static [&'static str] {
+    match (row.name, nth) {
+        ("set" | "setex" | "psetex" | "mset" | "msetex", _) | ("rename" | "renamenx" | "copy", 1) => {
+            &["OW", "update"]
+        }
+        ("bitop" | "restore", 0) => &["OW", "update"],
+        ("setnx" | "msetnx", _) => &["OW", "insert"],
+        ("append", _) => &["RW", "insert"],
+        ("del" | "unlink" | "delex" | "delifeq", _) => &["RM", "delete"],
+        ("getdel", _) | ("rename" | "renamenx" | "move", 0) => &["RW", "access", "delete"],
+        ("copy", 0) | ("bitop", _) => &["RO", "access"],
+        ("getset" | "getex" | "incr" | "decr" | "incrby" | "decrby" | "incrbyfloat", _)
+        | ("setbit" | "bitfield" | "cl.throttle", _) => &["RW", "access", "update"],
+        ("exists" | "touch" | "type" | "strlen" | "watch", _) => &["RO"],
+        _ if row.has(flag::WRITE) => &["RW", "update"],
+        _ if row.name.starts_with("object|") || row.name == "memory|usage" => &["RO"],
+        _ => &["RO", "access"],
+    }
+}
+
+/// The command that the words name, and its keys among them.
+fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
+    let name = next(&mut args)?;
+    let (row, _) = find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
+    let mut row = row;
+    let mut count = args.len() + 1;
+    if let Run::Container(rows) = row.run
+        && let Some(at) = args.next().and_then(|name| row.subcommand(name))
+    {
+        row = &rows[at];
+        count = args.len() + 2;
+    }
+    if row.keys == NO_KEYS {
+        return Err(Fail::of("ERR The command has no key arguments"));
+    }
+    if !row.takes(count) {
+        return Err(Fail::of("ERR Invalid number of arguments specified for command"));
+    }
+    let mut keys = Vec::with_capacity(args.len());
+    // How many pairs there are, the words say; behind them options follow.
+    let pairs = if row.name == "msetex" { args.at(0).and_then(parse_integer).unwrap_or(0) } else { i64::MAX };
+    row.each_key(args, &mut |key| keys.push(key));
+    keys.truncate(usize::try_from(pairs).unwrap_or(0));
+    Ok((row, keys))
+}

@@ -1,0 +1,331 @@
+//! LATENCY: events that took at least `latency-monitor-threshold` milliseconds, and times of commands.
+//!
+//! | event | what is measured |
+//! |---|---|
+//! | `command` | a command that may take long |
+//! | `fast-command` | FAST commands that came together |
+//! | `expire-cycle` | a round of upkeep: expiry, eviction ahead of need, moving memory |
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_protocol::resp::Args;
+
+use crate::core::calls::in_use;
+use crate::redis::call::{Call, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::{Command, NO_KEYS};
+
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("latency|latest", 2, RULES, NO_KEYS, latest).doc(
+        "2.8.13",
+        "",
+        "Of each event the latest time and the longest.",
+    ),
+    Command::args("latency|history", 3, RULES, NO_KEYS, history).doc(
+        "2.8.13",
+        "event",
+        "When an event took long, and how long.",
+    ),
+    Command::args("latency|reset", -2, RULES, NO_KEYS, reset).doc(
+        "2.8.13",
+        "[event [event ...]]",
+        "Forgets events.",
+    ),
+    Command::args("latency|graph", 3, RULES, NO_KEYS, graph).doc(
+        "2.8.13",
+        "event",
+        "Draws an event's times.",
+    ),
+    Command::args("latency|doctor", 2, RULES, NO_KEYS, doctor).doc(
+        "2.8.13",
+        "",
+        "Says what took long and what to look at.",
+    ),
+    Command::args("latency|histogram", -2, RULES, NO_KEYS, histogram).doc(
+        "7.0.0",
+        "[command [command ...]]",
+        "How many calls of commands took up to how many microseconds, of those that were measured.",
+    ),
+    Command::args("latency|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        super::introspect::help(call, "latency")
+    })
+    .doc("2.8.13", "", "What LATENCY can do."),
+];
+
+/// A command that may take long.
+pub(crate) const COMMAND: &str = "command";
+/// FAST commands.
+pub(crate) const FAST_COMMAND: &str = "fast-command";
+/// A round of upkeep.
+pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
+
+/// Times that are kept of an event.
+const SAMPLES_MAX: usize = 160;
+
+/// An event's times: second and milliseconds, oldest first, one a second.
+#[derive(Clone, Debug, Default)]
+struct Series {
+    samples: VecDeque<(u64, u64)>,
+    longest_ms: u64,
+}
+
+/// The events that took long.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    threshold_ms: AtomicU64,
+    events: Mutex<BTreeMap<&'static str, Series>>,
+}
+
+impl Latency {
+    /// Sets what is long; 0: nothing is noted.
+    pub fn set_threshold(&self, ms: u64) {
+        self.threshold_ms.store(ms, Relaxed);
+    }
+
+    /// Events are noted.
+    #[inline]
+    pub fn watches(&self) -> bool {
+        self.threshold_ms.load(Relaxed) > 0
+    }
+
+    /// Notes an event, if it took long.
+    #[inline]
+    pub fn note(&self, event: &'static str, now_s: u64, took_us: u64) {
+        let threshold = self.threshold_ms.load(Relaxed);
+        if threshold > 0 && took_us / 1000 >= threshold {
+            self.add(event, now_s, took_us / 1000);
+        }
+    }
+
+    #[cold]
+    fn add(&self, event: &'static str, now_s: u64, ms: u64) {
+        let mut events = self.events();
+        let series = events.entry(event).or_default();
+        series.longest_ms = series.longest_ms.max(ms);
+        match series.samples.back_mut() {
+            Some((second, longest)) if *second == now_s => *longest = ms.max(*longest),
+            _ => series.samples.push_back((now_s, ms)),
+        }
+        if series.samples.len() > SAMPLES_MAX {
+            series.samples.pop_front();
+        }
+    }
+
+    fn events(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn series(&self, event: &[u8]) -> Option<Series> {
+        let events = self.events();
+        events.iter().find(|(name, _)| name.as_bytes() == event).map(|(_, series)| series.clone())
+    }
+}
+
+fn latest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let events = call.cx.shared.redis.latency.events().clone();
+    call.array(events.len());
+    for (event, series) in events {
+        let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
+        put_array(call.out, 4);
+        put_bulk(call.out, event.as_bytes());
+        [at_s, ms, series.longest_ms].into_iter().for_each(|n| put_integer(call.out, n as i64));
+    }
+    Ok(())
+}
+
+fn history(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let series = call.cx.shared.redis.latency.series(next(&mut args)?).unwrap_or_default();
+    call.array(series.samples.len());
+    for (at_s, ms) in series.samples {
+        put_array(call.out, 2);
+        put_integer(call.out, at_s as i64);
+        put_integer(call.out, ms as i64);
+    }
+    Ok(())
+}
+
+fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mut events = call.cx.shared.redis.latency.events();
+    let before = events.len();
+    if args.is_empty() {
+        events.clear();
+    } else {
+        events.retain(|event, _| !args.into_iter().any(|name| name.eq_ignore_ascii_case(event.as_bytes())));
+    }
+    let gone = before - events.len();
+    drop(events);
+    call.length(gone)
+}
+
+/// Lines of a drawing, the axis not counted.
+const GRAPH_LINES: u64 = 4;
+
+/// Draws times as columns: `_` low, `#` high, and under each column how long ago that was.
+fn draw(event: &str, series: &Series, now_s: u64) -> String {
+    let times = || series.samples.iter().map(|(_, ms)| *ms);
+    let (high, low) = (times().max().unwrap_or(0), times().min().unwrap_or(0));
+    let mut text =
+        format!("{event} - high {high} ms, low {low} ms (all time high {} ms)\n", series.longest_ms);
+    text.push_str(&"-".repeat(80));
+    text.push('\n');
+    let height = |ms: u64| (ms - low) * (GRAPH_LINES * 2 - 1) / (high - low).max(1);
+    for line in (0..GRAPH_LINES).rev() {
+        let row: String = times()
+            .map(|ms| match height(ms) {
+                h if h / 2 > line => '|',
+                h if h / 2 == line && h % 2 == 1 => '#',
+                h if h / 2 == line => '_',
+                _ => ' ',
+            })
+            .collect();
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{}", row.trim_end());
+    }
+    text.push('\n');
+    let ages: Vec<String> = series.samples.iter().map(|(at, _)| age(now_s.saturating_sub(*at))).collect();
+    for line in 0..ages.iter().map(String::len).max().unwrap_or(0) {
+        let row: String =
+            ages.iter().map(|age| age.as_bytes().get(line).map_or(' ', |b| char::from(*b))).collect();
+        let _ = writeln!(text, "{}", row.trim_end());
+    }
+    text
+}
+
+/// `45s`, `3m`, `2h`, `9d`.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn graph(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let event = next(&mut args)?;
+    let Some(series) = call.cx.shared.redis.latency.series(event) else {
+        let event = crate::redis::fail::shown(event, 128);
+        return Err(Fail::with(format!("ERR No samples available for event '{event}'")));
+    };
+    let text = draw(&crate::redis::fail::shown(event, 128), &series, call.cx.now() / 1000);
+    put_verbatim(call.out, call.client.resp3, &text);
+    Ok(())
+}
+
+fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let latency = &call.cx.shared.redis.latency;
+    let events = latency.events().clone();
+    let mut text = String::new();
+    if !latency.watches() {
+        text.push_str("Nothing is noted: latency-monitor-threshold is 0. Set it to the milliseconds that are too many for you, as in CONFIG SET latency-monitor-threshold 100.\n");
+    } else if events.is_empty() {
+        text.push_str(
+            "Nothing took as long as latency-monitor-threshold since it was set or LATENCY RESET.\n",
+        );
+    }
+    for (event, series) in &events {
+        let count = series.samples.len() as u64;
+        let mean = series.samples.iter().map(|(_, ms)| ms).sum::<u64>() / count.max(1);
+        let advice = match *event {
+            COMMAND => {
+                "SLOWLOG GET shows which commands they were; KEYS, long ranges and large transactions take time in proportion to what they touch."
+            }
+            FAST_COMMAND => {
+                "Each takes little: the pipelines are long, or something else had the processor; look at other processes and at swapping."
+            }
+            _ => {
+                "Many keys expire together or items give way to others; spread expiries, or give more memory."
+            }
+        };
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{event}: {count} times in as many seconds, {mean} ms in the mean, {} ms at most. {advice}",
+            series.longest_ms
+        );
+    }
+    put_verbatim(call.out, call.client.resp3, &text);
+    Ok(())
+}
+
+fn histogram(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let sums = call.row_sums();
+    let named = |row: &Command, name: &[u8]| {
+        let of_container = row
+            .name
+            .split_once('|')
+            .is_some_and(|(name_of, _)| name.eq_ignore_ascii_case(name_of.as_bytes()));
+        of_container || name.eq_ignore_ascii_case(row.name.as_bytes())
+    };
+    let wanted: Vec<_> = in_use(&sums)
+        .filter(|(_, sum)| sum.measured > 0)
+        .filter(|(row, _)| args.is_empty() || args.into_iter().any(|name| named(row, name)))
+        .collect();
+    call.map(wanted.len());
+    let resp3 = call.client.resp3;
+    for (row, sum) in wanted {
+        put_bulk(call.out, row.name.as_bytes());
+        put_map(call.out, resp3, 2);
+        put_bulk(call.out, b"calls");
+        put_integer(call.out, sum.calls as i64);
+        put_bulk(call.out, b"histogram_usec");
+        // Counts add up, and stop where all calls are in.
+        let mut total = 0;
+        let mut steps = Vec::new();
+        for (step, count) in sum.steps.iter().enumerate() {
+            total += count;
+            if *count > 0 {
+                steps.push((1i64 << step, total as i64));
+            }
+        }
+        put_map(call.out, resp3, steps.len());
+        for (us, count) in steps {
+            put_integer(call.out, us);
+            put_integer(call.out, count);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_takes_long_is_noted_once_a_second_and_the_oldest_goes() {
+        let latency = Latency::default();
+        latency.note(COMMAND, 1, 1_000_000);
+        assert!(latency.series(b"command").is_none(), "nothing is long while the threshold is 0");
+        latency.set_threshold(10);
+        latency.note(COMMAND, 1, 9_999);
+        latency.note(COMMAND, 1, 10_000);
+        latency.note(COMMAND, 1, 30_000);
+        latency.note(COMMAND, 2, 20_000);
+        let series = latency.series(b"command").expect("noted");
+        assert_eq!((series.samples, series.longest_ms), ([(1, 30), (2, 20)].into(), 30));
+        (0..1000).for_each(|second| latency.note(COMMAND, second, 10_000));
+        let series = latency.series(b"command").expect("noted");
+        assert_eq!((series.samples.len(), series.longest_ms), (SAMPLES_MAX, 30));
+        assert_eq!(series.samples.back(), Some(&(999, 10)));
+    }
+
+    #[test]
+    fn graph_has_a_column_for_each_time() {
+        let series = Series { samples: [(100, 10), (160, 50), (161, 90)].into(), longest_ms: 90 };
+        let text = draw("command", &series, 165);
+        assert_eq!(
+            text,
+            format!(
+                "command - high 90 ms, low 10 ms (all time high 90 ms)\n{}\n  #\n  |\n #|\n_||\n\n154\nmss\n",
+                "-".repeat(80)
+            )
+        );
+    }
+}

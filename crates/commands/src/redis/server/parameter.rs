@@ -1,0 +1,325 @@
+//! The parameters of CONFIG: their names, what each can be set to, and what it is at start.
+
+/// What a parameter can be set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Number(i64, i64),
+    /// Bytes, with a suffix.
+    Memory,
+    YesNo,
+    Word(&'static [&'static str]),
+    Text,
+    /// Bytes, or a part of the memory limit.
+    MemoryOrPercent,
+    /// Parts of a hundred.
+    Percentiles,
+    /// Seconds and changes, in pairs.
+    Saves,
+    /// Nothing: it is set at start.
+    Fixed,
+    /// Nothing: it is a place in the file system.
+    Protected,
+}
+
+/// A parameter with what it is at start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameter {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: &'static str,
+}
+
+const fn at(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
+    Parameter { name, kind, default }
+}
+
+/// Policies by Redis's names. The store knows of recency and frequency at once (S3-FIFO): every
+/// `allkeys-` name stands for that, every `volatile-` name but one for the same among keys that expire.
+const POLICIES: &[&str] = &[
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+];
+
+const MAX: i64 = i64::MAX;
+
+pub(crate) static PARAMETERS: &[Parameter] = &[
+    at("maxmemory", Kind::Memory, ""),
+    at("maxmemory-policy", Kind::Word(POLICIES), ""),
+    at("maxmemory-samples", Kind::Number(1, 64), "5"),
+    at("notify-keyspace-events", Kind::Text, ""),
+    at("maxclients", Kind::Number(1, u32::MAX as i64), ""),
+    at("port", Kind::Fixed, ""),
+    at("bind", Kind::Fixed, ""),
+    at("databases", Kind::Fixed, "16"),
+    at("io-threads", Kind::Fixed, ""),
+    at("requirepass", Kind::Text, ""),
+    at("protected-mode", Kind::YesNo, "yes"),
+    at("proto-max-bulk-len", Kind::Memory, ""),
+    at("timeout", Kind::Number(0, i32::MAX as i64), "0"),
+    at("tcp-keepalive", Kind::Number(0, i32::MAX as i64), "300"),
+    at("tcp-backlog", Kind::Fixed, "1024"),
+    at("slowlog-log-slower-than", Kind::Number(-1, MAX), "10000"),
+    at("slowlog-max-len", Kind::Number(0, MAX), "128"),
+    at("latency-monitor-threshold", Kind::Number(0, MAX), "0"),
+    at("latency-tracking", Kind::YesNo, "yes"),
+    at("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9"),
+    at("appendonly", Kind::Word(&["no"]), "no"),
+    at("appendfsync", Kind::Word(&["always", "everysec", "no"]), "everysec"),
+    at("save", Kind::Saves, ""),
+    at("dir", Kind::Protected, "/"),
+    at("dbfilename", Kind::Protected, ""),
+    at("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice"),
+    at("hz", Kind::Number(1, 500), "10"),
+    at("dynamic-hz", Kind::YesNo, "yes"),
+    at("activedefrag", Kind::Word(&["no"]), "no"),
+    at("active-expire-effort", Kind::Number(1, 10), "1"),
+    at("lfu-log-factor", Kind::Number(0, MAX), "10"),
+    at("lfu-decay-time", Kind::Number(0, MAX), "1"),
+    at("lazyfree-lazy-eviction", Kind::YesNo, "yes"),
+    at("lazyfree-lazy-expire", Kind::YesNo, "yes"),
+    at("lazyfree-lazy-server-del", Kind::YesNo, "yes"),
+    at("lazyfree-lazy-user-del", Kind::YesNo, "yes"),
+    at("lazyfree-lazy-user-flush", Kind::YesNo, "yes"),
+    at("replica-read-only", Kind::YesNo, "yes"),
+    at("repl-backlog-size", Kind::Memory, "1048576"),
+    at("min-replicas-to-write", Kind::Number(0, MAX), "0"),
+    at("cluster-enabled", Kind::Fixed, "no"),
+    at("client-output-buffer-limit", Kind::Text, ""),
+    at("client-query-buffer-limit", Kind::Memory, ""),
+    at("maxmemory-clients", Kind::MemoryOrPercent, "0"),
+    at("hash-max-listpack-entries", Kind::Number(0, MAX), "128"),
+    at("hash-max-listpack-value", Kind::Number(0, MAX), "64"),
+    at("hash-max-ziplist-entries", Kind::Number(0, MAX), "128"),
+    at("hash-max-ziplist-value", Kind::Number(0, MAX), "64"),
+    at("list-max-listpack-size", Kind::Number(i32::MIN as i64, MAX), "-2"),
+    at("list-max-ziplist-size", Kind::Number(i32::MIN as i64, MAX), "-2"),
+    at("list-compress-depth", Kind::Number(0, MAX), "0"),
+    at("set-max-intset-entries", Kind::Number(0, MAX), "512"),
+    at("set-max-listpack-entries", Kind::Number(0, MAX), "128"),
+    at("set-max-listpack-value", Kind::Number(0, MAX), "64"),
+    at("zset-max-listpack-entries", Kind::Number(0, MAX), "128"),
+    at("zset-max-listpack-value", Kind::Number(0, MAX), "64"),
+    at("zset-max-ziplist-entries", Kind::Number(0, MAX), "128"),
+    at("zset-max-ziplist-value", Kind::Number(0, MAX), "64"),
+    at("hll-sparse-max-bytes", Kind::Number(0, MAX), "3000"),
+    at("stream-node-max-bytes", Kind::Number(0, MAX), "4096"),
+    at("stream-node-max-entries", Kind::Number(0, MAX), "100"),
+    at("lua-time-limit", Kind::Number(0, MAX), "5000"),
+    at("busy-reply-threshold", Kind::Number(0, MAX), "5000"),
+    at("close-on-oom", Kind::YesNo, "no"),
+    at("enable-debug-command", Kind::Fixed, ""),
+    // What Redis sets at start, and is nothing here.
+    at("aclfile", Kind::Fixed, ""),
+    at("always-show-logo", Kind::Fixed, "no"),
+    at("aof-rewrite-cpulist", Kind::Fixed, ""),
+    at("aof_rewrite_cpulist", Kind::Fixed, ""),
+    at("appenddirname", Kind::Fixed, ""),
+    at("appendfilename", Kind::Fixed, ""),
+    at("bgsave-cpulist", Kind::Fixed, ""),
+    at("bgsave_cpulist", Kind::Fixed, ""),
+    at("bio-cpulist", Kind::Fixed, ""),
+    at("bio_cpulist", Kind::Fixed, ""),
+    at("cluster-config-file", Kind::Fixed, ""),
+    at("cluster-port", Kind::Fixed, "0"),
+    at("daemonize", Kind::Fixed, "no"),
+    at("disable-thp", Kind::Fixed, "no"),
+    at("enable-module-command", Kind::Fixed, "no"),
+    at("enable-protected-configs", Kind::Fixed, "no"),
+    at("logfile", Kind::Fixed, ""),
+    at("pidfile", Kind::Fixed, ""),
+    at("rdbchecksum", Kind::Fixed, "yes"),
+    at("replicaof", Kind::Fixed, ""),
+    at("server-cpulist", Kind::Fixed, ""),
+    at("server_cpulist", Kind::Fixed, ""),
+    at("set-proc-title", Kind::Fixed, "no"),
+    at("slaveof", Kind::Fixed, ""),
+    at("socket-mark-id", Kind::Fixed, "0"),
+    at("supervised", Kind::Fixed, "no"),
+    at("syslog-enabled", Kind::Fixed, "no"),
+    at("syslog-facility", Kind::Fixed, "local0"),
+    at("syslog-ident", Kind::Fixed, "larder"),
+    at("unixsocket", Kind::Fixed, ""),
+    at("unixsocketperm", Kind::Fixed, "0"),
+];
+
+/// Numbers from 0 to 100.
+fn percentiles(text: &str) -> Result<String, String> {
+    const NAME: &str = "latency-tracking-info-percentiles";
+    let number = |word: &str| match word.parse::<f64>() {
+        Ok(n) if (0.0..=100.0).contains(&n) => Ok(n.abs().to_string()),
+        Ok(n) if !n.is_nan() => Err(format!("{NAME} parameters should sit between [0.0,100.0]")),
+        Ok(_) | Err(_) => Err(format!("Invalid {NAME} parameters")),
+    };
+    Ok(text.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?.join(" "))
+}
+
+/// After how many seconds and changes Redis would save, one space between two numbers.
+fn saves(text: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some(String::new());
+    }
+    let words = text.split(' ').map(|word| word.parse::<i32>().ok());
+    let numbers = words.enumerate().map(|(at, n)| n.filter(|&n| n >= i32::from(at % 2 == 0)));
+    let numbers = numbers.collect::<Option<Vec<i32>>>()?;
+    let told = || numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
+    numbers.len().is_multiple_of(2).then(told)
+}
+
+/// Bytes with one of Redis's suffixes.
+pub(crate) fn memory(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+impl Parameter {
+    /// The one of this name, in any case.
+    pub fn named(name: &[u8]) -> Option<&'static Parameter> {
+        PARAMETERS.iter().find(|one| name.eq_ignore_ascii_case(one.name.as_bytes()))
+    }
+
+    /// The place among those that are set at once: first what can still be refused, so that nothing else has to be
+    /// taken back, the memory limit last of these, because items may go for a lower one.
+    pub fn stage(&self) -> u8 {
+        match self.name {
+            "proto-max-bulk-len"
+            | "client-query-buffer-limit"
+            | "client-output-buffer-limit"
+            | "notify-keyspace-events"
+            | "maxclients" => 0,
+            "maxmemory" => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl Kind {
+    /// The text in the form in which it is told.
+    pub fn check(self, text: &str) -> Result<String, String> {
+        match self {
+            Kind::Number(least, most) => match text.parse::<i64>() {
+                Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
+                Ok(_) => Err(format!("argument must be between {least} and {most} inclusive")),
+                Err(_) => Err("argument couldn't be parsed into an integer".into()),
+            },
+            Kind::Memory => match memory(text) {
+                Some(bytes) => Ok(bytes.to_string()),
+                None => Err("argument must be a memory value".into()),
+            },
+            Kind::MemoryOrPercent => match (text.strip_suffix('%').map(str::parse::<u64>), memory(text)) {
+                (Some(Ok(_)), _) if text != "0%" && text.starts_with(['0', '+']) => {
+                    Err("argument must be a memory or percent value".into())
+                }
+                (Some(Ok(0)), _) => Ok("0".into()),
+                (Some(Ok(percent @ 1..=100)), _) => Ok(format!("{percent}%")),
+                (Some(Ok(_)), _) => Err("percentage argument must be less or equal to 100".into()),
+                (None, Some(bytes)) => Ok(bytes.to_string()),
+                (Some(Err(_)), _) | (None, None) => Err("argument must be a memory or percent value".into()),
+            },
+            Kind::Percentiles => percentiles(text),
+            Kind::Saves => saves(text).ok_or_else(|| "Invalid save parameters".into()),
+            Kind::YesNo => match text.to_ascii_lowercase().as_str() {
+                yes_or_no @ ("yes" | "no") => Ok(yes_or_no.into()),
+                _ => Err("argument must be 'yes' or 'no'".into()),
+            },
+            Kind::Word(words) => {
+                let text = text.to_ascii_lowercase();
+                if words.contains(&text.as_str()) {
+                    return Ok(text);
+                }
+                Err(format!("argument(s) must be one of the following: {}", words.join(", ")))
+            }
+            Kind::Text => Ok(text.into()),
+            Kind::Fixed => Err("can't set immutable config".into()),
+            Kind::Protected => Err("can't set protected config".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_with_redis_suffixes() {
+        for (text, bytes) in [
+            ("100", Some(100)),
+            ("1kb", Some(1024)),
+            ("1K", Some(1000)),
+            ("100MB", Some(100 << 20)),
+            ("2g", Some(2_000_000_000)),
+            ("x", None),
+            ("1tb", None),
+            ("-1", None),
+        ] {
+            assert_eq!(memory(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_memory_is_bytes_or_percent() {
+        for (text, told) in [("100%", Ok("100%")), ("0%", Ok("0")), ("1mb", Ok("1048576")), ("0", Ok("0"))] {
+            assert_eq!(Kind::MemoryOrPercent.check(text), told.map(str::to_owned), "{text}");
+        }
+        let most = "percentage argument must be less or equal to 100";
+        assert_eq!(Kind::MemoryOrPercent.check("101%"), Err(most.into()));
+        for text in ["-5", "5x", "%", "05%", "+5%", "00%", "-1%", "1.5%", "99999999999999999999%"] {
+            let wrong = "argument must be a memory or percent value";
+            assert_eq!(Kind::MemoryOrPercent.check(text), Err(wrong.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_numbers_up_to_a_hundred() {
+        for (text, told) in
+            [("", ""), ("50  99.90 0", "50 99.9 0"), ("1e1", "10"), ("100 50 50", "100 50 50")]
+        {
+            assert_eq!(Kind::Percentiles.check(text), Ok(told.into()));
+        }
+        for (text, why) in [("x", "Invalid"), ("50 nan", "Invalid"), ("50,99", "Invalid")] {
+            assert!(Kind::Percentiles.check(text).is_err_and(|error| error.starts_with(why)), "{text}");
+        }
+        for text in ["100.1", "-1", "50 101", "inf"] {
+            assert!(
+                Kind::Percentiles.check(text).is_err_and(|error| error.contains("[0.0,100.0]")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn saves_are_pairs_of_seconds_and_changes() {
+        for (text, told) in [("", ""), ("60 0", "60 0"), ("060 01", "60 1"), ("60 1 300 10", "60 1 300 10")] {
+            assert_eq!(Kind::Saves.check(text), Ok(told.into()));
+        }
+        for text in
+            ["x", "60", "60 x", "0 1", "60 -1", "60 1 300", " 60 1", "60  1", "60 1 ", "99999999999 1"]
+        {
+            assert_eq!(Kind::Saves.check(text), Err("Invalid save parameters".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_what_may_be_set() {
+        for parameter in PARAMETERS.iter().filter(|one| !one.default.is_empty()) {
+            if !matches!(parameter.kind, Kind::Fixed | Kind::Protected) {
+                assert_eq!(parameter.kind.check(parameter.default), Ok(parameter.default.into()));
+            }
+        }
+    }
+}

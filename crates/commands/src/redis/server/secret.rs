@@ -1,0 +1,90 @@
+//! Passwords among a command's words: nobody is shown them, neither in SLOWLOG nor by MONITOR.
+
+use larder_protocol::resp::Args;
+
+use crate::redis::call::is;
+use crate::redis::table::Command;
+
+/// What is shown in the place of a password.
+const REDACTED: &[u8] = b"(redacted)";
+
+/// The words of a command as others may see them; `row` is the command's, if there is one of its name.
+pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let name = row.map_or("", |row| row.name);
+    // Words that are still secret from here on, and those that mean nothing by themselves.
+    let (mut secret, mut passed) = (0, 0);
+    words.enumerate().map(move |(n, word)| {
+        if secret > 0 {
+            secret -= 1;
+            return REDACTED;
+        }
+        if passed > 0 {
+            passed -= 1;
+            return word;
+        }
+        let names_another = matches!(name, "command|getkeys" | "command|getkeysandflags") && n == 2;
+        secret = match name {
+            // A name and a password, or more than it takes.
+            "auth" if n == 0 => usize::MAX,
+            // With a version in front or, by mistake, without.
+            "hello" if n > 0 && is(word, "AUTH") => 2,
+            "config|set" if n > 1 && n.is_multiple_of(2) && SECRETS.iter().any(|name| is(word, name)) => 1,
+            // The rules of a user have its password among them.
+            "acl|setuser" if n == 2 => usize::MAX,
+            _ if names_another && (is(word, "AUTH") || is(word, "HELLO")) => usize::MAX,
+            _ => 0,
+        };
+        passed = usize::from(name == "hello" && n > 0 && is(word, "SETNAME"));
+        word
+    })
+}
+
+/// Parameters that hold passwords, here or in other servers, for which this one may be taken.
+const SECRETS: [&str; 6] = [
+    "requirepass",
+    "masterauth",
+    "primaryauth",
+    "tls-key-file-pass",
+    "tls-client-key-file-pass",
+    "sentinel-pass",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::table::{self, Run};
+    use larder_protocol::resp::split;
+
+    fn line(words: &[u8]) -> String {
+        let words = split(words).unwrap();
+        let mut rest = words.args();
+        let mut row = rest.next().and_then(table::find).map(|(row, _)| row);
+        if let Some(Run::Container(rows)) = row.map(|row| &row.run) {
+            row = row.and_then(|row| row.subcommand(rest.next()?)).map(|at| &rows[at]);
+        }
+        let words: Vec<_> = shown(row, words.args()).collect();
+        String::from_utf8(words.join(&b' ')).unwrap()
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (told, is_shown) in [
+            ("AUTH secret", "AUTH (redacted)"),
+            ("auth name secret", "auth (redacted) (redacted)"),
+            ("auth name secret more", "auth (redacted) (redacted) (redacted)"),
+            ("HELLO 3 auth name secret setname x", "HELLO 3 auth (redacted) (redacted) setname x"),
+            ("hello auth name secret", "hello auth (redacted) (redacted)"),
+            ("HELLO 2 SETNAME AUTH AUTH name secret", "HELLO 2 SETNAME AUTH AUTH (redacted) (redacted)"),
+            ("config set masterauth secret dir x", "config set masterauth (redacted) dir x"),
+            ("command getkeys auth secret", "command getkeys auth (redacted)"),
+            ("config set RequirePass secret maxmemory 5", "config set RequirePass (redacted) maxmemory 5"),
+            ("CONFIG SET dir requirepass requirepass s", "CONFIG SET dir requirepass requirepass (redacted)"),
+            ("config get requirepass", "config get requirepass"),
+            ("acl setuser one on >secret", "acl setuser one (redacted) (redacted)"),
+            ("set auth secret", "set auth secret"),
+            ("nothing auth secret", "nothing auth secret"),
+        ] {
+            assert_eq!(line(told.as_bytes()), is_shown);
+        }
+    }
+}

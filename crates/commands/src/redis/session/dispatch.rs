@@ -1,0 +1,179 @@
+//! What each request has to pass before it runs: known, arity, who is it, may it be said now, is it queued;
+//! and what happens when it has run: its time, its counts, may it reply, what it is told besides.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::Args;
+
+use super::turn::Turn;
+use crate::core::shared::DebugCommand;
+use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
+use crate::redis::call::{Call, Flow};
+use crate::redis::connection::client::Client;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::table::{self, Command, RowId, Run, flag};
+
+impl Turn<'_, '_, '_, '_> {
+    /// Runs one request with all that it has to pass first.
+    pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
+        self.tally.commands += 1;
+        let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
+        if client.subscriptions.is_some() && found.is_some_and(Command::ends_listening) {
+            self.fetch_letters(client);
+        }
+        let mark = self.out.mark();
+        let replied_bytes = self.out.own_bytes();
+        self.settle_any();
+        let slow = found.is_some_and(|row| !row.has(flag::FAST))
+            || self.cx.shared.redis.slowlog.measures_all()
+            || self.meter.measures();
+        let started_us = slow.then(|| self.cx.host.clock_us());
+        let mut call = self.call(client);
+        let done = call.run(args);
+        // What it is told of its subscriptions is a push, which comes whatever the replies.
+        let told = done.is_ok()
+            && found.is_some_and(Command::subscribes)
+            && call.client.transaction.queued().is_none();
+        let (row, admitted) = (call.row, call.admitted);
+        if let Err(fail) = &done {
+            let refused = (!admitted).then(|| call.refuse(args.at(0).unwrap_or_default(), fail.clone()));
+            call.fail(refused.as_ref().unwrap_or(fail));
+        }
+        let flow = call.flow;
+        let slept_us = flow.sleep_ms() * 1000;
+        let took_us =
+            started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us) + slept_us);
+        if let (Some(took_us), Some(row), true) = (took_us, row.and_then(table::row), admitted) {
+            call.note_time(row, args, took_us);
+        }
+        // What comes next is measured from here.
+        let _ = self.meter.lap(self.cx.host);
+        self.row = row.unwrap_or(RowId::MAX);
+        if let Some(row) = row {
+            self.count_single(row, admitted, done.as_ref().err(), took_us);
+        }
+        client.show_transaction();
+        let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
+        let words = copying_ns(args.encoded().len() as u64);
+        self.cx.spend(self.out, COMMAND_NS + words + REPLY_BYTE_NS * replied_bytes);
+        // EXEC keeps or drops the reply of each of its commands itself.
+        let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
+        let mut flow = flow;
+        if client.replies.is_silent() && !told && !execs {
+            self.out.rewind(mark);
+            if let Some(under_way) = &mut client.job {
+                under_way.silent = true;
+                // Nobody asks what it finds.
+                if under_way.job.only_reads() {
+                    client.job = None;
+                    flow = Flow::Next;
+                }
+            }
+        }
+        client.replies.end_command();
+        if client.subscriptions.is_some()
+            && (found.is_some_and(Command::publishes) || self.cx.shared.redis.events.any())
+        {
+            self.fetch_letters(client);
+        }
+        if let Some(late) = client.late.take() {
+            self.out.put(late.contiguous().expect("messages have no values spliced in"));
+        }
+        flow
+    }
+
+    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply
+    /// that says so, and what came before it listens no more it is still told.
+    #[cold]
+    fn fetch_letters(&mut self, client: &Client) {
+        let Some(subscriptions) = &client.subscriptions else { return };
+        self.cx.shared.redis.tell_events(&mut self.cx.guard, self.cx.host);
+        for letter in self.cx.host.fetch(client.facts.place, client.facts.id) {
+            subscriptions.deliver(client.resp3, &letter.message, self.out);
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// DEBUG is for this client.
+    fn may_debug(&self) -> bool {
+        match self.cx.shared.settings.debug {
+            DebugCommand::No => false,
+            DebugCommand::Local => self.cx.peer.is_local(),
+            DebugCommand::Yes => true,
+        }
+    }
+
+    /// Finds the command and runs it, if all holds that has to.
+    pub fn run(&mut self, args: Args<'_>) -> Done {
+        let mut rest = args;
+        let name = rest.next().unwrap_or_default();
+        self.client.facts.row.store(RowId::MAX, Relaxed);
+        let Some((row, id)) = table::find(name) else {
+            if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+                // A browser that was talked into speaking to us.
+                self.flow = Flow::Close;
+                return Ok(());
+            }
+            return Err(Fail::unknown_command(name, rest));
+        };
+        self.row = Some(id);
+        if row.has(flag::GUARDED) && row.takes(args.len()) && !self.may_debug() {
+            return Err(Fail::with(format!(
+                "ERR {} command not allowed. Start the server with --enable-debug-command yes, or local for clients of this machine",
+                row.name.to_ascii_uppercase()
+            )));
+        }
+        let mut row = row;
+        if let Run::Container(rows) = row.run
+            && let Some(name) = rest.next()
+        {
+            let Some(at) = row.subcommand(name) else {
+                self.row = None;
+                return Err(Fail::unknown_subcommand(row.name, name));
+            };
+            row = &rows[at];
+            self.row = Some(table::sub(id, at));
+        }
+        self.client.facts.row.store(self.row.unwrap_or(RowId::MAX), Relaxed);
+        if !row.takes(args.len()) {
+            return Err(Fail::arity(row.name));
+        }
+        if !self.client.authenticated && !self.cx.shared.redis.access.asks() {
+            // The password was taken away since.
+            self.client.admit();
+        }
+        if !self.client.authenticated && !row.has(flag::NO_AUTH) {
+            return Err(Fail::of("NOAUTH Authentication required."));
+        }
+        if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
+            return Err(Fail::with(format!(
+                "ERR '{}' is not allowed: keys may not be listed (-X)",
+                row.name
+            )));
+        }
+        if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
+            return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
+        }
+        if self.client.only_listens() && !row.may_be_said_while_listening() {
+            return Err(Fail::with(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                row.name
+            )));
+        }
+        if self.client.monitors() && (row.has(flag::WRITE | flag::READONLY) || row.publishes()) {
+            return Err(Fail::of("ERR Replica can't interact with the keyspace"));
+        }
+        if row.has(flag::DENYOOM) && self.cx.shared.redis.starved_bytes.load(Relaxed) > 0 {
+            return Err(Fail::OUT_OF_MEMORY);
+        }
+        if self.queue(row, rest, args)? {
+            return Ok(());
+        }
+        if row.name == "exec" {
+            self.admit_exec()?;
+        }
+        self.admitted = true;
+        self.execute(row, rest, args)
+    }
+}

@@ -1,0 +1,204 @@
+//! Requests too long to wait for in the receive buffer: gathered in memory of their own, as much as
+//! has come, out of what all such requests may take together; or thrown away when that is used up.
+
+use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split};
+use larder_protocol::scan::line_feed;
+
+use super::turn::Turn;
+use crate::core::input::{Input, Looks};
+use crate::core::strangers::Stranger;
+use crate::memcached::session::Next;
+use crate::redis::fail::Fail;
+use crate::redis::session::{Conversation, State};
+use crate::redis::table::{self, RowId};
+
+/// A long request, as far as it has come.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    bytes: Vec<u8>,
+    partial: Partial,
+    input: Input,
+    looks: Looks,
+}
+
+/// The rest of a request that nobody wants.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    /// Arguments that have not begun.
+    args: u32,
+    /// Bytes left of the one under way.
+    bytes: u64,
+    /// The command that is refused, if one can tell.
+    row: Option<RowId>,
+}
+
+impl Conversation {
+    /// Begins to gather the request whose start is at `turn.at`.
+    #[cold]
+    pub(crate) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
+        let strangers = self.client.stranger.as_ref().map(Stranger::all);
+        let input = Input::new(turn.cx.guard.store(), strangers);
+        self.state = State::Gather(Gathering { bytes: Vec::new(), partial, input, looks: Looks::default() });
+        None
+    }
+
+    /// Takes what belongs to the request; runs it when it is whole.
+    pub(crate) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        loop {
+            let rest = &turn.input[turn.at..];
+            if rest.is_empty() {
+                return Some(Next::Receive);
+            }
+            // What was read of it when it began, all of which is there.
+            let read = gathering.partial.bytes_read().saturating_sub(gathering.bytes.len());
+            let taken = match gathering.partial.known_end() {
+                _ if read > 0 => read.min(rest.len()),
+                Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
+                None => gathering.line_bytes(rest).unwrap_or(rest.len()),
+            };
+            if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
+                let held = gathering.input.bytes();
+                let more = gathering.room_for(gathering.bytes.len() + taken) as u64;
+                let next = gathering.looks.again(turn.cx, held, more.saturating_sub(held));
+                return next.or_else(|| self.give_up(turn));
+            }
+            gathering.looks = Looks::default();
+            turn.at += taken;
+            if turn.cx.guard.store().is_over_limit() {
+                // Many may have come in one turn.
+                turn.cx.guard.give_way();
+            }
+            if gathering.partial.bytes_read() > gathering.bytes.len() {
+                continue;
+            }
+            match decode_on(gathering, turn) {
+                Decoded::Incomplete(partial) => gathering.partial = partial,
+                Decoded::Request(..) | Decoded::Inline(..) | Decoded::Nothing(_) => break,
+                Decoded::Fault(fault) => return self.fault(turn, fault),
+            }
+        }
+        let State::Gather(gathering) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        turn.left = turn.left.saturating_sub(1);
+        match decode_on(&gathering, turn) {
+            Decoded::Request(args, _) => {
+                self.client.gathers = true;
+                let next = self.single(turn, args);
+                self.client.gathers = false;
+                if let State::Job(under_way) = &mut self.state {
+                    under_way.job.keep_request(gathering.bytes, gathering.input);
+                }
+                next
+            }
+            Decoded::Inline(line, _) => match split(line) {
+                Some(words) => self.single(turn, words.args()),
+                None => self.fault(turn, larder_protocol::resp::Fault::UnbalancedQuotes),
+            },
+            Decoded::Nothing(_) | Decoded::Incomplete(_) | Decoded::Fault(_) => None,
+        }
+    }
+
+    /// There is no memory for the request: the rest of it is thrown away.
+    fn give_up(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &self.state else { return None };
+        let Some(count) = gathering.partial.count() else { return self.close() };
+        let under_way = gathering.partial.known_end().map(|end| end - gathering.bytes.len() as u64);
+        let begun = gathering.partial.read() + u32::from(under_way.is_some());
+        let there = if gathering.bytes.is_empty() { &turn.input[turn.at..] } else { &gathering.bytes[..] };
+        let is_read = there.len() >= gathering.partial.bytes_read();
+        let name = is_read.then(|| gathering.partial.args(there).next()).flatten();
+        let row = name.and_then(table::find).map(|(_, id)| id);
+        let discard = Discard { args: count - begun, bytes: under_way.unwrap_or(0), row };
+        self.state = State::Discard(discard);
+        None
+    }
+
+    /// Goes on throwing away.
+    pub(crate) fn discard(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Discard(discard) = &mut self.state else { return None };
+        loop {
+            let rest = &turn.input[turn.at..];
+            let taken = discard.bytes.min(rest.len() as u64);
+            turn.at += taken as usize;
+            discard.bytes -= taken;
+            if discard.bytes > 0 {
+                return Some(Next::Receive);
+            }
+            if discard.args == 0 {
+                if let Some(row) = discard.row {
+                    turn.settle_any();
+                    turn.cx.counters.rows.refused(row);
+                }
+                self.state = State::Ready;
+                turn.call(&mut self.client).fail(&Fail::OUT_OF_MEMORY);
+                return None;
+            }
+            let rest = &turn.input[turn.at..];
+            let Some(header) = header_bytes(rest) else { return Some(Next::Receive) };
+            let bytes = match rest[..header] {
+                [b'$', ref digits @ .., _, _] => parse_integer(digits).and_then(|n| u64::try_from(n).ok()),
+                _ => None,
+            };
+            let Some(bytes) = bytes.filter(|&n| n <= turn.limits.bulk_bytes_max) else {
+                return self.fault(turn, larder_protocol::resp::Fault::BadBulk);
+            };
+            turn.at += header;
+            discard.args -= 1;
+            discard.bytes = bytes + 2;
+        }
+    }
+}
+
+impl Discard {
+    /// The rest of a request's last argument, and the line end behind it.
+    pub fn of_value(missing: u64, row: RowId) -> Discard {
+        Discard { args: 0, bytes: missing + 2, row: Some(row) }
+    }
+}
+
+/// Decodes what was gathered, on from where decoding stopped.
+fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decoded<'g> {
+    match gathering.bytes.first() {
+        Some(b'*') => gathering.partial.resume(&gathering.bytes, &turn.limits),
+        Some(_) => larder_protocol::resp::decode(&gathering.bytes, &turn.limits),
+        None => Decoded::Incomplete(gathering.partial),
+    }
+}
+
+impl Gathering {
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.bytes()
+    }
+
+    /// Up to where `rest` goes on with the header line, or the inline request, that is under way; none if its
+    /// end is not in it.
+    fn line_bytes(&self, rest: &[u8]) -> Option<usize> {
+        match (self.bytes.first(), self.bytes.last()) {
+            // Any byte ends it.
+            (Some(b'*'), Some(b'\r')) if self.bytes.len() > self.partial.bytes_read() => Some(1),
+            (Some(b'*'), _) => header_bytes(rest),
+            _ => line_feed(rest).map(|feed| feed + 1),
+        }
+    }
+
+    /// Bytes that it has to hold for so many; an argument of known length is not grown by doubling.
+    fn room_for(&self, len: usize) -> usize {
+        let known = self.partial.known_end().map_or(usize::MAX, |end| end as usize);
+        len.next_power_of_two().min(known.max(len))
+    }
+
+    /// Adds bytes; false if there is no memory for them.
+    fn take(&mut self, bytes: &[u8], max: u64) -> bool {
+        let len = self.bytes.len() + bytes.len();
+        if len > self.bytes.capacity() {
+            let room = self.room_for(len);
+            if !self.input.raise(room as u64, max) {
+                return false;
+            }
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
+}

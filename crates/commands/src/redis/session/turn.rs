@@ -1,0 +1,231 @@
+//! A turn: what one call of the session reads of its input, and counts.
+
+use arrayvec::ArrayVec;
+use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
+use larder_store::{Hint, Key};
+
+use crate::core::calls::Meter;
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+use crate::memcached::batch::SLOTS;
+use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
+use crate::redis::connection::client::Client;
+use crate::redis::fail::Fail;
+use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
+use crate::redis::table::{self, Run, flag};
+
+/// The commands of a run.
+pub(crate) const GET: table::RowId = table::id_of("get");
+pub(crate) const SET: table::RowId = table::id_of("set");
+pub(crate) const INCR: table::RowId = table::id_of("incr");
+pub(crate) const DECR: table::RowId = table::id_of("decr");
+
+/// One call of [`crate::redis::Conversation::receive`].
+pub(crate) struct Turn<'x, 'a, 'c, 'w> {
+    pub cx: &'x mut Context<'c, 'w>,
+    pub out: &'x mut Output,
+    pub input: &'a [u8],
+    /// Bytes done with.
+    pub at: usize,
+    /// Requests left in this turn.
+    pub left: u32,
+    pub tally: Tally,
+    pub meter: Meter,
+    pub limits: Limits,
+    /// So far the input was a run of plain gets and sets.
+    pub runs: bool,
+    /// Where the request begins that reading ahead stopped at, if it is one.
+    pub stopped_at: usize,
+    /// The row of the last command.
+    pub row: table::RowId,
+    /// Where the request begins that is to be asked again.
+    pub again_at: usize,
+}
+
+/// One command of one key.
+pub(crate) struct Slot<'a, 'w> {
+    pub(crate) key: Key<'a>,
+    pub(crate) hint: Hint<'w>,
+    /// Where in the input it begins.
+    pub(crate) at: usize,
+    pub(crate) row: table::RowId,
+    pub(crate) run: OfKey,
+    pub(crate) args: Args<'a>,
+}
+
+/// Why no more was read ahead.
+pub(crate) enum Stop<'a> {
+    Full,
+    NeedMore(Partial),
+    Single(Args<'a>),
+    Inline(&'a [u8]),
+    Fault(Fault),
+}
+
+impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
+    /// What a command works with.
+    #[inline]
+    pub(crate) fn call<'y>(&'y mut self, client: &'y mut Client) -> Call<'y, 'c, 'w> {
+        Call {
+            cx: self.cx,
+            out: self.out,
+            client,
+            tally: &mut self.tally,
+            flow: Flow::Next,
+            row: None,
+            admitted: false,
+            later: false,
+        }
+    }
+
+    /// Counts the commands that came one after another, and goes on with those of `next`.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, next: Option<table::RowId>) {
+        let (cx, host) = (&*self.cx, self.cx.host);
+        if let Some((row, us)) = self.meter.settle(&cx.counters.rows, next, || host.clock_us()) {
+            cx.shared.redis.latency.note(event_of(row), cx.now() / 1000, us);
+        }
+    }
+
+    /// [`Turn::settle`], if there is anything.
+    #[inline]
+    pub(crate) fn settle_any(&mut self) {
+        if self.meter.has_calls() {
+            self.settle(None);
+        }
+    }
+
+    /// Counts the commands of a run, by what was counted before it.
+    #[inline]
+    pub(crate) fn count_run(&mut self, before: &Tally) {
+        let gets = self.tally.gets - before.gets;
+        let (incrs, decrs) = (self.tally.incrs - before.incrs, self.tally.decrs - before.decrs);
+        let all = self.tally.commands - before.commands;
+        if all == 0 {
+            return;
+        }
+        let took_us = self.meter.lap(self.cx.host);
+        let sets = all - gets - incrs - decrs;
+        for (row, calls) in [(GET, gets), (SET, sets), (INCR, incrs), (DECR, decrs)] {
+            if calls > 0 {
+                self.row = row;
+                self.cx.counters.rows.called(row, calls);
+                if let Some(us) = took_us {
+                    self.cx.counters.rows.took(row, calls, us * u64::from(calls) / u64::from(all));
+                }
+            }
+        }
+        if let Some(us) = took_us {
+            self.cx.shared.redis.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
+        }
+    }
+
+    /// Notes what a command took, if that is long enough.
+    pub(crate) fn note_latency(&self, row: table::RowId, us: u64) {
+        self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+    }
+
+    /// Counts one command.
+    pub(crate) fn count_single(
+        &mut self,
+        row: table::RowId,
+        admitted: bool,
+        failed: Option<&Fail>,
+        took_us: Option<u64>,
+    ) {
+        let rows = &self.cx.counters.rows;
+        if !admitted {
+            // Queued commands are counted when they run.
+            if failed.is_some() {
+                rows.refused(row);
+            }
+            return;
+        }
+        rows.called(row, 1);
+        if let Some(fail) = failed {
+            rows.failed(row, fail);
+        }
+        if let Some(us) = took_us {
+            rows.took(row, 1, us);
+            self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+        }
+    }
+
+    /// Reads commands of one key ahead.
+    pub(crate) fn fill(&mut self, db: u8, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if batch.is_full() || self.left == 0 {
+                return Stop::Full;
+            }
+            match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => {
+                    let mut rest = args;
+                    let found = rest.next().and_then(table::find);
+                    if let Some((row, id)) = found
+                        && let Run::Key(run) = row.run
+                        && row.takes(args.len())
+                        && let Some(key) = rest.next()
+                        && key.len() <= KEY_BYTES_MAX
+                    {
+                        let key = self.cx.guard.key_in(db, key);
+                        let hint = self.cx.guard.prefetch_bucket(&key);
+                        batch.push(Slot { key, hint, at: self.at, row: id, run: run.0, args: rest });
+                        self.row = id;
+                        self.at += bytes;
+                        self.left -= 1;
+                        self.tally.commands += 1;
+                        continue;
+                    }
+                    self.stopped_at = self.at;
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Single(args);
+                }
+                Decoded::Inline(line, bytes) => {
+                    self.stopped_at = self.at;
+                    self.at += bytes;
+                    self.left -= 1;
+                    return Stop::Inline(line);
+                }
+                Decoded::Nothing(bytes) => self.at += bytes,
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            }
+        }
+    }
+
+    /// Reads the next request.
+    pub(crate) fn next_single(&mut self) -> Stop<'a> {
+        loop {
+            if self.at == self.input.len() {
+                return Stop::NeedMore(Partial::default());
+            }
+            if self.left == 0 {
+                return Stop::Full;
+            }
+            let (stop, bytes) = match decode(&self.input[self.at..], &self.limits) {
+                Decoded::Request(args, bytes) => (Stop::Single(args), bytes),
+                Decoded::Inline(line, bytes) => (Stop::Inline(line), bytes),
+                Decoded::Nothing(bytes) => {
+                    self.at += bytes;
+                    continue;
+                }
+                Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
+                Decoded::Fault(fault) => return Stop::Fault(fault),
+            };
+            self.at += bytes;
+            self.left -= 1;
+            return stop;
+        }
+    }
+}
+
+/// The event that LATENCY notes for a command.
+fn event_of(row: table::RowId) -> &'static str {
+    let fast = table::row(row).is_some_and(|row| row.has(flag::FAST));
+    if fast { FAST_COMMAND } else { COMMAND }
+}

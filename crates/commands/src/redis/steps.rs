@@ -1,0 +1,5 @@
+//! Commands in steps: what takes longer than others should wait is done piece by piece.
+
+pub(crate) mod again;
+pub(crate) mod job;
+pub(crate) mod pieces;

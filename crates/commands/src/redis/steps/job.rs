@@ -1,0 +1,157 @@
+//! Commands in steps: what takes longer than others should wait is done piece by piece, and others of the
+//! worker have their turn between.
+//!
+//! ```text
+//! the command ─► first step ─► done? ─► the reply is written, the next request is read
+//!                   ▲           └── no: the turn ends; the client waits, its worker serves others
+//!                   └──────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
+//! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
+
+use crate::core::counters::Counter;
+use crate::core::input::Input;
+use crate::memcached::session::Next;
+use crate::redis::call::{Call, Flow};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_fail;
+use crate::redis::session::turn::Turn;
+use crate::redis::session::{Conversation, State};
+use crate::redis::table::RowId;
+
+/// Work that a step does at least, however much of the slice is gone.
+pub(crate) const STEP_NS_MIN: u64 = 20_000;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The reply is written.
+    Done,
+    /// There is more to do.
+    More,
+    /// There is more to reply, and the output is full.
+    Full,
+}
+
+/// The rest of a command that is done in steps.
+pub(crate) trait Job: std::fmt::Debug + Send {
+    /// Does some of it, [`Call::step_ns`] of work or a little more, and spends that ([`Call::spend`]). What is
+    /// replied may be written at any step.
+    ///
+    /// # Errors
+    /// What is replied; it is over then.
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail>;
+
+    /// It changes nothing, so that it may be dropped when nobody hears what it finds.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
+    /// Takes the request over, which was gathered, and whose last words it has still to look at.
+    fn keep_request(&mut self, _words: Vec<u8>, _input: Input) {}
+}
+
+/// A command whose next step is to come.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub job: Box<dyn Job>,
+    /// Its reply is not sent.
+    pub silent: bool,
+    /// Whose failures they are.
+    pub row: Option<RowId>,
+    /// What its steps in later turns took, in all.
+    pub took_us: u64,
+}
+
+impl Call<'_, '_, '_> {
+    /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
+    pub(crate) fn work(&mut self, mut job: impl Job + 'static) -> Done {
+        if self.cx.room.work().is_weary() && !self.cx.guard.in_transaction() {
+            self.go_on_with(job);
+            return Ok(());
+        }
+        loop {
+            match job.step(self)? {
+                Step::Done => return Ok(()),
+                Step::More | Step::Full if self.cx.guard.in_transaction() => {}
+                Step::More | Step::Full => break,
+            }
+        }
+        self.go_on_with(job);
+        Ok(())
+    }
+
+    /// Goes on with a command in the next turn.
+    pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
+        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
+        self.flow = Flow::Job;
+        // In a batch nobody looks at the flow, but at this.
+        self.out.end_turn();
+    }
+
+    /// Spends work.
+    #[inline]
+    pub fn spend(&mut self, ns: u64) {
+        self.cx.spend(self.out, ns);
+    }
+
+    /// What a step may do.
+    pub fn step_ns(&self) -> u64 {
+        self.cx.room.work().left_ns(STEP_NS_MIN)
+    }
+}
+
+impl Conversation {
+    /// The command that was just begun goes on in the next turn, if there is one; what comes behind it begins at
+    /// `rest`.
+    #[cold]
+    pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
+        let job = self.client.job.take()?;
+        turn.at = rest;
+        self.state = State::Job(job);
+        Some(Next::Yield)
+    }
+
+    /// Goes on with a command in steps.
+    pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        if turn.out.is_full() {
+            return Some(Next::Flush);
+        }
+        let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        let mark = turn.out.mark();
+        let began_us = turn.cx.host.clock_us();
+        let again = turn.cx.guard.ask_again(false);
+        let mut call = turn.call(&mut self.client);
+        let done = under_way.job.step(&mut call);
+        call.cx.guard.ask_again(again);
+        if let Err(fail) = &done {
+            call.cx.counters.add(Counter::RedisErrors, 1);
+            call.cx.shared.redis.errors.count(fail.text());
+            put_fail(call.out, fail);
+            if let Some(row) = under_way.row {
+                call.cx.counters.rows.failed(row, fail);
+            }
+        }
+        if under_way.silent {
+            turn.out.rewind(mark);
+        }
+        under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
+        if let Some(row) = under_way.row
+            && !matches!(done, Ok(Step::More | Step::Full))
+        {
+            turn.note_latency(row, under_way.took_us);
+        }
+        let next = match done {
+            Ok(Step::Done) | Err(_) => {
+                // It may have begun another.
+                under_way.job = self.client.job.take()?.job;
+                Next::Yield
+            }
+            Ok(Step::More) => Next::Yield,
+            Ok(Step::Full) => Next::Flush,
+        };
+        self.state = State::Job(under_way);
+        Some(next)
+    }
+}

@@ -1,0 +1,520 @@
+//! Strings: GET, SET and what is made of them.
+
+mod bitfield;
+pub(crate) mod bitmap;
+mod bitop;
+mod float;
+mod lcs;
+pub(crate) mod making;
+pub(crate) mod rewrite;
+pub(crate) mod set;
+mod source;
+pub(crate) mod throttle;
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
+
+use super::call::{Call, integer, kept, read};
+use super::fail::{Done, Fail};
+use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
+use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
+use super::table::{ALL_KEYS, Command, Keys};
+use crate::core::work::copying_ns;
+use crate::memcached::batch::SLOTS;
+use crate::redis::keys::expiry::{Clock, Expiry, deadline};
+use crate::redis::steps::pieces::Piece;
+use arrayvec::ArrayVec;
+use making::{Edit, edited, integer as integer_reply, make};
+use rewrite::{Rewrite, large_with, rewrite};
+use set::{Condition, Set, set};
+
+/// Every second argument is a key.
+const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::key("get", 2, READONLY | FAST, |call, key, hint, _| fetch(call, key, hint)).doc(
+        "1.0.0",
+        "key",
+        "The value of a key.",
+    ),
+    Command::key("set", -3, WRITE | DENYOOM, set).doc(
+        "1.0.0",
+        "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+        "Sets a key to a value, on a condition if one is given.",
+    ),
+    Command::args("mget", -2, READONLY | FAST, ALL_KEYS, mget).doc(
+        "1.0.0",
+        "key [key ...]",
+        "The values of several keys.",
+    ),
+    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).doc(
+        "1.0.0",
+        "key value",
+        "Sets a key and returns what it had.",
+    ),
+    Command::key("getdel", 2, WRITE | FAST, getdel).doc(
+        "6.2.0",
+        "key",
+        "Removes a key and returns what it had.",
+    ),
+    Command::key("getex", -2, WRITE | FAST, getex).doc(
+        "6.2.0",
+        "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
+        "The value of a key, whose expiry is set.",
+    ),
+    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).doc(
+        "1.0.0",
+        "key value",
+        "Sets a key that is not there.",
+    ),
+    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).doc(
+        "2.0.0",
+        "key seconds value",
+        "Sets a key that expires.",
+    ),
+    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).doc(
+        "2.6.0",
+        "key milliseconds value",
+        "Sets a key that expires.",
+    ),
+    Command::key("strlen", 2, READONLY | FAST, strlen).doc("2.2.0", "key", "Bytes of a value."),
+    Command::key("append", 3, WRITE | DENYOOM | FAST, append).doc(
+        "2.0.0",
+        "key value",
+        "Adds behind a value; expiry and flags stay.",
+    ),
+    Command::key("getrange", 4, READONLY, getrange).doc("2.4.0", "key start end", "A part of a value."),
+    Command::key("substr", 4, READONLY, getrange).doc("1.0.0", "key start end", "As GETRANGE."),
+    Command::key("setrange", 4, WRITE | DENYOOM, setrange).doc(
+        "2.2.0",
+        "key offset value",
+        "Writes over a part of a value.",
+    ),
+    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, 1)).doc(
+        "1.0.0",
+        "key",
+        "Adds one to a number.",
+    ),
+    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, -1)).doc(
+        "1.0.0",
+        "key",
+        "Takes one from a number.",
+    ),
+    Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
+        let by = integer(args.next().unwrap_or_default())?;
+        add(call, key, hint, by)
+    })
+    .doc("1.0.0", "key increment", "Adds to a number."),
+    Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
+        let by = integer(args.next().unwrap_or_default())?;
+        let by = by.checked_neg().ok_or(Fail::of("ERR decrement would overflow"))?;
+        add(call, key, hint, by)
+    })
+    .doc("1.0.0", "key decrement", "Takes from a number."),
+    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, float::incrbyfloat).doc(
+        "2.6.0",
+        "key increment",
+        "Adds to a number with a fraction.",
+    ),
+    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).doc(
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several keys.",
+    ),
+    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).doc(
+        "1.0.1",
+        "key value [key value ...]",
+        "Sets several keys if none of them is there.",
+    ),
+    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex)
+        .doc(
+            "8.4.0",
+            "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+            "Sets several keys with one expiry.",
+        ),
+    Command::args("lcs", -3, READONLY, super::table::TWO_KEYS, lcs::lcs).doc(
+        "7.0.0",
+        "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        "The longest common subsequence of two values.",
+    ),
+];
+
+/// Keys behind their number, a value behind each.
+const NUMBERED_PAIRS: Keys = Keys { first: 2, last: -1, step: 2 };
+
+/// The value of a key.
+#[inline(always)]
+pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
+    if let Some(value) = call.cx.guard.hot_value(key, hint) {
+        call.tally.gets += 1;
+        call.tally.get_hits += 1;
+        put_bulk(call.out, value);
+        return Ok(());
+    }
+    fetch_any(call, key, hint)
+}
+
+/// [`fetch`] where reading leaves a trace, or the value is not simply there.
+fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
+    match read(call.cx, call.tally, key, hint) {
+        Some(item) => put_value(call.out, &item),
+        None => put_null(call.out, call.client.resp3),
+    }
+    Ok(())
+}
+
+/// SET without options.
+#[inline(always)]
+pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, value: &[u8]) -> Done {
+    let guard = &mut call.cx.guard;
+    let stored = guard.replace_value(key, value, hint)
+        || guard.store_value_hinted(key, value, &Attributes::default(), Expect::Any, hint).is_ok();
+    if !stored {
+        return Err(Fail::OUT_OF_MEMORY);
+    }
+    call.out.put(b"+OK\r\n");
+    Ok(())
+}
+
+fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mark = call.out.mark();
+    put_array(call.out, args.len());
+    call.in_pieces(mark, args, fetch_some)
+}
+
+/// Keys of a later piece, for which each worker has room.
+const KEYS_AT_ONCE: usize = 4 << 10;
+/// Looks at several keys that a write disturbed, before they are taken.
+const LOOKS_MAX: usize = 3;
+
+/// Fetches as many keys as belong to a piece, as they are at one moment.
+fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    let (mark, piece) = (call.out.mark(), call.piece());
+    let all = *args;
+    let mut count = 0;
+    for _ in 0..LOOKS_MAX {
+        call.cx.guard.look();
+        let holds = call.cx.guard.store().whole_holds();
+        count = fetch_each(call, args, piece);
+        // Items may have given way to the reply, and databases been swapped meanwhile.
+        let swapped = holds != call.cx.guard.store().whole_holds();
+        if count == 1 || !swapped && call.cx.guard.looked_as_one() {
+            return;
+        }
+        call.out.rewind(mark);
+        *args = all;
+    }
+    // The room for them is there, unless they have grown.
+    let mut some = Args::rest(all.encoded(), count);
+    call.cx.guard.look();
+    call.as_one_in(some, |call| fetch_each(call, &mut some, piece));
+    *args = Args::rest(some.encoded(), all.len() - (count - some.len()));
+}
+
+/// Fetches keys and notes what they were like before, until the piece is full: how many.
+fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece) -> usize {
+    let mut count = 0;
+    loop {
+        let before = *args;
+        if before.is_empty() {
+            return count;
+        }
+        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
+        for name in args.by_ref().take(SLOTS) {
+            let key = call.key(name);
+            batch.push((key, call.cx.guard.prefetch_bucket(&key)));
+        }
+        crate::memcached::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
+        for (nth, (key, hint)) in batch.iter().enumerate() {
+            if count > 0 && (!call.goes_on(piece) || piece.is_later() && count == KEYS_AT_ONCE) {
+                *args = before;
+                if nth > 0 {
+                    args.nth(nth - 1);
+                }
+                return count;
+            }
+            call.cx.guard.note(key);
+            // It fails at nothing.
+            let _ = fetch(call, key, hint);
+            count += 1;
+        }
+    }
+}
+
+fn getset(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    Set { value, condition: Condition::Any, get: true, expiry: Expiry::None }.run(call, key)
+}
+
+fn setnx(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    let done = call.store(key, value, &Attributes::default(), Expect::Absent)?;
+    call.integer(i64::from(done.is_ok()))
+}
+
+fn setex(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    mut args: Args<'_>,
+    milliseconds: bool,
+) -> Done {
+    let (time, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (name, clock) =
+        if milliseconds { ("psetex", Clock::Milliseconds) } else { ("setex", Clock::Seconds) };
+    let expires_at = deadline(name, time, clock, call.cx.now())?;
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    let done = call.cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
+    done.map_err(|_| Fail::OUT_OF_MEMORY)?;
+    call.ok()
+}
+
+fn getdel(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
+    loop {
+        let mark = call.out.mark();
+        let Some(item) = call.cx.guard.peek(key).hit() else { return call.null() };
+        let unchanged = Expect::Unchanged(item.seen());
+        put_value(call.out, &item);
+        match call.cx.guard.delete(key, unchanged) {
+            Ok(()) => return Ok(()),
+            Err(_) => call.out.rewind(mark),
+        }
+    }
+}
+
+fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let now = call.cx.now();
+    let (mut expires, mut persist) = (None, false);
+    while let Some(word) = args.next() {
+        match Clock::of_option(word) {
+            Some(clock) => {
+                let time = args.next().ok_or(Fail::SYNTAX)?;
+                // The last of several in the same unit counts.
+                let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
+                if persist || other {
+                    return Err(Fail::SYNTAX);
+                }
+            }
+            None if super::call::is(word, "PERSIST") && expires.is_none() => persist = true,
+            None => return Err(Fail::SYNTAX),
+        }
+    }
+    if call.cx.guard.peek(key).hit().is_none() {
+        let _ = read(call.cx, call.tally, key, hint);
+        return call.null();
+    }
+    let expiry = match expires {
+        Some((clock, time)) => Some(deadline("getex", time, clock, now)?),
+        None => persist.then_some(0),
+    };
+    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.null() };
+    let mark = call.out.mark();
+    put_value(call.out, &item);
+    // One that another removed since was still read before: the reply holds.
+    match expiry {
+        None => {}
+        Some(at) if at != 0 && at <= now => drop(call.cx.guard.delete(key, Expect::Present)),
+        // What has no expiry and is given none has not changed.
+        Some(at) => {
+            if let Err(Refusal::NoMemory) = call.cx.guard.touch_if(key, at, |was| was != 0 || at != 0) {
+                call.out.rewind(mark);
+                return Err(Fail::OUT_OF_MEMORY);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn strlen(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'_>) -> Done {
+    let bytes = read(call.cx, call.tally, key, hint).map_or(0, |item| item.value_bytes());
+    call.integer(bytes as i64)
+}
+
+fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
+    let value = args.next().unwrap_or_default();
+    loop {
+        let Some(item) = call.cx.guard.peek(key).hit() else {
+            if call.store(key, value, &Attributes::default(), Expect::Absent)?.is_ok() {
+                return call.length(value.len());
+            }
+            continue;
+        };
+        let bytes = item.value_bytes() + value.len() as u64;
+        let unchanged = Expect::Unchanged(item.seen());
+        if bytes > call.value_bytes_max() {
+            return Err(Fail::TOO_LONG);
+        }
+        let (from, reply) =
+            ((call.client.db, key), |_: &Call<'_, '_, '_>, bytes: u64| edited(integer_reply(bytes as i64)));
+        if make(
+            call,
+            ("append", Some(key.bytes()), words),
+            from,
+            None,
+            |old| Edit::behind(value, old),
+            reply,
+        )? {
+            return Ok(());
+        }
+        call.spend(copying_ns(bytes));
+        match call.cx.guard.concat(key, value, End::Back, None, unchanged) {
+            Ok(_) => {
+                return call.integer(bytes as i64);
+            }
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+/// The part of `bytes` bytes from `start` to `end`, which is in it; negative ones count from the end.
+pub(crate) fn range(start: i64, end: i64, bytes: u64) -> std::ops::Range<usize> {
+    let len = bytes as i64;
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let place = |n: i64| if n < 0 { (len.saturating_add(n)).max(0) } else { n };
+    let (start, end) = (place(start), place(end).min(len - 1));
+    if start > end || len == 0 { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let start = integer(args.next().unwrap_or_default())?;
+    let end = integer(args.next().unwrap_or_default())?;
+    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.bulk(b"") };
+    put_part(call.out, &item, range(start, end, item.value_bytes()));
+    Ok(())
+}
+
+fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let words = args;
+    let offset = integer(args.next().unwrap_or_default())?;
+    let value = args.next().unwrap_or_default();
+    let offset = usize::try_from(offset).map_err(|_| Fail::of("ERR offset is out of range"))?;
+    let max = call.value_bytes_max();
+    if !value.is_empty()
+        && let Ok(Some(bytes)) = call.cx.guard.patch(key, offset as u64, value, Expect::Present)
+    {
+        return call.length(bytes as usize);
+    }
+    if value.is_empty() {
+        let bytes = call.peek(key)?.map_or(0, |item| item.value_bytes());
+        return call.integer(bytes as i64);
+    }
+    let end = offset.saturating_add(value.len());
+    if end as u64 > max {
+        return Err(Fail::TOO_LONG);
+    }
+    while let Some((there, expect)) = large_with(call, key, end) {
+        let (from, reply) =
+            ((call.client.db, key), |_: &Call<'_, '_, '_>, bytes: u64| edited(integer_reply(bytes as i64)));
+        let edit = |old| Edit::over(value, offset as u64, old);
+        if make(call, ("setrange", Some(key.bytes()), words), from, None, edit, reply)? {
+            return Ok(());
+        }
+        call.spend(copying_ns(there.max(end) as u64));
+        match call.cx.guard.overlay(key, offset as u64, value, expect) {
+            Ok(_) => return call.length(there.max(end)),
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+    let bytes = rewrite(call, key, |bytes, _| {
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(value);
+        Ok(Rewrite::Store(bytes.len()))
+    })?;
+    call.length(bytes)
+}
+
+/// A stored text as a number. Blanks behind it are what memcached's decr leaves.
+pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
+    integer(without_spaces(text))
+}
+
+/// A number as it is stored, without the spaces that memcached's incr and decr leave behind it; line
+/// ends and tabs make it no number, as in Redis.
+pub(crate) fn without_spaces(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at + 1);
+    &text[..end]
+}
+
+pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
+    loop {
+        let (old, attributes, expect) = match call.cx.guard.get_hinted(key, hint).hit() {
+            Some(item) => {
+                let Value::Whole(text) = item.value() else { return Err(Fail::NOT_AN_INTEGER) };
+                (stored_integer(text)?, kept(&item), Expect::Unchanged(item.seen()))
+            }
+            None => (0, Attributes::default(), Expect::Absent),
+        };
+        let new = old.checked_add(by).ok_or(Fail::OVERFLOW)?;
+        let mut room = [0; 24];
+        let bytes = larder_protocol::resp::write_integer(&mut room, new);
+        match call.cx.guard.store_value_hinted(key, &room[..bytes], &attributes, expect, hint) {
+            Ok(_) => {
+                return call.integer(new);
+            }
+            Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+        }
+    }
+}
+
+fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::arity("mset"));
+    }
+    call.as_one_in(args.step_by(2), |call| store_pairs(call, args))?;
+    call.ok()
+}
+
+fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    while let (Some(key), Some(value)) = (args.next(), args.next()) {
+        let key = call.key(key);
+        let _ = call.store(&key, value, &Attributes::default(), Expect::Any)?;
+    }
+    Ok(())
+}
+
+fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::arity("msetnx"));
+    }
+    call.as_one_in(args.step_by(2), |call| {
+        for name in args.step_by(2) {
+            if call.peek(&call.key(name))?.is_some() {
+                return call.integer(0);
+            }
+        }
+        store_pairs(call, args)?;
+        call.integer(1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn ranges_are_cut_to_the_value() {
+        for ((start, end, bytes), expected) in [
+            ((0, 3, 10), 0..4),
+            ((-3, -1, 10), 7..10),
+            ((0, -1, 10), 0..10),
+            ((5, 100, 10), 5..10),
+            ((-100, 2, 10), 0..3),
+            ((5, 3, 10), 0..0),
+            ((-1, -5, 10), 0..0),
+            ((10, 20, 10), 0..0),
+            ((0, -100, 10), 0..1),
+            ((0, 0, 0), 0..0),
+            ((i64::MIN, i64::MAX, 5), 0..5),
+        ] {
+            assert_eq!(range(start, end, bytes), expected, "{start} {end} {bytes}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Large values that are made of others, in steps: what is read is pinned, what is made is stored when it is whole, if
+//! what was read is still there then; if not, all over again.
+//!
+//! ```text
+//! old   |■■■■■■■■■■|               pinned
+//! new   |■■■■|bytes|■|  ◄─ some of it at each step          then, in one step: unchanged? publish, remove, reply
+//! ```
+//!
+//! For all observers it is one step, the last. One connection of a worker makes one value at a time
+//! ([`crate::core::work::Work::take_lane`]).
+
+use larder_protocol::resp::Args;
+use larder_store::{Expect, Key, Refusal, Upload};
+
+use super::source::{Name, Source};
+use crate::core::work::{Lane, copying_ns};
+use crate::redis::call::Call;
+use crate::redis::fail::Fail;
+use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
+use crate::redis::steps::job::{Job, Step};
+
+/// Bytes that are copied between two looks at how much a step has done.
+const CHUNK_BYTES: u64 = 16 << 10;
+const ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
+
+/// How the new value is made: some of the old one, zeros, new bytes, and the rest of the old one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edit<'b> {
+    /// Bytes of the old value in front.
+    before: u64,
+    zeros: u64,
+    bytes: &'b [u8],
+    /// Where the old value goes on.
+    after: u64,
+}
+
+impl<'b> Edit<'b> {
+    /// All of the old value as it is.
+    fn nothing(old_bytes: u64) -> Edit<'b> {
+        Edit { before: old_bytes, zeros: 0, bytes: &[], after: old_bytes }
+    }
+
+    /// `bytes` behind the old value.
+    pub fn behind(bytes: &'b [u8], old_bytes: u64) -> Edit<'b> {
+        Edit { bytes, ..Edit::nothing(old_bytes) }
+    }
+
+    /// `bytes` over the old value from `offset` on, zeros in front of them if it is shorter.
+    pub fn over(bytes: &'b [u8], offset: u64, old_bytes: u64) -> Edit<'b> {
+        let before = offset.min(old_bytes);
+        let after = offset.saturating_add(bytes.len() as u64).min(old_bytes);
+        Edit { before, zeros: offset - before, bytes, after }
+    }
+
+    fn value_bytes(&self, old_bytes: u64) -> u64 {
+        self.before + self.zeros + self.bytes.len() as u64 + (old_bytes - self.after)
+    }
+}
+
+/// What is done when the value is whole.
+#[derive(Debug)]
+pub(crate) struct Then {
+    /// Where it is stored, if that is not where the old one is; whatever is there goes, unless `only_new`.
+    pub to: Option<Name>,
+    pub only_new: bool,
+    /// The old one goes.
+    pub removes: bool,
+    /// The reply, encoded.
+    pub reply: Vec<u8>,
+}
+
+/// A value on its way.
+#[derive(Debug)]
+pub(crate) struct Making {
+    old: Source,
+    /// Bytes of the old value in front, zeros, new bytes, and where the old value goes on.
+    before: u64,
+    zeros: u64,
+    bytes: Vec<u8>,
+    after: u64,
+    then: Then,
+    upload: Option<Upload>,
+    again: Option<Again>,
+    lane: Option<Lane>,
+}
+
+/// Begins to make a value out of that of `from`, which has so many bytes or none, if it is large enough for that. True: the command
+/// ends here, and is replied to when it is made. False too if it is not what was expected.
+pub(crate) fn make<'b>(
+    call: &mut Call<'_, '_, '_>,
+    (leave_for, read_ahead, args): (&'static str, Option<&[u8]>, Args<'_>),
+    (db, from): (u8, &Key<'_>),
+    expect: Option<Expect>,
+    edit: impl FnOnce(u64) -> Edit<'b>,
+    then: impl FnOnce(&Call<'_, '_, '_>, u64) -> Then,
+) -> Result<bool, Fail> {
+    let old_bytes = call.cx.guard.peek(from).hit().map_or(0, |item| item.value_bytes());
+    let edit = edit(old_bytes);
+    let bytes = edit.value_bytes(old_bytes);
+    if bytes < STEPS_BYTES_MIN || old_bytes.saturating_add(bytes) > call.cx.guard.store().memory_bytes() {
+        return Ok(false);
+    }
+    let (again, lane) = match call.leave(bytes, leave_for, read_ahead, args)? {
+        Leave::No => return Ok(false),
+        Leave::Later => return Ok(true),
+        Leave::Yes(again, lane) => (again, lane),
+    };
+    let name = Name::of(call, db, from);
+    let old = Source::read(call, name);
+    if old.bytes() != old_bytes || expect.is_some_and(|expect| expect != old.expect) {
+        // It has changed since, or gave way to the words.
+        return Ok(false);
+    }
+    let then = then(call, bytes);
+    let target = then.to.as_ref().unwrap_or(&old.name).key(call);
+    let upload = call.cx.guard.compose(&target, bytes, &old.attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
+    let Edit { before, zeros, bytes, after } = edit;
+    call.work(Making {
+        old,
+        before,
+        zeros,
+        bytes: bytes.to_vec(),
+        after,
+        then,
+        upload: Some(upload),
+        again: Some(again),
+        lane: Some(lane),
+    })?;
+    Ok(true)
+}
+
+impl Making {
+    /// Copies some bytes behind those that are there; how many.
+    fn copy(&self, call: &mut Call<'_, '_, '_>, upload: &mut Upload) -> Result<u64, Refusal> {
+        let Making { old, before, zeros, bytes: new, after, .. } = self;
+        let at = upload.value_bytes() - upload.missing();
+        let zeros_at = *before;
+        let bytes_at = zeros_at + zeros;
+        let rest_at = bytes_at + new.len() as u64;
+        if (zeros_at..bytes_at).contains(&at) {
+            let bytes = CHUNK_BYTES.min(bytes_at - at);
+            call.cx.guard.upload_fill(upload, &ZEROS[..bytes as usize])?;
+            return Ok(bytes);
+        }
+        if (bytes_at..rest_at).contains(&at) {
+            let bytes = CHUNK_BYTES.min(rest_at - at);
+            let from = (at - bytes_at) as usize;
+            call.cx.guard.upload_fill(upload, &new[from..from + bytes as usize])?;
+            return Ok(bytes);
+        }
+        let (from, to) = if at < zeros_at { (at, zeros_at) } else { (after + at - rest_at, old.bytes()) };
+        let piece = old.piece(from);
+        let bytes = CHUNK_BYTES.min(to - from).min(piece.len() as u64);
+        call.cx.guard.upload_fill(upload, &piece[..bytes as usize])?;
+        Ok(bytes)
+    }
+
+    /// Stores what is whole; false if what it was made of has changed meanwhile.
+    fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
+        let from = self.old.name.key(call);
+        let to = self.then.to.as_ref().unwrap_or(&self.old.name);
+        let target = to.key(call);
+        call.as_one([from, target], |call| {
+            if !self.old.is_there(call) || to.is_swapped(call) {
+                return Ok(false);
+            }
+            if self.then.only_new && call.cx.guard.peek(&target).hit().is_some() {
+                call.integer(0)?;
+                return Ok(true);
+            }
+            call.cx.guard.publish(upload, Expect::Any).map_err(|_| Fail::OUT_OF_MEMORY)?;
+            if self.then.removes {
+                let _ = call.cx.guard.delete(&from, Expect::Present);
+            }
+            call.out.put(&self.then.reply);
+            Ok(true)
+        })
+    }
+}
+
+impl Job for Making {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Some(mut upload) = self.upload.take() else { return Ok(Step::Done) };
+        let (ns_max, mut bytes) = (call.step_ns(), 0);
+        // What it is made of does not give way to it.
+        let from = self.old.name.key(call);
+        call.cx.guard.spare(Some(&from));
+        let done = loop {
+            if upload.missing() == 0 || copying_ns(bytes) >= ns_max {
+                break Ok(());
+            }
+            match self.copy(call, &mut upload) {
+                Ok(copied) => bytes += copied,
+                Err(refusal) => break Err(refusal),
+            }
+        };
+        call.cx.guard.spare(None);
+        call.spend(copying_ns(bytes));
+        done.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        if upload.missing() > 0 {
+            self.upload = Some(upload);
+            return Ok(Step::More);
+        }
+        let Some(again) = self.again.take() else { return Ok(Step::Done) };
+        let (row, args) = (again.row(), again.args());
+        let (mut upload, mut ended) = (Some(upload), true);
+        let done = call.tell_around(row, args, |call| {
+            let Some(upload) = upload.take() else { return Ok(()) };
+            ended = self.end(call, upload)?;
+            Ok(())
+        });
+        self.lane = None;
+        self.old.let_go();
+        done?;
+        if !ended {
+            again.run(call)?;
+        }
+        Ok(Step::Done)
+    }
+}
+
+/// Has a value go from one key to another, in steps.
+pub(crate) struct Carry<'k> {
+    pub from: (u8, Key<'k>),
+    pub to: (u8, Key<'k>),
+    pub only_new: bool,
+    pub removes: bool,
+    pub reply: &'static [u8],
+}
+
+/// [`make`] of a copy: true if it has begun.
+pub(crate) fn carry(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    args: Args<'_>,
+    carry: &Carry<'_>,
+) -> Result<bool, Fail> {
+    let Carry { from: (db, from), to: (to_db, to), only_new, removes, reply } = *carry;
+    if (db, from.bytes()) == (to_db, to.bytes()) || only_new && call.cx.guard.peek(&to).hit().is_some() {
+        return Ok(false);
+    }
+    make(call, (name, None, args), (db, &from), None, Edit::nothing, |call, _| Then {
+        to: Some(Name::of(call, to_db, &to)),
+        only_new,
+        removes,
+        reply: reply.to_vec(),
+    })
+}
+
+/// An integer as it is replied.
+pub(crate) fn integer(n: i64) -> Vec<u8> {
+    format!(":{n}\r\n").into_bytes()
+}
+
+/// What an edit of a value where it is comes to.
+pub(crate) fn edited(reply: Vec<u8>) -> Then {
+    Then { to: None, only_new: false, removes: false, reply }
+}

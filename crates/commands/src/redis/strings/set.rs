@@ -1,0 +1,232 @@
+//! SET with all of its options, and MSETEX.
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, Expect, Hint, Key, Millis, Value};
+
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::expiry::{Clock, Expiry, deadline};
+use crate::redis::reply::{put_null, put_value};
+
+/// When a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition<'a> {
+    Any,
+    /// NX
+    Absent,
+    /// XX
+    Present,
+    /// IFEQ: the key has this value.
+    Equal(&'a [u8]),
+    /// IFNE: the key has another value, or none.
+    Differs(&'a [u8]),
+}
+
+/// A SET.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Set<'a> {
+    pub value: &'a [u8],
+    pub condition: Condition<'a>,
+    /// What the key had is the reply.
+    pub get: bool,
+    pub expiry: Expiry,
+}
+
+/// SET
+#[inline]
+pub(crate) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let value = args.next().unwrap_or_default();
+    if args.is_empty() {
+        return super::set_plain(call, key, hint, value);
+    }
+    Set::parse("set", value, args, call.cx.now())?.run(call, key)
+}
+
+impl<'a> Set<'a> {
+    fn parse(name: &str, value: &'a [u8], mut args: Args<'a>, now: Millis) -> Result<Set<'a>, Fail> {
+        let mut set = Set { value, condition: Condition::Any, get: false, expiry: Expiry::None };
+        let mut expires = None;
+        while let Some(word) = args.next() {
+            let condition = if is(word, "NX") {
+                Condition::Absent
+            } else if is(word, "XX") {
+                Condition::Present
+            } else if is(word, "IFEQ") {
+                Condition::Equal(next(&mut args)?)
+            } else if is(word, "IFNE") {
+                Condition::Differs(next(&mut args)?)
+            } else if is(word, "GET") {
+                set.get = true;
+                continue;
+            } else if is(word, "KEEPTTL") {
+                if expires.is_some() {
+                    return Err(Fail::SYNTAX);
+                }
+                set.expiry = Expiry::Keep;
+                continue;
+            } else if let Some(clock) = Clock::of_option(word) {
+                let time = next(&mut args)?;
+                // The last of several in the same unit counts.
+                let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
+                if set.expiry == Expiry::Keep || other {
+                    return Err(Fail::SYNTAX);
+                }
+                continue;
+            } else {
+                return Err(Fail::SYNTAX);
+            };
+            // The same word twice is no contradiction, but two values that it is to have are one.
+            let again = matches!(
+                (set.condition, condition),
+                (Condition::Absent, Condition::Absent) | (Condition::Present, Condition::Present)
+            );
+            if set.condition != Condition::Any && !again {
+                return Err(Fail::SYNTAX);
+            }
+            set.condition = condition;
+        }
+        if let Some((clock, time)) = expires {
+            set.expiry = Expiry::At(deadline(name, time, clock, now)?);
+        }
+        Ok(set)
+    }
+
+    /// Does it and replies.
+    pub fn run(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
+        loop {
+            let mark = call.out.mark();
+            let (mut attributes, mut expect) = (Attributes::default(), Expect::Absent);
+            let holds = match call.cx.guard.peek(key).hit() {
+                Some(item) => {
+                    // Before the bytes: they may be newer than that, never older.
+                    expect = Expect::Unchanged(item.seen());
+                    if self.get {
+                        put_value(call.out, &item);
+                    }
+                    if self.expiry == Expiry::Keep {
+                        attributes.expires_at = item.expires_at();
+                    }
+                    match self.condition {
+                        Condition::Any | Condition::Present => true,
+                        Condition::Absent => false,
+                        Condition::Equal(value) => equals(item.value(), value),
+                        Condition::Differs(value) => !equals(item.value(), value),
+                    }
+                }
+                None => {
+                    if self.get {
+                        put_null(call.out, call.client.resp3);
+                    }
+                    !matches!(self.condition, Condition::Present | Condition::Equal(_))
+                }
+            };
+            if !holds {
+                return if self.get { Ok(()) } else { call.null() };
+            }
+            if let Expiry::At(at) = self.expiry {
+                attributes.expires_at = at;
+            }
+            // What was not looked at may change.
+            if self.condition == Condition::Any && !self.get && self.expiry != Expiry::Keep {
+                expect = Expect::Any;
+            }
+            match call.put(key, self.value, &attributes, expect) {
+                Ok(true) => return if self.get { Ok(()) } else { call.ok() },
+                // Another was faster: the value that was to be returned is no longer the one before.
+                Ok(false) => call.out.rewind(mark),
+                // The error is the whole reply.
+                Err(fail) => {
+                    call.out.rewind(mark);
+                    return Err(fail);
+                }
+            }
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Stores a value, or, if its time has passed already, removes the key: true if that was done.
+    fn put(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        attributes: &Attributes,
+        expect: Expect,
+    ) -> Result<bool, Fail> {
+        if attributes.expires_at != 0 && attributes.expires_at <= self.cx.now() {
+            return Ok(match expect {
+                Expect::Unchanged(_) => self.cx.guard.delete(key, expect).is_ok(),
+                _ => {
+                    let _ = self.cx.guard.delete(key, Expect::Present);
+                    true
+                }
+            });
+        }
+        Ok(self.store(key, value, attributes, expect)?.is_ok())
+    }
+}
+
+/// The value is these bytes.
+pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
+    match value {
+        Value::Whole(whole) => whole == bytes,
+        Value::Pieces(pieces) => {
+            let (pinned, mut rest) = (pieces.pin(), bytes);
+            for piece in pinned.pieces(0) {
+                match rest.split_at_checked(piece.len()) {
+                    Some((start, after)) if start == piece => rest = after,
+                    _ => return false,
+                }
+            }
+            rest.is_empty()
+        }
+    }
+}
+
+/// MSETEX: 1 if all keys were set, 0 if none was.
+pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let count = integer(args.next().unwrap_or_default())
+        .ok()
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|&n| n > 0 && n <= i32::MAX as usize)
+        .ok_or(Fail::of("ERR invalid numkeys value"))?;
+    if args.len() < 2 * count {
+        return Err(Fail::arity("msetex"));
+    }
+    let pairs = args;
+    args.nth(2 * count - 1);
+    // The options are those of SET, less those that look at a value.
+    let options = Set::parse("msetex", b"", args, call.cx.now())?;
+    if options.get || matches!(options.condition, Condition::Equal(_) | Condition::Differs(_)) {
+        return Err(Fail::SYNTAX);
+    }
+    let names = pairs.take(2 * count).step_by(2);
+    let set = call.as_one_in(names.clone(), |call| {
+        for name in names.clone() {
+            let there = call.peek(&call.key(name))?.is_some();
+            let wanted = match options.condition {
+                Condition::Absent => !there,
+                Condition::Present => there,
+                Condition::Any | Condition::Equal(_) | Condition::Differs(_) => true,
+            };
+            if !wanted {
+                return Ok(false);
+            }
+        }
+        let values = pairs.skip(1).step_by(2);
+        for (name, value) in names.zip(values) {
+            let key = &call.key(name);
+            let mut attributes = Attributes::default();
+            match options.expiry {
+                Expiry::None => {}
+                Expiry::At(at) => attributes.expires_at = at,
+                Expiry::Keep => {
+                    attributes.expires_at = call.peek(key)?.map_or(0, |item| item.expires_at());
+                }
+            }
+            call.put(key, value, &attributes, Expect::Any)?;
+        }
+        Ok(true)
+    })?;
+    call.integer(i64::from(set))
+}

@@ -1,0 +1,102 @@
+//! What a command in steps reads: a value as it was when it began, and whether it is still so.
+
+use larder_store::{Attributes, Database, Expect, Key, Pinned, Value};
+
+use crate::redis::call::{Call, kept};
+
+/// A key by its name.
+#[derive(Debug)]
+pub(crate) struct Name {
+    db: u8,
+    /// What the name of the database means.
+    database: Database,
+    key: Box<[u8]>,
+}
+
+impl Name {
+    pub fn of(call: &Call<'_, '_, '_>, db: u8, key: &Key<'_>) -> Name {
+        Name { db, database: call.cx.guard.database(db), key: key.bytes().into() }
+    }
+
+    pub fn key<'k>(&'k self, call: &Call<'_, '_, '_>) -> Key<'k> {
+        call.cx.guard.key_in(self.db, &self.key)
+    }
+
+    /// The database was swapped for another.
+    pub fn is_swapped(&self, call: &Call<'_, '_, '_>) -> bool {
+        call.cx.guard.database(self.db) != self.database
+    }
+}
+
+/// A key's value, pinned or, if it is small, copied; or that there is none.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub name: Name,
+    pinned: Option<Pinned>,
+    copied: Vec<u8>,
+    /// What it is known by.
+    pub expect: Expect,
+    /// What goes with it.
+    pub attributes: Attributes,
+}
+
+impl Source {
+    /// The value of a key, without a trace.
+    pub fn read(call: &mut Call<'_, '_, '_>, name: Name) -> Source {
+        let key = name.key(call);
+        let (mut pinned, mut copied) = (None, Vec::new());
+        let (expect, attributes) = match call.cx.guard.peek(&key).hit() {
+            Some(item) => {
+                // First what was seen: the bytes may be newer than that, never older.
+                let seen = item.seen();
+                match item.value() {
+                    Value::Pieces(value) => pinned = Some(value.pin()),
+                    Value::Whole(value) => copied.extend_from_slice(value),
+                }
+                (Expect::Unchanged(seen), kept(&item))
+            }
+            None => (Expect::Absent, Attributes::default()),
+        };
+        Source { name, pinned, copied, expect, attributes }
+    }
+
+    /// Bytes of the value.
+    pub fn bytes(&self) -> u64 {
+        self.pinned.as_ref().map_or(self.copied.len() as u64, Pinned::value_bytes)
+    }
+
+    /// Some of its bytes from `from` on; none at the end.
+    pub fn piece(&self, from: u64) -> &[u8] {
+        if from >= self.bytes() {
+            return &[];
+        }
+        match &self.pinned {
+            Some(pinned) => pinned.pieces(from).next().unwrap_or_default(),
+            None => &self.copied[from as usize..],
+        }
+    }
+
+    /// The key still has what was read.
+    pub fn is_there(&self, call: &mut Call<'_, '_, '_>) -> bool {
+        let key = self.name.key(call);
+        let same = match call.cx.guard.peek(&key).hit() {
+            Some(item) => {
+                // The pin keeps its place from being another's; what is not pinned is compared.
+                let same = match item.value() {
+                    Value::Whole(value) => value == self.copied,
+                    Value::Pieces(_) => true,
+                };
+                let Attributes { flags, expires_at, .. } = self.attributes;
+                same && self.expect == Expect::Unchanged(item.seen())
+                    && (flags, expires_at) == (item.flags(), item.expires_at())
+            }
+            None => self.expect == Expect::Absent,
+        };
+        same && !self.name.is_swapped(call)
+    }
+
+    /// Holds the value no more.
+    pub fn let_go(&mut self) {
+        (self.pinned, self.copied) = (None, Vec::new());
+    }
+}

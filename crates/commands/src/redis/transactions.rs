@@ -1,0 +1,571 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH; and how commands of several keys are one step.
+//!
+//! ```text
+//! MULTI ─► commands are checked and queued ─► EXEC: take the keys, look at the watches, run them all
+//! ```
+//!
+//! EXEC takes the home buckets of all keys that the queued commands name (the table says where) and of
+//! all that are watched, in one order; commands that concern no key but all take the store as a
+//! whole. Only then it looks whether a watched key was touched.
+
+mod weight;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::{DATABASES, FLUSHES_TOGETHER_MAX, Key, Lookup, Store, Touched};
+
+use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
+use super::fail::{Done, Fail};
+use super::reply::{put_null_array, put_simple};
+use super::table::flag::{
+    ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_SLOWLOG, STALE,
+};
+use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
+use crate::core::work::CLEANING_NS;
+use crate::memcached::upload::Held;
+use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use weight::{Scale, TOO_LONG};
+
+/// Queues of all clients together take at most one part in this many of the memory limit.
+const QUEUE_SHARE: u64 = 16;
+/// Keys that one client watches at most.
+pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
+/// Items give way to watches when so many have come.
+const WATCHES_AT_ONCE: usize = 1 << 10;
+/// What an item takes beside its key and value, at least.
+const ITEM_HEADER_BYTES: usize = 8;
+/// Looks at several keys that a write disturbed, before they are taken.
+const LOOKS_MAX: usize = 3;
+
+const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).doc("1.2.0", "", "Queues what follows until EXEC."),
+    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG, NO_KEYS, exec).doc(
+        "1.2.0",
+        "",
+        "Runs what was queued as one, unless a watched key was touched.",
+    ),
+    Command::args("discard", 1, ANY_TIME, NO_KEYS, discard).doc("2.0.0", "", "Forgets what was queued."),
+    Command::args("watch", -2, ANY_TIME | NO_MULTI, ALL_KEYS, watch).doc(
+        "2.2.0",
+        "key [key ...]",
+        "Has the next EXEC do nothing if one of the keys is touched before.",
+    ),
+    Command::args("unwatch", 1, ANY_TIME, NO_KEYS, unwatch).doc("2.2.0", "", "Forgets all watched keys."),
+];
+
+/// What a client has queued and watches.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    queue: Option<Box<Queue>>,
+    watches: Option<Box<Watches>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    commands: Vec<Queued>,
+    /// Arguments of all commands, as they came.
+    bytes: Vec<u8>,
+    /// A command could not be queued: EXEC will refuse.
+    spoilt: bool,
+    held: Held,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    row: &'static Command,
+    id: Option<RowId>,
+    /// Where its words begin, how many they are, and how many of them are its name.
+    at: usize,
+    words: usize,
+    name: usize,
+    /// [`item_bytes`] of its arguments.
+    item_bytes: usize,
+}
+
+impl Queued {
+    /// All words, and those behind the name.
+    fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
+        let words = Args::decode(&bytes[self.at..], self.words);
+        let mut args = words;
+        args.nth(self.name - 1);
+        (words, args)
+    }
+}
+
+#[derive(Debug)]
+struct Watches {
+    store: Arc<Store>,
+    keys: Vec<Watched>,
+    touched: Touched,
+}
+
+#[derive(Debug)]
+struct Watched {
+    db: u8,
+    key: Box<[u8]>,
+    /// It was there.
+    there: bool,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        for watched in &self.keys {
+            self.store.unwatch(watched.db, &watched.key, &self.touched);
+        }
+    }
+}
+
+impl Transaction {
+    /// Between MULTI and EXEC.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Commands that are queued; none outside a transaction.
+    pub fn queued(&self) -> Option<usize> {
+        self.queue.as_ref().map(|queue| queue.commands.len())
+    }
+
+    /// Keys that are watched.
+    pub fn watched(&self) -> usize {
+        self.watches.as_ref().map_or(0, |watches| watches.keys.len())
+    }
+
+    /// Bytes of the queue.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes.capacity())
+    }
+
+    /// A command was refused: EXEC will refuse.
+    pub fn spoil(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.spoilt = true;
+        }
+    }
+
+    /// Forgets queue and watches.
+    pub fn clear(&mut self) {
+        *self = Transaction::default();
+    }
+
+    /// What is queued changes something.
+    pub fn changes(&self) -> bool {
+        let queued = self.queue.iter().flat_map(|queue| &queue.commands);
+        queued.into_iter().any(|queued| queued.row.changes())
+    }
+
+    fn touched(&self) -> bool {
+        self.watches.as_ref().is_some_and(|watches| watches.touched.load(Relaxed))
+    }
+}
+
+/// Carried out at once also while commands are queued.
+fn at_once(row: &Command) -> bool {
+    matches!(row.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+/// Concerns no key but all, or keys of another database.
+fn takes_whole(row: &Command, args: Args<'_>) -> bool {
+    match row.name {
+        // INFO walks over some keys too.
+        "flushall" | "flushdb" | "swapdb" | "keys" | "randomkey" | "dbsize" | "scan" | "move" | "debug"
+        | "info" => true,
+        "copy" => args.len() > 2,
+        _ => row.name.starts_with("debug|"),
+    }
+}
+
+/// Bytes of an item that is made of these arguments, about.
+fn item_bytes(args: Args<'_>) -> usize {
+    ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
+}
+
+impl Queue {
+    /// The commands with their arguments.
+    fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
+        self.commands.iter().map(|queued| (queued.row, queued.words(&self.bytes).1))
+    }
+
+    /// Calls `visit` with each key and its database, which is `db` at first.
+    fn each_key<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
+        for (row, args) in self.commands() {
+            row.each_key(args, &mut |key| visit(db, key));
+            if row.name == "select"
+                && let Some(name) = args.at(0).and_then(parse_integer)
+                && (0..i64::from(DATABASES)).contains(&name)
+            {
+                db = name as u8;
+            }
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Queues a command that may run, if it has to wait for EXEC; false if it is to be run now.
+    pub fn queue(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Result<bool, Fail> {
+        if at_once(row) {
+            return Ok(false);
+        }
+        let (touched, id) = (self.client.transaction.touched(), self.row);
+        if self.client.transaction.is_open() && !self.has_room_for(row, item_bytes(args)) {
+            return Err(Fail::OUT_OF_MEMORY);
+        }
+        let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
+        if row.has(NO_MULTI) {
+            return Err(Fail::of("ERR Command not allowed inside a transaction"));
+        }
+        if !queue.spoilt && !touched {
+            let (at, bytes) = (queue.bytes.len(), words.encoded());
+            let room = queue.bytes.len() + bytes.len() + (queue.commands.len() + 1) * size_of::<Queued>();
+            let max = self.cx.guard.store().memory_bytes() / QUEUE_SHARE;
+            if !queue.held.raise(room.next_power_of_two() as u64, max) {
+                queue.spoilt = true;
+                return Err(Fail::OUT_OF_MEMORY);
+            }
+            queue.bytes.extend_from_slice(bytes);
+            let name = words.len() - args.len();
+            queue.commands.push(Queued {
+                row,
+                id,
+                at,
+                words: words.len(),
+                name,
+                item_bytes: item_bytes(args),
+            });
+        }
+        put_simple(self.out, "QUEUED");
+        Ok(true)
+    }
+
+    /// A command finds the room that it may need, where a full store refuses writes.
+    fn has_room_for(&mut self, row: &Command, item_bytes: usize) -> bool {
+        !row.has(DENYOOM) || self.cx.guard.has_room(item_bytes)
+    }
+
+    /// EXEC may begin: there is room for the longest of its writes. Whether there is for all of them is found
+    /// out by what runs.
+    ///
+    /// # Errors
+    /// There is none, and nothing will be run.
+    pub fn admit_exec(&mut self) -> Done {
+        let queued = self.client.transaction.queue.iter().filter(|queue| !queue.spoilt);
+        let longest = queued
+            .flat_map(|queue| &queue.commands)
+            .filter(|queued| queued.row.has(DENYOOM))
+            .max_by_key(|queued| queued.item_bytes)
+            .copied();
+        match longest {
+            Some(queued) if !self.has_room_for(queued.row, queued.item_bytes) => Err(Fail::OUT_OF_MEMORY),
+            _ => Ok(()),
+        }
+    }
+
+    /// A command was refused before it could run or be queued: what EXEC and its client are told.
+    #[cold]
+    pub fn refuse(&mut self, name: &[u8], fail: Fail) -> Fail {
+        if name.eq_ignore_ascii_case(b"exec") {
+            self.client.transaction.clear();
+            let why = fail.text().strip_prefix("ERR ").unwrap_or(fail.text());
+            return Fail::with(format!("EXECABORT Transaction discarded because of: {why}"));
+        }
+        self.client.transaction.spoil();
+        fail
+    }
+
+    /// Makes what `f` does one step for all observers of these keys.
+    pub fn as_one<'k, R>(
+        &mut self,
+        keys: impl IntoIterator<Item = Key<'k>>,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if self.cx.guard.in_transaction() {
+            return f(self);
+        }
+        self.cx.guard.begin(keys);
+        let done = f(self);
+        self.cx.guard.finish();
+        done
+    }
+
+    /// [`Call::as_one`] of the keys with these names in the selected database.
+    pub fn as_one_in<'k, R>(
+        &mut self,
+        names: impl IntoIterator<Item = &'k [u8]>,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if self.cx.guard.in_transaction() {
+            return f(self);
+        }
+        self.cx.guard.begin_in(self.client.db, names);
+        let done = f(self);
+        self.cx.guard.finish();
+        done
+    }
+
+    /// Reads several keys as one: `read` writes the reply and notes each key before it reads it. It is
+    /// called again if one of them changed meanwhile.
+    pub fn read_as_one<'a>(&mut self, args: Args<'a>, read: impl Fn(&mut Self, Args<'a>) -> Done) -> Done {
+        for _ in 0..LOOKS_MAX {
+            let mark = self.out.mark();
+            self.cx.guard.look();
+            read(self, args)?;
+            if args.len() == 1 || self.cx.guard.looked_as_one() {
+                return Ok(());
+            }
+            self.out.rewind(mark);
+        }
+        self.cx.guard.look();
+        self.as_one_in(args, |call| read(call, args))
+    }
+}
+
+fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    if call.client.transaction.is_open() {
+        return Err(Fail::of("ERR MULTI calls can not be nested"));
+    }
+    let held = Held::new(&call.cx.shared.redis.queued_bytes, call.cx.guard.store());
+    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held };
+    call.client.transaction.queue = Some(Box::new(queue));
+    call.ok()
+}
+
+fn discard(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    if !call.client.transaction.is_open() {
+        return Err(Fail::of("ERR DISCARD without MULTI"));
+    }
+    call.client.transaction.clear();
+    call.cx.guard.settle_watches();
+    call.ok()
+}
+
+fn watch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if call.client.transaction.is_open() {
+        return Err(Fail::of("ERR WATCH inside MULTI is not allowed"));
+    }
+    if call.client.transaction.touched() {
+        return call.ok();
+    }
+    let db = call.client.db;
+    let store = call.cx.guard.store();
+    let watches = call.client.transaction.watches.get_or_insert_with(|| {
+        Box::new(Watches { store: Arc::clone(store), keys: Vec::new(), touched: Touched::default() })
+    });
+    for name in args {
+        let there = if watches.keys.len() < WATCHED_KEYS_MAX && name.len() <= KEY_BYTES_MAX {
+            let key = call.cx.guard.key_in(db, name);
+            call.cx.guard.watch(db, &key, &watches.touched)
+        } else {
+            None
+        };
+        let Some(there) = there else { return Err(Fail::of("ERR too many watched keys")) };
+        if watches.keys.len().is_multiple_of(WATCHES_AT_ONCE) {
+            call.cx.guard.give_way();
+        }
+        watches.keys.push(Watched { db, key: name.into(), there });
+    }
+    call.ok()
+}
+
+fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    // Inside EXEC it comes too late, and the watches go with it.
+    if !call.cx.guard.in_transaction() {
+        call.client.transaction.watches = None;
+        call.cx.guard.settle_watches();
+    }
+    call.ok()
+}
+
+fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let Transaction { queue, watches } = std::mem::take(&mut call.client.transaction);
+    let Some(queue) = queue else {
+        call.client.transaction.watches = watches;
+        return Err(Fail::of("ERR EXEC without MULTI"));
+    };
+    if queue.spoilt {
+        return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
+    }
+    // What is noted of all keys.
+    let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
+    let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
+    let tells = call.cx.shared.redis.events.any();
+    let note_bytes = KEY_HASH_BYTES + if tells { KEY_EVENT_BYTES } else { 0 };
+    let bytes = (words + watched) * note_bytes + queue.commands.len() * SCALE_BYTES;
+    let Ok(_held) = Heap::take(call, bytes) else {
+        return Err(Fail::of(
+            "EXECABORT Transaction discarded because of: connections hold as much memory as they may",
+        ));
+    };
+    make_room_for(call, &queue);
+    if queue.commands().any(|(row, args)| takes_whole(row, args)) {
+        call.cx.guard.begin_whole();
+    } else {
+        let watched = || watches.iter().flat_map(|watches| &watches.keys);
+        call.cx.guard.begin_each(|take| {
+            queue.each_key(call.client.db, take);
+            watched().for_each(|watched| take(watched.db, &watched.key));
+        });
+    }
+    let flushes = queue.commands().filter(|(row, _)| row.name.starts_with("flush")).count();
+    if flushes > FLUSHES_TOGETHER_MAX {
+        call.cx.guard.finish();
+        return Err(TOO_LONG);
+    }
+    if flushes > 0 && !call.cx.guard.store().may_flush(flushes) {
+        call.cx.guard.finish();
+        call.client.transaction = Transaction { queue: Some(queue), watches };
+        return call.work(Waiting { flushes });
+    }
+    let mut scale = Scale::new(call);
+    queue.commands().for_each(|(row, args)| scale.add(call, row, args));
+    if let Err(fail) = scale.judge() {
+        call.cx.guard.finish();
+        return Err(fail);
+    }
+    if watches.as_ref().is_some_and(|watches| is_touched(call, watches)) {
+        if !call.client.replies.is_silent() {
+            put_null_array(call.out, call.client.resp3);
+        }
+    } else {
+        let mark = call.out.mark();
+        call.array(queue.commands.len());
+        if call.client.replies.is_silent() {
+            call.out.rewind(mark);
+        }
+        for queued in &queue.commands {
+            run_queued(call, queued, &queue.bytes);
+        }
+    }
+    call.cx.guard.finish();
+    drop(watches);
+    call.cx.guard.settle_watches();
+    Ok(())
+}
+
+/// EXEC with flushes behind very many others: it begins when what they left is cleaned up.
+#[derive(Debug)]
+struct Waiting {
+    flushes: usize,
+}
+
+impl Job for Waiting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let until_ns = call.step_ns();
+        let mut spent_ns = 0;
+        while !call.cx.guard.store().may_flush(self.flushes) {
+            if spent_ns >= until_ns {
+                return Ok(Step::More);
+            }
+            call.cx.guard.maintain();
+            call.spend(CLEANING_NS);
+            spent_ns += CLEANING_NS;
+        }
+        exec(call, Args::decode(&[], 0))?;
+        Ok(Step::Done)
+    }
+}
+
+/// What is noted of each command to tell how long all of them would take.
+const SCALE_BYTES: usize = 112;
+
+/// A reply that is no longer is sent whatever else EXEC has to send.
+const SHORT_REPLY_BYTES: u64 = 64;
+
+/// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
+/// long as their values are now, up to what may wait for one connection. What finds no room is an error in its
+/// place.
+fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
+    let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
+    if (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
+        return;
+    }
+    let most = call.reply_bytes_max() as usize;
+    let mut bytes = queue.bytes.len();
+    for (row, _) in queue.commands() {
+        if row.keys == NO_KEYS && !row.has(FAST) {
+            // Who knows.
+            bytes += most;
+        }
+    }
+    queue.each_key(call.client.db, &mut |db, key| {
+        let key = call.cx.guard.key_in(db, key);
+        let value = if bytes < most {
+            call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes())
+        } else {
+            0
+        };
+        bytes += (value as usize).min(ELEMENT_BYTES);
+    });
+    let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
+    // Where there is none, each that needs some is refused.
+    let _ = call.make_room(bytes.min(most) + short);
+}
+
+/// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
+fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
+    let (words, args) = queued.words(bytes);
+    if queued.row.ends_listening() {
+        keep_letters(call);
+    }
+    let (mark, before) = (call.out.mark(), call.out.own_bytes());
+    let may = call.may_reply_more();
+    let slept_ms = call.flow.sleep_ms();
+    let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
+    let mut done = if may || !queued.row.has(READONLY) {
+        call.execute(queued.row, args, words)
+    } else {
+        Err(Fail::HELD)
+    };
+    if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
+        // It is done; what it says of it finds no room.
+        call.out.rewind(mark);
+        done = Err(Fail::HELD);
+    }
+    let took_us = began_us.map(|began_us| {
+        let slept_us = (call.flow.sleep_ms() - slept_ms) * 1000;
+        call.cx.host.clock_us().saturating_sub(began_us) + slept_us
+    });
+    if let Some(took_us) = took_us {
+        call.note_time(queued.row, words, took_us);
+    }
+    if let Some(id) = queued.id {
+        call.cx.counters.rows.called(id, 1);
+        if let Some(took_us) = took_us {
+            call.cx.counters.rows.took(id, 1, took_us);
+        }
+        if let Err(fail) = &done {
+            call.cx.counters.rows.failed(id, fail);
+        }
+    }
+    let told = done.is_ok() && queued.row.subscribes();
+    if let Err(fail) = done {
+        call.fail(&fail);
+    }
+    if call.client.replies.is_silent() && !told {
+        call.out.rewind(mark);
+    }
+}
+
+/// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
+fn keep_letters(call: &mut Call<'_, '_, '_>) {
+    let Some(subscriptions) = &call.client.subscriptions else { return };
+    let late = call.client.late.get_or_insert_with(|| Box::new(call.out.beside(&[])));
+    for letter in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
+        subscriptions.deliver(call.client.resp3, &letter.message, late);
+    }
+}
+
+/// A watched key was written, or was there and has gone by itself.
+fn is_touched(call: &mut Call<'_, '_, '_>, watches: &Watches) -> bool {
+    watches.touched.load(Relaxed)
+        || watches.keys.iter().any(|watched| {
+            let key = call.cx.guard.key_in(watched.db, &watched.key);
+            watched.there && !matches!(call.cx.guard.peek(&key), Lookup::Hit(_))
+        })
+}
