@@ -6,7 +6,7 @@ use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::bucket::SLOTS;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::index::PAGE_BYTES;
-use crate::item::{Kind, RawItem};
+use crate::item::RawItem;
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::worker::{chunk_facts, class_of};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 impl Store {
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
-    /// places, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched for
+    /// places, that collections are what their leaves say, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched for
     /// nothing.
     ///
     /// # Panics
@@ -44,12 +44,18 @@ impl Store {
                 let place = self.index.place(&self.arena, hash);
                 let found = self.index.scan(&place, place.home().control(), |other| other == slot);
                 assert!(found.is_some(), "a slot is not where its key is looked for");
-                if raw.header().kind() == Kind::Large {
+                if raw.header().is_large() {
                     // SAFETY: a large item at rest.
                     unsafe { Large::of(raw) }.chunks(&self.arena, &mut |chunk| {
                         let facts = chunk_facts(&self.arena, chunk);
                         assert!(reached.insert(chunk, facts).is_none(), "a piece is in two values");
                     });
+                }
+                if raw.header().is_collection() {
+                    // SAFETY: a collection at rest.
+                    let leaf = unsafe { raw.leaf(raw.header()) };
+                    assert_eq!(leaf.kind() as u16, raw.header().form(), "a leaf of another collection");
+                    leaf.check(&|name| self.tag_of(name));
                 }
             }
             if cursor == 0 {

@@ -16,7 +16,7 @@ use crate::arena::{Arena, UNIT};
 use crate::class::ClassId;
 use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason, batch_of};
 use crate::index::Found;
-use crate::item::{Kind, RawItem};
+use crate::item::RawItem;
 use crate::large::Large;
 use crate::owner::{has, owner_at};
 use crate::slab::Magazine;
@@ -260,7 +260,7 @@ impl Local {
                 let (slot, expired) = (found.slot, item.expired_by(header, self.now));
                 let protected = store.is_protected(item, header) || self.may_be_own(hash);
                 // A part of a large value is worth what its first piece is, which is judged where that is.
-                let part = header.kind() == Kind::Large
+                let part = header.is_large()
                     // SAFETY: as above, a large one.
                     && unsafe { Large::of(item) }.first_piece().is_some_and(|first| first != location);
                 if !part && !slot.probation() && !drain.keep {
@@ -306,7 +306,7 @@ impl Local {
             (false, false) => slot.with_frequency(store.worn(slot.frequency())),
         };
         let moved = if location == slot.location() {
-            let passed = if item.header().kind() == Kind::Large { slot } else { passed };
+            let passed = if item.header().is_large() { slot } else { passed };
             self.move_item(store, found, item, passed, chunk)
         } else {
             // SAFETY: it has a piece, so it is a large one.

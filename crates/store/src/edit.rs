@@ -180,6 +180,7 @@ impl Guard<'_> {
                         Old::Copied(copy)
                     }
                     Value::Pieces(value) => Old::Pinned(value.pin()),
+                    Value::Collection(_) => return Err(Refusal::Type),
                 };
                 (old, attributes, unchanged)
             }
@@ -245,6 +246,7 @@ mod tests {
         Some(match item.value() {
             Value::Whole(value) => value.to_vec(),
             Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+            Value::Collection(_) => panic!("it is a string"),
         })
     }
 

@@ -319,7 +319,7 @@ impl Local {
                 store.ghosts.prefetch(*hash);
                 // SAFETY: it is an item in this epoch.
                 let item = unsafe { RawItem::new(arena.at(location)) };
-                if item.header().kind() == Kind::Large {
+                if item.header().is_large() {
                     // SAFETY: as above, a large one.
                     store.note_judged(now, unsafe { parts_of(arena, item, location) });
                 }
@@ -436,7 +436,7 @@ unsafe fn victim_at(arena: &Arena, location: u64) -> Option<u64> {
         let item = RawItem::new(arena.at(owner));
         let first = match item.header().kind() {
             Kind::Large => Large::of(item).first_piece(),
-            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece => None,
+            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece | Kind::Collection => None,
         };
         (first.unwrap_or(owner) == location).then_some(owner)
     }

@@ -36,6 +36,8 @@ pub enum Refusal {
     Present,
     /// The live item is another one than expected.
     Changed,
+    /// The live item is a collection, and the write is one of strings.
+    Type,
     /// No memory could be had (only without eviction, when everything is pinned, when long keys hold
     /// their share), or the key is longer than [`crate::KEY_BYTES_MAX`].
     NoMemory,

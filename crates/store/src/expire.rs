@@ -17,7 +17,7 @@
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::evict::Reason;
-use crate::item::{Kind, RawItem};
+use crate::item::RawItem;
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
@@ -209,7 +209,7 @@ impl Local {
                         continue;
                     }
                     let mut bytes = class.chunk_bytes() as u64;
-                    if header.kind() == Kind::Large {
+                    if header.is_large() {
                         // SAFETY: a published item, which stays whole for this worker's epoch.
                         let value_bytes = unsafe { Large::of(item) }.head().value_bytes;
                         visit.beside += value_bytes;

@@ -7,6 +7,7 @@
 //! flags       4   if not 0
 //! key         n   above 8 KiB: the address of a copy on the heap
 //! value       n   in place up to about 16 KiB; else, 8-byte aligned, the head of a large value
+//!                 of a collection, 8-byte aligned, its leaf
 //! ```
 //!
 //! Key, value and flags never change after the item was published. The header's marks and version
@@ -23,6 +24,7 @@ pub(crate) use header::{
 pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
+use crate::collection::{HEAD_BYTES, Leaf, leaf_bytes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use header::{KEY_LONG, KEY_SHIFT};
 use shape::key_room;
@@ -186,6 +188,11 @@ impl RawItem {
         unsafe { at.cast::<*mut u8>().read_unaligned() }
     }
 
+    /// The key is on the heap.
+    pub(crate) fn key_is_beside(self, header: Header) -> bool {
+        header.has_long_key() && key_heap_bytes(self.key_bytes(header)) > 0
+    }
+
     /// Frees the key if it is on the heap; how many bytes that was.
     ///
     /// # Safety
@@ -228,6 +235,45 @@ impl RawItem {
     /// Offset of the head of a large value from the start of the chunk.
     pub(crate) fn large_head_offset(self) -> usize {
         self.large_head().as_ptr() as usize - self.0.as_ptr() as usize
+    }
+
+    /// The leaf of a collection with this header.
+    ///
+    /// # Safety
+    /// As for [`RawItem::new`], for as long as the leaf is used; the item is a collection.
+    #[inline]
+    pub(crate) unsafe fn leaf<'a>(self, header: Header) -> Leaf<'a> {
+        debug_assert!(header.is_collection());
+        // SAFETY: a collection has its leaf there, inside the chunk; its head says how long it is, and it never changes.
+        unsafe {
+            let at = self.0.add(self.leaf_offset(header));
+            let bytes = leaf_bytes(at.cast::<[u8; HEAD_BYTES]>().read());
+            Leaf::of(std::slice::from_raw_parts(at.as_ptr(), bytes))
+        }
+    }
+
+    /// Bytes before the leaf of a collection with this header.
+    fn leaf_offset(self, header: Header) -> usize {
+        (header.body_offset() + key_room(self.key_bytes(header))).next_multiple_of(8)
+    }
+
+    /// Bytes of the leaf of a collection with this header.
+    ///
+    /// # Safety
+    /// As for [`RawItem::leaf`].
+    pub(crate) unsafe fn leaf_bytes(self, header: Header) -> usize {
+        debug_assert!(header.is_collection());
+        // SAFETY: as for `leaf`.
+        leaf_bytes(unsafe { self.0.add(self.leaf_offset(header)).cast::<[u8; HEAD_BYTES]>().read() })
+    }
+
+    /// Bytes of a collection with this header, all of it.
+    ///
+    /// # Safety
+    /// As for [`RawItem::leaf`].
+    pub(crate) unsafe fn collection_bytes(self, header: Header) -> usize {
+        // SAFETY: the caller's promise.
+        self.leaf_offset(header) + unsafe { self.leaf_bytes(header) }
     }
 
     /// Bytes of a whole item, from the header.

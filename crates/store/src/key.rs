@@ -55,6 +55,12 @@ impl Store {
         rapidhash_v3_micro_inline::<true, false>(key, &self.secrets)
     }
 
+    /// The hash of a field or member of a collection.
+    #[inline]
+    pub(crate) fn member_hash(&self, name: &[u8]) -> u64 {
+        self.hash(name)
+    }
+
     /// A key of database 0, memcached's, with its hash. Good for the batch it was made in.
     #[inline(always)]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {

@@ -18,6 +18,7 @@
 //! ```text
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
+//! elements   collection (change, hash, set, sorted, list)       of collections, as one item each
 //! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, event, check
@@ -56,6 +57,7 @@ mod barren;
 mod bucket;
 mod check;
 mod class;
+mod collection;
 mod compact;
 mod config;
 mod counters;
@@ -107,6 +109,9 @@ mod write;
 
 pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
+pub use collection::{
+    Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Removed, ScoreRule, Scored, Type,
+};
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};
 pub use edit::End;

@@ -14,7 +14,7 @@ use crate::Store;
 use crate::bucket::Slot;
 use crate::class::ClassId;
 use crate::index::Found;
-use crate::item::{Kind, RawItem};
+use crate::item::RawItem;
 use crate::large::Large;
 use crate::slab::unpoison_chunk;
 use crate::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ impl Local {
         let arena = &store.arena;
         let location = found.slot.location();
         let header = item.header();
-        let large = header.kind() == Kind::Large;
+        let large = header.is_large();
         // SAFETY: a large item that is reachable under this lock.
         if large && !unsafe { Large::of(item) }.head().pins.begin_move() {
             return false;

@@ -12,7 +12,7 @@
 //! under the lock of the item's bucket, and only if the item names the piece ([`has`]), which may have moved meanwhile.
 
 use crate::arena::Arena;
-use crate::item::{Header, Kind, RawItem};
+use crate::item::{Header, RawItem};
 use crate::large::Large;
 
 /// The item that has the chunk at a location, as its own or as a piece; none if there is none, or it is not published
@@ -41,7 +41,7 @@ unsafe fn owner_of_piece(arena: &Arena, location: u64, piece: Header) -> Option<
     // value writes to its pieces before its head's place is another's.
     let (header, again) =
         unsafe { (RawItem::new(arena.at(owner)).header(), RawItem::new(arena.at(location)).header()) };
-    (again == piece && header.is_item() && header.kind() == Kind::Large).then_some(owner)
+    (again == piece && header.is_item() && header.is_large()).then_some(owner)
 }
 
 /// The item at `owner` has the chunk at `location`: as its own, or it names it as a piece or a table of pieces.
@@ -52,7 +52,7 @@ pub(crate) unsafe fn has(arena: &Arena, owner: u64, location: u64) -> bool {
     // SAFETY: under the lock it stays reachable, and of its kind.
     let item = unsafe { RawItem::new(arena.at(owner)) };
     owner == location
-        || item.header().kind() == Kind::Large
+        || item.header().is_large()
             // SAFETY: a large item, whose pieces move under the lock alone.
             && unsafe { Large::of(item) }.word_of(arena, location).is_some()
 }

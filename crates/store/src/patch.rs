@@ -11,7 +11,7 @@
 
 use crate::access;
 use crate::expect::check;
-use crate::item::{Kind, STALE, TOKEN_SENT};
+use crate::item::{STALE, TOKEN_SENT};
 use crate::large::{Large, PIECE_BYTES, piece_space};
 use crate::read::Find;
 use crate::worker::Guard;
@@ -37,7 +37,7 @@ impl Guard<'_> {
     ) -> Result<Option<u64>, Refusal> {
         // Most values are small: they are not locked to find that out.
         let small = match self.store.find(key) {
-            Find::Item(_, raw) => raw.header().kind() != Kind::Large,
+            Find::Item(_, raw) => !raw.header().is_large(),
             Find::Nothing => true,
             Find::Unclean => false,
         };
@@ -49,7 +49,7 @@ impl Guard<'_> {
             let store = guard.store;
             let location = found.slot.location();
             check(expect, Some((raw, location)), key.hash)?;
-            if raw.header().kind() != Kind::Large {
+            if !raw.header().is_large() {
                 return Ok(None);
             }
             // SAFETY: a large item that is reachable under this lock.

@@ -105,7 +105,7 @@ impl Guard<'_> {
         shape: Shape,
         attributes: &Attributes,
     ) -> Result<Upload, Refusal> {
-        let Draft { chunk, large } = self.draft_marked(key, &shape, attributes, attributes.marks())?;
+        let Draft { chunk, large, .. } = self.draft_marked(key, &shape, attributes, attributes.marks())?;
         let mut upload = Upload {
             store: Arc::clone(self.arc),
             draft: DraftParts { chunk: Some(chunk), large },
@@ -255,7 +255,7 @@ impl Guard<'_> {
         let raw = unsafe { RawItem::new(self.store.arena.at(chunk)) };
         // SAFETY: as above.
         let key = Key { bytes: unsafe { raw.key() }, hash: upload.hash, number: raw.number(raw.header()) };
-        let draft = Draft { chunk, large: upload.draft.large };
+        let draft = Draft { chunk, large: upload.draft.large, form: 0 };
         match self.publish_draft(&key, draft, keep, expect) {
             Ok(stored) => Ok(stored),
             Err(Unpublished::Refused(refusal)) => Err(refusal),

@@ -14,6 +14,7 @@ mod retire;
 pub(crate) use retire::{chunk_facts, class_of, free_alone};
 
 use crate::class::{CLASSES, ClassId};
+use crate::collection::Builder;
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
 use crate::event::EventBuffer;
@@ -90,6 +91,8 @@ pub(crate) struct Local {
     pub(crate) events: EventBuffer,
     /// Room for the small value that an append reads while it writes the longer one.
     pub(crate) copy: Vec<u8>,
+    /// Room for the leaf of a collection that is being changed.
+    pub(crate) builder: Builder,
 }
 
 /// The part of one thread: `Send`, not shared.
@@ -153,6 +156,7 @@ impl Worker {
             beside_ns: 0,
             events: EventBuffer::default(),
             copy: Vec::new(),
+            builder: Builder::default(),
         };
         Worker { store, local }
     }

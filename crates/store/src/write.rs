@@ -228,7 +228,10 @@ impl Guard<'_> {
                 self.local.give_back(store, draft.chunk);
                 return Err(Unpublished::NeedsExtension);
             }
-            raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole });
+            match draft.form {
+                0 => raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole }),
+                form => raw.publish_collection(version, explicit, form),
+            }
             if let (Token::Keep { .. }, Some((_, old))) = (keep, &old)
                 && old.header().has(FETCHED)
             {

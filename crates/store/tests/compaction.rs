@@ -28,6 +28,7 @@ fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {
     guard.get(&key).hit().is_some_and(|item| match item.value() {
         Value::Whole(value) => value == [name as u8; VALUE_BYTES as usize],
         Value::Pieces(_) => false,
+        Value::Collection(_) => false,
     })
 }
 

@@ -26,6 +26,7 @@ fn is_whole(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> Option<bo
     guard.get(&key).hit().map(|item| match item.value() {
         Value::Whole(bytes) => bytes == value,
         Value::Pieces(pieces) => pieces.pin().pieces(0).flatten().eq(value),
+        Value::Collection(_) => false,
     })
 }
 

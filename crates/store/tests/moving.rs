@@ -32,6 +32,7 @@ fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
     let bytes: Vec<u8> = match item.value() {
         Value::Whole(bytes) => bytes.to_vec(),
         Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+        Value::Collection(_) => panic!("it is a string"),
     };
     assert!(bytes == value(name, bytes.len()), "torn or foreign value under {name}");
     Some((bytes.len(), item.cas()))

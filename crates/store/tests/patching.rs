@@ -11,6 +11,7 @@ fn bytes(guard: &mut Guard<'_>, key: &Key<'_>) -> Vec<u8> {
     match guard.peek(key).hit().expect("it is there").value() {
         Value::Whole(bytes) => bytes.to_vec(),
         Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+        Value::Collection(_) => panic!("it is a string"),
     }
 }
 

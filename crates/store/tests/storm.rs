@@ -6,11 +6,16 @@
 //! in between, so its writes in the order of their tokens have to read 1, 2, 3 … of one generation, then
 //! 1, 2, 3 … of the next: a lost update is a count that comes twice, an item that came back from the
 //! dead is a generation that goes on after another began.
+//!
+//! Hashes have counters, too: a field with a generation and a count, made one higher in one step. Lists have numbers that
+//! are pushed once each, and popped once at most. Members go to and fro between two sets, as one: none is in both. A
+//! sorted set is in order.
 
 use larder_store::{
-    Attributes, Automove, Config, End, Eviction, Expect, Guard, Lookup, Pinned, Refusal, Store, Value, Worker,
+    Attributes, Automove, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard, Lookup,
+    Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +23,10 @@ const NOW: u64 = 1_700_000_000_000;
 const THREADS: u64 = 2;
 const COUNTERS: u64 = 12;
 const DATA: u64 = 30_000;
+/// Collections of each type.
+const COLLECTIONS: u64 = 6;
+/// Members that go to and fro.
+const MEMBERS: u64 = 40;
 /// Databases with counters; data is in the first.
 const DATABASES: [u8; 2] = [0, 3];
 /// The limit moves between these.
@@ -67,7 +76,12 @@ fn collect(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Whole(bytes) => bytes.to_vec(),
         Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+        Value::Collection(_) => panic!("it is a string"),
     }
+}
+
+fn string(element: Element<'_>) -> String {
+    String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).expect("text was written")
 }
 
 /// An acknowledged write of a counter.
@@ -80,10 +94,20 @@ struct Noted {
 /// Of each counter, by the token of the write.
 type Notes = BTreeMap<(u8, u64), BTreeMap<u64, Noted>>;
 
+/// What was done to collections.
+#[derive(Default)]
+struct Elements {
+    /// Of each field of each hash, generation and count.
+    raised: BTreeSet<(u64, u64)>,
+    /// Numbers that were popped.
+    popped: BTreeSet<u64>,
+}
+
 struct Shared {
     store: Arc<Store>,
     clock: AtomicU64,
     generations: AtomicU64,
+    pushes: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -91,6 +115,7 @@ struct Storm<'s> {
     shared: &'s Shared,
     random: Random,
     notes: Notes,
+    elements: Elements,
     pins: Vec<Pinned>,
 }
 
@@ -221,6 +246,124 @@ impl Storm<'_> {
         done.unwrap_or_else(|refusal| self.refused(refusal));
     }
 
+    /// What is done to collections.
+    fn collections(&mut self, guard: &mut Guard<'_>) {
+        let database = DATABASES[self.random.below(2) as usize];
+        let number = self.random.below(COLLECTIONS);
+        let what = self.random.below(10);
+        let kind = ["hash", "list", "sets", "scores"][[0, 0, 0, 1, 1, 1, 2, 2, 3, 3][what as usize]];
+        let name = format!("{kind}-{number}");
+        let key = guard.key_in(database, name.as_bytes());
+        if self.random.below(40) == 0 {
+            let later = if self.random.below(3) == 0 { 0 } else { guard.now() + self.random.below(3_000) };
+            let done = if self.random.below(4) == 0 {
+                guard.delete(&key, Expect::Present)
+            } else {
+                guard.touch(&key, later)
+            };
+            return done.unwrap_or_else(|refusal| self.refused(refusal));
+        }
+        let done = match kind {
+            "hash" => self.raise_field(guard, database, &name),
+            "list" => self.push_or_pop(guard, database, &name),
+            "sets" => self.move_member(guard, database, number),
+            _ => self.give_scores(guard, database, &name),
+        };
+        match done {
+            Ok(()) | Err(Declined::TooLarge) => {}
+            Err(Declined::NoMemory) => self.refused(Refusal::NoMemory),
+            Err(declined) => panic!("{declined:?} of {name}"),
+        }
+    }
+
+    fn raise_field(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
+        let key = guard.key_in(database, name.as_bytes());
+        let field = format!("field {}", self.random.below(5));
+        let padding = "x".repeat(self.random.below(100) as usize);
+        let raised = guard.hash_update(&key, field.as_bytes(), |old| {
+            let old = old.map(|old| string(old));
+            let (generation, count) = match old.as_deref().map(|old| old.split(' ').collect::<Vec<_>>()) {
+                Some(words) => (words[0].parse().unwrap(), words[1].parse::<u64>().unwrap() + 1),
+                None => (self.shared.generations.fetch_add(1, Relaxed), 1),
+            };
+            Ok::<_, Declined>(format!("{generation} {count} {padding}"))
+        })?;
+        let words: Vec<_> = raised.split(' ').collect();
+        let raised = (words[0].parse().unwrap(), words[1].parse().unwrap());
+        assert!(self.elements.raised.insert(raised), "{raised:?} of {name} was counted twice");
+        Ok(())
+    }
+
+    fn push_or_pop(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
+        let key = guard.key_in(database, name.as_bytes());
+        let end = if self.random.below(2) == 0 { End::Front } else { End::Back };
+        let many = self.random.below(6);
+        if self.random.below(2) == 0 {
+            let first = self.shared.pushes.fetch_add(many, Relaxed);
+            let elements: Vec<String> = (first..first + many)
+                .map(|number| match number % 3 {
+                    0 => number.to_string(),
+                    1 => format!("{number:0>30}"),
+                    _ => format!("{number:0>200}"),
+                })
+                .collect();
+            let elements = elements.iter().map(|element| element.as_bytes());
+            return guard.list_push(&key, end, elements, false).map(drop);
+        }
+        for entry in guard.list_pop(&key, end, many as usize)?.iter().flat_map(|popped| popped.entries()) {
+            let number = string(entry.name).parse().expect("a number was pushed");
+            assert!(self.elements.popped.insert(number), "{number} was popped twice");
+        }
+        Ok(())
+    }
+
+    /// Takes a member of one of two sets to the other.
+    fn move_member(&mut self, guard: &mut Guard<'_>, database: u8, number: u64) -> Result<(), Declined> {
+        let names = [format!("set-{number}-one"), format!("set-{number}-other")];
+        let keys = [0, 1].map(|i| guard.key_in(database, names[i].as_bytes()));
+        let member = format!("member {}", self.random.below(MEMBERS));
+        let once = || [member.as_bytes()].into_iter();
+        guard.begin(keys);
+        let there = keys.map(|key| {
+            let set = guard.collection(&key, Type::Set).expect("it is a set");
+            set.is_some_and(|set| set.find(member.as_bytes()).is_some())
+        });
+        assert_ne!(there, [true, true], "{member} is in both of {names:?}");
+        let to = usize::from(!there[1]);
+        let done = guard.set_add(&keys[to], once());
+        if done.is_ok() {
+            assert_eq!(done, Ok(1));
+            // Less than there was: that may want memory, too.
+            if guard.remove_named(&keys[1 - to], Type::Set, once()).is_err() {
+                guard.delete(&keys[to], Expect::Present).expect("it was just written");
+            }
+        }
+        guard.finish();
+        done.map(drop)
+    }
+
+    fn give_scores(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
+        let key = guard.key_in(database, name.as_bytes());
+        if self.random.below(8) == 0 {
+            let from = self.random.below(20) as usize;
+            return guard.sorted_remove(&key, |_| from..from + 10).map(drop);
+        }
+        let pairs: Vec<(f64, String)> = (0..3)
+            .map(|_| {
+                let score = self.random.below(50) as f64 / if self.random.below(3) == 0 { 7.0 } else { 1.0 };
+                (score, format!("member {}", self.random.below(200)))
+            })
+            .collect();
+        let rule = ScoreRule { added: self.random.below(2) == 0, ..ScoreRule::default() };
+        guard.sorted_add(&key, rule, pairs.iter().map(|(score, member)| (*score, member.as_bytes())))?;
+        if let Some(set) = guard.collection(&key, Type::SortedSet)? {
+            let all: Vec<_> =
+                set.entries(0..set.len()).map(|entry| (entry.score, string(entry.name))).collect();
+            assert!(all.is_sorted_by(|a, b| a < b), "{name} is out of order");
+        }
+        Ok(())
+    }
+
     /// What an administrator does.
     fn administer(&mut self, guard: &mut Guard<'_>) {
         let store = &self.shared.store;
@@ -260,8 +403,9 @@ impl Storm<'_> {
             }
             let mut guard = worker.enter(now);
             match self.random.below(100) {
-                0..40 => self.data(&mut guard),
-                40..75 => {
+                0..35 => self.data(&mut guard),
+                35..50 => self.collections(&mut guard),
+                50..75 => {
                     let counter = self.counter();
                     self.raise(&mut guard, counter, false);
                 }
@@ -296,6 +440,30 @@ fn in_order(counter: (u8, u64), notes: &BTreeMap<u64, Noted>) {
     }
 }
 
+/// Counts of fields go from 1 on without a gap in each generation, and no number was popped twice, nor one that nobody
+/// pushed; how many of each there are.
+fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
+    let (mut raised, mut popped) = (BTreeSet::new(), BTreeSet::new());
+    for mut elements in all {
+        let counts = (raised.len() + elements.raised.len(), popped.len() + elements.popped.len());
+        raised.append(&mut elements.raised);
+        popped.append(&mut elements.popped);
+        assert_eq!(
+            (raised.len(), popped.len()),
+            counts,
+            "two threads have made one step, or popped one number"
+        );
+    }
+    let mut last = (0, 0);
+    for &(generation, count) in &raised {
+        let expected = if generation == last.0 { last.1 + 1 } else { 1 };
+        assert_eq!(count, expected, "a field of generation {generation} after {last:?}");
+        last = (generation, count);
+    }
+    assert!(popped.last().is_none_or(|last| *last < pushes), "a number that nobody pushed");
+    (raised.len(), popped.len())
+}
+
 fn storm(seed: u64, steps: u64, eviction: Eviction) {
     println!("LARDER_STORM_SEED={seed} LARDER_STORM_STEPS={steps} {eviction:?}");
     let config = Config { memory_bytes: 6 << 20, memory_bytes_max: 16 << 20, seed, ..Config::default() };
@@ -303,19 +471,21 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) {
         store: Store::new(config).unwrap(),
         clock: AtomicU64::new(NOW),
         generations: AtomicU64::new(1),
+        pushes: AtomicU64::new(1),
         refused: AtomicU64::new(0),
     };
     let store = &shared.store;
     store.set_eviction(eviction);
-    let all: Vec<Notes> = std::thread::scope(|scope| {
+    let all: Vec<(Notes, Elements)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|id| {
                 let shared = &shared;
                 scope.spawn(move || {
                     let random = Random((seed * THREADS + id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                    let mut storm = Storm { shared, random, notes: Notes::new(), pins: Vec::new() };
+                    let elements = Elements::default();
+                    let mut storm = Storm { shared, random, notes: Notes::new(), elements, pins: Vec::new() };
                     storm.run(&mut shared.store.worker().unwrap(), steps);
-                    storm.notes
+                    (storm.notes, storm.elements)
                 })
             })
             .collect();
@@ -323,6 +493,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) {
     });
     store.check();
     // 1. Nothing was lost, nothing came back.
+    let (all, elements): (Vec<Notes>, Vec<Elements>) = all.into_iter().unzip();
     let mut notes = Notes::new();
     for (counter, noted) in all.into_iter().flatten() {
         let count = noted.len();
@@ -332,6 +503,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) {
         assert_eq!(merged.len(), before + count, "{counter:?}: two writes were given one token");
     }
     notes.iter().for_each(|(counter, noted)| in_order(*counter, noted));
+    let (raised, popped) = each_once(elements, shared.pushes.load(Relaxed));
     // 2. What is there is what was written last.
     let now = shared.clock.load(Relaxed);
     let mut worker = store.worker().unwrap();
@@ -365,8 +537,10 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) {
     store.check();
     let written: usize = notes.values().map(BTreeMap::len).sum();
     let totals = store.totals();
+    println!("{raised} raised, {popped} popped");
     println!("{written} counted, {} refused, {totals:?}", shared.refused.load(Relaxed));
-    assert!(written as u64 > steps / 4 || eviction != Eviction::All);
+    assert!(written as u64 > steps / 5 || eviction != Eviction::All);
+    assert!(raised > 0 && popped > 0);
     assert!(eviction != Eviction::All || shared.refused.load(Relaxed) == 0, "refused for want of memory");
 }
 

@@ -38,6 +38,12 @@ pub fn put_number(out: &mut Output, n: u64) {
 pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
     match item.value() {
         Value::Whole(value) => put_whole(out, key, item.flags(), value, cas, last),
+        // To a memcached client it is not there.
+        Value::Collection(_) => {
+            if last {
+                out.put(END);
+            }
+        }
         Value::Pieces(_) => {
             let Some(pinned) = item.pin_for_reply() else { return false };
             // The token of the bytes that are pinned: neither changes now.
@@ -68,6 +74,7 @@ fn put_whole(out: &mut Output, key: &[u8], flags: u32, value: &[u8], cas: Option
 #[must_use]
 pub fn put_data(out: &mut Output, item: &Item<'_>) -> bool {
     match item.value() {
+        Value::Collection(_) => return false,
         Value::Whole(value) => {
             let room = out.room(value.len() + 2);
             let (data, end) = room.split_at_mut(value.len());

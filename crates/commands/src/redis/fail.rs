@@ -17,6 +17,8 @@ impl Fail {
     pub const OVERFLOW: Fail = Fail::of("ERR increment or decrement would overflow");
     pub const NO_SUCH_KEY: Fail = Fail::of("ERR no such key");
     pub const OUT_OF_MEMORY: Fail = Fail::of("OOM command not allowed when used memory > 'maxmemory'.");
+    pub const WRONG_TYPE: Fail =
+        Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");
     pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");

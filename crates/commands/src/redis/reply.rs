@@ -41,6 +41,7 @@ pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
     match item.value() {
         Value::Whole(value) => put_bulk(out, value),
         Value::Pieces(_) => put_pinned(out, item),
+        Value::Collection(_) => put_fail(out, &Fail::WRONG_TYPE),
     }
 }
 
@@ -150,12 +151,14 @@ pub(crate) fn copy_value(value: Value<'_>, into: &mut Vec<u8>) {
     match value {
         Value::Whole(bytes) => into.extend_from_slice(bytes),
         Value::Pieces(value) => value.pin().pieces(0).for_each(|piece| into.extend_from_slice(piece)),
+        Value::Collection(_) => {}
     }
 }
 
 /// The bytes of a part of a value, in order; the part is in it.
 pub(crate) fn each_part(value: Value<'_>, part: std::ops::Range<usize>, visit: &mut dyn FnMut(&[u8])) {
     match value {
+        Value::Collection(_) => {}
         Value::Whole(bytes) => visit(&bytes[part]),
         Value::Pieces(value) => {
             let pinned = value.pin();

@@ -363,7 +363,7 @@ fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
                 return call.integer(bytes as i64);
             }
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }
@@ -417,7 +417,7 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
         match call.cx.guard.overlay(key, offset as u64, value, expect) {
             Ok(_) => return call.length(there.max(end)),
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
     let bytes = rewrite(call, key, |bytes, _| {
@@ -459,7 +459,7 @@ pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, b
                 return call.integer(new);
             }
             Err(Refusal::NoMemory) => return Err(Fail::OUT_OF_MEMORY),
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }

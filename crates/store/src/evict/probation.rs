@@ -15,7 +15,7 @@ use super::{BATCH, PROMOTE_FREQUENCY, batch_of, parts_of};
 use crate::bucket::Slot;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::ghost::Queue;
-use crate::item::{Kind, RawItem};
+use crate::item::RawItem;
 use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
 use crate::sync::MutexGuard;
@@ -263,7 +263,7 @@ impl Local {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(found.slot.location())) };
             let header = item.header();
-            if header.kind() == Kind::Large {
+            if header.is_large() {
                 // SAFETY: as above, a large one.
                 parts = Some(unsafe { parts_of(&store.arena, item, found.slot.location()) });
             }

@@ -3,6 +3,7 @@
 //! ```text
 //! body  ─▶ publish_header     the usual set: a free chunk to any sweep until it is an item
 //! draft ─▶ publish            everything else: value filled in later, explicit token, long key
+//!       ─▶ publish_collection a collection
 //! ```
 
 use super::header::{DRAFT_LARGE, EXPIRY, EXTENSION, FLAGS, Header, KEY_LONG, KEY_SHIFT, Kind, VALUE_SHIFT};
@@ -108,6 +109,21 @@ impl RawItem {
         }
         // Release: a sweep that sees the draft's header sees no older word behind it.
         self.header_word().store(bits, Ordering::Release);
+    }
+    /// Makes a draft a collection of this form; else as [`RawItem::publish`].
+    pub(crate) fn publish_collection(self, writes: u64, explicit: Option<u64>, form: u16) {
+        let header = self.header();
+        if header.has(EXTENSION) {
+            self.word(Self::extension_offset(header)).store(explicit.unwrap_or(0), Ordering::Relaxed);
+        }
+        // Release: a sweep that sees an item sees its key.
+        self.header_word().store(header.with_form(form).with_version(writes).0, Ordering::Release);
+    }
+    /// The place of the leaf while the item is a draft that this thread owns.
+    pub(crate) fn draft_leaf(self, shape: &Shape) -> *mut u8 {
+        debug_assert!(shape.leaf);
+        // SAFETY: inside the chunk, which holds the whole shape.
+        unsafe { self.0.as_ptr().add(shape.head_offset()) }
     }
     /// The place of the value while the item is a draft that this thread owns.
     pub(crate) fn draft_value(self, shape: &Shape) -> *mut u8 {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! item    | 63 … 32 version | 31 … 18 value bytes | 17 … 10 key bytes | 9 … 3 bits | kind 1, 2, 3 |
+//!                             of kind 3: its form, 0 for a large value, else what collection it is
 //! retired | as it was                                                             | kind 6, 7    |
 //! free    | 31 … 16 next free chunk of the span                                   | kind 0       |
 //! piece   | 63 … 29 location of the head    | 28 … 3 bytes used                   | kind 4       |
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     Large,
     /// A piece, or a table of pieces, of a large value.
     Piece,
+    /// An item with a collection: in the header a [`Kind::Large`] with a form.
+    Collection,
 }
 
 const KIND_MASK: u64 = 7;
@@ -50,6 +53,8 @@ pub(super) const KEY_SHIFT: u32 = 10;
 /// This key length in the header means that the extension has it.
 pub(super) const KEY_LONG: usize = 255;
 pub(super) const VALUE_SHIFT: u32 = 18;
+/// The bits of a value's length, which items of kind 3 have for their form.
+const FORM_MASK: u64 = 0x3fff << VALUE_SHIFT;
 const VERSION_SHIFT: u32 = 32;
 const EXTENSION_BYTES: usize = 16;
 /// A header's bits.
@@ -63,7 +68,8 @@ impl Header {
             0 => Kind::Free,
             1 => Kind::Draft,
             2 | 6 => Kind::Whole,
-            3 | 7 => Kind::Large,
+            3 | 7 if self.form() == 0 => Kind::Large,
+            3 | 7 => Kind::Collection,
             _ => Kind::Piece,
         }
     }
@@ -71,6 +77,31 @@ impl Header {
     #[inline(always)]
     pub(crate) fn is_whole(self) -> bool {
         self.0 & (KIND_MASK & !RETIRED) == Kind::Whole as u64
+    }
+    /// [`Kind::Large`], retired or not.
+    #[inline(always)]
+    pub(crate) fn is_large(self) -> bool {
+        self.0 & (KIND_MASK & !RETIRED | FORM_MASK) == Kind::Large as u64
+    }
+    /// [`Kind::Collection`], retired or not.
+    #[inline(always)]
+    pub(crate) fn is_collection(self) -> bool {
+        self.is_not_plain() && self.form() != 0
+    }
+    /// [`Kind::Large`] or [`Kind::Collection`], retired or not.
+    #[inline(always)]
+    pub(crate) fn is_not_plain(self) -> bool {
+        self.0 & (KIND_MASK & !RETIRED) == Kind::Large as u64
+    }
+    /// Of an item that is not plain: what collection it is, or 0.
+    #[inline]
+    pub(crate) fn form(self) -> u16 {
+        ((self.0 & FORM_MASK) >> VALUE_SHIFT) as u16
+    }
+    /// The key's length is in the extension: it may lie on the heap.
+    #[inline]
+    pub(crate) fn has_long_key(self) -> bool {
+        (self.0 >> KEY_SHIFT & 0xff) as usize == KEY_LONG
     }
     #[inline]
     pub(crate) fn has(self, bit: u64) -> bool {
@@ -83,6 +114,11 @@ impl Header {
     #[inline]
     pub(crate) fn version(self) -> u32 {
         (self.0 >> VERSION_SHIFT) as u32
+    }
+    /// A collection of this form.
+    #[inline]
+    pub(crate) fn with_form(self, form: u16) -> Header {
+        Header(self.0 & !(KIND_MASK | FORM_MASK) | u64::from(form) << VALUE_SHIFT | Kind::Large as u64)
     }
     #[inline]
     pub(crate) fn with_version(self, writes: u64) -> Header {

@@ -1,14 +1,15 @@
-//! A value: in one run of bytes, or in pieces, which are pinned where they lie while they are read.
+//! A value: in one run of bytes, or in pieces, which are pinned where they lie while they are read; or a collection.
 
 use super::view::Item;
 use crate::Store;
 use crate::arena::Arena;
+use crate::collection::Collection;
 use crate::item::RawItem;
 use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
 use std::sync::Arc;
 
-/// An item's value. Which of the two it is follows from its length alone, but for the few bytes around 16 KiB
+/// An item's value. Which of the two a string is follows from its length alone, but for the few bytes around 16 KiB
 /// that fit a chunk with a short key and not with a long one.
 #[derive(Debug)]
 pub enum Value<'g> {
@@ -16,6 +17,8 @@ pub enum Value<'g> {
     Whole(&'g [u8]),
     /// Two pieces or more, to be pinned before they are read.
     Pieces(InPieces<'g>),
+    /// No string.
+    Collection(Collection<'g>),
 }
 
 /// A large value that is not pinned: its bytes may be written over ([`crate::Guard::patch`]), its length stays.

@@ -4,6 +4,7 @@ use super::value::{InPieces, Pinned, Value};
 use crate::access;
 use crate::bucket::Slot;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::collection::Collection;
 use crate::item::{FETCHED, Header, KEY_BINARY, Kind, RawItem, STALE, TOKEN_SENT, key_heap_bytes};
 use crate::large::Large;
 use crate::worker::{chunk_facts, class_of};
@@ -51,11 +52,13 @@ impl<'g> Item<'g> {
     pub fn expires_at(&self) -> Millis {
         self.raw.expires_at()
     }
-    /// Bytes of the value.
+    /// Bytes of the value; of a collection, those that its elements take together.
     pub fn value_bytes(&self) -> u64 {
         match self.value() {
             Value::Whole(value) => value.len() as u64,
             Value::Pieces(value) => value.value_bytes(),
+            // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
+            Value::Collection(_) => unsafe { self.raw.leaf_bytes(self.header) as u64 },
         }
     }
     /// The value.
@@ -67,10 +70,15 @@ impl<'g> Item<'g> {
         }
         self.large_value()
     }
-    /// The value of an item that keeps it in pieces: in one run of bytes if they are no more than one.
+    /// The value of an item that keeps it in pieces, in one run of bytes if they are no more than one; or a
+    /// collection.
     #[cold]
     #[inline(never)]
     fn large_value(&self) -> Value<'g> {
+        if self.header.is_collection() {
+            // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
+            return Value::Collection(Collection::new(unsafe { self.raw.leaf(self.header) }, self.arc));
+        }
         // SAFETY: a large item that was reachable in this epoch, which `'g` ends before.
         match unsafe { Large::of(self.raw).in_one_run(&self.arc.arena) } {
             Some(value) => Value::Whole(value),
@@ -82,7 +90,7 @@ impl<'g> Item<'g> {
     /// # Panics
     /// If the value is not in pieces.
     pub fn pin(&self) -> Pinned {
-        assert_eq!(self.raw.header().kind(), Kind::Large, "only large values are pinned");
+        assert!(self.raw.header().is_large(), "only large values are pinned");
         // SAFETY: reachable in this epoch, and a large item.
         let mut large = unsafe { Large::of(self.raw) };
         let mut location = self.slot.location();
@@ -105,8 +113,7 @@ impl<'g> Item<'g> {
     /// If the value is not in pieces.
     pub fn pin_for_reply(&self) -> Option<Pinned> {
         // SAFETY: reachable in this epoch, and a large item, as `pin` asserts first of all.
-        let pinned =
-            self.raw.header().kind() == Kind::Large && unsafe { Large::of(self.raw) }.head().pins.any();
+        let pinned = self.raw.header().is_large() && unsafe { Large::of(self.raw) }.head().pins.any();
         // What is being sent to another already takes no more memory for this one.
         (pinned || self.arc.may_pin(self.value_bytes())).then(|| self.pin())
     }
@@ -151,6 +158,8 @@ impl<'g> Item<'g> {
     pub fn class(&self) -> u8 {
         let class = match self.header.kind() {
             Kind::Large => ClassId::of(CHUNK_BYTES_MAX),
+            // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
+            Kind::Collection => ClassId::of(unsafe { self.raw.collection_bytes(self.header) }),
             _ => ClassId::of(self.raw.whole_bytes_by(self.header)),
         };
         debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));
@@ -162,7 +171,8 @@ impl<'g> Item<'g> {
         if self.header.is_whole() {
             return chunk;
         }
-        chunk + key_heap_bytes(self.key().len()) as u64 + self.value_bytes()
+        let beside = if self.header.is_large() { self.value_bytes() } else { 0 };
+        chunk + key_heap_bytes(self.key().len()) as u64 + beside
     }
 }
 

@@ -30,6 +30,8 @@ impl Local {
             // SAFETY: a large draft has its head.
             let large = unsafe { Large::of(item) };
             large.chunks(&store.arena, &mut |piece| self.recycle(store, piece));
+        }
+        if has_key(item.header()) {
             store.free_key(item);
         }
         self.recycle(store, chunk);
@@ -54,7 +56,7 @@ impl Local {
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
         let header = item.header();
         let (class, requested) = chunk_facts(&store.arena, chunk);
-        self.limbo.push(Outgoing::new(chunk, class, requested, header.kind() == Kind::Large));
+        self.limbo.push(Outgoing::new(chunk, class, requested, has_more(item, header)));
         item.header_word().store(header.retired().0, Ordering::Release);
     }
 
@@ -156,8 +158,9 @@ impl Local {
             let Some(chunk) = self.limbo.take() else { break };
             if chunk.large() {
                 // SAFETY: no worker can see the item any more; its memory is still whole.
-                let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk.location()))) };
-                if large.head().pins.kill() {
+                let item = unsafe { RawItem::new(store.arena.at(chunk.location())) };
+                // SAFETY: as above, and a large item.
+                if item.header().is_collection() || unsafe { Large::of(item) }.head().pins.kill() {
                     self.free_unseen(store, chunk.location());
                 }
                 // Else somebody is sending it, and frees it when done.
@@ -260,14 +263,29 @@ impl Local {
 fn is_large(item: RawItem) -> bool {
     let header = item.header();
     // A draft of a large value says so by its kind in the mark that `large` drafts carry.
-    header.kind() == Kind::Large || header.kind() == Kind::Draft && header.has(DRAFT_LARGE)
+    header.is_large() || header.kind() == Kind::Draft && header.has(DRAFT_LARGE)
+}
+
+/// An item with this header has memory beside its chunk.
+#[inline]
+fn has_more(item: RawItem, header: Header) -> bool {
+    // Nearly all are plain.
+    header.is_not_plain() && (header.is_large() || item.key_is_beside(header))
+}
+
+/// What has this header, and is to be freed, may have a key on the heap.
+fn has_key(header: Header) -> bool {
+    match header.kind() {
+        Kind::Draft | Kind::Large | Kind::Collection => header.has_long_key(),
+        Kind::Free | Kind::Whole | Kind::Piece => false,
+    }
 }
 
 /// The class that an item counts in, given its header and its chunk: its chunk's, or that of its pieces,
 /// which have its memory.
 #[inline]
 pub(crate) fn class_of(arena: &Arena, header: Header, chunk: u64) -> ClassId {
-    if header.kind() == Kind::Large {
+    if header.is_large() {
         return ClassId::of(CHUNK_BYTES_MAX);
     }
     ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed))
@@ -281,6 +299,8 @@ pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
     let header = item.header();
     let requested = match header.kind() {
         Kind::Piece => header.piece_bytes() + 8,
+        // SAFETY: a collection has its leaf.
+        Kind::Collection => unsafe { item.collection_bytes(header) },
         // SAFETY: a large item or draft has its head.
         _ if is_large(item) => unsafe { Large::of(item) }.head_bytes(),
         Kind::Free | Kind::Draft | Kind::Whole | Kind::Large => item.whole_bytes(),
@@ -289,7 +309,7 @@ pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
 }
 
 impl Store {
-    /// Frees the key of a large item that nobody can see any more, if it is on the heap. Its length
+    /// Frees the key of an item that nobody can see any more, if it is on the heap. Its length
     /// stays in the item.
     fn free_key(&self, item: RawItem) {
         // SAFETY: the caller owns the item and is about to free it.
@@ -310,6 +330,8 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
     if is_large(item) {
         // SAFETY: a large item or draft has its head.
         unsafe { Large::of(item) }.chunks(&store.arena, &mut |piece| chunks.push(piece));
+    }
+    if has_key(item.header()) {
         store.free_key(item);
     }
     // The head last: it says where the pieces are.

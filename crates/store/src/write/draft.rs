@@ -17,6 +17,8 @@ const KEY_SHARE: u64 = 8;
 pub(crate) struct Draft {
     pub(crate) chunk: u64,
     pub(crate) large: bool,
+    /// What collection it will be; 0 if it is a string.
+    pub(crate) form: u16,
 }
 
 impl Store {
@@ -68,7 +70,7 @@ impl Guard<'_> {
                 Large::init(raw, shape);
             }
         }
-        Ok(Draft { chunk, large })
+        Ok(Draft { chunk, large, form: 0 })
     }
 
     /// Counts a key that will be on the heap.
@@ -86,6 +88,15 @@ impl Guard<'_> {
         }
         store.arena.charge(bytes as i64);
         Ok(())
+    }
+
+    /// The place of a collection's leaf, `bytes` long.
+    pub(crate) fn draft_leaf<'d>(&self, draft: &'d mut Draft, shape: &Shape, bytes: usize) -> &'d mut [u8] {
+        // SAFETY: the draft's chunk is this worker's, who has the draft; the shape's leaf is the last in it.
+        unsafe {
+            let raw = RawItem::new(self.store.arena.at(draft.chunk));
+            std::slice::from_raw_parts_mut(raw.draft_leaf(shape), bytes)
+        }
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 use super::{Token, explicit_token, note_expiry};
 use crate::access;
 use crate::bucket::FREQUENCY_MAX;
+use crate::collection::Builder;
 use crate::expect::check;
 use crate::index::Found;
 use crate::item::{EXPIRY, RawItem, STALE, Shape, TOKEN_SENT};
@@ -131,7 +132,9 @@ impl Guard<'_> {
     /// meanwhile did what was wanted or has to be looked at anew: that is no error.
     fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
         let mut copy = std::mem::take(&mut self.local.copy);
-        let done = self.asking_once(|guard| guard.reshape_through(key, was, &mut copy));
+        let mut builder = std::mem::take(&mut self.local.builder);
+        let done = self.asking_once(|guard| guard.reshape_through(key, was, &mut copy, &mut builder));
+        self.local.builder = builder;
         self.local.copy = copy;
         match done {
             Err(Refusal::NoMemory) => Err(Refusal::NoMemory),
@@ -140,14 +143,17 @@ impl Guard<'_> {
     }
 
     /// [`Guard::reshape`] with room for a copy of the value.
-    fn reshape_through(&mut self, key: &Key<'_>, was: Seen, copy: &mut Vec<u8>) -> Result<Stored, Refusal> {
+    fn reshape_through(
+        &mut self,
+        key: &Key<'_>,
+        was: Seen,
+        copy: &mut Vec<u8>,
+        builder: &mut Builder,
+    ) -> Result<Stored, Refusal> {
         let Lookup::Hit(item) = self.peek(key) else { return Err(Refusal::Absent) };
         if item.seen() != was {
             return Err(Refusal::Changed);
         }
-        let Value::Whole(value) = item.value() else { unreachable!("a large item has all words") };
-        copy.clear();
-        copy.extend_from_slice(value);
         let attributes = Attributes {
             flags: item.flags(),
             expires_at: item.expires_at(),
@@ -157,6 +163,17 @@ impl Guard<'_> {
             token_sent: item.token_sent(),
         };
         let keep = Token::Keep { version: item.raw.header().version(), explicit: item.raw.explicit() };
+        match item.value() {
+            Value::Whole(value) => {
+                copy.clear();
+                copy.extend_from_slice(value);
+            }
+            Value::Collection(collection) => {
+                builder.load(collection.leaf());
+                return self.reshape_collection(key, builder, &attributes, keep, was);
+            }
+            Value::Pieces(_) => unreachable!("a large item has all words"),
+        }
         // With its new words it may be too long for one chunk.
         let shape = Shape::new(key.bytes.len(), copy.len() as u64, attributes.flags, true, true);
         let mut upload = self.start(key, shape, &attributes)?;

@@ -10,6 +10,7 @@
 mod adder;
 mod aside;
 mod counter;
+mod elements;
 mod holder;
 mod hover;
 mod owner;
@@ -140,6 +141,18 @@ fn what_is_appended_beside_others_is_there_once() {
         cast.fill(items);
         adder::join(cast, 3, 12);
         aside::some(cast, 1, &[aside::Role::Grower, aside::Role::Upkeep]);
+    });
+}
+
+/// Collections that several threads change: no change lost, none doubled, none half seen.
+#[test]
+fn elements_of_collections_are_there_once() {
+    explore("elements", 100, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        elements::join(cast, 3, 25);
+        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep]);
     });
 }
 

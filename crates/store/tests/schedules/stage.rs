@@ -304,6 +304,7 @@ pub fn collect(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Whole(bytes) => bytes.to_vec(),
         Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+        Value::Collection(_) => panic!("it is a string"),
     }
 }
 

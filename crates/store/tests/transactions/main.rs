@@ -25,6 +25,7 @@ fn get(guard: &mut Guard<'_>, name: u8, key: &[u8]) -> Option<Vec<u8>> {
     guard.get(&key).hit().map(|item| match item.value() {
         Value::Whole(value) => value.to_vec(),
         Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
+        Value::Collection(_) => panic!("it is a string"),
     })
 }
 

@@ -42,6 +42,7 @@ impl Model {
                 End::Back => [known.value, more].concat(),
                 End::Front => [more, known.value].concat(),
             };
+            assert!(known.elements.is_none(), "{place:?} is a collection");
             let known = Known { value, stale: false, token_sent: false, ..known };
             self.stored(place, known, done.expect("it was judged so"));
         }
@@ -169,8 +170,16 @@ impl Model {
 
 impl Known {
     /// What stands in for an item that is being changed.
-    fn nothing() -> Known {
-        Known { value: Vec::new(), flags: 0, expires_at: 0, cas: 0, stale: false, token_sent: false }
+    pub(super) fn nothing() -> Known {
+        Known {
+            value: Vec::new(),
+            elements: None,
+            flags: 0,
+            expires_at: 0,
+            cas: 0,
+            stale: false,
+            token_sent: false,
+        }
     }
 }
 

@@ -33,6 +33,7 @@ impl Model {
     pub(super) fn fresh(&mut self, op: &Op, place: Place, bytes: usize) -> Known {
         Known {
             value: self.value(place, bytes),
+            elements: None,
             flags: op.flags,
             expires_at: op.ttl_ms.map_or(0, |ttl_ms| self.now + ttl_ms),
             cas: 0,
@@ -93,6 +94,10 @@ impl Model {
             }
             // It was moved for the memory of what comes in its place.
             (Err(Refusal::Changed), Expect::Unchanged(_)) => assert!(live.is_some(), "{place:?} came back"),
+            (Err(Refusal::Type), _) => {
+                let collection = self.live(place).is_some_and(|known| known.elements.is_some());
+                assert!(collection, "{place:?} is a string");
+            }
             (Err(Refusal::NoMemory), _) => {
                 assert!(self.over, "{place:?}: there is memory, {:?}", guard.store().totals());
             }

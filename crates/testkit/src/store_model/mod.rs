@@ -5,14 +5,16 @@
 //! counted, and in the end no more is missing than the store says it has evicted. Everything else is
 //! exact: values, flags, expiries, marks, tokens that only grow, who was expected and who was there. Writes
 //! are refused for want of memory only while the limit was lowered and is not reached yet: what is to go may be
-//! in the hands of a worker that is not there to give it back.
+//! in the hands of a worker that is not there to give it back. Elements of collections are those of a plain vector.
 
 mod act;
+mod elements;
 mod judge;
 mod op;
 
 pub use op::{OP_BYTES, Op};
 
+use elements::Elements;
 use larder_store::{
     Automove, Config, End, Expect, Guard, Item, Key, Lookup, Millis, Pinned, Store, Upload, Value,
 };
@@ -34,7 +36,10 @@ const PINS_MAX: usize = 3;
 /// What the map knows of an item.
 #[derive(Clone, Debug)]
 struct Known {
+    /// Of a string.
     value: Vec<u8>,
+    /// Of a collection.
+    elements: Option<Elements>,
     flags: u32,
     expires_at: Millis,
     cas: u64,
@@ -142,8 +147,11 @@ fn is_made_of<'p>(mut value: &[u8], pieces: impl Iterator<Item = &'p [u8]>) -> b
 
 fn same(item: &Item<'_>, known: &Known, place: Place) {
     let same = match item.value() {
-        Value::Whole(bytes) => bytes == known.value,
-        Value::Pieces(value) => is_made_of(&known.value, value.pin().pieces(0)),
+        Value::Whole(bytes) => known.elements.is_none() && bytes == known.value,
+        Value::Pieces(value) => known.elements.is_none() && is_made_of(&known.value, value.pin().pieces(0)),
+        Value::Collection(collection) => {
+            known.elements.as_ref().is_some_and(|elements| elements.are_in(&collection))
+        }
     };
     assert!(same, "{place:?} has another value");
     let is = (item.flags(), item.expires_at(), item.cas(), item.stale(), item.token_sent());
@@ -216,6 +224,7 @@ impl Model {
                 let expect = self.expect(guard, op, place, true);
                 self.store(guard, op, place, op.bytes, expect);
             }
+            Verb::Elements => self.change_elements(guard, op, place),
             Verb::Append => self.concat(guard, op, place, End::Back),
             Verb::Prepend => self.concat(guard, op, place, End::Front),
             Verb::Delete | Verb::Touch | Verb::Invalidate | Verb::ClaimToken | Verb::Patch => {

@@ -50,6 +50,8 @@ pub(super) enum Verb {
     Get,
     Peek,
     Store,
+    /// What is done to the elements of a collection: size and flags say what.
+    Elements,
     Append,
     Prepend,
     Delete,
@@ -109,6 +111,8 @@ impl Op {
         let many = 1 + u32::from(count) * 4;
         let size = usize::from(u16::from_le_bytes([low, high]));
         let verb = match verb % 64 {
+            // One in seven of all.
+            _ if verb >= 220 => Verb::Elements,
             0..8 => Verb::Get,
             8 => Verb::Peek,
             9..18 => Verb::Store,
@@ -167,6 +171,15 @@ impl Op {
             ttl_ms: (expiry % 4 == 0).then(|| u64::from(expiry) * 50),
             flags: u32::from(last % 4) * 7,
         }
+    }
+
+    /// As [`Op::decode`], but seven of eight are on the elements of a few collections.
+    pub fn of_elements(bytes: &[u8; OP_BYTES]) -> Op {
+        let op = Op::decode(bytes);
+        if bytes[0].is_multiple_of(8) {
+            return op.lighter();
+        }
+        Op { verb: Verb::Elements, key: u32::from(bytes[2] % 4), ..op }
     }
 
     /// The same with a crowd of a sixteenth as many, whose values are larger by as much: it fills a store with a

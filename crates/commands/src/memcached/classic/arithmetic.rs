@@ -82,7 +82,7 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
                 return Changed::Done { value, cas: stored.cas, expired_at, expires_at };
             }
             Err(Refusal::NoMemory) => return Changed::NoMemory,
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn touch(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, exptime:
         }
         // It is there: an expiry that it had no room for makes an item longer.
         Err(Refusal::NoMemory) => (Counter::StoreNoMemory, NO_MEMORY),
-        Err(Refusal::Absent | Refusal::Present | Refusal::Changed) => {
+        Err(Refusal::Absent | Refusal::Present | Refusal::Changed | Refusal::Type) => {
             (Counter::TouchMisses, b"NOT_FOUND\r\n")
         }
     };

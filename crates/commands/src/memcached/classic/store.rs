@@ -63,7 +63,7 @@ pub fn classic_expect(store: &Store<'_>, settings: &Settings) -> Expect {
 pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     match refusal {
         Refusal::Absent if cas => Outcome::NotFound,
-        Refusal::Absent | Refusal::Present => Outcome::NotStored,
+        Refusal::Absent | Refusal::Present | Refusal::Type => Outcome::NotStored,
         Refusal::Changed => Outcome::Exists,
         Refusal::NoMemory => Outcome::NoMemory,
     }
@@ -229,7 +229,7 @@ pub fn concat(
         match cx.guard.concat(key, value, end, cas, unchanged) {
             Ok(stored) => return Outcome::Stored { cas: stored.cas, value_bytes },
             Err(Refusal::NoMemory) => return Outcome::NoMemory,
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn arithmetic(
                     }
                     Err(Refusal::NoMemory) if cx.asks_again(out) => return tally.metas -= 1,
                     Err(Refusal::NoMemory) => return out.put(NO_MEMORY),
-                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => {}
+                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
                 },
                 None => {
                     cx.counters.add(misses, 1);

@@ -191,7 +191,7 @@ fn get_with_flags(
         };
         if let Some(exptime) = given.vivify {
             match vivify(cx, out, key, flags, &given, exptime) {
-                Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => continue,
+                Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => continue,
                 Err(Refusal::NoMemory) => {
                     cx.counters.add(Counter::StoreNoMemory, 1);
                     out.put(NO_MEMORY);

@@ -40,7 +40,7 @@ pub fn delete(
             cx.counters.add(Counter::DeleteMisses, 1);
             b"NF"
         }
-        Err(Refusal::Changed | Refusal::Present) => {
+        Err(Refusal::Changed | Refusal::Present | Refusal::Type) => {
             cx.counters.add(Counter::DeleteMisses, 1);
             b"EX"
         }
@@ -102,7 +102,7 @@ fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, flags: &Flags<'_>, given: &Giv
         match cx.guard.asking_once(|guard| guard.store_value(key, b"", &attributes, unchanged)) {
             Ok(_) => return Ok(class),
             Err(Refusal::NoMemory) => return Err(Refusal::NoMemory),
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }

@@ -193,7 +193,7 @@ fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) ->
                 match cx.guard.store_value(key, value, &plan.attributes, Expect::Absent) {
                     Ok(stored) => return done(stored, value.len() as u64),
                     Err(Refusal::NoMemory) => return Outcome::NoMemory,
-                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent) => {}
+                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
                 }
             }
             Outcome::NotFound => return Outcome::NotStored,
@@ -223,7 +223,7 @@ fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8
         match cx.guard.store_value(key, value, &attributes, unchanged) {
             Ok(stored) => return done(stored, value.len() as u64),
             Err(Refusal::NoMemory) => return Outcome::NoMemory,
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
 }

@@ -28,9 +28,11 @@ fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: b
             let pinned = value.pin();
             copy_pinned(guard, &pinned, to, &attributes, expect)
         }
+        Value::Collection(_) => Err(Refusal::Type),
     };
     match done {
         Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
+        Err(Refusal::Type) => Err(Fail::WRONG_TYPE),
         done => Ok(done.is_ok()),
     }
 }

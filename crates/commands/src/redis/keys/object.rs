@@ -82,6 +82,7 @@ pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
         Value::Whole(text) if text.len() <= 20 && parse_integer(text).is_some() => "int",
         Value::Whole(text) if text.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Value::Whole(_) | Value::Pieces(_) => "raw",
+        Value::Collection(_) => "listpack",
     }
 }
 

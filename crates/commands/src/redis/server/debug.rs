@@ -1,7 +1,7 @@
 //! DEBUG, as far as test suites send it.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Value};
+use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Type, Value};
 
 use crate::core::glob::{bounded, matches, weight};
 use crate::core::work::{STORE_NS, copying_ns};
@@ -236,6 +236,19 @@ impl Job for Populating {
     }
 }
 
+/// The elements of a collection, in any order where it has none.
+fn digest_of(collection: &Collection<'_>) -> u64 {
+    let ordered = collection.kind() == Type::List;
+    collection.entries(0..collection.len()).enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
+        let mut one = Digest::default();
+        let (mut name, mut value) = ([0; DIGITS_MAX], [0; DIGITS_MAX]);
+        let place = if ordered { i as u64 } else { 0 };
+        let rest = [place.to_le_bytes(), entry.score.to_bits().to_le_bytes()].concat();
+        one.add(&[entry.name.text(&mut name), &rest], Value::Whole(entry.value.text(&mut value)));
+        sum.wrapping_add(one.0[1])
+    })
+}
+
 /// A 160-bit value that does not depend on the order in which hashes are added.
 #[derive(Debug, Default)]
 pub(crate) struct Digest([u64; 2]);
@@ -255,6 +268,7 @@ impl Digest {
         match value {
             Value::Whole(bytes) => eat(bytes),
             Value::Pieces(value) => value.pin().pieces(0).for_each(eat),
+            Value::Collection(collection) => eat(&digest_of(&collection).to_le_bytes()),
         }
         self.0[0] ^= hash;
         self.0[1] = self.0[1].wrapping_add(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -140,7 +140,7 @@ pub(crate) fn rewrite_part<T>(
                 break Ok(true);
             }
             Err(Refusal::NoMemory) => break Err(Fail::OUT_OF_MEMORY),
-            Err(Refusal::Changed | Refusal::Absent | Refusal::Present) => {}
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     };
     call.cx.room.take_back(bytes);

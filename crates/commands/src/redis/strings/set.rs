@@ -169,6 +169,7 @@ impl Call<'_, '_, '_> {
 /// The value is these bytes.
 pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     match value {
+        Value::Collection(_) => false,
         Value::Whole(whole) => whole == bytes,
         Value::Pieces(pieces) => {
             let (pinned, mut rest) = (pieces.pin(), bytes);

@@ -52,6 +52,7 @@ impl Source {
                 match item.value() {
                     Value::Pieces(value) => pinned = Some(value.pin()),
                     Value::Whole(value) => copied.extend_from_slice(value),
+                    Value::Collection(_) => {}
                 }
                 (Expect::Unchanged(seen), kept(&item))
             }
@@ -85,6 +86,7 @@ impl Source {
                 let same = match item.value() {
                     Value::Whole(value) => value == self.copied,
                     Value::Pieces(_) => true,
+                    Value::Collection(_) => false,
                 };
                 let Attributes { flags, expires_at, .. } = self.attributes;
                 same && self.expect == Expect::Unchanged(item.seen())

@@ -1,0 +1,291 @@
+//! Building a leaf: its parts as vectors, which are changed one by one and put together at the end.
+//!
+//! ```text
+//! start, or load a leaf ─▶ insert, remove, set_value … ─▶ bytes() ─▶ write into a chunk of that size
+//! ```
+//!
+//! Scores lie as words meanwhile, since their packing depends on all of them. The vectors stay when a leaf is done: in
+//! steady state building one allocates nothing.
+
+use super::Type;
+use super::element::{LONG, Packed, extent};
+use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
+use super::scores::{Packing, Scores, word_of};
+use crate::class::CHUNK_BYTES_MAX;
+use std::ops::Range;
+
+/// A leaf that is longer than this has no place in any chunk.
+pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
+
+/// A leaf is as long as it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// An entry to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    /// Of its field or member; nothing in a list.
+    pub(crate) tag: u8,
+    pub(crate) name: &'a [u8],
+    /// In a hash only.
+    pub(crate) value: &'a [u8],
+    /// In a sorted set only.
+    pub(crate) score: f64,
+}
+
+/// A leaf that is being built.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    kind: Type,
+    /// Strings that have their length in front.
+    longs: usize,
+    words: Vec<u64>,
+    tags: Vec<u8>,
+    codes: Vec<u8>,
+    value_codes: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            kind: Type::Hash,
+            longs: 0,
+            words: Vec::new(),
+            tags: Vec::new(),
+            codes: Vec::new(),
+            value_codes: Vec::new(),
+            payload: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// Begins an empty leaf.
+    pub(crate) fn start(&mut self, kind: Type) {
+        self.kind = kind;
+        self.longs = 0;
+        self.words.clear();
+        self.tags.clear();
+        self.codes.clear();
+        self.value_codes.clear();
+        self.payload.clear();
+    }
+
+    /// Begins with what is in `leaf`.
+    pub(crate) fn load(&mut self, leaf: &Leaf<'_>) {
+        self.start(leaf.kind);
+        if leaf.long {
+            self.longs = longs(leaf.codes) + longs(leaf.value_codes);
+        }
+        if leaf.kind == Type::SortedSet {
+            self.words.extend((0..leaf.len()).map(|i| leaf.scores.at(i)));
+        }
+        self.tags.extend_from_slice(leaf.tags);
+        self.codes.extend_from_slice(leaf.codes);
+        self.value_codes.extend_from_slice(leaf.value_codes);
+        self.payload.extend_from_slice(leaf.payload);
+    }
+
+    /// What it is a leaf of.
+    pub(crate) fn kind(&self) -> Type {
+        self.kind
+    }
+
+    /// It has no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.codes.is_empty()
+    }
+
+    /// What it is so far.
+    pub(crate) fn leaf(&self) -> Leaf<'_> {
+        Leaf {
+            kind: self.kind,
+            long: self.longs > 0,
+            scores: Scores::Plain(&self.words),
+            tags: &self.tags,
+            codes: &self.codes,
+            value_codes: &self.value_codes,
+            payload: &self.payload,
+        }
+    }
+
+    /// Puts a new entry in front of entry `i`, or at the end. In a sorted set that is where [`Leaf::place`] says.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    pub(crate) fn insert(&mut self, i: usize, new: NewEntry<'_>) -> Result<(), Full> {
+        if new.name.len().max(new.value.len()) > LEAF_BYTES_MAX {
+            return Err(Full);
+        }
+        let (name, value) = (Packed::of(new.name), Packed::of(new.value));
+        let hash = self.kind == Type::Hash;
+        let bytes = name.bytes() + if hash { value.bytes() } else { 0 };
+        let arrays = 1 + usize::from(self.kind != Type::List) + usize::from(hash);
+        if self.loose_bytes() + arrays + bytes > LEAF_BYTES_MAX {
+            return Err(Full);
+        }
+        let at = if i == self.codes.len() { self.payload.len() } else { self.leaf().offset(i) };
+        resize(&mut self.payload, at..at, bytes);
+        name.write(&mut self.payload[at..]);
+        self.longs += usize::from(name.code == LONG);
+        self.codes.insert(i, name.code);
+        if hash {
+            value.write(&mut self.payload[at + name.bytes()..]);
+            self.longs += usize::from(value.code == LONG);
+            self.value_codes.insert(i, value.code);
+        }
+        if self.kind != Type::List {
+            self.tags.insert(i, new.tag);
+        }
+        if self.kind == Type::SortedSet {
+            self.words.insert(i, word_of(new.score));
+        }
+        Ok(())
+    }
+
+    /// Takes these entries out.
+    pub(crate) fn remove(&mut self, range: Range<usize>) {
+        let leaf = self.leaf();
+        let (start, end) = (leaf.offset(range.start), leaf.offset(range.end));
+        self.payload.drain(start..end);
+        let mut longs = 0;
+        for codes in [&mut self.codes, &mut self.value_codes] {
+            if range.end <= codes.len() {
+                longs += codes.drain(range.clone()).filter(|code| *code == LONG).count();
+            }
+        }
+        self.longs -= longs;
+        if self.kind != Type::List {
+            self.tags.drain(range.clone());
+        }
+        if self.kind == Type::SortedSet {
+            self.words.drain(range);
+        }
+    }
+
+    /// Takes out the entries of which `keep` is false; it is asked in order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Entry<'_>) -> bool) {
+        let (mut kept, mut from, mut to) = (0, 0, 0);
+        for i in 0..self.codes.len() {
+            let (entry, bytes) = self.leaf().entry_at(i, from);
+            if keep(&entry) {
+                self.payload.copy_within(from..from + bytes, to);
+                to += bytes;
+                for array in [&mut self.tags, &mut self.codes, &mut self.value_codes] {
+                    if i < array.len() {
+                        array[kept] = array[i];
+                    }
+                }
+                if i < self.words.len() {
+                    self.words[kept] = self.words[i];
+                }
+                kept += 1;
+            }
+            from += bytes;
+        }
+        self.payload.truncate(to);
+        for array in [&mut self.tags, &mut self.codes, &mut self.value_codes] {
+            array.truncate(kept);
+        }
+        self.words.truncate(kept);
+        self.longs = longs(&self.codes) + longs(&self.value_codes);
+    }
+
+    /// Gives the field `i` of a hash another value.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    pub(crate) fn set_value(&mut self, i: usize, value: &[u8]) -> Result<(), Full> {
+        self.replace(i, value, true)
+    }
+
+    /// Puts another element in the place of element `i` of a list.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    pub(crate) fn set_element(&mut self, i: usize, element: &[u8]) -> Result<(), Full> {
+        debug_assert!(self.kind == Type::List, "the others have tags, or an order");
+        self.replace(i, element, false)
+    }
+
+    /// Replaces the value of entry `i`, or the only string that it has.
+    fn replace(&mut self, i: usize, text: &[u8], value: bool) -> Result<(), Full> {
+        if text.len() > LEAF_BYTES_MAX {
+            return Err(Full);
+        }
+        let new = Packed::of(text);
+        let leaf = self.leaf();
+        let mut start = leaf.offset(i);
+        let end = start + leaf.entry_bytes(i, start);
+        if value {
+            start += extent(self.codes[i], &self.payload[start..]).1;
+        }
+        if self.loose_bytes() - (end - start) + new.bytes() > LEAF_BYTES_MAX {
+            return Err(Full);
+        }
+        let code = if value { &mut self.value_codes[i] } else { &mut self.codes[i] };
+        self.longs -= usize::from(*code == LONG);
+        self.longs += usize::from(new.code == LONG);
+        *code = new.code;
+        resize(&mut self.payload, start..end, new.bytes());
+        new.write(&mut self.payload[start..]);
+        Ok(())
+    }
+
+    /// Bytes of the leaf without its scores, at most as many as of the leaf that comes of it.
+    fn loose_bytes(&self) -> usize {
+        HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            kind: self.kind,
+            entries: self.codes.len(),
+            payload_bytes: self.payload.len(),
+            long: self.longs > 0,
+            packing: Packing::of(self.words.iter().copied()),
+        }
+    }
+
+    /// Bytes of the leaf.
+    ///
+    /// # Errors
+    /// [`Full`], if they are too many for any chunk.
+    pub(crate) fn bytes(&self) -> Result<usize, Full> {
+        let bytes = self.head().leaf_bytes();
+        if bytes <= LEAF_BYTES_MAX { Ok(bytes) } else { Err(Full) }
+    }
+
+    /// Writes the leaf to `to`, which is as long as it.
+    pub(crate) fn write(&self, mut to: &mut [u8]) {
+        let head = self.head();
+        debug_assert_eq!(to.len(), head.leaf_bytes());
+        let mut next = |bytes: usize| to.split_off_mut(..bytes).expect("it is as long as the leaf");
+        next(HEAD_BYTES).copy_from_slice(&head.write());
+        if self.kind == Type::SortedSet {
+            next(BASE_BYTES).copy_from_slice(&head.packing.base.to_le_bytes());
+            head.packing.write(&self.words, next(self.words.len() * head.packing.width));
+        }
+        for part in [&self.tags, &self.codes, &self.value_codes, &self.payload] {
+            next(part.len()).copy_from_slice(part);
+        }
+    }
+}
+
+/// How many of these strings have their length in front.
+fn longs(codes: &[u8]) -> usize {
+    codes.iter().filter(|&&code| code == LONG).count()
+}
+
+/// Makes what lies in `range` `bytes` long; what is in there then is nothing yet.
+fn resize(payload: &mut Vec<u8>, range: Range<usize>, bytes: usize) {
+    let old_end = payload.len();
+    if bytes > range.len() {
+        payload.resize(old_end + bytes - range.len(), 0);
+        payload.copy_within(range.end..old_end, range.start + bytes);
+    } else {
+        payload.copy_within(range.end..old_end, range.start + bytes);
+        payload.truncate(old_end - (range.len() - bytes));
+    }
+}

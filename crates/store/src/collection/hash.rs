@@ -1,0 +1,96 @@
+//! Hashes: fields with values.
+
+use super::Type;
+use super::change::Declined;
+use super::element::Element;
+use crate::Key;
+use crate::worker::Guard;
+
+impl Guard<'_> {
+    /// Sets fields, in order; how many were not there. The hash is written even if all have these values already.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn hash_set<'p>(
+        &mut self,
+        key: &Key<'_>,
+        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+    ) -> Result<usize, Declined> {
+        let changed = self.change_collection(key, Type::Hash, |hash| {
+            let mut new = 0;
+            for (field, value) in pairs.clone() {
+                match hash.find(field) {
+                    Some(i) => hash.write().set_value(i, value)?,
+                    None => {
+                        hash.insert(hash.len(), field, value, 0.0)?;
+                        new += 1;
+                    }
+                }
+            }
+            Ok::<_, Declined>(new)
+        })?;
+        Ok(changed.answer)
+    }
+
+    /// Sets a field that is not there; whether it was so.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn hash_insert(&mut self, key: &Key<'_>, field: &[u8], value: &[u8]) -> Result<bool, Declined> {
+        let changed = self.change_collection(key, Type::Hash, |hash| {
+            let new = hash.find(field).is_none();
+            if new {
+                hash.insert(hash.len(), field, value, 0.0)?;
+            }
+            Ok::<_, Declined>(new)
+        })?;
+        Ok(changed.answer)
+    }
+
+    /// Sets a field to what `make` makes of the value that it has, if it has one; what that is.
+    ///
+    /// # Errors
+    /// What `make` said, or [`Declined`]; and nothing done.
+    pub fn hash_update<V: AsRef<[u8]>, E: From<Declined>>(
+        &mut self,
+        key: &Key<'_>,
+        field: &[u8],
+        mut make: impl FnMut(Option<Element<'_>>) -> Result<V, E>,
+    ) -> Result<V, E> {
+        let changed = self.change_collection(key, Type::Hash, |hash| {
+            let there = hash.find(field);
+            let old = there.and_then(|i| Some(hash.leaf()?.entry(i).value));
+            let new = make(old)?;
+            match there {
+                Some(i) => hash.write().set_value(i, new.as_ref()).map_err(Declined::from)?,
+                None => hash.insert(hash.len(), field, new.as_ref(), 0.0)?,
+            }
+            Ok::<_, E>(new)
+        })?;
+        Ok(changed.answer)
+    }
+
+    /// Takes fields out of a hash, or members out of a set or a sorted set; how many were there.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn remove_named<'p>(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        names: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<usize, Declined> {
+        debug_assert!(kind != Type::List, "elements of a list have no names");
+        let changed = self.change_collection(key, kind, |collection| {
+            let mut gone = 0;
+            for name in names.clone() {
+                if let Some(i) = collection.find(name) {
+                    collection.remove(i..i + 1);
+                    gone += 1;
+                }
+            }
+            Ok::<_, Declined>(gone)
+        })?;
+        Ok(changed.answer)
+    }
+}

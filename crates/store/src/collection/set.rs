@@ -1,0 +1,30 @@
+//! Sets: members, each once. [`Guard::remove_named`] takes members out.
+
+use super::Type;
+use super::change::Declined;
+use crate::Key;
+use crate::worker::Guard;
+
+impl Guard<'_> {
+    /// Puts members into a set; how many were not there. Nothing is written if all were.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn set_add<'p>(
+        &mut self,
+        key: &Key<'_>,
+        members: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<usize, Declined> {
+        let changed = self.change_collection(key, Type::Set, |set| {
+            let mut new = 0;
+            for member in members.clone() {
+                if set.find(member).is_none() {
+                    set.insert(set.len(), member, &[], 0.0)?;
+                    new += 1;
+                }
+            }
+            Ok::<_, Declined>(new)
+        })?;
+        Ok(changed.answer)
+    }
+}

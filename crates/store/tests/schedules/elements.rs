@@ -1,0 +1,149 @@
+//! Collections that several threads change: a hash with a count and two fields that are always set together, a list
+//! that is pushed to and popped from, two sets between which members go as one.
+
+use crate::stage::{Actor, Cast};
+use larder_store::{Declined, Element, End, Guard, Type};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+const HASH: &[u8] = b"elements-hash";
+const LIST: &[u8] = b"elements-list";
+const SETS: [&[u8]; 2] = [b"elements-one", b"elements-other"];
+const MEMBERS: u64 = 4;
+
+/// What was acknowledged.
+#[derive(Default)]
+struct Known {
+    counts: BTreeSet<i64>,
+    pushed: i64,
+    popped: BTreeSet<i64>,
+    at_work: u64,
+}
+
+type All = Rc<RefCell<Known>>;
+
+fn number(element: Element<'_>) -> i64 {
+    element.number().expect("numbers were written")
+}
+
+/// Adds `threads` threads that each take so many steps.
+pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
+    let all = All::default();
+    all.borrow_mut().at_work = threads;
+    for _ in 0..threads {
+        let all = Rc::clone(&all);
+        cast.main("elements", move |actor| {
+            (0..steps).for_each(|_| step(actor, &all));
+            let mut known = all.borrow_mut();
+            known.at_work -= 1;
+            let last = known.at_work == 0;
+            drop(known);
+            if last {
+                check(actor, &all);
+            }
+        });
+    }
+}
+
+fn step(actor: &mut Actor, all: &All) {
+    match actor.random.below(5) {
+        0 => count(actor, all),
+        1 => together(actor),
+        2 => push(actor, all),
+        3 => pop(actor, all),
+        _ => change_sides(actor),
+    }
+}
+
+/// Another field each time is a longer leaf and another class.
+fn count(actor: &mut Actor, all: &All) {
+    let padding = actor.random.below(200) as usize;
+    let count = actor.batch(|guard, _, _| {
+        let key = guard.key(HASH);
+        let count = guard
+            .hash_update(&key, b"count", |old| Ok::<_, Declined>((old.map_or(0, number) + 1).to_string()));
+        guard.hash_set(&key, [(&b"padding"[..], &vec![b'x'; padding][..])].into_iter()).expect("memory");
+        count.expect("memory")
+    });
+    let count = count.parse().expect("a number");
+    assert!(all.borrow_mut().counts.insert(count), "{count} was counted twice");
+}
+
+fn together(actor: &mut Actor) {
+    actor.batch(|guard, stage, _| {
+        let key = guard.key(HASH);
+        let value = stage.number().to_string();
+        let pairs = [(&b"one"[..], value.as_bytes()), (b"other", value.as_bytes())];
+        guard.hash_set(&key, pairs.into_iter()).expect("memory");
+    });
+    actor.batch(|guard, _, _| {
+        let key = guard.key(HASH);
+        let hash = guard.collection(&key, Type::Hash).expect("a hash").expect("nothing takes it out");
+        assert_eq!(hash.field(b"one"), hash.field(b"other"), "a moment that never was");
+    });
+}
+
+fn push(actor: &mut Actor, all: &All) {
+    let number = {
+        let mut known = all.borrow_mut();
+        known.pushed += 1;
+        known.pushed.to_string()
+    };
+    actor.batch(|guard, _, _| {
+        let key = guard.key(LIST);
+        guard.list_push(&key, End::Back, [number.as_bytes()].into_iter(), false).expect("memory");
+    });
+}
+
+fn pop(actor: &mut Actor, all: &All) {
+    let end = if actor.random.below(2) == 0 { End::Front } else { End::Back };
+    let count = 1 + actor.random.below(3) as usize;
+    let popped: Vec<i64> = actor.batch(|guard, _, _| {
+        let key = guard.key(LIST);
+        let popped = guard.list_pop(&key, end, count).expect("memory");
+        popped.iter().flat_map(|popped| popped.entries()).map(|entry| number(entry.name)).collect()
+    });
+    for number in popped {
+        assert!(all.borrow_mut().popped.insert(number), "{number} was popped twice");
+    }
+}
+
+fn has(guard: &mut Guard<'_>, set: &[u8], member: &[u8]) -> bool {
+    let key = guard.key(set);
+    guard.collection(&key, Type::Set).expect("a set").is_some_and(|set| set.find(member).is_some())
+}
+
+/// Takes a member to the other set, as one; another that looks as one finds it in one at most.
+fn change_sides(actor: &mut Actor) {
+    actor.batch(|guard, _, random| {
+        let member = random.below(MEMBERS).to_string();
+        let keys = SETS.map(|set| guard.key(set));
+        guard.begin(keys);
+        let there = SETS.map(|set| has(guard, set, member.as_bytes()));
+        assert_ne!(there, [true, true], "{member} is in both");
+        let to = usize::from(!there[1]);
+        assert_eq!(guard.set_add(&keys[to], [member.as_bytes()].into_iter()), Ok(1));
+        let gone = guard.remove_named(&keys[1 - to], Type::Set, [member.as_bytes()].into_iter());
+        assert_eq!(gone, Ok(usize::from(there[1 - to])));
+        guard.finish();
+    });
+}
+
+/// All that was counted is there, and what was pushed was popped or is in the list.
+fn check(actor: &mut Actor, all: &All) {
+    let known = all.borrow();
+    let (count, list): (i64, Vec<i64>) = actor.batch(|guard, _, _| {
+        let key = guard.key(HASH);
+        let count = guard.collection(&key, Type::Hash).expect("a hash").and_then(|hash| hash.field(b"count"));
+        let count = count.map_or(0, number);
+        let key = guard.key(LIST);
+        let list = guard.collection(&key, Type::List).expect("a list");
+        let list = list.map(|list| list.entries(0..list.len()).map(|entry| number(entry.name)).collect());
+        (count, list.unwrap_or_default())
+    });
+    assert!(known.counts.iter().copied().eq(1..=count), "{count} is not how many there were");
+    let mut numbers = known.popped.clone();
+    assert!(list.iter().all(|number| numbers.insert(*number)), "popped, and in the list");
+    assert!(numbers.iter().copied().eq(1..=known.pushed), "pushed, and neither popped nor in the list");
+}
