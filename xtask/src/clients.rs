@@ -12,9 +12,17 @@ const GO_LEAST: (u32, u32) = (1, 24);
 /// Modules below it that have dependencies, and their tests.
 const MODULES: &[&str] = &["prom", "otel", "compare"];
 
-/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
+/// What the driver of `larder lab matrix` is built with.
+const DRIVER: &[(&str, &str)] = &[
+    ("cc", "gcc"),
+    ("/usr/include/stdio.h", "libc6-dev"),
+    ("/usr/include/libmemcached/memcached.h", "libmemcached-dev"),
+];
+
+/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without; and the lab's
+/// experiment about libmemcached.
 pub fn clients() -> Outcome {
-    debian(&[("go", "golang-go")])?;
+    debian(&[&[("go", "golang-go")], DRIVER].concat())?;
     check_go()?;
     run(cargo(&["build", "--quiet", "--package", "larder"]))?;
     let (works, unformatted) = capture(go("gofmt", &["-l", "."]))?;
@@ -33,7 +41,7 @@ pub fn clients() -> Outcome {
         run(inside(&["vet", "./..."]))?;
         run(inside(&["test", "-race", "-count=1", "./..."]))?;
     }
-    Ok(())
+    run(cargo(&["test", "-p", "larder", "--test", "lab_matrix", "--", "--ignored", "--test-threads=1"]))
 }
 
 fn go(program: &str, arguments: &[&str]) -> Command {

@@ -15,7 +15,7 @@ use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::wire::Protocol;
 use crate::workload::Verb;
-use crate::{bench, cas, hitratio, latency, memory, servers, shift};
+use crate::{bench, cas, hitratio, latency, matrix, memory, servers, shift};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -43,6 +43,8 @@ enum Sub {
     Shift(shift::Options),
     /// How many requests miss, on streams like those of real caches, in the same memory
     Hitratio(hitratio::Options),
+    /// What libmemcached's options cost, and what they hide
+    Matrix(Box<matrix::Options>),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
     /// The server's figures and their targets
@@ -109,6 +111,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Memory(options) => memory::run(options),
         Sub::Shift(options) => shift::run(options),
         Sub::Hitratio(options) => hitratio::run(options),
+        Sub::Matrix(options) => matrix::run(options),
         Sub::Compare(args) => compare(args),
         Sub::BenchServer(options) => bench::server(options),
     };

@@ -99,14 +99,23 @@ impl Contender {
     /// # Errors
     /// [`Error::Peer`] when there is none or it does not answer.
     pub fn start(kind: Kind, setup: &Setup) -> Result<Contender, Error> {
-        let server = Server::start(&Spec {
+        Contender::start_with(kind, setup, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Errors
+    /// As [`Contender::start`].
+    pub fn start_with(kind: Kind, setup: &Setup, more: &[&str]) -> Result<Contender, Error> {
+        let spec = Spec {
             kind,
             program: if kind.is_larder() { setup.larder.clone() } else { None },
             memory_mb: setup.memory_mb,
             threads: setup.threads,
             core: setup.core,
             null: None,
-        })?;
+        };
+        let server = Server::start_with(&spec, more)?;
         let workers = match kind {
             Kind::Redis | Kind::Valkey | Kind::RedisNew | Kind::ValkeyNew | Kind::Null => 1,
             Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::MemcachedNew | Kind::KeyDb => {

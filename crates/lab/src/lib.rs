@@ -11,13 +11,14 @@
 //! | [`numbers`] | numbers with a fraction on the command line |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
+//! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server |
 //! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
-//! | [`cas`], [`hitratio`], [`latency`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
+//! | [`cas`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -32,6 +33,7 @@ pub mod connection;
 pub mod contender;
 pub mod control;
 pub mod dialog;
+pub mod driver;
 pub mod error;
 pub mod experiment;
 pub mod fill;
@@ -40,6 +42,7 @@ pub mod hitratio;
 pub mod keys;
 pub mod latency;
 pub mod load;
+pub mod matrix;
 pub mod memory;
 pub mod mix;
 pub mod null;
@@ -47,6 +50,7 @@ pub mod numbers;
 pub mod peers;
 pub mod placement;
 pub mod progress;
+pub mod relay;
 pub mod report;
 pub mod results;
 pub mod script;

@@ -200,13 +200,24 @@ impl Server {
     /// # Panics
     /// If a null server is asked for without its workload.
     pub fn start(spec: &Spec) -> Result<Server, Error> {
+        Server::start_with(spec, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    ///
+    /// # Panics
+    /// As [`Server::start`].
+    pub fn start_with(spec: &Spec, more: &[&str]) -> Result<Server, Error> {
         let program = match &spec.program {
             Some(program) => program.clone(),
             None => spec.kind.program()?,
         };
         let mut tried = 0;
         loop {
-            match Server::start_once(spec, &program) {
+            match Server::start_once(spec, &program, more) {
                 Err(Error::Peer(why)) if spec.kind != Kind::Null && tried < PORT_TRIES => {
                     tried += 1;
                     if tried == PORT_TRIES {
@@ -218,10 +229,11 @@ impl Server {
         }
     }
 
-    fn start_once(spec: &Spec, program: &Path) -> Result<Server, Error> {
+    fn start_once(spec: &Spec, program: &Path, more: &[&str]) -> Result<Server, Error> {
         let name = spec.kind.name();
         let port = if spec.kind == Kind::Null { 0 } else { free_port()? };
-        let arguments = arguments(spec, port);
+        let mut arguments = arguments(spec, port);
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         // Where there is setpriv, a lab that is killed takes its servers with it.
         let mut command = match on_path("setpriv") {
             Some(setpriv) => {

@@ -46,9 +46,14 @@ impl Default for Latencies {
 impl Latencies {
     /// Counts one.
     pub fn record(&mut self, latency: Duration) {
+        self.record_many(latency, 1);
+    }
+
+    /// Counts `times` of them that took as long as each other.
+    pub fn record_many(&mut self, latency: Duration, times: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        if ns > LATENCY_MAX_NS || self.ns.record(ns).is_err() {
-            self.over_range += 1;
+        if ns > LATENCY_MAX_NS || self.ns.record_n(ns, times).is_err() {
+            self.over_range += times;
         }
     }
 

@@ -187,6 +187,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         &["shift", "--after", "inf"],
         &["shift", "--working-set", "0"],
         &["latency", "--mix", "hit:0"],
+        &["matrix", "--operation", "fly"],
+        &["matrix", "--link", "relay-0ms"],
+        &["matrix", "--value-bytes", "0"],
         &["latency", "--zipf", "-1"],
         &["load", "--target", "a=redis://127.0.0.1:1", "--seconds", "inf"],
         &["load", "--target", "127.0.0.1:1"],
@@ -197,6 +200,18 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         refused(&output, "error: ");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_matrix_says_in_a_line_what_it_lacks() {
+    let folder = folder("no-cc");
+    let output =
+        lab(&["matrix", "--quick"]).env("PATH", "/nowhere").env("XDG_CACHE_HOME", &folder).output().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    refused(&output, "cc is not on PATH; Debian has it: apt install gcc libc6-dev libmemcached-dev");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+    let output = lab(&["matrix", "--quick", "--peer", "redis"]).output().unwrap();
+    refused(&output, "libmemcached does not speak redis's protocol");
 }
 
 #[test]

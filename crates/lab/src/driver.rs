@@ -1,0 +1,440 @@
+//! Drivers: clients in other languages as processes, which the lab builds, starts, and tells what to do by lines.
+//!
+//! ```text
+//! {"do":"hello"}     ──►  {"hello":version,"value":hex}     the library's version; a value, to compare with ours
+//! {"do":"run", job}  ──►  {"ready":…}                       connected and warm; which options are in effect
+//! {"do":"go"}        ──►  {"paused":n}                      at the job's `pause_at`; another "go" lets it go on
+//!                    ──►  {"done":…}                        counts, times, a histogram of its calls
+//! ```
+//!
+//! A driver ends with its stdin. One that ends by itself, as a library that aborts the process makes it, is a result
+//! and no error of the lab: [`Said::Ended`].
+
+pub mod build;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use larder_eventloop::cpu;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::tally::Latencies;
+use crate::value;
+
+/// How long a driver may be silent: longer than any timeout of a library times the calls of a visit that time out.
+const SILENCE: Duration = Duration::from_secs(300);
+/// What a driver shows of its values: key, version and bytes.
+const SAMPLE: (u32, u64, usize) = (305_419_896, 7, 61);
+
+/// What a driver is to do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Job {
+    /// By the loop by hand, and not by the library.
+    pub by_hand: bool,
+    /// A handle, and a connection, for each call.
+    pub churn: bool,
+    /// Segments of its connections are counted.
+    pub segments: bool,
+    /// The process exits after the last call and closes nothing.
+    pub leave: bool,
+    /// Nothing is stored before the first call that counts.
+    pub cold: bool,
+    /// libmemcached's `NO_BLOCK`.
+    pub no_block: bool,
+    /// libmemcached's `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// libmemcached's `BUFFER_REQUESTS`.
+    pub buffer: bool,
+    /// libmemcached's `NOREPLY`.
+    pub noreply: bool,
+    /// What each call does, by the driver's number.
+    pub op: u8,
+    /// Where the server is: an IPv4 address, its first byte the highest.
+    pub host: u32,
+    /// And listens.
+    pub port: u16,
+    /// Number of the first key.
+    pub first: u32,
+    /// How many keys there are; calls go through them again and again.
+    pub keys: u32,
+    /// Version of the values that are set.
+    pub version: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Bytes of the value of call `large_at`.
+    pub large_bytes: usize,
+    /// Calls at least.
+    pub ops_min: u64,
+    /// Calls at most.
+    pub ops_max: u64,
+    /// No new call after so many nanoseconds, if there were enough.
+    pub time_ns: u64,
+    /// Requests that the loop by hand sends together.
+    pub batch: u64,
+    /// The call after which the driver waits to be told to go on; 0 for none.
+    pub pause_at: u64,
+    /// The call whose value has `large_bytes`; 0 for none.
+    pub large_at: u64,
+}
+
+/// A driver that is connected and warm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Ready {
+    /// The library says that `NO_BLOCK` is on; so the others.
+    pub has_no_block: u8,
+    /// `TCP_NODELAY`.
+    pub has_nodelay: u8,
+    /// `BUFFER_REQUESTS`.
+    pub has_buffer: u8,
+    /// `NOREPLY`.
+    pub has_noreply: u8,
+    /// There is a socket, whose options follow.
+    pub socket: u8,
+    /// `TCP_NODELAY` as the system has it.
+    pub socket_nodelay: u8,
+    /// `SO_LINGER` as the system has it.
+    pub socket_linger: u8,
+    /// Errors while it became warm.
+    pub warm_told: u64,
+    /// The first of them.
+    pub warm_error: String,
+}
+
+/// A driver that waits in the middle.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Paused {
+    /// Calls so far.
+    pub paused: u64,
+    /// Those that said that it is done.
+    pub ok: u64,
+    /// Those that said that it is queued.
+    pub queued: u64,
+    /// Those that told an error.
+    pub told: u64,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Done {
+    /// Calls, each with one of the following outcomes.
+    pub calls: u64,
+    /// It is done, said the call.
+    pub ok: u64,
+    /// It is queued, said the call.
+    pub queued: u64,
+    /// There is no such key; of calls for many keys, how many keys were not there.
+    pub misses: u64,
+    /// Errors that calls told.
+    pub told: u64,
+    /// Errors that the flush and the barrier behind the last call told.
+    pub late: u64,
+    /// Values that are not the ones written.
+    pub wrong: u64,
+    /// The first call that told an error, from 1 on; 0 if none did.
+    pub first_error_at: u64,
+    /// What it told.
+    pub error: String,
+    /// Connections opened.
+    pub connections: u64,
+    /// Segments sent and received, where they were to be counted.
+    pub segments: u64,
+    /// Nanoseconds until the last call had returned.
+    pub return_ns: u64,
+    /// Nanoseconds until the barrier was answered.
+    pub barrier_ns: u64,
+    /// CPU time of the driver until then.
+    pub cpu_ns: u64,
+    /// Calls by how long they took: bucket and count.
+    pub histogram: Vec<(u32, u64)>,
+}
+
+impl Done {
+    /// Times of its calls.
+    pub fn latencies(&self) -> Latencies {
+        let mut all = Latencies::default();
+        for &(bucket, count) in &self.histogram {
+            all.record_many(Duration::from_nanos(middle_ns(bucket)), count);
+        }
+        all
+    }
+}
+
+/// The middle of a bucket: exact below 64 ns, then 64 buckets for each power of two.
+fn middle_ns(bucket: u32) -> u64 {
+    if bucket < 64 {
+        return bucket.into();
+    }
+    let power = bucket / 64 - 1;
+    let low = (64 + u64::from(bucket % 64)) << power;
+    low + (1 << power) / 2
+}
+
+/// What a driver says next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It waits to be told to go on.
+    Paused(Paused),
+    /// It is done.
+    Done(Box<Done>),
+    /// Its process has ended.
+    Ended(Ended),
+}
+
+/// A driver that ended by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// "ended by SIGABRT".
+    pub how: String,
+    /// Calls that had returned, and of them those that said that it is done or queued, where it could still say.
+    pub calls: Option<(u64, u64)>,
+    /// The last line that it wrote to stderr.
+    pub complaint: String,
+}
+
+/// A driver that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct Driver {
+    /// What the library says its version is.
+    pub version: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    complaint: Arc<Mutex<String>>,
+}
+
+#[derive(Deserialize)]
+struct Hello {
+    hello: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Aborted {
+    aborted: u64,
+    said_ok: u64,
+}
+
+#[derive(Serialize)]
+struct Run<'j> {
+    r#do: &'static str,
+    #[serde(flatten)]
+    job: &'j Job,
+}
+
+impl Driver {
+    /// Starts `program` on `core` and compares its values with the lab's.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not start, or makes other values.
+    pub fn start(program: &Path, core: Option<usize>) -> Result<Driver, Error> {
+        let refuse = |why: String| Error::Peer(format!("driver {}: {why}", program.display()));
+        let mut child = Command::new(program)
+            // Symbols are bound before anything is timed.
+            .env("LD_BIND_NOW", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| refuse(error.to_string()))?;
+        // As servers and generator: where it is not allowed, none of them has it.
+        let _ = cpu::raise_priority(Some(child.id()));
+        if let Some(core) = core {
+            cpu::pin_tid(child.id(), core).map_err(|error| refuse(error.to_string()))?;
+        }
+        let (sender, lines) = channel();
+        let stdout = child.stdout.take().expect("it was asked for");
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let complaint = Arc::new(Mutex::new(String::new()));
+        let (stderr, said) = (child.stderr.take().expect("it was asked for"), complaint.clone());
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                *said.lock().unwrap_or_else(PoisonError::into_inner) = line;
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut driver = Driver { version: String::new(), child, stdin, lines, complaint };
+        let line = match driver.exchange(r#"{"do":"hello"}"#)? {
+            Ok(line) => line,
+            Err(ended) => return Err(refuse(format!("{} {}", ended.how, ended.complaint))),
+        };
+        let hello: Hello = parse(&line)?;
+        let (key, version, bytes) = SAMPLE;
+        let mut ours = Vec::new();
+        value::write(&mut ours, key, version, bytes);
+        let ours: String = ours.iter().map(|byte| format!("{byte:02x}")).collect();
+        if hello.value != ours {
+            return Err(refuse("its values are not the lab's".to_owned()));
+        }
+        driver.version = hello.hello;
+        Ok(driver)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it connect and become warm.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it says what cannot be understood, or nothing.
+    pub fn prepare(&mut self, job: &Job) -> Result<Result<Ready, Ended>, Error> {
+        let job = serde_json::to_string(&Run { r#do: "run", job });
+        let job = job.map_err(|error| Error::Peer(format!("a driver's job: {error}")))?;
+        match self.exchange(&job)? {
+            Ok(line) => Ok(Ok(parse(&line)?)),
+            Err(ended) => Ok(Err(ended)),
+        }
+    }
+
+    /// Has it go on, and waits for what it says next.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`].
+    pub fn go(&mut self) -> Result<Said, Error> {
+        self.tell(r#"{"do":"go"}"#);
+        self.wait()
+    }
+
+    /// Has it go on.
+    pub fn tell_to_go(&mut self) {
+        self.tell(r#"{"do":"go"}"#);
+    }
+
+    /// Waits for what it says next.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`].
+    pub fn wait(&mut self) -> Result<Said, Error> {
+        match self.hear()? {
+            Ok(line) if line.starts_with(r#"{"paused""#) => Ok(Said::Paused(parse(&line)?)),
+            Ok(line) => Ok(Said::Done(Box::new(parse(&line)?))),
+            Err(ended) => Ok(Said::Ended(ended)),
+        }
+    }
+
+    fn exchange(&mut self, line: &str) -> Result<Result<String, Ended>, Error> {
+        self.tell(line);
+        self.hear()
+    }
+
+    /// A driver that has ended is told nothing; what it says next is that it has ended.
+    fn tell(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}");
+        }
+    }
+
+    fn hear(&mut self) -> Result<Result<String, Ended>, Error> {
+        let mut calls = None;
+        loop {
+            match self.lines.recv_timeout(SILENCE) {
+                Ok(line) if line.starts_with(r#"{"aborted""#) => {
+                    let Aborted { aborted, said_ok } = parse(&line)?;
+                    calls = Some((aborted, said_ok));
+                }
+                Ok(line) if line.starts_with(r#"{"failed""#) => {
+                    return Err(Error::Peer(format!("the driver says {line}")));
+                }
+                Ok(line) => return Ok(Ok(line)),
+                Err(RecvTimeoutError::Timeout) => {
+                    let silent = format!("the driver says nothing for {} s", SILENCE.as_secs());
+                    return Err(Error::Peer(silent));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().map_err(|error| Error::System("a driver", error))?;
+                    let complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    return Ok(Err(Ended { how: how(status), calls, complaint }));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parse<'l, T: Deserialize<'l>>(line: &'l str) -> Result<T, Error> {
+    let shown = || line.chars().take(200).collect::<String>();
+    serde_json::from_str(line)
+        .map_err(|error| Error::Peer(format!("the driver says what is not understood: {error}: {}", shown())))
+}
+
+/// How a process ended.
+fn how(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(6), _) => "ended by SIGABRT".to_owned(),
+        (Some(9), _) => "ended by SIGKILL".to_owned(),
+        (Some(11), _) => "ended by SIGSEGV".to_owned(),
+        (Some(signal), _) => format!("ended by signal {signal}"),
+        (None, Some(code)) => format!("exited with {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_a_bucket_is_within_a_hundredth_of_what_fell_into_it() {
+        let bucket = |ns: u64| match ns {
+            0..64 => ns as u32,
+            _ => {
+                let power = ns.ilog2();
+                (power - 5) * 64 + ((ns >> (power - 6)) & 63) as u32
+            }
+        };
+        for ns in (0..100_000).chain([1_000_000, 123_456_789, 59_999_999_999]) {
+            let middle = middle_ns(bucket(ns));
+            assert!(middle.abs_diff(ns) as f64 <= 0.008 * ns as f64, "{ns}: {middle}");
+        }
+    }
+
+    #[test]
+    fn what_a_driver_says_is_read_and_its_histogram_is_kept() {
+        let line = r#"{"done":1,"calls":3,"ok":2,"queued":0,"misses":1,"told":0,"late":0,"wrong":0,
+            "first_error_at":0,"error":"","connections":1,"segments":7,"return_ns":9,"barrier_ns":10,"cpu_ns":8,
+            "histogram":[[5,1],[384,2]]}"#;
+        let done: Done = parse(line).unwrap();
+        assert_eq!((done.calls, done.misses, done.histogram.len()), (3, 1, 2));
+        let latencies = done.latencies();
+        assert_eq!((latencies.len(), latencies.ns.min()), (3, 5));
+        assert!(parse::<Done>("END").unwrap_err().to_string().contains("not understood"));
+    }
+
+    #[test]
+    fn a_job_is_one_flat_object_in_a_line() {
+        let job = Job { port: 11211, buffer: true, ..Job::default() };
+        let line = serde_json::to_string(&Run { r#do: "run", job: &job }).unwrap();
+        assert!(line.starts_with(r#"{"do":"run","by_hand":false,"#), "{line}");
+        assert!(line.contains(r#""buffer":true,"#) && line.contains(r#""port":11211,"#), "{line}");
+        assert!(!line[1..].contains('{') && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn a_program_that_is_no_driver_is_refused_with_how_it_ended() {
+        let error = Driver::start(Path::new("/bin/false"), None).unwrap_err().to_string();
+        assert!(error.contains("exited with 1"), "{error}");
+        let error = Driver::start(Path::new("/nowhere/driver"), None).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/driver"), "{error}");
+    }
+}

@@ -1,0 +1,345 @@
+//! What calls say when something is wrong, and what was really stored.
+//!
+//! Each visit has a server of its own. A driver stores one key after the other, each once. In the middle something
+//! happens. In the end every key is read over another connection:
+//!
+//! ```text
+//! lost and not told = calls that said OK − keys that are there − errors that the last flush and barrier told
+//! ```
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::setting::{BUFFER, Client, Handle, Link, Op, Options, Reply, Setting};
+use super::visit::{Bench, check_options, of};
+use crate::contender::{Contender, Setup};
+use crate::control::Control;
+use crate::driver::{Done, Driver, Ended, Job, Said};
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::keys::Keyspace;
+use crate::peers::Kind;
+use crate::sizes::Sizes;
+use crate::walk::{Deed, Keys, walk};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// The process exits after its last call, and closes nothing.
+    Leaves,
+    /// The server stands still for [`STOP`] after half of the calls.
+    Stopped,
+    /// The server is full, and evicts nothing.
+    Full,
+    /// One value in the middle is larger than the server takes.
+    TooLarge,
+    /// The server is killed after half of the calls.
+    Killed,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 6] =
+        [Fault::None, Fault::Leaves, Fault::Stopped, Fault::Full, Fault::TooLarge, Fault::Killed];
+
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::None => "none",
+            Fault::Leaves => "exits, closes nothing",
+            Fault::Stopped => "server stopped 300 ms",
+            Fault::Full => "server full",
+            Fault::TooLarge => "a value too large",
+            Fault::Killed => "server killed half-way",
+        }
+    }
+}
+
+/// Ways to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Whose calls.
+    pub client: Client,
+    /// Whether they are answered.
+    pub reply: Reply,
+}
+
+impl Mode {
+    const fn library(options: u8, reply: Reply) -> Mode {
+        Mode { client: Client::Library(Options(options)), reply }
+    }
+
+    /// All of them.
+    pub const ALL: [Mode; 5] = [
+        Mode::library(0, Reply::Awaited),
+        Mode::library(BUFFER, Reply::Awaited),
+        Mode::library(0, Reply::Noreply),
+        Mode { client: Client::Hand, reply: Reply::Awaited },
+        Mode { client: Client::Batch, reply: Reply::Awaited },
+    ];
+
+    /// How it is called.
+    pub fn name(self) -> String {
+        match (self.client, self.reply) {
+            (Client::Library(Options(0)), Reply::Awaited) => "as shipped".to_owned(),
+            (Client::Library(Options(0)), Reply::Noreply) => "NOREPLY".to_owned(),
+            (client, _) => client.name(),
+        }
+    }
+
+    /// The reply to each store is read before, or with, the call that returns: then nothing may be lost untold.
+    pub fn is_acknowledged(self) -> bool {
+        self.reply == Reply::Awaited
+            && !matches!(self.client, Client::Library(options) if options.has(BUFFER))
+    }
+}
+
+/// What came of a visit.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Calls that returned.
+    pub calls: u64,
+    /// Those that said that it is done, or queued.
+    pub said_ok: u64,
+    /// Keys that the server had in the end, or until it was killed.
+    pub stored: u64,
+    /// Errors that calls told.
+    pub told: u64,
+    /// Errors that the flush and the barrier in the end told.
+    pub late: u64,
+    /// The first call that told an error.
+    pub first_error_at: Option<u64>,
+    /// The longest call, in ms.
+    pub longest_ms: f64,
+    /// How long after half of the calls another connection saw them all, in ms; none if it did not in
+    /// [`VISIBLE`].
+    pub visible_ms: Option<f64>,
+    /// How the process ended, if by itself.
+    pub ended: Option<Ended>,
+}
+
+impl Account {
+    /// Stores that were said to be done, are not, and of which nobody was told.
+    pub fn untold(&self) -> u64 {
+        self.said_ok.saturating_sub(self.stored).saturating_sub(self.late)
+    }
+}
+
+/// Calls of a visit, and bytes of their values.
+const CALLS: (u64, usize) = (3_000, 100);
+/// The same where the server is to become full.
+const FULL_CALLS: (u64, usize) = (12_000, 1_000);
+/// Memory of a server that is to become full, and of others.
+const FULL_MB: u32 = 8;
+const ROOMY_MB: u32 = 64;
+/// A value that no server takes as it is started.
+const LARGE_BYTES: usize = 1_500_000;
+/// How long a server stands still.
+const STOP: Duration = Duration::from_millis(300);
+/// How long another connection looks for what was stored.
+pub const VISIBLE: Duration = Duration::from_millis(200);
+/// Version of the values.
+const VERSION: u64 = 2;
+
+/// Stores in one way on a server of this kind while something happens.
+///
+/// # Errors
+/// When server or driver cannot be asked; that the driver ended is none.
+pub fn visit(
+    experiment: &mut Experiment,
+    bench: &Bench,
+    kind: Kind,
+    mode: Mode,
+    fault: Fault,
+) -> Result<Account, Error> {
+    let (calls, value_bytes) = if fault == Fault::Full { FULL_CALLS } else { CALLS };
+    let memory_mb = if fault == Fault::Full { FULL_MB } else { ROOMY_MB };
+    let setup = Setup { memory_mb, ..experiment.setup.clone() };
+    let server = Contender::start_with(kind, &setup, if fault == Fault::Full { &["-M"] } else { &[] })?;
+    let Mode { client, reply } = mode;
+    let setting =
+        Setting { client, op: Op::Set, value_bytes, handle: Handle::Kept, reply, link: Link::Loopback };
+    let (host, port) = of(&server)?;
+    let half = calls / 2;
+    let job = Job {
+        host: host.into(),
+        port,
+        first: 0,
+        keys: calls as u32,
+        version: VERSION,
+        ops_min: calls,
+        ops_max: calls,
+        cold: true,
+        leave: fault == Fault::Leaves,
+        pause_at: if matches!(fault, Fault::None | Fault::Stopped | Fault::Killed) { half } else { 0 },
+        large_at: if fault == Fault::TooLarge { half } else { 0 },
+        large_bytes: if fault == Fault::TooLarge { LARGE_BYTES } else { 0 },
+        ..setting.job()
+    };
+    let mut driver = bench.another()?;
+    let name = format!("{}, {}, {}", server.name, mode.name(), fault.name());
+    let mut account = Account::default();
+    match driver.prepare(&job)? {
+        Ok(ready) => check_options(&mut experiment.checks, &name, &setting, &ready),
+        Err(ended) => {
+            account.ended = Some(ended);
+            return Ok(account);
+        }
+    }
+    let counted = || server.control.counters().map(|counters| counters.number("cmd_set").unwrap_or(0));
+    let before = counted()?;
+    let mut said = driver.go()?;
+    let mut killed_with = None;
+    if let Said::Paused(paused) = &said {
+        match fault {
+            Fault::None => account.visible_ms = visible(&server.control, before + paused.paused)?,
+            Fault::Killed => {
+                killed_with = Some(settled(&server.control)? - before);
+                signal(&server, Signal::KILL)?;
+            }
+            Fault::Stopped => signal(&server, Signal::STOP)?,
+            Fault::Leaves | Fault::Full | Fault::TooLarge => {}
+        }
+        said = go_on(&mut driver, &server, fault)?;
+    }
+    match said {
+        Said::Done(done) => account.take(&done),
+        Said::Ended(ended) => {
+            (account.calls, account.said_ok) = ended.calls.unwrap_or_default();
+            account.ended = Some(ended);
+        }
+        Said::Paused(_) => return Err(Error::Peer("a driver waits a second time".to_owned())),
+    }
+    // One that leaves is gone before anything is counted.
+    drop(driver);
+    account.stored = match killed_with {
+        Some(stored) => stored,
+        None => read_back(experiment, &server, calls as u32, value_bytes, &name)?,
+    };
+    check(experiment, mode, &account, &name);
+    Ok(account)
+}
+
+/// Has a driver that waits go on; a server that stands still does so for a while.
+fn go_on(driver: &mut Driver, server: &Contender, fault: Fault) -> Result<Said, Error> {
+    if fault != Fault::Stopped {
+        return driver.go();
+    }
+    driver.tell_to_go();
+    thread::sleep(STOP);
+    signal(server, Signal::CONT)?;
+    driver.wait()
+}
+
+impl Account {
+    fn take(&mut self, done: &Done) {
+        self.calls = done.calls;
+        self.said_ok = done.ok + done.queued;
+        self.told = done.told;
+        self.late = done.late;
+        self.first_error_at = (done.told > 0).then_some(done.first_error_at);
+        self.longest_ms = done.latencies().quantile_us(1.0) / 1e3;
+    }
+}
+
+/// Every call has one outcome; and where every reply is read, nothing is lost untold.
+fn check(experiment: &mut Experiment, mode: Mode, account: &Account, name: &str) {
+    if account.ended.is_none() {
+        let outcomes = account.said_ok + account.told;
+        experiment.checks.equal("every call said OK or told an error", account.calls, outcomes, name);
+    }
+    if mode.is_acknowledged() {
+        let claim = "where every reply is read, nothing is lost and not told";
+        experiment.checks.add(claim, account.untold() == 0, || {
+            format!("{name}: {} said OK, {} are stored", account.said_ok, account.stored)
+        });
+    }
+}
+
+fn signal(server: &Contender, signal: Signal) -> Result<(), Error> {
+    let pid = server.pid.and_then(|pid| Pid::from_raw(pid as i32));
+    let pid = pid.ok_or_else(|| Error::Peer(format!("{} has no process here", server.name)))?;
+    kill_process(pid, signal).map_err(|error| Error::System("a signal to a server", error.into()))
+}
+
+/// How long it takes until the server has counted so many sets; none if it does not in [`VISIBLE`].
+fn visible(control: &Control, wanted: u64) -> Result<Option<f64>, Error> {
+    let began = Instant::now();
+    loop {
+        let have = control.counters()?.number("cmd_set").unwrap_or(0);
+        if have >= wanted {
+            return Ok(Some(began.elapsed().as_secs_f64() * 1e3));
+        }
+        if began.elapsed() > VISIBLE {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Readings in a row of a count that has come to rest.
+const RESTING: u32 = 5;
+
+/// How many sets the server has counted when it has taken what was sent.
+fn settled(control: &Control) -> Result<u64, Error> {
+    let mut last = None;
+    let mut same = 0;
+    loop {
+        let now = control.counters()?.number("cmd_set").unwrap_or(0);
+        same = if last == Some(now) { same + 1 } else { 0 };
+        if same == RESTING {
+            return Ok(now);
+        }
+        last = Some(now);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many of the keys are there, read over other connections; each must have the value that was set.
+fn read_back(
+    experiment: &mut Experiment,
+    server: &Contender,
+    keys: u32,
+    value_bytes: usize,
+    name: &str,
+) -> Result<u64, Error> {
+    settled(&server.control)?;
+    let space = Keyspace { count: keys, ..Keyspace::new(keys, value_bytes) };
+    let deed = Deed::Read { sizes: Sizes::Fixed(value_bytes), version: VERSION };
+    let counts = walk(server, Keys::all(space), &deed, &experiment.generator_cores)?;
+    experiment.checks.add("what is there after a fault is what was set", counts.wrong == 0, || {
+        format!(
+            "{name}: {} of {} are not: {}",
+            counts.wrong,
+            counts.done,
+            counts.first.as_deref().unwrap_or_default()
+        )
+    });
+    Ok(counts.done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_is_what_was_said_to_be_done_and_is_not_but_for_what_was_told_in_the_end() {
+        let account = Account { said_ok: 1_000, stored: 587, ..Account::default() };
+        assert_eq!(account.untold(), 413);
+        assert_eq!(Account { late: 2, ..account.clone() }.untold(), 411);
+        // A call that told an error, and was done all the same, makes up for nothing and is no loss.
+        assert_eq!(Account { stored: 1_001, ..account }.untold(), 0);
+    }
+
+    #[test]
+    fn ways_to_store_have_names_and_three_of_them_read_every_reply() {
+        let names: Vec<String> = Mode::ALL.iter().map(|mode| mode.name()).collect();
+        assert_eq!(names, ["as shipped", "BUFFER", "NOREPLY", "by hand", "by hand, 64 together"]);
+        let acknowledged: Vec<bool> = Mode::ALL.iter().map(|mode| mode.is_acknowledged()).collect();
+        assert_eq!(acknowledged, [true, false, false, true, true]);
+    }
+}

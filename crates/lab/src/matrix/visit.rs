@@ -1,0 +1,461 @@
+//! One visit: a driver makes calls on a server for a while, and both are held against each other.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_eventloop::socket::Address;
+
+use super::counted::{self, Tracer};
+use super::setting::{
+    BUFFER, Client, Handle, Link, MGET_KEYS, NO_BLOCK, NODELAY, Op, Reply, Setting, one_way,
+};
+use crate::contender::Contender;
+use crate::control::{Control, Counters};
+use crate::driver::{Done, Driver, Ended, Job, Ready, Said};
+use crate::error::Error;
+use crate::experiment::{Checks, Experiment};
+use crate::fill;
+use crate::keys::Keyspace;
+use crate::relay::Relay;
+use crate::sizes::Sizes;
+use crate::tally::Latencies;
+use crate::usage::Usage;
+use crate::walk::{Deed, Keys, walk};
+use crate::wire::Protocol;
+
+/// Calls of a visit at least.
+const CALLS_MIN: u64 = 20;
+/// Bytes of values that calls of one size go through, about.
+const VALUES_BYTES: usize = 4 << 20;
+/// Keys of a size at most.
+const KEYS_MAX: usize = 1024;
+/// Keys that a visit of deletes finds: with it they are gone it ends.
+const DELETED_KEYS: u32 = 32_768;
+const DELETED_KEYS_CHURNED: u32 = 4_096;
+/// Numbers of keys of one size begin at a multiple of this; those of deletes behind all sizes.
+const SIZE_STEP: u32 = 1_000_000;
+const DELETES_FIRST: u32 = 900_000_000;
+/// Calls of a visit that is counted: of small values and of large ones.
+const COUNTED: u64 = 200;
+const COUNTED_LARGE: u64 = 20;
+const LARGE_BYTES: usize = 8_000;
+
+/// What one visit gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// µs a call until the last has returned.
+    pub return_us: f64,
+    /// µs a call until a barrier behind the last was answered; no number where there is no barrier.
+    pub barrier_us: f64,
+    /// Share of the calls whose work the server never counted.
+    pub lost: f64,
+    /// CPU time of the driver for a call, in µs.
+    pub client_us: f64,
+    /// CPU time of the server for a call, in µs.
+    pub server_us: Option<f64>,
+    /// Times of the calls.
+    pub calls: Latencies,
+}
+
+/// What was counted of a cell, for a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// System calls of the driver.
+    pub syscalls: Option<f64>,
+    /// Segments that its connections sent and received.
+    pub segments: Option<f64>,
+    /// Acknowledgements that were delayed, on either side.
+    pub delayed_acks: Option<f64>,
+}
+
+/// Keys of one size.
+pub fn keys_of(value_bytes: usize) -> u32 {
+    (VALUES_BYTES / value_bytes.max(1)).clamp(MGET_KEYS as usize, KEYS_MAX) as u32
+}
+
+/// Drivers and relays, and where keys are.
+pub struct Bench {
+    program: PathBuf,
+    core: Option<usize>,
+    driver: Option<Driver>,
+    relays: HashMap<(usize, Link), Relay>,
+    sizes: Vec<usize>,
+    /// Version of the values of the next visit that stores.
+    version: u64,
+}
+
+impl Bench {
+    /// With a driver to start as often as needed, on `core`.
+    pub fn new(program: PathBuf, core: Option<usize>, sizes: &[usize]) -> Bench {
+        Bench { program, core, driver: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
+    }
+
+    /// The driver, started anew if it has ended.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn driver(&mut self) -> Result<&mut Driver, Error> {
+        match &mut self.driver {
+            Some(driver) => Ok(driver),
+            none => Ok(none.insert(Driver::start(&self.program, self.core)?)),
+        }
+    }
+
+    /// A driver of its own, for what ends it.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn another(&self) -> Result<Driver, Error> {
+        Driver::start(&self.program, self.core)
+    }
+
+    /// Stores what reads want to find.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub fn fill(&self, experiment: &Experiment, contender: usize) -> Result<(), Error> {
+        let contender = &experiment.contenders[contender];
+        contender.control.flush()?;
+        for &value_bytes in &self.sizes {
+            self.store(experiment, contender, self.keyspace(value_bytes))?;
+        }
+        Ok(())
+    }
+
+    fn store(&self, experiment: &Experiment, contender: &Contender, space: Keyspace) -> Result<(), Error> {
+        fill::fill(contender.address(), Protocol::Classic, space, &experiment.generator_cores)?;
+        Ok(())
+    }
+
+    fn keyspace(&self, value_bytes: usize) -> Keyspace {
+        let at = self.sizes.iter().position(|&size| size == value_bytes).unwrap_or(self.sizes.len());
+        Keyspace { first: at as u32 * SIZE_STEP, ..Keyspace::new(keys_of(value_bytes), value_bytes) }
+    }
+
+    /// The way to a server: itself, or a relay before it.
+    fn port(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<(u32, u16), Error> {
+        let server = of(&experiment.contenders[contender])?;
+        let Link::Relay(ms) = link else { return Ok((u32::from(server.0), server.1)) };
+        let relay = match self.relays.entry((contender, link)) {
+            std::collections::hash_map::Entry::Occupied(relay) => relay.into_mut(),
+            std::collections::hash_map::Entry::Vacant(none) => {
+                none.insert(Relay::start(SocketAddr::from(server), one_way(ms))?)
+            }
+        };
+        Ok((u32::from(Ipv4Addr::LOCALHOST), relay.address.port()))
+    }
+
+    /// What a relay adds to a round trip.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn added(
+        &mut self,
+        experiment: &Experiment,
+        contender: usize,
+        link: Link,
+    ) -> Result<Duration, Error> {
+        self.port(experiment, contender, link)?;
+        let control = &experiment.contenders[contender].control;
+        self.relays.get(&(contender, link)).map_or(Ok(Duration::ZERO), |relay| relay.added(control))
+    }
+
+    /// What the driver is to do on a server, with as many calls as `limits` says: at least, at most, and how long.
+    fn job(
+        &mut self,
+        experiment: &Experiment,
+        contender: usize,
+        setting: &Setting,
+        limits: (u64, u64, Duration),
+    ) -> Result<Job, Error> {
+        let (host, port) = self.port(experiment, contender, setting.link)?;
+        let mut space = self.keyspace(setting.value_bytes);
+        let (least, mut most, time) = limits;
+        if setting.op == Op::Delete {
+            let count = if setting.handle == Handle::Kept { DELETED_KEYS } else { DELETED_KEYS_CHURNED };
+            // What is counted needs no more keys than calls.
+            space = Keyspace { first: DELETES_FIRST, count: count.min(most.max(1) as u32), ..space };
+            most = most.min(space.count.into());
+            self.store(experiment, &experiment.contenders[contender], space)?;
+        }
+        self.version += 1;
+        Ok(Job {
+            host,
+            port,
+            first: space.first,
+            keys: space.count,
+            version: self.version,
+            ops_min: least,
+            ops_max: most,
+            time_ns: time.as_nanos() as u64,
+            ..setting.job()
+        })
+    }
+
+    /// Visits a server.
+    ///
+    /// # Errors
+    /// When server or driver cannot be asked; that the driver ended is none.
+    pub fn visit(
+        &mut self,
+        experiment: &mut Experiment,
+        contender: usize,
+        setting: &Setting,
+        time: Duration,
+    ) -> Result<Result<Sample, Ended>, Error> {
+        let job = self.job(experiment, contender, setting, (CALLS_MIN, u64::MAX >> 1, time))?;
+        let ready = match self.driver()?.prepare(&job)? {
+            Ok(ready) => ready,
+            Err(ended) => return Ok(Err(self.ended(ended))),
+        };
+        let server = &experiment.contenders[contender];
+        let (before, used_before) = (server.control.counters()?, server.usage()?);
+        let done = match self.driver()?.go()? {
+            Said::Done(done) => *done,
+            Said::Ended(ended) => return Ok(Err(self.ended(ended))),
+            Said::Paused(_) => return Err(Error::Peer("a driver waits that was not asked to".to_owned())),
+        };
+        let used = server.usage()?.zip(used_before).map(|(after, before)| Usage::since(after, before).run);
+        let books = Books { setting, before, questions: 0 };
+        let (books, after) = books.close(&server.control, &done)?;
+        let name = format!("{}, {}", server.name, setting.words());
+        let own = server.is_ours();
+        check_options(&mut experiment.checks, &name, setting, &ready);
+        let lost = books.check(&mut experiment.checks, &name, &done, &after, own);
+        if setting.op == Op::Set && lost == 0 {
+            self.read_back(experiment, contender, setting, &job, &done)?;
+        }
+        let calls = done.calls.max(1) as f64;
+        let barrier_us = done.barrier_ns as f64 / 1e3 / calls;
+        Ok(Ok(Sample {
+            return_us: done.return_ns as f64 / 1e3 / calls,
+            barrier_us: if setting.has_no_barrier() { f64::NAN } else { barrier_us },
+            lost: lost as f64 / calls,
+            client_us: done.cpu_ns as f64 / 1e3 / calls,
+            server_us: used.map(|used| used.as_secs_f64() * 1e6 / calls),
+            calls: done.latencies(),
+        }))
+    }
+
+    /// The driver is gone, and another is started when one is wanted.
+    fn ended(&mut self, ended: Ended) -> Ended {
+        self.driver = None;
+        ended
+    }
+
+    /// Every key that was written has the value of this visit.
+    fn read_back(
+        &self,
+        experiment: &mut Experiment,
+        contender: usize,
+        setting: &Setting,
+        job: &Job,
+        done: &Done,
+    ) -> Result<(), Error> {
+        let written = u64::from(job.keys).min(done.calls) as u32;
+        let space = self.keyspace(setting.value_bytes);
+        // What a walk calls the number of keys is the number behind the last.
+        let keys =
+            Keys { space: Keyspace { count: job.first + written, ..space }, first: job.first, step: 1 };
+        let deed = Deed::Read { sizes: Sizes::Fixed(setting.value_bytes), version: job.version };
+        let server = &experiment.contenders[contender];
+        let counts = walk(server, keys, &deed, &experiment.generator_cores)?;
+        let name = format!("{}, {}", server.name, setting.words());
+        let right = counts.wrong == 0 && counts.done == u64::from(written);
+        experiment.checks.add("what was set is what is read back over another connection", right, || {
+            let first = counts.first.as_deref().unwrap_or_default();
+            format!("{name}: {} of {written} keys, {} wrong {first}", counts.done, counts.wrong)
+        });
+        Ok(())
+    }
+
+    /// Counts what a call takes of system calls, segments and delayed acknowledgements.
+    ///
+    /// # Errors
+    /// When server, driver or tracer cannot be asked.
+    pub fn count(
+        &mut self,
+        experiment: &mut Experiment,
+        contender: usize,
+        setting: &Setting,
+        tracer: Tracer,
+    ) -> Result<Counted, Error> {
+        let calls =
+            if setting.value_bytes < LARGE_BYTES && setting.op != Op::Mget { COUNTED } else { COUNTED_LARGE };
+        // Whole batches.
+        let calls = if setting.client == Client::Batch { 4 * super::BATCH } else { calls };
+        let mut counted = Counted::default();
+        let (mut syscalls, mut segments) = ([0; 2], [0; 2]);
+        for (at, calls) in [0, calls].into_iter().enumerate() {
+            let mut job = self.job(experiment, contender, setting, (calls, calls, Duration::ZERO))?;
+            // The number of a delete's keys is not that of its calls, of which there may be none.
+            job.ops_max = calls;
+            let (job, acks, began) = (Job { segments: true, ..job }, counted::delayed_acks(), Instant::now());
+            let Some(done) = self.whole(&job, None)?.0 else { return Ok(Counted::default()) };
+            segments[at] = done.segments;
+            if let (Some(before), Some(after)) = (acks, counted::delayed_acks())
+                && calls > 0
+            {
+                thread::sleep(began.elapsed());
+                let idle = counted::delayed_acks().unwrap_or(u64::MAX).saturating_sub(after);
+                let ours = counted::without_others(after.saturating_sub(before), idle);
+                counted.delayed_acks = ours.map(|ours| ours / calls as f64);
+            }
+            if setting.op == Op::Delete {
+                self.job(experiment, contender, setting, (calls, calls, Duration::ZERO))?;
+            }
+            let job = Job { segments: false, ..job };
+            let (Some(_), count) = self.whole(&job, Some(tracer))? else { return Ok(Counted::default()) };
+            syscalls[at] = count.unwrap_or(0);
+        }
+        let each = |of: [u64; 2]| of[1].saturating_sub(of[0]) as f64 / calls as f64;
+        counted.syscalls = (tracer != Tracer::Nobody).then(|| each(syscalls));
+        // A kernel that does not count segments says 0 of all.
+        counted.segments = (segments[1] > 0).then(|| each(segments));
+        Ok(counted)
+    }
+
+    /// A visit that nobody times; none of one whose driver ended.
+    fn whole(&mut self, job: &Job, tracer: Option<Tracer>) -> Result<(Option<Done>, Option<u64>), Error> {
+        let driver = self.driver()?;
+        if let Err(ended) = driver.prepare(job)? {
+            self.ended(ended);
+            return Ok((None, None));
+        }
+        let counting = match tracer {
+            Some(tracer) => tracer.attach(driver.pid())?,
+            None => None,
+        };
+        let said = driver.go()?;
+        let count = counting.map(counted::Counting::count).transpose()?;
+        match said {
+            Said::Done(done) => Ok((Some(*done), count)),
+            Said::Ended(ended) => {
+                self.ended(ended);
+                Ok((None, None))
+            }
+            Said::Paused(_) => Err(Error::Peer("a driver waits that was not asked to".to_owned())),
+        }
+    }
+}
+
+/// Where a server listens, for a driver.
+///
+/// # Errors
+/// [`Error::NotValid`] when it has no IPv4 address.
+pub fn of(contender: &Contender) -> Result<(Ipv4Addr, u16), Error> {
+    match contender.address() {
+        Address::Tcp(SocketAddr::V4(address)) => Ok((*address.ip(), address.port())),
+        other => Err(Error::NotValid(format!(
+            "{}: the driver reaches IPv4 addresses, not {other}",
+            contender.name
+        ))),
+    }
+}
+
+/// The options that were asked for are those that library and socket have.
+pub fn check_options(checks: &mut Checks, name: &str, setting: &Setting, ready: &Ready) {
+    let Client::Library(options) = setting.client else { return };
+    let noreply = setting.reply == Reply::Noreply;
+    let asked = [options.has(NO_BLOCK), options.has(NODELAY), options.has(BUFFER), noreply];
+    let says = [ready.has_no_block, ready.has_nodelay, ready.has_buffer, ready.has_noreply].map(|on| on != 0);
+    let socket = [ready.socket_linger != 0, ready.socket_nodelay != 0];
+    let agrees = asked == says && (ready.socket == 0 || socket == asked[..2]);
+    checks.add("the options are in effect, as library and socket say", agrees, || {
+        format!("{name}: {says:?}, SO_LINGER and TCP_NODELAY of the socket {socket:?}")
+    });
+}
+
+/// What a server has counted before a visit.
+struct Books<'s> {
+    setting: &'s Setting,
+    before: Counters,
+    /// Questions that the lab has asked since then, each on a connection of its own.
+    questions: u64,
+}
+
+/// How long a server may take for what no barrier waits for.
+const ARRIVAL: Duration = Duration::from_secs(2);
+
+impl<'s> Books<'s> {
+    /// Reads what the server has counted since. Where there is no barrier, it may still be at work: then it is asked
+    /// until it has counted all, or nothing more comes.
+    fn close(mut self, control: &Control, done: &Done) -> Result<(Books<'s>, Counters), Error> {
+        let mut waiting = Instant::now();
+        let mut last = 0;
+        loop {
+            let after = control.counters()?;
+            self.questions += 1;
+            let counted = self.counted(&after);
+            let all = counted == self.due(done) && self.connections(&after) == done.connections;
+            if all || !self.setting.has_no_barrier() || waiting.elapsed() > ARRIVAL {
+                return Ok((self, after));
+            }
+            if counted != last {
+                (last, waiting) = (counted, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn grown(&self, after: &Counters, counter: &str) -> u64 {
+        let read = |counters: &Counters| counters.number(counter).unwrap_or(0);
+        read(after).wrapping_sub(read(&self.before))
+    }
+
+    /// What calls did, as the server counts it.
+    fn counted(&self, after: &Counters) -> u64 {
+        self.grown(
+            after,
+            match self.setting.op {
+                Op::Set => "cmd_set",
+                Op::Delete => "delete_hits",
+                Op::Get | Op::Mget => "get_hits",
+            },
+        )
+    }
+
+    /// What it must count of them.
+    fn due(&self, done: &Done) -> u64 {
+        done.calls * if self.setting.op == Op::Mget { u64::from(MGET_KEYS) } else { 1 }
+    }
+
+    /// Connections but those of the lab's questions.
+    fn connections(&self, after: &Counters) -> u64 {
+        self.grown(after, "total_connections").saturating_sub(self.questions)
+    }
+
+    /// What calls said is what the server counted; returns how many it never did, where nothing waits for them.
+    fn check(&self, checks: &mut Checks, name: &str, done: &Done, after: &Counters, own: bool) -> u64 {
+        let setting = self.setting;
+        checks.add("no call without a fault told an error", done.told + done.late == 0, || {
+            format!("{name}: {} of {} calls, and {} after: {}", done.told, done.calls, done.late, done.error)
+        });
+        checks.add("every value read was the one written", done.wrong == 0, || {
+            format!("{name}: {} of {} calls were wrong", done.wrong, done.calls)
+        });
+        let queued = if setting.is_queued() { done.calls } else { 0 };
+        let claim = "a call said ACTION QUEUED where BUFFER_REQUESTS applies, and nowhere else";
+        checks.equal(claim, queued, done.queued, name);
+        let (due, counted) = (self.due(done), self.counted(after));
+        let lost = if setting.has_no_barrier() { due.saturating_sub(counted) } else { 0 };
+        let what = match setting.op {
+            Op::Set => "sets",
+            Op::Delete => "deletes",
+            Op::Get | Op::Mget => "hits",
+        };
+        checks.equal(&format!("the server counted the same {what}"), due - lost, counted, name);
+        // A server that others use as well counts their connections, too; and one that was closed before the server
+        // came to take it may never be counted.
+        let expected = if setting.handle == Handle::Churn { done.calls } else { 0 };
+        checks.equal("the driver opened the connections that it should", expected, done.connections, name);
+        if own && lost == 0 {
+            let claim = "the server saw as many connections";
+            checks.equal(claim, done.connections, self.connections(after), name);
+        }
+        lost
+    }
+}

@@ -1,0 +1,156 @@
+//! `larder lab matrix` from the command line, against Larder: what libmemcached's calls say is held against what the
+//! server counted, and what they lose is known exactly.
+//!
+//! These need a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
+
+use std::process::Command;
+
+use larder_lab::results::{Run, Table};
+
+/// Runs it, with checks that must all hold, but for the one that a busy machine may fail.
+fn matrix(name: &str, arguments: &[&str]) -> Run {
+    let json = std::env::temp_dir().join(format!("larder-matrix-{name}-{}.json", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "matrix", "--quick", "--json"])
+        .arg(&json)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{said}\n{complained}"));
+    std::fs::remove_file(&json).unwrap();
+    let failed: Vec<&str> = run.failed().map(|check| check.claim.as_str()).collect();
+    let of_time = larder_lab::matrix::OF_TIME;
+    assert!(failed.iter().all(|claim| *claim == of_time), "{said}\n{complained}");
+    assert_eq!(output.status.success(), failed.is_empty(), "{said}\n{complained}");
+    run
+}
+
+fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
+    run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
+}
+
+#[test]
+#[ignore = "needs libmemcached-dev"]
+fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
+    let run = matrix(
+        "grid",
+        &[
+            "--rounds",
+            "3",
+            "--visit-ms",
+            "1",
+            "--part",
+            "grid",
+            "--operation",
+            "set,get,delete",
+            "--value-bytes",
+            "8,1000",
+            "--reply",
+            "awaited,noreply",
+            "--link",
+            "loopback,relay-1ms",
+        ],
+    );
+    let claims = [
+        "the options are in effect, as library and socket say",
+        "no call without a fault told an error",
+        "every value read was the one written",
+        "a call said ACTION QUEUED where BUFFER_REQUESTS applies, and nowhere else",
+        "the server counted the same sets",
+        "the server counted the same hits",
+        "the server counted the same deletes",
+        "the driver opened the connections that it should",
+        "the server saw as many connections",
+        "what was set is what is read back over another connection",
+    ];
+    for claim in claims {
+        assert!(run.checks.iter().any(|check| check.claim == claim && check.held), "{claim}");
+    }
+    let costs = table(&run, "matrix");
+    // Of the library over loopback 8 × 2 handles × (4 sets + 2 gets + 2 deletes), over a relay half of them, all twice;
+    // by hand 2 links × 2 handles × 5, together 2 × 3.
+    assert_eq!(costs.rows.len(), 2 * (8 + 4) * 2 * 8 + 20 + 6);
+    let value = |labels: [&str; 6], column: &str| {
+        costs.value("larder", &labels, column).unwrap_or_else(|| panic!("{labels:?} has no {column}")).median
+    };
+    for row in &costs.rows {
+        assert!(row.note.is_empty(), "{row:?}");
+        // A handle that is closed behind a request without a reply waits for nothing.
+        let has_barrier = !(row.labels[2] == "churn" && row.labels[3] == "noreply");
+        let barrier = row.values[1].as_ref().map(|barrier| barrier.median);
+        assert_eq!(barrier.is_some_and(|barrier| barrier > 0.0), has_barrier, "{row:?}");
+    }
+    let one = |options| ["set", "8 B", "kept", "awaited", "loopback", options];
+    // A round trip over the relay cannot be shorter than what the relay holds.
+    assert!(value(["set", "8 B", "kept", "awaited", "relay-1ms", "none"], "call") >= 1_000.0);
+    assert!(value(one("BUFFER"), "segments") < 0.2 && value(one("none"), "segments") >= 1.5);
+    if run.settings["system calls"].starts_with("perf") {
+        let by_hand = value(one("by hand"), "system calls");
+        assert!((1.9..2.5).contains(&by_hand), "a send and a receive: {by_hand}");
+        assert!(value(one("BUFFER"), "system calls") < 0.5);
+        assert!(value(["set", "8 B", "churn", "awaited", "loopback", "none"], "system calls") > 8.0);
+    }
+    let effects = table(&run, "effects");
+    let buffer = effects.value("larder", &["set", "kept", "awaited", "loopback", "BUFFER"], "8 B").unwrap();
+    // 64 requests of a buffer share what one has to itself: no machine is so busy that this cannot be seen.
+    assert!(buffer.median < 0.7, "{buffer:?}");
+    let seed = table(&run, "seed");
+    assert_eq!(seed.rows.len(), 2 * 8);
+    assert_eq!(seed.value("write-up", &["(ON,OFF,OFF)"], "SET").unwrap().median, 10.163);
+    assert!(seed.value("larder", &["(ON,OFF,OFF)"], "DEL").unwrap().median > 0.0);
+    assert!(table(&run, "batch").value("larder", &["set", "8 B"], "together / BUFFER").is_some());
+    for id in ["effects-larder-set", "cost-larder-set"] {
+        assert!(run.plots.iter().any(|plot| plot.id == id), "{id}");
+    }
+}
+
+#[test]
+#[ignore = "needs libmemcached-dev"]
+fn the_matrix_knows_what_was_lost_and_not_told() {
+    let run = matrix("faults", &["--part", "faults"]);
+    let faults = table(&run, "faults");
+    let figure = |fault: &str, client: &str, column: &str| {
+        faults.value("larder", &[fault, client], column).map(|value| value.median)
+    };
+    let row = |fault: &str, client: &str| {
+        ["calls", "said OK", "stored", "told by calls", "lost and not told"]
+            .map(|column| figure(fault, client, column).unwrap_or(f64::NAN))
+    };
+    for client in ["as shipped", "by hand"] {
+        // Killed between two calls: all before are stored, all after are told.
+        assert_eq!(
+            row("server killed half-way", client),
+            [3_000.0, 1_500.0, 1_500.0, 1_500.0, 0.0],
+            "{client}"
+        );
+        assert_eq!(figure("server killed half-way", client, "first error at call"), Some(1_501.0));
+        assert_eq!(row("a value too large", client), [3_000.0, 2_999.0, 2_999.0, 1.0, 0.0], "{client}");
+        assert_eq!(figure("a value too large", client, "first error at call"), Some(1_500.0), "{client}");
+        let [calls, ok, stored, told, lost] = row("server full", client);
+        assert!(ok == stored && ok + told == calls && told > 0.0 && lost == 0.0, "{client}");
+    }
+    // A batch ends where it ends.
+    let together = "by hand, 64 together";
+    assert_eq!(row("server killed half-way", together), [3_000.0, 1_536.0, 1_536.0, 1_464.0, 0.0]);
+    assert_eq!(figure("a value too large", together, "first error at call"), Some(1_500.0));
+    for client in ["as shipped", "NOREPLY", "by hand", together] {
+        assert_eq!(row("none", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
+        assert_eq!(row("exits, closes nothing", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
+        assert_eq!(row("server stopped 300 ms", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
+    }
+    // What nobody reads the reply of is told by nobody.
+    for client in ["NOREPLY", "BUFFER"] {
+        assert_eq!(row("a value too large", client), [3_000.0, 3_000.0, 2_999.0, 0.0, 1.0], "{client}");
+        let [calls, ok, stored, told, lost] = row("server full", client);
+        assert!(ok == calls && told == 0.0 && lost > 0.0 && lost == calls - stored, "{client}");
+    }
+    // What waits in the library's buffer goes with the process.
+    let [_, ok, stored, told, lost] = row("exits, closes nothing", "BUFFER");
+    assert!(ok == 3_000.0 && told == 0.0 && lost > 0.0 && stored + lost == 3_000.0);
+    assert_eq!(figure("none", "BUFFER", "visible after"), None, "half of it waits until something is read");
+    assert!(figure("none", "as shipped", "visible after").is_some());
+    assert!(run.verdict.contains("0 where every reply was read"), "{}", run.verdict);
+    assert!(run.plots.iter().any(|plot| plot.id == "lost-larder"));
+}
