@@ -3,7 +3,7 @@
 //! | task | what it does |
 //! |---|---|
 //! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
-//! | `tidy [--write]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these) |
+//! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
 //! | `clients` | the client libraries in `clients`, against the server |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
@@ -41,7 +41,7 @@ mod vectors;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] | clients | conformance | faults | lab | bench | fuzz | models | \
+const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] [--arrows] | clients | conformance | faults | lab | bench | fuzz | models | \
                      peers | schedules | sanitize | soak | attack | vectors";
 
 fn main() -> ExitCode {
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
     };
     let result = match task {
         "test" => test::test(rest),
+        "tidy" if rest.iter().any(|argument| argument == "--arrows") => tidy::print_arrows(),
         "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
         "clients" => clients::clients(),
         "conformance" => conformance::conformance(rest),

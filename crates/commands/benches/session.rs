@@ -33,14 +33,7 @@ fn bench(c: &mut Criterion) {
     let mut session = Session::new();
     let mut run = |input: &str| {
         let guard = worker.enter(1_800_000_000_000);
-        let mut cx = Context {
-            guard,
-            counters: &host.counters,
-            shared: &shared,
-            host: &host,
-            peer: &host,
-            room: &room,
-        };
+        let mut cx = Context::new(guard, &host.counters, &shared, &host, &host, &room);
         let progress = session.receive(&mut cx, black_box(input.as_bytes()), &mut out);
         assert_eq!(progress.consumed, input.len());
         black_box(out.contiguous());

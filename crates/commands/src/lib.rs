@@ -10,25 +10,30 @@
 //! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
 //! [`Shared`], and the [`Host`] around it. No I/O, no clock of its own, no allocation per request.
 //!
-//! What conversations of every protocol are made of is in `core`, the classic and meta text in [`memcached`], RESP in
-//! [`redis`].
+//! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text is
+//! in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every protocol are made of
+//! is in `core`, which knows none of them.
 #![forbid(unsafe_code)]
 
 mod core;
 pub mod memcached;
 pub mod redis;
+mod session;
+mod shared;
 
-pub use crate::core::context::{Context, Room};
+pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
 pub use crate::core::host::{Connection, Host, Peer, Process};
 pub use crate::core::input::STRANGERS_SHARE;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
+pub use crate::core::progress::{Next, Progress};
 pub use crate::core::shared::DebugCommand;
-pub use crate::core::shared::{Clock, Settings, Shared, VERSION};
+pub use crate::core::shared::{Clock, Settings, VERSION};
 pub use crate::core::strangers::Strangers;
 pub use crate::core::topics::{Letter, Message, POST_BYTES_MAX, Post, Target};
 pub use crate::core::work::{SLICE_NS, Work};
-pub use memcached::session::{Next, Progress, Session};
 pub use memcached::tuning::{Kept, Tuning};
 pub use redis::connection::limits::OutputLimit;
+pub use session::{Context, Session};
+pub use shared::Shared;

@@ -1,21 +1,24 @@
 //! memcached's commands, in their classic and their meta text: one table, one function a command.
 //!
-//! - `session`: the conversation; `batch`: what it reads ahead; `upload`: values that are not whole yet
+//! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `classic`, `meta`: commands on items; `admin`: all others; `dump`: their long replies
 //! - `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
 
 mod admin;
-pub(crate) mod batch;
+mod batch;
 pub mod class_stats;
 mod classic;
 mod dump;
 mod flow;
 mod meta;
-pub(crate) mod session;
+mod session;
+pub(crate) mod shared;
 pub mod slabs;
 pub mod stats;
 pub mod table;
 mod text;
 mod time;
 pub(crate) mod tuning;
-pub(crate) mod upload;
+mod upload;
+
+pub(crate) use session::Conversation;

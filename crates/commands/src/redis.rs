@@ -6,12 +6,12 @@
 //!   RESP clients share
 //! - commands, by what they are about: `strings`, `keys`, `pubsub`, `transactions`, `connection`, `server`
 
-pub(crate) mod call;
+mod call;
 pub(crate) mod connection;
-pub(crate) mod fail;
+mod fail;
 mod keys;
-pub(crate) mod pubsub;
-pub(crate) mod reply;
+mod pubsub;
+mod reply;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod shared;
@@ -20,5 +20,4 @@ mod strings;
 pub mod table;
 mod transactions;
 
-pub use connection::client::Facts;
 pub(crate) use session::Conversation;

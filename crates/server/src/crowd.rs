@@ -52,7 +52,7 @@ impl Service {
     pub(crate) fn is_crowded(&mut self) -> bool {
         let store = &self.hub().store;
         let (all, max) = (store.input_bytes(), store.input_bytes_max());
-        let strangers = self.hub().shared.strangers.bytes() > max / STRANGERS_SHARE;
+        let strangers = self.hub().shared.common.strangers.bytes() > max / STRANGERS_SHARE;
         if all <= max && !strangers {
             self.crowd.calm_to = 0;
             return false;
@@ -87,7 +87,7 @@ impl Service {
         let hub = Arc::clone(self.hub());
         let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());
         let room = max / ROOM_SHARE;
-        let strangers = hub.shared.strangers.bytes();
+        let strangers = hub.shared.common.strangers.bytes();
         let (of_strangers, mut over) = match all.checked_sub(max) {
             None if strangers > max / STRANGERS_SHARE => (true, strangers - max / STRANGERS_SHARE),
             over => (false, over.unwrap_or(0) + room),

@@ -142,7 +142,7 @@ impl Hub {
         };
         let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
         let mut shared = Shared::new(settings(&config));
-        shared.tuning = tuning(&config);
+        shared.memcached.tuning = tuning(&config);
         Ok(Hub {
             shared,
             table: Table::new(config.threads),

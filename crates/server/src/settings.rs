@@ -42,7 +42,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let socket = config.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     let evictions = if config.evict { "on" } else { "off" };
     let oldest: u64 = 0;
-    let tuning = &hub.shared.tuning;
+    let tuning = &hub.shared.memcached.tuning;
     visit("maxbytes", &hub.store.totals().memory_bytes);
     visit("maxconns", &hub.connections_max());
     visit("tcpport", &tcp_port.unwrap_or(0));
@@ -59,7 +59,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("num_threads", &config.threads);
     visit("num_threads_per_udp", &0);
     visit("stat_key_prefix", &char::from(config.prefix_delimiter.unwrap_or(b':')));
-    visit("detail_enabled", &YesNo(hub.shared.prefixes.is_on()));
+    visit("detail_enabled", &YesNo(hub.shared.common.prefixes.is_on()));
     visit("reqs_per_event", &config.requests_per_event.unwrap_or(0));
     visit("cas_enabled", &YesNo(config.cas));
     visit("tcp_backlog", &config.backlog);

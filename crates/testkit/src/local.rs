@@ -200,7 +200,7 @@ impl Local {
 
     /// Moves the clock.
     pub fn shift(&mut self, delta_ms: i64) {
-        self.shared.clock.shift(delta_ms);
+        self.shared.common.clock.shift(delta_ms);
     }
 
     /// The server's time.
@@ -244,12 +244,12 @@ fn context<'c, 'w>(
     room: &'c Room,
 ) -> Context<'c, 'w> {
     let guard = worker.enter(shared.now(START));
-    Context { guard, counters: &host.counters, shared, host, peer: host, room }
+    Context::new(guard, &host.counters, shared, host, host, room)
 }
 
 /// Runs the session over `input` until it wants more; how much of it is consumed.
 fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
-    cx.shared.flush_if_due(&mut cx.guard);
+    cx.flush_if_due();
     let mut consumed = 0;
     loop {
         let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);

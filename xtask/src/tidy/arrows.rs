@@ -1,11 +1,19 @@
-//! Who may depend on whom.
+//! Who may know whom: crates, by their manifests, and modules of a crate, by the paths in their files.
+//!
+//! What is declared here is all that may be, and all of it is used.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
 
-/// A crate and the crates of ours it may name under `[dependencies]`.
-const ARROWS: &[(&str, &[&str])] = &[
+/// Something and those of its kind that it may name.
+type Arrows = [(&'static str, &'static [&'static str])];
+
+/// A crate and the crates of ours that its manifest may name. Tests of each may name the testkit besides.
+const CRATES: &Arrows = &[
     ("protocol", &[]),
     ("store", &[]),
     ("eventloop", &[]),
@@ -13,40 +21,110 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The server makes the store that sessions work on.
     ("server", &["commands", "eventloop", "store"]),
     ("client", &["protocol"]),
-    ("lab", &["client", "protocol", "eventloop"]),
-    ("larder", &["server", "lab"]),
-    ("testkit", &["commands", "eventloop", "store", "server"]),
+    ("lab", &["eventloop"]),
+    ("larder", &["lab", "server"]),
+    ("testkit", &["commands", "eventloop", "server", "store"]),
 ];
 
-/// A manifest that names a crate it must not, or a crate that nobody has placed.
+/// Crates whose modules have arrows, and these. The crate's root, which names what others use, has none.
+const MODULES: &[(&str, &Arrows)] = &[(
+    "commands",
+    &[
+        ("core", &[]),
+        ("memcached", &["core"]),
+        ("redis", &["core"]),
+        ("session", &["core", "memcached", "redis", "shared"]),
+        ("shared", &["core", "memcached", "redis"]),
+    ],
+)];
+
+/// Names that must not be named, arrows that nobody uses, and crates or modules that nobody has placed.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
-    let mut crates = vec![("client".to_owned(), root().join("clients/rust"))];
-    for entry in fs::read_dir(root().join("crates")).map_err(|error| error.to_string())? {
-        let path = entry.map_err(|error| error.to_string())?.path();
-        crates.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+    compare("crate", CRATES, &crates()?, &mut complaints);
+    for (name, arrows) in MODULES {
+        compare("module", arrows, &Modules::of(name)?.arrows(1), &mut complaints);
     }
-    for (name, path) in crates {
-        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
-            complaints.push(format!("crate {name} has no place among the arrows"));
-            continue;
-        };
-        let manifest = path.join("Cargo.toml");
-        let text =
-            fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
-        for (section, dependency) in ours(&text) {
-            // Tests may look from further away; only the testkit is for tests alone.
-            let fine = if section == "dev-dependencies" {
-                dependency == "testkit" || allowed.contains(&dependency)
-            } else {
-                dependency != "testkit" && allowed.contains(&dependency)
-            };
-            if !fine {
-                complaints.push(format!("crate {name} must not depend on {dependency} ({section})"));
+    Ok(complaints)
+}
+
+/// The drawing: crates and their arrows, and those of modules, as the code has them.
+pub fn print() -> Outcome {
+    let mut text = "crates\n".to_owned();
+    for (name, named) in crates()? {
+        line(&mut text, 1, &name, &named, "");
+    }
+    for (name, _) in MODULES {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "\nmodules of {name}");
+        let modules = Modules::of(name)?;
+        for (module, named) in modules.arrows(1) {
+            line(&mut text, 1, &module, &named, &modules.size(&module));
+            let inner = modules.arrows(2);
+            for (module, named) in inner.iter().filter(|(inner, _)| inner.starts_with(&format!("{module}::")))
+            {
+                let short = |path: &str| path.split_once("::").map_or(path, |(_, name)| name).to_owned();
+                let named = named.iter().map(|name| short(name)).collect();
+                line(&mut text, 2, &short(module), &named, &modules.size(module));
             }
         }
     }
-    Ok(complaints)
+    print!("{text}");
+    Ok(())
+}
+
+fn line(text: &mut String, depth: usize, name: &str, named: &BTreeSet<String>, size: &str) {
+    let named = named.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let arrow = if named.is_empty() { "" } else { " ──► " };
+    let size = if size.is_empty() { String::new() } else { format!(" ({size})") };
+    let _ = writeln!(text, "{}{name}{size}{arrow}{named}", "  ".repeat(depth));
+}
+
+/// Who names whom.
+type Named = BTreeMap<String, BTreeSet<String>>;
+
+/// Complains of what is named and not declared, and the other way round.
+fn compare(kind: &str, declared: &Arrows, named: &Named, complaints: &mut Vec<Complaint>) {
+    for (name, others) in named {
+        let Some((_, allowed)) = declared.iter().find(|(known, _)| known == name) else {
+            complaints.push(format!("{kind} {name} has no place among the arrows"));
+            continue;
+        };
+        for other in others.iter().filter(|other| !allowed.contains(&other.as_str())) {
+            complaints.push(format!("{kind} {name} must not know {other}"));
+        }
+    }
+    for (name, allowed) in declared {
+        for other in *allowed {
+            if !named.get(*name).is_some_and(|others| others.contains(*other)) {
+                complaints.push(format!("{kind} {name} may know {other}, and does not"));
+            }
+        }
+    }
+}
+
+/// Manifests by the names of their crates.
+fn manifests() -> Outcome<Vec<(String, String)>> {
+    let mut paths = vec![("client".to_owned(), root().join("clients/rust"))];
+    for entry in fs::read_dir(root().join("crates")).map_err(|error| error.to_string())? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        paths.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+    }
+    paths.into_iter().map(|(name, path)| Ok((name, read(&path.join("Cargo.toml"))?))).collect()
+}
+
+fn read(path: &Path) -> Outcome<String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Which crates name which; that tests name the testkit is left out.
+fn crates() -> Outcome<Named> {
+    let named = manifests()?.into_iter().map(|(name, manifest)| {
+        let named = ours(&manifest).into_iter().filter(|name| *name != ("dev-dependencies", "testkit"));
+        let named = named.map(|(_, dependency)| dependency.to_owned()).collect();
+        (name, named)
+    });
+    Ok(named.collect())
 }
 
 /// Sections and names (without `larder-`) of dependencies within the workspace.
@@ -65,6 +143,138 @@ fn ours(manifest: &str) -> Vec<(&str, &str)> {
     found
 }
 
+/// The modules of a crate: of each file its path, its lines, and the paths that it names.
+struct Modules(Vec<(Vec<String>, usize, Vec<Vec<String>>)>);
+
+impl Modules {
+    fn of(name: &str) -> Outcome<Modules> {
+        let source = root().join("crates").join(name).join("src");
+        let mut files = Vec::new();
+        collect(&source, &mut files)?;
+        files.sort();
+        let mut modules = Vec::new();
+        for file in files {
+            let module = module_of(file.strip_prefix(&source).unwrap_or(&file));
+            // The root stands outside.
+            if !module.is_empty() {
+                let text = read(&file)?;
+                let paths = paths(&module, &text);
+                modules.push((module, text.lines().count(), paths));
+            }
+        }
+        Ok(Modules(modules))
+    }
+
+    /// Who names whom among the modules of this depth that have the same parent.
+    fn arrows(&self, depth: usize) -> Named {
+        let known = |path: &[String]| self.0.iter().any(|(module, ..)| module.starts_with(path));
+        let mut named = Named::new();
+        for (module, _, paths) in self.0.iter().filter(|(module, ..)| module.len() >= depth) {
+            let from = &module[..depth];
+            let others = named.entry(from.join("::")).or_default();
+            for path in paths {
+                let sibling = path.len() >= depth && path[..depth - 1] == from[..depth - 1];
+                if sibling && path[..depth] != *from && known(&path[..depth]) {
+                    others.insert(path[..depth].join("::"));
+                } else if depth == 1 && !known(&path[..path.len().min(1)]) {
+                    others.insert("the crate's root".to_owned());
+                }
+            }
+        }
+        named
+    }
+
+    fn size(&self, module: &str) -> String {
+        let within = |path: &[String]| {
+            let path = path.join("::");
+            path == module || path.starts_with(&format!("{module}::"))
+        };
+        let sizes: Vec<usize> =
+            self.0.iter().filter(|(path, ..)| within(path)).map(|(_, lines, _)| *lines).collect();
+        let files = if sizes.len() == 1 { "1 file".to_owned() } else { format!("{} files", sizes.len()) };
+        format!("{files}, {} lines", sizes.iter().sum::<usize>())
+    }
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Outcome {
+    for entry in fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The path of the module that a file is.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut path: Vec<String> =
+        file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if path.last().is_some_and(|name| name == "mod" || name == "lib") {
+        path.pop();
+    }
+    path
+}
+
+/// The paths that begin with `crate` or `super`, from the crate's root on, in a file of this module; comments are not
+/// looked at.
+fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut here = module.to_vec();
+    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    for (index, line) in code.iter().enumerate() {
+        if line.starts_with("mod tests {") {
+            here.push("tests".to_owned());
+        }
+        for (at, word) in line.match_indices("crate").chain(line.match_indices("super")) {
+            let before = line[..at].chars().next_back();
+            let is_first = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':' && c != '$');
+            let Some(rest) = line[at + word.len()..].strip_prefix("::").filter(|_| is_first) else {
+                continue;
+            };
+            let rest = [rest, &code[index + 1..].concat()].concat();
+            let (mut base, mut rest) = match word {
+                "crate" => (Vec::new(), rest.as_str()),
+                _ => (here[..here.len() - 1].to_vec(), rest.as_str()),
+            };
+            while let Some(further) = rest.strip_prefix("super::") {
+                base.pop();
+                rest = further;
+            }
+            for name in first_names(rest) {
+                found.push(base.iter().cloned().chain(name.split("::").map(str::to_owned)).collect());
+            }
+        }
+    }
+    found
+}
+
+/// `a::b` of `a::b::{c, d}`; `a` and `b` of `{a, b::c}`.
+fn first_names(text: &str) -> Vec<&str> {
+    let Some(list) = text.strip_prefix('{') else {
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(text.len());
+        return vec![text[..end].trim_end_matches(':')];
+    };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                names.extend(first_names(list[start..at].trim()).into_iter().filter(|name| !name.is_empty()));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +283,36 @@ mod tests {
     fn dependencies_are_found_with_their_section() {
         let manifest = "[dependencies]\nlarder-store.workspace = true\nrand = \"1\"\n[dev-dependencies]\nlarder-testkit = { path = \"x\" }\n";
         assert_eq!(ours(manifest), [("dependencies", "store"), ("dev-dependencies", "testkit")]);
+    }
+
+    #[test]
+    fn paths_are_found_from_the_root_on() {
+        let module: Vec<String> = ["redis", "keys", "scan"].map(str::to_owned).to_vec();
+        let found = |text| paths(&module, text).iter().map(|path| path.join("::")).collect::<Vec<_>>();
+        assert_eq!(found("use crate::core::output::Output;"), ["core::output::Output"]);
+        assert_eq!(found("use super::super::call::{Call, is};"), ["redis::call"]);
+        assert_eq!(found("use crate::{\n    core,\n    memcached::{a, b},\n};"), ["core", "memcached"]);
+        assert_eq!(found("    super::survey::look(x) + crate::NAME"), ["NAME", "redis::keys::survey::look"]);
+        assert_eq!(found("mod tests {\n    use super::super::copy;"), ["redis::keys::copy"]);
+        assert!(found("// crate::memcached is another\n let supersede = $crate::x;").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_declared_and_what_is_not_used_are_told() {
+        let named = Named::from([
+            ("a".to_owned(), BTreeSet::from(["b".to_owned()])),
+            ("b".to_owned(), BTreeSet::from(["a".to_owned()])),
+            ("c".to_owned(), BTreeSet::new()),
+        ]);
+        let mut complaints = Vec::new();
+        compare("module", &[("a", &["b"]), ("b", &["c"])], &named, &mut complaints);
+        assert_eq!(
+            complaints,
+            [
+                "module b must not know a",
+                "module c has no place among the arrows",
+                "module b may know c, and does not"
+            ]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: what no compiler checks, about the tree as it is.
 //!
-//! Crate arrows, where unsafe code may be, a transcript for every row, documents that are generated
+//! Arrows of crates and modules, where unsafe code may be, a transcript for every row, documents that are generated
 //! from tables, words that do not belong. `--write` renews the generated documents.
 
 mod arrows;
@@ -22,7 +22,7 @@ pub fn tidy(write: bool) -> Outcome {
     }
     let files = files()?;
     let checks: [(&str, Vec<Complaint>); 5] = [
-        ("crate arrows", arrows::check()?),
+        ("arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
@@ -38,6 +38,11 @@ pub fn tidy(write: bool) -> Outcome {
     }
     println!("tidy: {} passed, {failed} failed", checks.len() - failed);
     if failed == 0 { Ok(()) } else { Err("the tree is not tidy".into()) }
+}
+
+/// Prints crates and modules, and who knows whom.
+pub fn print_arrows() -> Outcome {
+    arrows::print()
 }
 
 /// Writes the generated documents.

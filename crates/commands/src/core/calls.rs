@@ -17,8 +17,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::counters::Counters;
 use super::host::Host;
-use crate::redis::fail::Fail;
-use crate::redis::table::{self, Command, REDIS, RowId, dense};
+
+/// The number of a command among all of its protocol.
+pub(crate) type RowId = u32;
+
+/// Most commands of a protocol, subcommands among them.
+pub(crate) const ROWS_MAX: usize = 512;
 
 /// One receive in so many is measured.
 const RECEIVES_PER_MEASURED: u64 = 16;
@@ -59,14 +63,14 @@ pub(crate) struct Rows {
 
 impl Default for Rows {
     fn default() -> Rows {
-        let rows = (0..table::rows_count()).map(|_| Row::default()).collect();
+        let rows = (0..ROWS_MAX).map(|_| Row::default()).collect();
         Rows { rows, receives: AtomicU64::new(0) }
     }
 }
 
 impl Rows {
     fn row(&self, id: RowId) -> &Row {
-        &self.rows[dense(id)]
+        &self.rows[id as usize]
     }
 
     /// So many calls, without a time.
@@ -87,16 +91,18 @@ impl Rows {
         raise_short(&self.row(id).refused, 1);
     }
 
-    /// A call that is counted ran, and answered with this error.
+    /// A call that is counted ran, and answered with an error.
     #[cold]
-    pub fn failed(&self, id: RowId, fail: &Fail) {
-        if fail.is_refusal() {
-            self.refused(id);
-            // It counts with those beside it, whose turn may be still to come.
-            raise(&self.row(id).calls, u64::MAX);
-        } else {
-            raise_short(&self.row(id).failed, 1);
-        }
+    pub fn failed(&self, id: RowId) {
+        raise_short(&self.row(id).failed, 1);
+    }
+
+    /// A call that is counted found no memory.
+    #[cold]
+    pub fn refused_late(&self, id: RowId) {
+        self.refused(id);
+        // It counts with those beside it, whose turn may be still to come.
+        raise(&self.row(id).calls, u64::MAX);
     }
 
     /// Counts a receive; true if it is to be measured.
@@ -166,30 +172,22 @@ impl RowSum {
         0
     }
 
-    fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.calls + self.refused + self.failed > 0
     }
 }
 
-/// The counts of all commands since the counts `before`, which may be none.
+/// The counts of all commands since the counts `before`, which may be none: by their numbers, up to the last command
+/// of which anything is counted.
 pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSum]) -> Vec<RowSum> {
-    let mut sums = vec![RowSum::default(); table::rows_count()];
+    let mut sums = vec![RowSum::default(); ROWS_MAX];
     each(&mut |counters| sums.iter_mut().zip(&counters.rows.rows).for_each(|(sum, row)| sum.add(row)));
     sums.iter_mut().for_each(RowSum::settle);
     sums.iter_mut().zip(before).for_each(|(sum, before)| sum.since(before));
+    let end = sums.iter().rposition(RowSum::any).map_or(0, |last| last + 1);
+    sums.truncate(end);
+    sums.shrink_to_fit();
     sums
-}
-
-/// Commands that were called, refused or failed, and their counts.
-pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
-    let ids = REDIS.iter().enumerate().flat_map(|(group, rows)| {
-        rows.rows.iter().enumerate().flat_map(move |(at, row)| {
-            let id = (group as RowId) << 8 | at as RowId;
-            let subs = (0..row.subcommands().len()).map(move |at| table::sub(id, at));
-            std::iter::once(id).chain(subs)
-        })
-    });
-    ids.filter_map(|id| Some((table::row(id)?, &sums[dense(id)]))).filter(|(_, sum)| sum.any())
 }
 
 /// The commands of one receive: those of one row that follow each other are counted together.
@@ -279,8 +277,7 @@ mod tests {
     #[test]
     fn commands_in_a_row_are_counted_and_measured_together() {
         let counters = Counters::default();
-        let id = |name: &[u8]| table::find(name).expect("a command").1;
-        let (get, set) = (id(b"get"), id(b"set"));
+        let (get, set) = (3, 7);
         let mut meter = Meter::begin(&counters.rows, true, || 100);
         for row in [get, get, get, set] {
             if meter.call(row) {
@@ -288,42 +285,34 @@ mod tests {
             }
         }
         assert_eq!(meter.settle(&counters.rows, None, || 150), Some((set, 20)));
-        counters.rows.failed(set, &Fail::SYNTAX);
+        counters.rows.failed(set);
         let sums = sums(|visit| visit(&counters), &[]);
-        let found: Vec<_> = in_use(&sums).map(|(row, sum)| (row.name, sum.calls, sum.failed)).collect();
-        assert_eq!(found, [("get", 3, 0), ("set", 1, 1)]);
-        assert_eq!(sums[dense(set)].us_per_call(), 20.0);
-        assert_eq!((sums[dense(set)].percentile_us(50.0), sums[dense(set)].percentile_us(99.9)), (32, 32));
-        let again = super::sums(|visit| visit(&counters), &sums);
-        assert!(again.iter().all(|sum| !sum.any()));
+        let found: Vec<_> =
+            sums.iter().map(|sum| (sum.calls, sum.failed)).filter(|sum| *sum != (0, 0)).collect();
+        assert_eq!((found, sums.len()), (vec![(3, 0), (1, 1)], 8));
+        let set = &sums[set as usize];
+        assert_eq!(set.us_per_call(), 20.0);
+        assert_eq!((set.percentile_us(50.0), set.percentile_us(99.9)), (32, 32));
+        assert!(super::sums(|visit| visit(&counters), &sums).is_empty());
     }
 
     #[test]
     fn a_call_without_memory_is_refused_and_taken_back() {
         let counters = Counters::default();
-        let set = table::find(b"set").expect("a command").1;
-        let sum = || super::sums(|visit| visit(&counters), &[])[dense(set)].clone();
-        counters.rows.failed(set, &Fail::OUT_OF_MEMORY);
+        let sum = || super::sums(|visit| visit(&counters), &[]).pop().unwrap_or_default();
+        counters.rows.refused_late(7);
         assert_eq!((sum().calls, sum().refused, sum().failed), (0, 1, 0), "not below none");
-        counters.rows.called(set, 1);
+        counters.rows.called(7, 1);
         assert_eq!(sum().calls, 0);
-        counters.rows.called(set, 2);
-        counters.rows.failed(set, &Fail::HELD);
+        counters.rows.called(7, 2);
+        counters.rows.refused_late(7);
         assert_eq!((sum().calls, sum().refused), (1, 2));
     }
 
     #[test]
-    fn every_row_has_a_place_of_its_own() {
-        let mut seen = vec![false; table::rows_count()];
-        for (group, rows) in REDIS.iter().enumerate() {
-            for (at, row) in rows.rows.iter().enumerate() {
-                let id = (group as RowId) << 8 | at as RowId;
-                for id in std::iter::once(id).chain((0..row.subcommands().len()).map(|at| table::sub(id, at)))
-                {
-                    assert!(!std::mem::replace(&mut seen[dense(id)], true), "{}", row.name);
-                }
-            }
-        }
-        assert!(seen.into_iter().all(|seen| seen));
+    fn the_last_row_has_a_place() {
+        let counters = Counters::default();
+        counters.rows.called(ROWS_MAX as RowId - 1, 1);
+        assert_eq!(super::sums(|visit| visit(&counters), &[]).len(), ROWS_MAX);
     }
 }

@@ -6,32 +6,68 @@
 //! ```
 //!
 //! While any class is wanted, a writing command's keys are looked at before and after it, of either
-//! protocol: what changed says which event it was, as Redis names them. What the store does by itself (expire, evict) it
-//! notes, and whoever ends a batch next tells it. With nothing wanted it costs a look at one word for
-//! each receive.
+//! protocol: what changed says what happened, and [`Change`] how it is called, as Redis names it. What the store does
+//! by itself (expire, evict) it notes, and whoever ends a batch next tells it. With nothing wanted it costs a look at
+//! one word for each receive.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{DATABASES, Event, Guard, Store};
+use larder_store::{Event, Guard, Store};
 
 use super::host::Host;
-use crate::redis::call::Call;
-use crate::redis::fail::Done;
-use crate::redis::shared::Common;
-use crate::redis::table::{Command, flag};
+use super::shared::Shared;
 
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
 const ALL: u32 = (1 << 10) - 1;
-const GENERIC: u32 = 1 << 0;
-const STRING: u32 = 1 << 1;
 const EXPIRED: u32 = 1 << 6;
 const EVICTED: u32 = 1 << 7;
 const KEYSPACE: u32 = 1 << 16;
 const KEYEVENT: u32 = 1 << 17;
 const MISS: u32 = 1 << 18;
 const NEW: u32 = 1 << 19;
+
+/// The class of an event that a command tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Class {
+    /// Of keys whatever they have.
+    Generic = 1 << 0,
+    /// Of strings.
+    String = 1 << 1,
+}
+
+/// How a command's changes of a key are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The class of a change of the value.
+    pub class: Class,
+    /// What a change of the value is called.
+    pub name: &'static str,
+    /// What it is called that the key is gone.
+    pub gone: &'static str,
+    /// That the key has another expiry is told besides.
+    pub tells_expiry: bool,
+}
+
+impl Change {
+    /// A value that has become another one.
+    pub const SET: Change = Change::string("set");
+    /// Bytes that were added.
+    pub const APPEND: Change = Change::string("append");
+    /// A number that was added to.
+    pub const INCRBY: Change = Change::string("incrby");
+
+    /// A change of a string.
+    pub const fn string(name: &'static str) -> Change {
+        Change { class: Class::String, name, gone: "del", tells_expiry: true }
+    }
+
+    /// A key that came from elsewhere, its expiry with it.
+    pub const fn made(name: &'static str) -> Change {
+        Change { class: Class::Generic, name, gone: "del", tells_expiry: false }
+    }
+}
 
 /// Which events are wanted.
 #[derive(Debug, Default)]
@@ -96,8 +132,13 @@ impl Events {
     }
 }
 
-impl Common {
-    fn tell(&self, host: &dyn Host, class: u32, event: &str, db: u8, key: &[u8]) {
+impl Shared {
+    /// Tells that something of this class and name has happened to a key.
+    pub(crate) fn tell(&self, host: &dyn Host, class: Class, event: &str, db: u8, key: &[u8]) {
+        self.tell_of(host, class as u32, event, db, key);
+    }
+
+    fn tell_of(&self, host: &dyn Host, class: u32, event: &str, db: u8, key: &[u8]) {
         if !self.events.wants(class) {
             return;
         }
@@ -110,13 +151,14 @@ impl Common {
         }
     }
 
-    /// Tells what the store did by itself since this worker was last asked.
+    /// Tells what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
+    /// upkeep has to.
     #[inline]
-    pub(crate) fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         if guard.has_events() {
             guard.take_events(&mut |event, db, key| match event {
-                Event::Expired => self.tell(host, EXPIRED, "expired", db, key),
-                Event::Evicted => self.tell(host, EVICTED, "evicted", db, key),
+                Event::Expired => self.tell_of(host, EXPIRED, "expired", db, key),
+                Event::Evicted => self.tell_of(host, EVICTED, "evicted", db, key),
             });
         }
     }
@@ -131,62 +173,33 @@ pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
     guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
 }
 
-/// Commands that say what a key had, beside those that only read.
-fn asks(row: &Command) -> bool {
-    row.has(flag::READONLY) || matches!(row.name, "getset" | "getdel" | "getex")
-}
-
-/// What a change of a value is called.
-fn name(row: &'static str) -> (u32, &'static str) {
-    match row {
-        "set" | "setex" | "psetex" | "setnx" | "getset" | "mset" | "msetnx" | "msetex" | "bitop" => {
-            (STRING, "set")
-        }
-        "incr" | "incrby" | "decr" | "decrby" => (STRING, "incrby"),
-        "setbit" | "bitfield" => (STRING, "setbit"),
-        "copy" => (GENERIC, "copy_to"),
-        "rename" | "renamenx" => (GENERIC, "rename_to"),
-        "restore" => (GENERIC, "restore"),
-        row => (STRING, row),
-    }
-}
-
-impl Common {
-    /// Tells what a command of this name did to a key. `row`: the RESP command that does the same.
+impl Shared {
+    /// Tells what has happened to a key, by what it was like before.
     pub(crate) fn tell_change(
         &self,
         host: &dyn Host,
-        row: &'static str,
+        change: &Change,
         db: u8,
         key: &[u8],
         was: Seen,
         is: Seen,
     ) {
-        let tell = |class, event| self.tell(host, class, event, db, key);
+        let tell = |class: Class, event| self.tell(host, class, event, db, key);
         match (was, is) {
             (was, is) if was == is => {}
-            (_, None) => tell(
-                GENERIC,
-                match row {
-                    "rename" | "renamenx" => "rename_from",
-                    "move" => "move_from",
-                    _ => "del",
-                },
-            ),
+            (_, None) => tell(Class::Generic, change.gone),
             (was, Some((token, expires_at))) => {
                 if was.is_none() && self.events.wants(NEW) {
-                    tell(NEW, "new");
+                    self.tell_of(host, NEW, "new", db, key);
                 }
                 if was.is_none_or(|(old, _)| old != token) {
-                    let (class, event) = name(row);
-                    tell(class, event);
+                    tell(change.class, change.name);
                 }
                 let expired_at = was.map_or(0, |(_, at)| at);
-                let told = row.starts_with("rename") || row == "copy" || row == "restore";
-                if expires_at != expired_at && expires_at != 0 && !told {
-                    tell(GENERIC, "expire");
+                if expires_at != expired_at && expires_at != 0 && change.tells_expiry {
+                    tell(Class::Generic, "expire");
                 } else if expires_at == 0 && was.is_some_and(|(old, at)| old == token && at != 0) {
-                    tell(GENERIC, "persist");
+                    tell(Class::Generic, "persist");
                 }
             }
         }
@@ -194,82 +207,12 @@ impl Common {
 
     /// Tells that a key was asked for and is not there.
     pub(crate) fn tell_miss(&self, host: &dyn Host, db: u8, key: &[u8]) {
-        self.tell(host, MISS, "keymiss", db, key);
+        self.tell_of(host, MISS, "keymiss", db, key);
     }
 
     /// Misses are wanted.
     pub(crate) fn tells_misses(&self) -> bool {
         self.events.wants(MISS)
-    }
-}
-
-impl Call<'_, '_, '_> {
-    fn seen(&mut self, key: &[u8]) -> Seen {
-        seen(&mut self.cx.guard, self.client.db, key)
-    }
-
-    /// Runs a command that says what keys have, and tells which of them are not there.
-    fn execute_and_tell_misses(&mut self, row: &'static Command, args: Args<'_>) -> Done {
-        let mut missing: Vec<&[u8]> = Vec::new();
-        row.each_key(args, &mut |key| {
-            if seen(&mut self.cx.guard, self.client.db, key).is_none() {
-                missing.push(key);
-            }
-        });
-        let done = if row.has(flag::WRITE) {
-            self.tell_around(row, args, |call| call.execute_row(row, args))
-        } else {
-            self.execute_row(row, args)
-        };
-        let (common, host) = (&self.cx.shared.redis, self.cx.host);
-        missing.into_iter().for_each(|key| common.tell_miss(host, self.client.db, key));
-        done
-    }
-
-    /// Events are wanted: runs a command, and tells what there is to tell.
-    #[cold]
-    pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
-        if self.cx.shared.redis.tells_misses() && asks(row) {
-            self.execute_and_tell_misses(row, args)
-        } else if row.has(flag::WRITE) {
-            self.tell_around(row, args, |call| call.execute_row(row, args))
-        } else {
-            self.execute_row(row, args)
-        }
-    }
-
-    /// Runs what carries out a writing command, and tells what that did to its keys, if events are wanted. Of a
-    /// command in steps that is its last one.
-    pub fn tell_around(
-        &mut self,
-        row: &'static Command,
-        args: Args<'_>,
-        run: impl FnOnce(&mut Self) -> Done,
-    ) -> Done {
-        if !self.cx.shared.redis.events.any() {
-            return run(self);
-        }
-        let mut keys: Vec<&[u8]> = Vec::new();
-        row.each_key(args, &mut |key| keys.push(key));
-        let db = self.client.db;
-        let before: Vec<Seen> = keys.iter().map(|key| self.seen(key)).collect();
-        let done = run(self);
-        for (key, was) in keys.iter().zip(before) {
-            let is = self.seen(key);
-            let (common, host) = (&self.cx.shared.redis, self.cx.host);
-            common.tell_change(host, row.name, db, key, was, is);
-        }
-        if row.name == "move"
-            && done.is_ok()
-            && let (Some(key), Some(to)) = (args.at(0), args.at(1).and_then(parse_integer))
-            && (0..i64::from(DATABASES)).contains(&to)
-        {
-            let target = self.cx.guard.key_in(to as u8, key);
-            if self.cx.guard.peek(&target).hit().is_some() && self.seen(key).is_none() {
-                self.cx.shared.redis.tell(self.cx.host, GENERIC, "move_to", to as u8, key);
-            }
-        }
-        done
     }
 }
 

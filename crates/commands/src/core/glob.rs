@@ -12,11 +12,8 @@
 
 use memchr::memmem;
 
-use crate::redis::call::KEY_BYTES_MAX;
-use crate::redis::fail::Fail;
-
 /// Most bytes of a pattern: a key can be asked for by its name.
-const PATTERN_BYTES_MAX: usize = KEY_BYTES_MAX;
+pub(crate) const PATTERN_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of a part that has others than letters.
 const PART_BYTES_MAX: usize = 4096;
@@ -24,20 +21,17 @@ const PART_BYTES_MAX: usize = 4096;
 /// A part this short is tried at each place of the text.
 const TRIED_BYTES_MAX: usize = 16;
 
-/// A client's pattern.
-///
-/// # Errors
-/// It is longer than one may be, or one of its parts is.
-pub(crate) fn bounded(pattern: &[u8]) -> Result<&[u8], Fail> {
+/// A pattern is no longer than one may be, nor is one of its parts.
+pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     let mut left = Some(pattern).filter(|pattern| pattern.len() > PART_BYTES_MAX);
     while let Some(rest) = left {
         let part;
         (part, left) = Part::first(rest, false);
         if !part.plain && part.pattern.len() > PART_BYTES_MAX {
-            return Err(Fail::PATTERN_TOO_LONG);
+            return false;
         }
     }
-    if pattern.len() > PATTERN_BYTES_MAX { Err(Fail::PATTERN_TOO_LONG) } else { Ok(pattern) }
+    pattern.len() <= PATTERN_BYTES_MAX
 }
 
 /// What matching a text of one byte costs beside what it costs with a short pattern.
@@ -320,7 +314,7 @@ mod tests {
             "*a?b".repeat(most / 4),
             "*".to_owned() + &"[^b]".repeat(most / 4 - 2) + "b*",
         ] {
-            assert!(pattern.len() <= most && bounded(pattern.as_bytes()).is_ok());
+            assert!(pattern.len() <= most && is_bounded(pattern.as_bytes()));
             let started = Instant::now();
             assert!(!matches(pattern.as_bytes(), &text, false));
             let took = started.elapsed();

@@ -8,9 +8,15 @@ use std::sync::Arc;
 use larder_store::Millis;
 
 use super::context::Context;
+use super::progress::Next;
 use super::strangers::Strangers;
-use crate::memcached::session::Next;
 
+/// Fewer missing bytes than this are received with what follows them, not on their own.
+pub(crate) const UPLOAD_SPACE_MIN: u64 = 2048;
+/// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
+/// received by one call behind the one that brought its head; memory that waits for a slow sender's
+/// bytes is no more than this and a piece.
+pub(crate) const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 /// What an upload takes at a time, at most.
 pub(crate) const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 

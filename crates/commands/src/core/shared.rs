@@ -1,6 +1,7 @@
-//! What all workers share beside the store: settings, the clock, switches that commands turn.
+//! What conversations of every protocol share beside the store: settings, the clock, who may speak, what waits,
+//! who is told of what.
 //!
-//! Read on the data path (settings, one atomic each for flush and prefix statistics), written by
+//! Read on the data path (settings, one atomic each for flush, events and prefix statistics), written by
 //! administrative commands only.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -8,13 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_store::{Guard, Millis};
 
-use super::counters::{Counter, Sums};
-use super::host::Host;
+use super::access::Access;
+use super::calls::RowSum;
+use super::counters::Sums;
+use super::errors::Errors;
+use super::events::Events;
+use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
-use crate::memcached::slabs::{SlabClasses, slab_sizes};
-use crate::memcached::tuning::Tuning;
-use crate::redis::shared::{Access, Common};
+use super::topics::Topics;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
@@ -72,7 +75,7 @@ pub struct Settings {
     pub track_sizes: bool,
     /// Not `-o no_slab_reassign`: memory may move by command.
     pub slab_reassign: bool,
-    /// Sizes of the slab classes as they are shown, ascending; at least one.
+    /// Sizes of the slab classes as memcached's commands show them, ascending; none: as memcached has them.
     pub slab_sizes: Vec<u32>,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
@@ -117,7 +120,7 @@ impl Default for Settings {
             lru_maintainer: true,
             track_sizes: false,
             slab_reassign: true,
-            slab_sizes: slab_sizes(1.25, 48, 512 << 10),
+            slab_sizes: Vec::new(),
             idle_timeout: false,
             append_bytes_max: 4 << 20,
             strangers_max: 256,
@@ -183,7 +186,7 @@ impl Clock {
 /// No flush is due.
 const NEVER: Millis = Millis::MAX;
 
-/// What all workers share beside the store.
+/// What conversations of every protocol share.
 #[derive(Debug)]
 pub struct Shared {
     /// What was set at start.
@@ -192,16 +195,6 @@ pub struct Shared {
     pub clock: Clock,
     /// Prefix statistics.
     pub prefixes: Prefixes,
-    /// Slab classes as they are shown.
-    pub slabs: SlabClasses,
-    /// What memcached's tuning commands set.
-    pub tuning: Tuning,
-    /// A page is on its way by command.
-    pub(crate) reassigning: Arc<AtomicBool>,
-    /// The crawler is on (`lru_crawler enable|disable`).
-    pub(crate) crawler: AtomicBool,
-    /// Crawls started.
-    pub(crate) crawls: AtomicU64,
     /// When a delayed flush_all is due.
     flush_at: AtomicU64,
     /// From when on each receive has more to look at than its input: a flush that is due, a pause.
@@ -210,12 +203,21 @@ pub struct Shared {
     looking: Mutex<()>,
     /// What the counters were at the last `stats reset`.
     pub(crate) reset: Mutex<Sums>,
+    /// What was counted of each command at the last `stats reset`.
+    pub(crate) counted: Mutex<Vec<RowSum>>,
+    /// Errors that were answered.
+    pub(crate) errors: Errors,
+    /// Users and their passwords.
+    pub(crate) access: Access,
     /// Connections that have to say who they are.
     pub strangers: Arc<Strangers>,
     /// A request on its way in waits for others to give up their memory.
     input_wanted: AtomicBool,
-    /// What RESP clients share.
-    pub(crate) redis: Common,
+    pub(crate) pause: Pause,
+    /// Which keyspace events are wanted.
+    pub(crate) events: Events,
+    /// Who listens to what.
+    pub(crate) topics: Arc<Topics>,
 }
 
 impl Shared {
@@ -223,19 +225,19 @@ impl Shared {
     pub fn new(settings: Settings) -> Shared {
         Shared {
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
-            slabs: SlabClasses::new(&settings.slab_sizes),
-            tuning: Tuning::default(),
-            reassigning: Arc::default(),
-            crawler: AtomicBool::new(settings.lru_crawler),
-            crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
             look_at: AtomicU64::new(NEVER),
             looking: Mutex::default(),
             reset: Mutex::default(),
+            counted: Mutex::default(),
+            errors: Errors::default(),
+            access: Access::new(&settings.password, &settings.users, settings.protected),
             strangers: Arc::default(),
             input_wanted: AtomicBool::new(false),
-            redis: Common::new(Access::new(&settings.password, &settings.users, settings.protected)),
+            pause: Pause::default(),
+            events: Events::default(),
+            topics: Arc::default(),
             settings,
         }
     }
@@ -275,7 +277,7 @@ impl Shared {
     /// A pause has begun or ended, or another flush is due: each receive looks at it in time.
     pub(crate) fn look_in_time(&self, now: Millis) {
         let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        let paused = self.redis.pause.left_ms(now) > 0;
+        let paused = self.pause.left_ms(now) > 0;
         self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
     }
 
@@ -297,33 +299,6 @@ impl Shared {
     pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
         self.flush_at.store(NEVER, Relaxed);
         guard.try_flush(None)
-    }
-
-    /// Tells what the store did by itself in this batch: a session's receive does it at its end, upkeep
-    /// has to.
-    #[inline]
-    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
-        self.redis.tell_events(guard, host);
-    }
-
-    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
-    pub fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
-        let mut sums = Sums::default();
-        host.counters(&mut |counters| sums.add(counters));
-        let counts = [Counter::RedisCommands, Counter::BytesRead, Counter::BytesWritten];
-        self.redis.rates.look(now, counts.map(|counter| sums.of(counter)));
-        self.redis.used_peak.fetch_max(used_bytes, Relaxed);
-    }
-
-    /// Upkeep is to be measured, for [`Shared::note_upkeep`].
-    #[inline]
-    pub fn watches_latency(&self) -> bool {
-        self.redis.latency.watches()
-    }
-
-    /// A round of upkeep took this long: LATENCY notes it if it was long.
-    pub fn note_upkeep(&self, now: Millis, took_us: u64) {
-        self.redis.latency.note(crate::redis::server::latency::EXPIRE_CYCLE, now / 1000, took_us);
     }
 
     /// Sets when the next flush is due; replaces an earlier one.

@@ -22,9 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::glob;
 use super::host::Host;
-use super::output::Output;
-use crate::redis::pubsub::monitor::stamp;
-use crate::redis::reply::{put_bulk, put_head};
 
 /// A time that is so much before the last is of a clock that was set, microseconds.
 const CLOCK_SET_US: u64 = 1_000_000;
@@ -88,23 +85,6 @@ impl Message {
     /// What was published, or the line.
     pub fn text(&self) -> &[u8] {
         &self.text
-    }
-
-    /// Writes it: an array, a push in RESP3, or a line.
-    pub(crate) fn put(&self, resp3: bool, out: &mut Output) {
-        let (word, pattern): (&[u8], _) = match &self.topic {
-            Topic::Channel => (b"message", None),
-            Topic::Pattern(pattern) => (b"pmessage", Some(pattern)),
-            Topic::Shard => (b"smessage", None),
-            Topic::Commands => return out.put(&self.text),
-        };
-        put_head(out, if resp3 { b'>' } else { b'*' }, 3 + u64::from(pattern.is_some()));
-        put_bulk(out, word);
-        if let Some(pattern) = pattern {
-            put_bulk(out, pattern);
-        }
-        put_bulk(out, &self.channel);
-        put_bulk(out, &self.text);
     }
 }
 
@@ -446,9 +426,30 @@ impl Topics {
     }
 }
 
+/// A line's time and what is in front of it.
+pub(crate) fn stamp(at_us: u64) -> [u8; 18] {
+    let mut stamp = *b"+0000000000.000000";
+    let (mut s, mut us) = (at_us / 1_000_000, at_us % 1_000_000);
+    for at in (1..11).rev() {
+        stamp[at] = b'0' + (s % 10) as u8;
+        s /= 10;
+    }
+    for at in (12..18).rev() {
+        stamp[at] = b'0' + (us % 10) as u8;
+        us /= 10;
+    }
+    stamp
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_seconds_and_a_millionth() {
+        assert_eq!(&stamp(1_339_518_083_107_412), b"+1339518083.107412");
+        assert_eq!(&stamp(7_000_012), b"+0000000007.000012");
+    }
 
     fn letter(client: u64, bytes: usize) -> Letter {
         let text = vec![0; bytes.saturating_sub(MESSAGE_BYTES)];

@@ -8,6 +8,7 @@ mod stats;
 
 use larder_protocol::Tokens;
 
+use super::shared::Shared;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
@@ -21,6 +22,8 @@ pub(crate) use stats::stats;
 
 /// One administrative line at work.
 pub(crate) struct Line<'x, 'a, 'c, 'w> {
+    /// What memcached's conversations share.
+    pub shared: &'c Shared,
     /// What it works with.
     pub cx: &'x mut Context<'c, 'w>,
     /// Where it replies.
@@ -34,6 +37,7 @@ pub(crate) struct Line<'x, 'a, 'c, 'w> {
 impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
     /// A line whose name was read from `tokens`. Allocates: these commands are rare.
     pub fn new(
+        shared: &'c Shared,
         cx: &'x mut Context<'c, 'w>,
         out: &'x mut Output,
         tokens: Tokens<'a>,
@@ -43,6 +47,6 @@ impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
         if noreply {
             tokens.pop();
         }
-        Line { cx, out, tokens, noreply }
+        Line { shared, cx, out, tokens, noreply }
     }
 }

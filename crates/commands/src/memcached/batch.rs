@@ -22,10 +22,8 @@ use larder_protocol::scan::line_feed;
 use larder_store::{Guard, Hint, Key};
 
 use super::classic::fits;
+use crate::core::batch::SLOTS;
 use crate::core::shared::Settings;
-
-/// Keys in a batch: measured, 16 cost 15 % more and 64 gain nothing.
-pub(crate) const SLOTS: usize = 32;
 
 /// A store that is not whole yet is waited for if it is no longer than this, and received into its
 /// item if it is: the most that a connection keeps of an unfinished store.
@@ -352,29 +350,5 @@ impl<'a> Reader<'a> {
         }
         batch.push(Slot::new(guard, meta.key, start, Request::Meta(meta), value));
         None
-    }
-}
-
-/// Starts loading the items of a batch; a single one is about to be read anyway.
-#[inline(always)]
-pub(crate) fn prefetch_items<'w, T>(
-    guard: &Guard<'w>,
-    batch: &mut ArrayVec<T, SLOTS>,
-    ahead: impl Fn(&mut T) -> (&Key<'_>, &mut Hint<'w>),
-) {
-    if batch.len() == 1 {
-        return;
-    }
-    // A bit for each slot whose item is not where most are.
-    let mut away = 0u64;
-    const { assert!(SLOTS <= u64::BITS as usize) };
-    for (i, slot) in batch.iter_mut().enumerate() {
-        let (key, hint) = ahead(slot);
-        away |= u64::from(guard.prefetch_item(key, hint)) << i;
-    }
-    while away != 0 {
-        let (key, hint) = ahead(&mut batch[away.trailing_zeros() as usize]);
-        guard.prefetch_again(key, hint);
-        away &= away - 1;
     }
 }

@@ -12,6 +12,7 @@ use larder_protocol::number::parse_u64;
 use larder_store::Item;
 
 use super::admin::PageMove;
+use super::shared::Shared;
 use super::slabs::CLASSES_END;
 use super::text::{END, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::core::context::Context;
@@ -119,9 +120,9 @@ impl Dump {
     }
 
     /// Writes on.
-    pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
+    pub fn step(&mut self, shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
-            Dump::Items { form, classes, cursor } => step_items(cx, out, form, *classes, cursor),
+            Dump::Items { form, classes, cursor } => step_items(shared, cx, out, form, *classes, cursor),
             Dump::Page(page) => page.step(cx, out),
             Dump::Flush { noreply } => step_flush(cx, out, *noreply),
             Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
@@ -209,6 +210,7 @@ fn ended(out: &mut Output, more: bool) -> Step {
 }
 
 fn step_items(
+    shared: &Shared,
     cx: &mut Context<'_, '_>,
     out: &mut Output,
     form: &mut Form,
@@ -223,7 +225,7 @@ fn step_items(
         let database = cx.guard.database(0);
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
             let shown =
-                Shown { cas: cx.shared.settings.token(item.cas()), class: cx.shared.slabs.of(item.class()) };
+                Shown { cas: cx.shared.settings.token(item.cas()), class: shared.slabs.of(item.class()) };
             if item.is_in(database) && classes.has(shown.class) {
                 put_item(out, form, &item, shown, now);
             }

@@ -1,4 +1,4 @@
-//! One connection's conversation, without I/O: bytes in, replies out.
+//! A conversation in memcached's text, without I/O: bytes in, replies out.
 //!
 //! ```text
 //!           ┌────────────────────────── Ready ◄──────────────────────────┐
@@ -23,63 +23,32 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Millis, Upload};
+use larder_store::Upload;
 
 use super::admin::Line;
-use super::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop, prefetch_items};
+use super::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop};
 use super::dump::{Dump, Step};
 use super::flow::Flow;
 use super::meta;
+use super::shared::Shared;
 use super::table::{answers_always, line_command};
 use super::text::{END, ERROR};
 use super::upload::{Gathering, Purpose};
+use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::{Mark, Output};
-use crate::core::shared::Shared;
+use crate::core::progress::{Next, Progress};
 use crate::core::tally::Tally;
-use crate::core::topics::Letter;
-use crate::redis::Conversation;
-use crate::redis::connection::limits::OutputLimit;
 use pause::Pace;
 
-/// First byte of the binary protocol.
-const BINARY_MAGIC: u8 = 0x80;
 /// What is received with fewer bytes has too few requests for a run of them.
 const RUN_BYTES_MIN: usize = 256;
-/// First byte of a RESP request.
-const RESP_ARRAY: u8 = b'*';
 
-/// What a call of [`Session::receive`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of the input that are done with. The rest is presented again, in front of what arrives.
-    pub consumed: usize,
-    /// What to do now.
-    pub next: Next,
-}
-
-/// What the caller of [`Session::receive`] does now. In every case replies may wait to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Receive more (into [`Session::upload_spaces`] if there are any).
-    Receive,
-    /// The replies fill their limit: send, and call again with the rest of the input, even if that
-    /// is empty, once [`Output::is_full`] is false.
-    Flush,
-    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the
-    /// input, even if that is empty, and a context entered anew (the clock may have moved).
-    Yield,
-    /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
-    Sleep(Millis),
-    /// Send what waits, then close.
-    Close,
-}
-
-/// One connection's conversation.
+/// A connection that speaks memcached's text.
 #[derive(Debug, Default)]
-pub struct Session {
+pub(crate) struct Conversation {
     state: State,
     /// How often its next request was asked again.
     asked: Asked,
@@ -88,10 +57,8 @@ pub struct Session {
 /// What the next bytes are.
 #[derive(Debug, Default)]
 enum State {
-    /// The first of the connection.
-    #[default]
-    New,
     /// A request.
+    #[default]
     Ready,
     /// Keys of a line that was begun.
     Keys(Keys),
@@ -105,15 +72,15 @@ enum State {
     Gather(Gathering),
     /// A request, after a long reply.
     Dump(Dump),
-    /// Redis's requests, from here on.
-    Redis(Box<Conversation>),
     /// Nothing more.
     Closed,
 }
 
-/// One call of [`Session::receive`].
+/// One call of [`Conversation::receive`].
 struct Call<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
+    /// What memcached's conversations share.
+    shared: &'c Shared,
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
@@ -127,65 +94,17 @@ struct Call<'x, 'a, 'c, 'w> {
     again_at: usize,
 }
 
-impl Session {
-    /// A conversation that has not begun.
-    pub fn new() -> Session {
-        Session::default()
-    }
-
-    /// A conversation of a RESP client, whatever its first byte is.
-    pub fn redis(cx: &Context<'_, '_>) -> Session {
-        Session { state: State::Redis(Box::new(Conversation::new(cx))), asked: Asked::default() }
-    }
-
-    /// The number of the RESP client, if it is one.
-    pub fn redis_client(&self) -> Option<u64> {
-        match &self.state {
-            State::Redis(conversation) => Some(conversation.client_id()),
-            _ => None,
-        }
-    }
-
-    /// What may wait for a RESP client; none for others, which are read no further instead.
-    pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
-        match &self.state {
-            State::Redis(conversation) => Some(conversation.output_limit(shared)),
-            _ => None,
-        }
-    }
-
-    /// Shows others how many bytes hold replies that the client has not taken.
-    pub fn show_output(&self, bytes: u64) {
-        if let State::Redis(conversation) = &self.state {
-            conversation.show_output(bytes);
-        }
-    }
-
-    /// Writes a message that was sent to this client, if it is still to be told.
-    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
-        if let State::Redis(conversation) = &self.state {
-            conversation.deliver(letter, out);
-        }
-    }
-
+impl Conversation {
     /// Answers the requests in `input`, as far as they are complete.
-    #[inline]
-    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
-        match &mut self.state {
-            State::Redis(conversation) => conversation.receive(cx, input, out),
-            State::New if input.first() == Some(&RESP_ARRAY) && cx.shared.settings.redis => {
-                let mut conversation = Box::new(Conversation::new(cx));
-                let progress = conversation.receive(cx, input, out);
-                self.state = State::Redis(conversation);
-                progress
-            }
-            _ => self.receive_text(cx, input, out),
-        }
-    }
-
-    fn receive_text(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+    pub fn receive<'c>(
+        &mut self,
+        shared: &'c Shared,
+        cx: &mut Context<'c, '_>,
+        input: &[u8],
+        out: &mut Output,
+    ) -> Progress {
         let mut turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
-        let mut runs = input.len() >= RUN_BYTES_MIN && !cx.shared.redis.events.any();
+        let mut runs = input.len() >= RUN_BYTES_MIN && !cx.shared.events.any();
         if cx.shared.is_to_look(cx.guard.now()) {
             match self.pace(cx, input) {
                 Pace::Free => {}
@@ -196,6 +115,7 @@ impl Session {
         let reader = Reader { input, at: 0, keys: None, turn };
         let mut call = Call {
             cx,
+            shared,
             out,
             reader,
             tally: Tally::default(),
@@ -207,7 +127,7 @@ impl Session {
         let next = self.steps(&mut call);
         let next = if call.out.take_end() { self.end_turn(&mut call, next) } else { next };
         call.tally.settle(call.cx.counters);
-        call.cx.shared.redis.tell_events(&mut call.cx.guard, call.cx.host);
+        call.cx.shared.tell_events(&mut call.cx.guard, call.cx.host);
         Progress { consumed: call.reader.at, next }
     }
 
@@ -240,11 +160,7 @@ impl Session {
 
     /// Between two requests: nothing is half done (the input that is kept aside).
     pub fn is_idle(&self) -> bool {
-        match &self.state {
-            State::New | State::Ready => true,
-            State::Redis(conversation) => conversation.is_idle(),
-            _ => false,
-        }
+        matches!(self.state, State::Ready)
     }
 
     /// A part of a request has been taken, and more of it is to come.
@@ -256,8 +172,7 @@ impl Session {
             | State::Swallow { .. }
             | State::Skip
             | State::Keys(_) => true,
-            State::Redis(conversation) => conversation.awaits_rest(),
-            State::New | State::Ready | State::Dump(_) | State::Closed => false,
+            State::Ready | State::Dump(_) | State::Closed => false,
         }
     }
 
@@ -265,41 +180,18 @@ impl Session {
     #[inline]
     pub fn input_bytes(&self) -> u64 {
         match &self.state {
-            State::New | State::Ready => 0,
+            State::Ready => 0,
             State::Upload { upload, .. } => upload.held_bytes().max(1),
             State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Redis(conversation) => conversation.input_bytes(),
             State::Keys(_) | State::Skip | State::Swallow { .. } | State::Dump(_) | State::Closed => 1,
         }
-    }
-
-    /// It has to say who it is, and did not.
-    #[inline]
-    pub fn is_stranger(&self) -> bool {
-        self.stranger_since().is_some()
-    }
-
-    /// Since when, on the server's own clock.
-    #[inline]
-    pub fn stranger_since(&self) -> Option<Millis> {
-        match &self.state {
-            State::Redis(conversation) => conversation.stranger_since(),
-            _ => None,
-        }
-    }
-
-    /// It is told to go without having been asked anything.
-    pub fn is_turned_away(&self) -> bool {
-        matches!(&self.state, State::Redis(conversation) if conversation.is_turned_away())
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
-            State::New => "conn_new_cmd",
             State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
             State::Swallow { .. } => "conn_swallow",
-            State::Redis(_) => "conn_parse_cmd",
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
             State::Closed => "conn_closing",
@@ -314,14 +206,6 @@ impl Session {
                 let keys = *keys;
                 self.batch(call, Some(keys))
             }
-            State::New => match call.reader.input.first() {
-                None => Some(Next::Receive),
-                Some(&BINARY_MAGIC) => self.close(),
-                Some(_) => {
-                    self.state = State::Ready;
-                    None
-                }
-            },
             State::Skip => {
                 let rest = &call.reader.input[call.reader.at..];
                 match line_feed(rest) {
@@ -350,7 +234,7 @@ impl Session {
             }
             State::Upload { .. } => self.upload(call),
             State::Gather(_) => self.gather(call),
-            State::Dump(dump) => match dump.step(call.cx, call.out) {
+            State::Dump(dump) => match dump.step(call.shared, call.cx, call.out) {
                 Step::Done => {
                     self.state = State::Ready;
                     None
@@ -358,8 +242,7 @@ impl Session {
                 Step::Full => Some(Next::Flush),
                 Step::More => Some(Next::Yield),
             },
-            // Never here: what it receives goes to the conversation.
-            State::Redis(_) | State::Closed => Some(Next::Close),
+            State::Closed => Some(Next::Close),
         }
     }
 
@@ -474,7 +357,7 @@ impl Session {
             return None;
         };
         let mark = call.out.mark();
-        let flow = command.run(&mut Line::new(call.cx, call.out, tokens, noreply));
+        let flow = command.run(&mut Line::new(call.shared, call.cx, call.out, tokens, noreply));
         if noreply && !matches!(flow, Flow::Dump(_)) {
             call.out.rewind(mark);
         }

@@ -2,14 +2,15 @@
 //! them stand for something that Larder does not have.
 
 use std::fmt::{self, Display};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_store::Totals;
 
+use super::shared::Shared;
 use super::slabs::SPANS_PER_PAGE;
 use crate::core::context::Context;
 use crate::core::counters::{Counter, Sums};
+use crate::core::figures;
 use crate::core::host::Process;
 use crate::core::shared::{Settings, VERSION};
 
@@ -30,37 +31,10 @@ pub struct Figures {
 
 impl Figures {
     /// Gathers them now.
-    pub fn gather(cx: &Context<'_, '_>) -> Figures {
-        let mut process = cx.host.process();
-        process.uptime_s = process.uptime_s.saturating_add_signed(cx.shared.clock.moved_ms() / 1000);
-        Figures {
-            process,
-            sums: sums(cx),
-            totals: cx.guard.store().totals(),
-            now_s: cx.now() / 1000,
-            crawls: cx.shared.crawls.load(Relaxed),
-        }
+    pub(crate) fn gather(shared: &Shared, cx: &Context<'_, '_>) -> Figures {
+        let figures::Figures { process, sums, totals, now_s } = figures::Figures::gather(cx);
+        Figures { process, sums, totals, now_s, crawls: shared.crawls.load(Relaxed) }
     }
-}
-
-/// Counts of all workers since the last reset.
-pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
-    let mut sums = Sums::default();
-    cx.host.counters(&mut |counters| sums.add(counters));
-    sums.since(&cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner));
-    sums
-}
-
-/// Counts anew: workers, connections, the store, prefixes. Workers own their counters, so what they
-/// are now is remembered and taken away.
-pub(crate) fn reset(cx: &Context<'_, '_>) {
-    let mut sums = Sums::default();
-    cx.host.counters(&mut |counters| sums.add(counters));
-    *cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
-    cx.host.reset();
-    cx.guard.store().reset_counters();
-    cx.shared.prefixes.clear(cx.guard.store());
-    cx.shared.redis.reset_counts(cx.host);
 }
 
 /// A value as it is printed.

@@ -4,17 +4,17 @@
 use larder_protocol::classic::{Store, StoreVerb};
 use larder_store::{Expect, Key, Lookup, Upload};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::classic::{
     Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored,
     store as store_at_once,
 };
 use super::meta::{Plan, finish_set, set as set_at_once};
-use super::session::Next;
 use crate::core::context::Context;
+use crate::core::events::{Change, seen};
 use crate::core::input::{Input, Looks};
 use crate::core::output::Output;
+use crate::core::progress::Next;
 use crate::core::shared::Shared;
 use crate::core::tally::Tally;
 
@@ -79,8 +79,8 @@ pub(crate) fn publish(
     let bytes = upload.key().len();
     room[..bytes].copy_from_slice(upload.key());
     let key = cx.guard.key(&room[..bytes]);
-    let tells = cx.shared.redis.events.any();
-    let was = if tells { crate::core::events::seen(&mut cx.guard, 0, key.bytes()) } else { None };
+    let tells = cx.shared.events.any();
+    let was = if tells { seen(&mut cx.guard, 0, key.bytes()) } else { None };
     match purpose {
         Purpose::Classic(store) => {
             let expect = classic_expect(store, &cx.shared.settings);
@@ -97,8 +97,8 @@ pub(crate) fn publish(
         }
     }
     if tells {
-        let is = crate::core::events::seen(&mut cx.guard, 0, key.bytes());
-        cx.shared.redis.tell_change(cx.host, "set", 0, key.bytes(), was, is);
+        let is = seen(&mut cx.guard, 0, key.bytes());
+        cx.shared.tell_change(cx.host, &Change::SET, 0, key.bytes(), was, is);
     }
 }
 
@@ -174,61 +174,5 @@ impl Gathering {
             Purpose::Classic(store) => store_at_once(cx, out, tally, &key, &hint, store, &self.value),
             Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, &hint, plan, &self.value),
         }
-    }
-}
-
-/// A share of the bytes that may be queued, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Held {
-    all: Arc<AtomicU64>,
-    store: Arc<larder_store::Store>,
-    bytes: u64,
-}
-
-impl Held {
-    /// Holds nothing of `all` yet.
-    pub fn new(all: &Arc<AtomicU64>, store: &Arc<larder_store::Store>) -> Held {
-        Held { all: Arc::clone(all), store: Arc::clone(store), bytes: 0 }
-    }
-
-    /// Holds `bytes` in all; false if that would be more than `max` together with all others.
-    pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        if self.all.fetch_add(more, Relaxed) + more > max {
-            self.all.fetch_sub(more, Relaxed);
-            return false;
-        }
-        self.store.hold(more as i64);
-        self.bytes += more;
-        true
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Relaxed);
-        self.store.hold(-(self.bytes as i64));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queued_bytes_are_limited_together_and_given_back() {
-        let all = Arc::new(AtomicU64::new(0));
-        let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
-        let held = || Held::new(&all, &store);
-        let (mut one, mut two) = (held(), held());
-        assert!(one.raise(60, 100));
-        assert!(!two.raise(41, 100));
-        assert!(two.raise(40, 100));
-        assert_eq!(store.held_bytes(), 100);
-        assert!(!one.raise(61, 100));
-        drop(two);
-        assert!(one.raise(100, 100));
-        drop(one);
-        assert_eq!((all.load(Relaxed), store.held_bytes()), (0, 0));
     }
 }

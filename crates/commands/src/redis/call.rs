@@ -5,9 +5,11 @@ use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal,
 
 use super::fail::{Done, Fail};
 use super::reply;
+use super::shared::Shared;
 use super::table::RowId;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
+use crate::core::glob::{PATTERN_BYTES_MAX, is_bounded};
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::SLICE_NS;
@@ -50,6 +52,8 @@ impl Flow {
 pub(crate) struct Call<'x, 'c, 'w> {
     /// The store, the worker, the server.
     pub cx: &'x mut Context<'c, 'w>,
+    /// What RESP clients share.
+    pub shared: &'c Shared,
     /// Where it replies.
     pub out: &'x mut Output,
     /// Whose command it is.
@@ -192,7 +196,7 @@ impl Call<'_, '_, '_> {
 
     /// Bytes that a value may have.
     pub fn value_bytes_max(&self) -> u64 {
-        self.cx.shared.redis.limits.bulk_bytes_max(&self.cx.guard)
+        self.shared.limits.bulk_bytes_max(&self.cx.guard)
     }
 }
 
@@ -234,6 +238,16 @@ pub(crate) fn kept(item: &Item<'_>) -> Attributes {
 /// The word is this option, in any case.
 pub(crate) fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
+}
+
+/// A client's pattern.
+///
+/// # Errors
+/// It is longer than one may be, or one of its parts is.
+pub(crate) fn bounded(pattern: &[u8]) -> Result<&[u8], Fail> {
+    // A key can be asked for by its name.
+    const { assert!(PATTERN_BYTES_MAX == KEY_BYTES_MAX) };
+    if is_bounded(pattern) { Ok(pattern) } else { Err(Fail::PATTERN_TOO_LONG) }
 }
 
 /// A 64-bit number.

@@ -164,7 +164,7 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if let Some((user, password)) = user {
         admit(call, user, password)?;
     }
-    if !call.client.authenticated {
+    if !call.client.standing.is_admitted() {
         return Err(Fail::of(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
@@ -195,10 +195,10 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// Lets a user in.
 fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<(), Fail> {
-    if !call.cx.shared.redis.access.admits(user, password) {
+    if !call.cx.shared.access.admits(user, password) {
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    call.client.admit();
+    call.client.standing.admit();
     call.client.rename(|names| names.user = String::from_utf8_lossy(user).into());
     Ok(())
 }
@@ -207,7 +207,7 @@ fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (user, password) = match (args.next(), args.next(), args.next()) {
         (_, _, Some(_)) => return Err(Fail::SYNTAX),
         (Some(password), None, _) => {
-            if !call.cx.shared.redis.access.asks() {
+            if !call.cx.shared.access.asks() {
                 return Err(Fail::of(
                     "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
                 ));
@@ -230,7 +230,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     client.show_subscriptions();
     client.no_touch = false;
     call.cx.guard.leave_traces(true);
-    client.forget_who_it_is(call.cx);
+    client.standing.forget(call.cx);
     client.facts.no_evict.store(false, Relaxed);
     client.facts.no_touch.store(false, Relaxed);
     client.rename(|names| {

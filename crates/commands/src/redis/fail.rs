@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use crate::core::calls::{RowId, Rows};
+
 /// An error reply, without its minus sign and line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fail(Cow<'static, str>);
@@ -92,6 +94,16 @@ impl Fail {
     #[cold]
     pub fn is_no_memory(&self) -> bool {
         *self == Fail::OUT_OF_MEMORY
+    }
+
+    /// Counts it with the command that is counted as one that ran.
+    #[cold]
+    pub fn count(&self, rows: &Rows, row: RowId) {
+        if self.is_refusal() {
+            rows.refused_late(row);
+        } else {
+            rows.failed(row);
+        }
     }
 
     /// The text.

@@ -16,7 +16,7 @@ use super::fail::{Done, Fail};
 use super::strings::throttle;
 use super::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, SHOWS_KEYS, WRITE};
 use super::table::{ALL_KEYS, Command, NO_KEYS, ONE_KEY, TWO_KEYS};
-use crate::memcached::batch::{SLOTS, prefetch_items};
+use crate::core::batch::{SLOTS, prefetch_items};
 use crate::redis::strings::set::{Condition, equals};
 use expiry::{Clock, expire, persist, remove, ttl};
 

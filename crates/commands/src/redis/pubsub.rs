@@ -14,9 +14,9 @@ use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
 use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
 use super::table::{Command, NO_KEYS};
-use crate::core::glob::bounded;
 use crate::core::output::Output;
 use crate::core::topics::{Message, Space, Target, Topic, Topics};
+use crate::redis::call::bounded;
 use crate::redis::strings::rewrite::Heap;
 
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
@@ -70,7 +70,7 @@ pub(crate) const ROWS: &[Command] =
                 })
                 .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
                 Command::args("pubsub|numpat", 2, ASKS, NO_KEYS, |call, _| {
-                    let patterns = call.cx.shared.redis.topics.pattern_count();
+                    let patterns = call.cx.shared.topics.pattern_count();
                     call.length(patterns)
                 })
                 .doc("2.8.0", "", "How many patterns somebody listens to."),
@@ -233,9 +233,26 @@ impl Subscriptions {
     /// Writes a message, unless the client listens to its topic no more.
     pub fn deliver(&self, resp3: bool, message: &Message, out: &mut Output) {
         if self.takes(message) {
-            message.put(resp3, out);
+            put_message(out, resp3, message);
         }
     }
+}
+
+/// A message: an array, a push in RESP3, or a line.
+fn put_message(out: &mut Output, resp3: bool, message: &Message) {
+    let (word, pattern): (&[u8], _) = match &message.topic {
+        Topic::Channel => (b"message", None),
+        Topic::Pattern(pattern) => (b"pmessage", Some(pattern)),
+        Topic::Shard => (b"smessage", None),
+        Topic::Commands => return out.put(&message.text),
+    };
+    put_head(out, if resp3 { b'>' } else { b'*' }, 3 + u64::from(pattern.is_some()));
+    put_bulk(out, word);
+    if let Some(pattern) = pattern {
+        put_bulk(out, pattern);
+    }
+    put_bulk(out, &message.channel);
+    put_bulk(out, &message.text);
 }
 
 fn bytes_of(name: &[u8]) -> i64 {
@@ -244,7 +261,7 @@ fn bytes_of(name: &[u8]) -> i64 {
 
 impl Call<'_, '_, '_> {
     fn subscriptions(&mut self) -> &mut Subscriptions {
-        let (topics, store) = (&self.cx.shared.redis.topics, self.cx.guard.store());
+        let (topics, store) = (&self.cx.shared.topics, self.cx.guard.store());
         let target = Target { place: self.client.facts.place, client: self.client.facts.id };
         self.client.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new(topics, store, target)))
     }
@@ -354,7 +371,7 @@ fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     bounded_name(Kind::Channel, channel)?;
     // Until it is posted; then it is charged for each who is told.
     let _held = Heap::charge(call, channel.len() + text.len());
-    let told = call.cx.shared.redis.topics.publish(call.cx.host, channel, text);
+    let told = call.cx.shared.topics.publish(call.cx.host, channel, text);
     call.length(told)
 }
 
@@ -362,7 +379,7 @@ fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     bounded_name(Kind::Channel, channel)?;
     let _held = Heap::charge(call, channel.len() + text.len());
-    let told = call.cx.shared.redis.topics.publish_to_shard(call.cx.host, channel, text);
+    let told = call.cx.shared.topics.publish_to_shard(call.cx.host, channel, text);
     call.length(told)
 }
 
@@ -376,7 +393,7 @@ fn channels(
     if !args.is_empty() {
         return Err(Fail::subcommand_arity("PUBSUB", name));
     }
-    let names = space(&call.cx.shared.redis.topics).matching(pattern);
+    let names = space(&call.cx.shared.topics).matching(pattern);
     call.make_room(names.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
     put_array(call.out, names.len());
     names.iter().for_each(|name| put_bulk(call.out, name));
@@ -388,7 +405,7 @@ fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, space: fn(&Topics) -> &Sp
     put_array(call.out, 2 * args.len());
     for name in args {
         put_bulk(call.out, name);
-        put_integer(call.out, space(&call.cx.shared.redis.topics).count(name) as i64);
+        put_integer(call.out, space(&call.cx.shared.topics).count(name) as i64);
     }
     Ok(())
 }

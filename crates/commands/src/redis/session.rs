@@ -15,6 +15,7 @@
 //! `dispatch.rs`; a client for whom all of it holds by itself is read ahead.
 
 mod dispatch;
+mod events;
 pub(crate) mod execute;
 mod gather;
 mod runs;
@@ -28,17 +29,18 @@ use larder_store::Millis;
 use super::call::{Flow, is};
 use super::fail::Fail;
 use super::reply::put_fail;
+use super::shared::Shared;
 use super::table;
+use crate::core::batch::{SLOTS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::Asked;
 use crate::core::output::Output;
+use crate::core::progress::{Next, Progress};
 use crate::core::strangers::Stranger;
 use crate::core::tally::Tally;
 use crate::core::topics::Letter;
-use crate::memcached::batch::{SLOTS, prefetch_items};
-use crate::memcached::session::{Next, Progress};
 use crate::redis::connection::client::{Client, Facts};
 use crate::redis::connection::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
@@ -95,11 +97,11 @@ pub(crate) enum State {
 
 impl Conversation {
     /// A conversation that has not begun.
-    pub fn new(cx: &Context<'_, '_>) -> Conversation {
-        let client = Client::new(cx);
-        let state = if cx.shared.redis.access.turns_away(cx.peer.is_local()) {
+    pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
+        let client = Client::new(shared, cx);
+        let state = if cx.shared.access.turns_away(cx.peer.is_local()) {
             State::TurnedAway(&PROTECTED)
-        } else if !client.authenticated && client.stranger.is_none() {
+        } else if client.standing.is_one_too_many() {
             State::TurnedAway(&TOO_MANY)
         } else {
             State::Ready
@@ -124,9 +126,9 @@ impl Conversation {
     }
 
     /// What may wait for this client.
-    pub fn output_limit(&self, cx: &crate::core::shared::Shared) -> OutputLimit {
+    pub fn output_limit(&self, shared: &Shared) -> OutputLimit {
         let listens = self.client.subscriptions.is_some();
-        cx.redis.limits.output(if listens { Class::Pubsub } else { Class::Normal })
+        shared.limits.output(if listens { Class::Pubsub } else { Class::Normal })
     }
 
     /// Shows others how many bytes hold replies that the client has not taken.
@@ -159,7 +161,7 @@ impl Conversation {
     /// Since when it has to say who it is, and did not.
     #[inline]
     pub fn stranger_since(&self) -> Option<Millis> {
-        self.client.stranger.as_ref().map(Stranger::since)
+        self.client.standing.stranger().map(Stranger::since)
     }
 
     /// It is told to go without having been asked anything.
@@ -168,13 +170,19 @@ impl Conversation {
     }
 
     /// Answers the requests in `input`, as far as they are complete.
-    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+    pub fn receive<'c>(
+        &mut self,
+        shared: &'c Shared,
+        cx: &mut Context<'c, '_>,
+        input: &[u8],
+        out: &mut Output,
+    ) -> Progress {
         cx.shared.flush_if_due(&mut cx.guard);
         if self.client.facts.killed.load(Relaxed) {
             self.state = State::Closed;
         }
         let left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
-        let limits = self.limits(cx);
+        let limits = self.limits(shared, cx);
         self.client.facts.active.store(cx.now(), Relaxed);
         if self.client.no_touch {
             cx.guard.leave_traces(false);
@@ -182,9 +190,10 @@ impl Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
-        let meter = Meter::begin(&cx.counters.rows, cx.shared.redis.latency.watches(), || host.clock_us());
+        let meter = Meter::begin(&cx.counters.rows, shared.latency.watches(), || host.clock_us());
         let mut turn = Turn {
             cx,
+            shared,
             out,
             input,
             at: 0,
@@ -202,7 +211,7 @@ impl Conversation {
         turn.settle_any();
         Facts::raise(&self.client.facts.commands, u64::from(turn.tally.commands));
         turn.tally.settle_redis(turn.cx.counters);
-        turn.cx.shared.redis.tell_events(&mut turn.cx.guard, turn.cx.host);
+        turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         let facts = &self.client.facts;
         facts.row.store(turn.row, Relaxed);
         Facts::raise(&facts.received_bytes, turn.at as u64);
@@ -241,10 +250,10 @@ impl Conversation {
     }
 
     /// What a request may be.
-    fn limits(&self, cx: &Context<'_, '_>) -> Limits {
+    fn limits(&self, shared: &Shared, cx: &Context<'_, '_>) -> Limits {
         Limits {
-            bulk_bytes_max: cx.shared.redis.limits.bulk_bytes_max(&cx.guard),
-            authenticated: self.client.authenticated,
+            bulk_bytes_max: shared.limits.bulk_bytes_max(&cx.guard),
+            authenticated: self.client.standing.is_admitted(),
         }
     }
 
@@ -256,7 +265,7 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 if !self.is_read_ahead(turn) {
-                    let paused_ms = turn.cx.shared.redis.pause.left_ms(turn.cx.now());
+                    let paused_ms = turn.cx.shared.pause.left_ms(turn.cx.now());
                     return self.one(turn, paused_ms);
                 }
                 while turn.runs {
@@ -296,13 +305,13 @@ impl Conversation {
     /// Nothing has to be looked at before each of its requests.
     #[inline]
     pub(crate) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
-        let common = &turn.cx.shared.redis;
+        let (shared, common) = (turn.shared, turn.cx.shared);
         common.pause.left_ms(turn.cx.now()) == 0
             && self.client.is_plain()
             && !common.topics.monitored()
             && !common.events.any()
-            && !common.slowlog.measures_all()
-            && common.starved_bytes.load(Relaxed) == 0
+            && !shared.slowlog.measures_all()
+            && shared.starved_bytes.load(Relaxed) == 0
     }
 
     pub(crate) fn close(&mut self) -> Option<Next> {
@@ -332,7 +341,7 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 call.fail(&fail);
-                call.cx.counters.rows.failed(slot.row, &fail);
+                fail.count(&call.cx.counters.rows, slot.row);
             }
             turn.cx.spend_beside(turn.out);
         }
@@ -354,7 +363,7 @@ impl Conversation {
         let start = turn.at;
         let stop = turn.next_single();
         if paused_ms > 0 {
-            let all = !turn.cx.shared.redis.pause.writes_only();
+            let all = !turn.cx.shared.pause.writes_only();
             let waits = |args: Args<'_>| if all { !ends_pause(args) } else { self.changes(args) };
             let waits = match &stop {
                 Stop::Single(args) => waits(*args),
@@ -402,7 +411,7 @@ impl Conversation {
         turn.cx.guard.ask_again(again);
         turn.cx.spend_beside(turn.out);
         // AUTH, RESET or CONFIG SET may have changed them for the next request.
-        turn.limits = self.limits(turn.cx);
+        turn.limits = self.limits(turn.shared, turn.cx);
         match flow {
             Flow::Next => None,
             Flow::Sleep { ms, says } => {
@@ -431,7 +440,7 @@ impl Conversation {
         if known <= WAIT_BYTES_MAX as u64 {
             return Some(Next::Receive);
         }
-        if known > turn.cx.shared.redis.limits.query_bytes_max() {
+        if known > turn.shared.limits.query_bytes_max() {
             // As Redis does: without a word.
             return self.close();
         }

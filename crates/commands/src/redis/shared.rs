@@ -1,47 +1,34 @@
 //! What the RESP clients of all workers share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
-use crate::core::errors::Errors;
+use crate::core::counters::{Counter, Sums};
+use crate::core::host::Host;
 use crate::redis::connection::client::Clients;
 use crate::redis::connection::limits::Limits;
 use crate::redis::server::config::Parameters;
-use crate::redis::server::latency::Latency;
-
-use crate::core::calls::RowSum;
-use crate::core::events::Events;
-use crate::core::topics::Topics;
+use crate::redis::server::latency::{EXPIRE_CYCLE, Latency};
 use crate::redis::server::slowlog::Slowlog;
 
 /// Shared by all RESP clients.
 #[derive(Debug)]
-pub struct Common {
+pub struct Shared {
     pub(crate) clients: Arc<Clients>,
     pub(crate) limits: Limits,
-    pub(crate) access: Access,
-    /// Which keyspace events are wanted.
-    pub(crate) events: Events,
-    /// Who listens to what.
-    pub(crate) topics: Arc<Topics>,
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
     pub(crate) slowlog: Slowlog,
     /// Events that took long.
     pub(crate) latency: Latency,
-    /// Errors that were answered.
-    pub(crate) errors: Errors,
     /// How much there is to do, lately.
     pub(crate) rates: Rates,
     /// The most memory that was seen to be used.
     pub(crate) used_peak: AtomicU64,
-    /// What was counted of each command at the last CONFIG RESETSTAT.
-    pub(crate) counted: Mutex<Vec<RowSum>>,
-    pub(crate) pause: Pause,
     /// What `maxmemory` was set to, if that is less than there can be: what may need memory is refused. Else 0.
     pub(crate) starved_bytes: AtomicU64,
     /// What INFO tells apart one run of the server from another by.
@@ -49,36 +36,37 @@ pub struct Common {
     random: AtomicU64,
 }
 
-impl Common {
-    pub(crate) fn new(access: Access) -> Common {
+impl Shared {
+    pub(crate) fn new() -> Shared {
         use std::hash::{BuildHasher, Hasher};
         let random = || std::hash::RandomState::new().build_hasher().finish();
-        Common {
+        Shared {
             clients: Arc::default(),
             limits: Limits::default(),
-            access,
             parameters: Parameters::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
-            errors: Errors::default(),
             rates: Rates::default(),
             used_peak: AtomicU64::new(0),
-            counted: Mutex::default(),
-            pause: Pause::default(),
             starved_bytes: AtomicU64::new(0),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             random: AtomicU64::new(random()),
-            events: Events::default(),
-            topics: Arc::default(),
             queued_bytes: Arc::default(),
         }
     }
 
-    /// Counts commands and errors anew.
-    pub(crate) fn reset_counts(&self, host: &dyn crate::core::host::Host) {
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
-            crate::core::calls::sums(|visit| host.counters(visit), &[]);
-        self.errors.reset();
+    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
+    pub(crate) fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
+        let mut sums = Sums::default();
+        host.counters(&mut |counters| sums.add(counters));
+        let counts = [Counter::RedisCommands, Counter::BytesRead, Counter::BytesWritten];
+        self.rates.look(now, counts.map(|counter| sums.of(counter)));
+        self.used_peak.fetch_max(used_bytes, Relaxed);
+    }
+
+    /// A round of upkeep took this long: LATENCY notes it if it was long.
+    pub(crate) fn note_upkeep(&self, now: Millis, took_us: u64) {
+        self.latency.note(EXPIRE_CYCLE, now / 1000, took_us);
     }
 
     /// Some number.
@@ -128,146 +116,6 @@ impl Rates {
     }
 }
 
-/// CLIENT PAUSE: until when commands wait, and which.
-#[derive(Debug, Default)]
-pub(crate) struct Pause {
-    until: AtomicU64,
-    writes_only: AtomicBool,
-}
-
-impl Pause {
-    /// Commands wait until then. A pause that lasts longer stays, and one of all commands is of all.
-    pub fn begin(&self, now: Millis, until: Millis, writes_only: bool) {
-        let all = self.left_ms(now) > 0 && !self.writes_only();
-        self.writes_only.store(writes_only && !all, Relaxed);
-        self.until.fetch_max(until, Relaxed);
-    }
-
-    pub fn end(&self) {
-        self.until.store(0, Relaxed);
-    }
-
-    /// How long commands wait at `now`; 0 if they do not.
-    #[inline]
-    pub fn left_ms(&self, now: Millis) -> u64 {
-        self.until.load(Relaxed).saturating_sub(now)
-    }
-
-    pub fn writes_only(&self) -> bool {
-        self.writes_only.load(Relaxed)
-    }
-}
-
-/// Who may speak: passwords of the default user and of named ones.
-#[derive(Debug, Default)]
-pub struct Access {
-    users: Mutex<Users>,
-    protected: AtomicBool,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Users {
-    /// The default user's password; empty: none is asked for.
-    password: Box<str>,
-    /// Named users and their passwords.
-    named: Vec<(Box<str>, Box<str>)>,
-}
-
-/// A user, as ACL shows one.
-#[derive(Clone, Debug)]
-pub(crate) struct User {
-    pub name: Box<str>,
-    /// Somebody may say that he is this user.
-    pub may_enter: bool,
-    /// Any password is right.
-    pub without_password: bool,
-}
-
-impl Users {
-    fn asks(&self) -> bool {
-        !self.password.is_empty() || !self.named.is_empty()
-    }
-}
-
-impl Access {
-    /// A password for the default user (empty: none), and further users with theirs.
-    /// `protected`: as long as there is none, clients of this machine alone may speak.
-    pub fn new(password: &str, named: &[(String, String)], protected: bool) -> Access {
-        let named = named.iter().map(|(user, password)| (user.as_str().into(), password.as_str().into()));
-        let users = Users { password: password.into(), named: named.collect() };
-        Access { users: Mutex::new(users), protected: AtomicBool::new(protected) }
-    }
-
-    /// A client that nobody asks for a password is on another machine, and is not to speak.
-    pub(crate) fn turns_away(&self, local: bool) -> bool {
-        !local && self.protected() && !self.asks()
-    }
-
-    /// Protected mode is on.
-    pub(crate) fn protected(&self) -> bool {
-        self.protected.load(Relaxed)
-    }
-
-    /// Turns protected mode on or off; who speaks goes on.
-    pub(crate) fn protect(&self, protected: bool) {
-        self.protected.store(protected, Relaxed);
-    }
-
-    /// A client has to say who it is.
-    pub fn asks(&self) -> bool {
-        self.users().asks()
-    }
-
-    /// All users, the default one first.
-    pub(crate) fn all(&self) -> Vec<User> {
-        let users = self.users();
-        let open = !users.asks();
-        let may_enter = open || !users.password.is_empty();
-        let default = User { name: "default".into(), may_enter, without_password: open };
-        let named = users.named.iter().map(|(name, _)| name.clone());
-        let named = named.map(|name| User { name, may_enter: true, without_password: false });
-        std::iter::once(default).chain(named).collect()
-    }
-
-    /// The default user's password.
-    pub fn password(&self) -> String {
-        self.users().password.to_string()
-    }
-
-    /// Sets the default user's password; those who are in stay in.
-    pub fn set_password(&self, password: &str) {
-        self.users().password = password.into();
-    }
-
-    /// Whether this user has this password. A default user without one has any.
-    pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
-        let users = self.users();
-        if user == b"default"
-            && (!users.asks() || !users.password.is_empty() && same(users.password.as_bytes(), password))
-        {
-            return true;
-        }
-        let mut admitted = false;
-        for (name, secret) in &users.named {
-            admitted |= name.as_bytes() == user && same(secret.as_bytes(), password);
-        }
-        admitted
-    }
-
-    fn users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Compares without telling by the time it takes where the difference is.
-fn same(one: &[u8], two: &[u8]) -> bool {
-    let mut differ = one.len() ^ two.len();
-    for (i, byte) in two.iter().enumerate() {
-        differ |= usize::from(byte ^ one.get(i).copied().unwrap_or(0));
-    }
-    differ == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,20 +130,5 @@ mod tests {
         assert_eq!(rates.per_second(), [100, 10_000, 0]);
         rates.look(20_000, [5, 5, 5]);
         assert_eq!(rates.per_second(), [0; 3]);
-    }
-
-    #[test]
-    fn only_the_right_password_admits() {
-        let open = Access::default();
-        assert!(!open.asks() && open.admits(b"default", b"anything") && !open.admits(b"app", b""));
-        let closed = Access::new("secret", &[("app".into(), "other".into())], true);
-        assert!(closed.asks());
-        assert!(closed.admits(b"default", b"secret") && closed.admits(b"app", b"other"));
-        for bad in [&b""[..], b"secre", b"secrets", b"other"] {
-            assert!(!closed.admits(b"default", bad));
-        }
-        assert!(!closed.admits(b"app", b"secret"));
-        let named = Access::new("", &[("app".into(), "other".into())], true);
-        assert!(named.asks() && !named.admits(b"default", b""));
     }
 }

@@ -19,8 +19,8 @@ use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
 use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use super::table::{ALL_KEYS, Command, Keys};
+use crate::core::batch::SLOTS;
 use crate::core::work::copying_ns;
-use crate::memcached::batch::SLOTS;
 use crate::redis::keys::expiry::{Clock, Expiry, deadline};
 use crate::redis::steps::pieces::Piece;
 use arrayvec::ArrayVec;
@@ -224,7 +224,7 @@ fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece) ->
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }
-        crate::memcached::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
+        crate::core::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
         for (nth, (key, hint)) in batch.iter().enumerate() {
             if count > 0 && (!call.goes_on(piece) || piece.is_later() && count == KEYS_AT_ONCE) {
                 *args = before;

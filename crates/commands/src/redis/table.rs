@@ -6,6 +6,7 @@ mod kind;
 use larder_protocol::resp::Args;
 
 use super::call::{OfArgs, OfKey};
+use crate::core::calls::{ROWS_MAX, RowSum};
 
 /// What a command is like: Redis's own names for it.
 pub mod flag {
@@ -194,7 +195,7 @@ impl Command {
     }
 
     /// Its subcommands.
-    pub fn subcommands(&self) -> &'static [Command] {
+    pub const fn subcommands(&self) -> &'static [Command] {
         match self.run {
             Run::Container(rows) => rows,
             Run::Key(_) | Run::Args(_) => &[],
@@ -248,33 +249,91 @@ const GROUPS: &[Group] = &[
     Group { name: "server", rows: super::server::ROWS },
 ];
 
-/// Slots of [`INDEX`]: a power of two, several times as many as there are commands.
-const INDEX_SLOTS: usize = 1024;
+/// The number of a row among all, for what is counted per command.
+pub(crate) use crate::core::calls::RowId;
 
-/// A row: its hash, its group and its place in it; group 255 is no row.
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: u64,
-    group: u8,
-    row: u8,
-}
-
-static INDEX: [Entry; INDEX_SLOTS] = {
-    let mut index = [Entry { hash: 0, group: u8::MAX, row: 0 }; INDEX_SLOTS];
-    let mut group = 0;
+/// Commands and subcommands.
+const ROWS_COUNT: usize = {
+    let (mut count, mut group) = (0, 0);
     while group < GROUPS.len() {
         let rows = GROUPS[group].rows;
         let mut row = 0;
         while row < rows.len() {
-            let hash = hash(rows[row].name.as_bytes());
-            let mut at = slot(hash);
-            while index[at].group != u8::MAX {
-                at = (at + 1) % INDEX_SLOTS;
-            }
-            index[at] = Entry { hash, group: group as u8, row: row as u8 };
+            count += 1 + rows[row].subcommands().len();
             row += 1;
         }
         group += 1;
+    }
+    assert!(count <= ROWS_MAX, "each command has a place among what is counted");
+    count
+};
+
+/// A row that has a number.
+#[derive(Clone, Copy)]
+struct Numbered {
+    row: &'static Command,
+    /// The number of its first subcommand.
+    subcommands: u16,
+}
+
+/// All rows by their numbers: commands, group by group, and behind them the subcommands of each.
+static NUMBERED: [Numbered; ROWS_COUNT] = {
+    let mut all = [Numbered { row: &GROUPS[0].rows[0], subcommands: 0 }; ROWS_COUNT];
+    let mut next = COMMANDS_COUNT;
+    let (mut at, mut group) = (0, 0);
+    while group < GROUPS.len() {
+        let rows = GROUPS[group].rows;
+        let mut row = 0;
+        while row < rows.len() {
+            all[at] = Numbered { row: &rows[row], subcommands: next as u16 };
+            let subcommands = rows[row].subcommands();
+            let mut sub = 0;
+            while sub < subcommands.len() {
+                all[next] = Numbered { row: &subcommands[sub], subcommands: 0 };
+                next += 1;
+                sub += 1;
+            }
+            at += 1;
+            row += 1;
+        }
+        group += 1;
+    }
+    all
+};
+
+/// Commands, without subcommands.
+const COMMANDS_COUNT: usize = {
+    let (mut count, mut group) = (0, 0);
+    while group < GROUPS.len() {
+        count += GROUPS[group].rows.len();
+        group += 1;
+    }
+    count
+};
+
+/// Slots of [`INDEX`]: a power of two, several times as many as there are commands.
+const INDEX_SLOTS: usize = 1024;
+
+/// A command by the hash of its name; its number, or [`NO_ROW`].
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    row: u16,
+}
+
+const NO_ROW: u16 = u16::MAX;
+
+static INDEX: [Entry; INDEX_SLOTS] = {
+    let mut index = [Entry { hash: 0, row: NO_ROW }; INDEX_SLOTS];
+    let mut row = 0;
+    while row < COMMANDS_COUNT {
+        let hash = hash(NUMBERED[row].row.name.as_bytes());
+        let mut at = slot(hash);
+        while index[at].row != NO_ROW {
+            at = (at + 1) % INDEX_SLOTS;
+        }
+        index[at] = Entry { hash, row: row as u16 };
+        row += 1;
     }
     index
 };
@@ -296,9 +355,6 @@ const fn slot(hash: u64) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize
 }
 
-/// The number of a row among all, for what is counted per command.
-pub(crate) type RowId = u32;
-
 /// The row of this name.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
@@ -306,95 +362,47 @@ pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     let mut at = slot(hash);
     loop {
         let entry = INDEX[at];
-        if entry.group == u8::MAX {
+        if entry.row == NO_ROW {
             return None;
         }
-        let row = &REDIS[usize::from(entry.group)].rows[usize::from(entry.row)];
+        let row = NUMBERED[usize::from(entry.row)].row;
         if entry.hash == hash && name.eq_ignore_ascii_case(row.name.as_bytes()) {
-            return Some((row, u32::from(entry.group) << 8 | u32::from(entry.row)));
+            return Some((row, RowId::from(entry.row)));
         }
         at = (at + 1) % INDEX_SLOTS;
     }
 }
 
-/// Most commands with subcommands.
-const CONTAINERS_MAX: usize = 32;
-
-/// Where the rows of each group begin if all commands are counted through; behind them, subcommands.
-static BASES: ([u16; GROUPS.len() + 1], [(RowId, u16); CONTAINERS_MAX], usize) = {
-    let mut groups = [0u16; GROUPS.len() + 1];
-    let mut group = 0;
-    while group < GROUPS.len() {
-        groups[group + 1] = groups[group] + GROUPS[group].rows.len() as u16;
-        group += 1;
-    }
-    let mut containers = [(RowId::MAX, 0); CONTAINERS_MAX];
-    let (mut next, mut found) = (groups[GROUPS.len()], 0);
-    group = 0;
-    while group < GROUPS.len() {
-        let mut row = 0;
-        while row < GROUPS[group].rows.len() {
-            if let Run::Container(rows) = GROUPS[group].rows[row].run {
-                containers[found] = ((group as RowId) << 8 | row as RowId, next);
-                next += rows.len() as u16;
-                found += 1;
-            }
-            row += 1;
-        }
-        group += 1;
-    }
-    (groups, containers, next as usize)
-};
-
-/// Commands and subcommands.
-pub(crate) fn rows_count() -> usize {
-    BASES.2
-}
-
-/// The place of a row if all are counted through.
-pub(crate) fn dense(id: RowId) -> usize {
-    match (id >> 16) as usize {
-        0 => usize::from(BASES.0[(id >> 8 & 0xff) as usize]) + (id & 0xff) as usize,
-        at => {
-            let container = id & 0xffff;
-            let base = BASES.1.iter().find(|(id, _)| *id == container).map_or(0, |(_, base)| *base);
-            usize::from(base) + at - 1
-        }
-    }
-}
-
 /// The number of the row of this name, which there is.
 pub(crate) const fn id_of(name: &str) -> RowId {
-    let mut group = 0;
-    while group < GROUPS.len() {
-        let rows = GROUPS[group].rows;
-        let mut row = 0;
-        while row < rows.len() {
-            if rows[row].name.len() == name.len()
-                && hash(rows[row].name.as_bytes()) == hash(name.as_bytes())
-                && name.len() <= 8
-            {
-                return (group as RowId) << 8 | row as RowId;
-            }
-            row += 1;
+    let mut row = 0;
+    while row < COMMANDS_COUNT {
+        let other = NUMBERED[row].row.name;
+        if other.len() == name.len() && hash(other.as_bytes()) == hash(name.as_bytes()) && name.len() <= 8 {
+            return row as RowId;
         }
-        group += 1;
+        row += 1;
     }
     panic!("no command of this name, or a long one")
 }
 
 /// The number of a container's subcommand.
 pub(crate) fn sub(container: RowId, at: usize) -> RowId {
-    container | (at as u32 + 1) << 16
+    RowId::from(NUMBERED[container as usize].subcommands) + at as RowId
 }
 
 /// The row with this number.
 pub(crate) fn row(id: RowId) -> Option<&'static Command> {
-    let row = REDIS.get((id >> 8 & 0xff) as usize)?.rows.get((id & 0xff) as usize)?;
-    match (id >> 16) as usize {
-        0 => Some(row),
-        at => row.subcommands().get(at - 1),
-    }
+    NUMBERED.get(id as usize).map(|numbered| numbered.row)
+}
+
+/// Commands that were called, refused or failed, and their counts.
+pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
+    let commands = REDIS.iter().flat_map(|group| group.rows).zip(0..);
+    let ids = commands.flat_map(|(row, id)| {
+        std::iter::once(id).chain((0..row.subcommands().len()).map(move |at| sub(id, at)))
+    });
+    ids.filter_map(|id| Some((row(id)?, sums.get(id as usize)?))).filter(|(_, sum)| sum.any())
 }
 
 /// All rows with their groups; subcommands not among them.
@@ -414,6 +422,9 @@ mod tests {
                 assert_eq!(find(name.as_bytes()).expect(row.name).0.name, row.name);
                 let id = find(name.as_bytes()).expect(row.name).1;
                 assert_eq!(super::row(id).expect("a row").name, row.name);
+                for (at, subcommand) in row.subcommands().iter().enumerate() {
+                    assert_eq!(super::row(sub(id, at)).expect("a row").name, subcommand.name);
+                }
             }
             assert!(find(format!("{}x", row.name).as_bytes()).is_none());
         }
@@ -422,10 +433,9 @@ mod tests {
 
     #[test]
     fn rows_say_what_they_are() {
-        for (group, row) in rows() {
+        for (_, row) in rows() {
             assert!(!row.summary.is_empty(), "{}", row.name);
             assert_eq!(row.name, row.name.to_lowercase());
-            assert!(group.rows.len() < 256);
             for sub in row.subcommands() {
                 assert!(sub.name.starts_with(&format!("{}|", row.name)), "{}", sub.name);
                 assert!(!sub.summary.is_empty(), "{}", sub.name);

@@ -23,8 +23,8 @@ use super::table::flag::{
     ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_SLOWLOG, STALE,
 };
 use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
+use crate::core::held::Held;
 use crate::core::work::CLEANING_NS;
-use crate::memcached::upload::Held;
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -330,7 +330,7 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if call.client.transaction.is_open() {
         return Err(Fail::of("ERR MULTI calls can not be nested"));
     }
-    let held = Held::new(&call.cx.shared.redis.queued_bytes, call.cx.guard.store());
+    let held = Held::new(&call.shared.queued_bytes, call.cx.guard.store());
     let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held };
     call.client.transaction.queue = Some(Box::new(queue));
     call.ok()
@@ -394,7 +394,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     // What is noted of all keys.
     let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
     let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
-    let tells = call.cx.shared.redis.events.any();
+    let tells = call.cx.shared.events.any();
     let note_bytes = KEY_HASH_BYTES + if tells { KEY_EVENT_BYTES } else { 0 };
     let bytes = (words + watched) * note_bytes + queue.commands.len() * SCALE_BYTES;
     let Ok(_held) = Heap::take(call, bytes) else {
@@ -540,7 +540,7 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
             call.cx.counters.rows.took(id, 1, took_us);
         }
         if let Err(fail) = &done {
-            call.cx.counters.rows.failed(id, fail);
+            fail.count(&call.cx.counters.rows, id);
         }
     }
     let told = done.is_ok() && queued.row.subscribes();

@@ -57,14 +57,7 @@ impl Bench {
                 let now = self.shared.now(self.system);
                 let guard = self.worker.enter(now);
                 let counters = &self.host.counters;
-                let mut cx = Context {
-                    guard,
-                    counters,
-                    shared: &self.shared,
-                    host: &self.host,
-                    peer: &self.host,
-                    room: &self.room,
-                };
+                let mut cx = Context::new(guard, counters, &self.shared, &self.host, &self.host, &self.room);
                 let progress = session.receive(&mut cx, &kept, &mut out);
                 kept.drain(..progress.consumed);
                 replies.extend_from_slice(&out.to_vec());

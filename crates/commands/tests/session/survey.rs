@@ -36,14 +36,14 @@ impl Bench {
     pub fn call_on(&mut self, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
         let mut out = Output::new(self.limit);
         let now = self.shared.now(self.system);
-        let mut cx = Context {
-            guard: self.worker.enter(now),
-            counters: &self.host.counters,
-            shared: &self.shared,
-            host: &self.host,
-            peer: &self.host,
-            room: &self.room,
-        };
+        let mut cx = Context::new(
+            self.worker.enter(now),
+            &self.host.counters,
+            &self.shared,
+            &self.host,
+            &self.host,
+            &self.room,
+        );
         let progress = session.receive(&mut cx, input, &mut out);
         (progress.next, out.to_vec(), progress.consumed)
     }

@@ -207,7 +207,7 @@ fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() 
         );
         world.settle();
         world.pass(1);
-        let held = world.service.hub().shared.strangers.bytes();
+        let held = world.service.hub().shared.common.strangers.bytes();
         assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
     }
     assert!(!known.closed());

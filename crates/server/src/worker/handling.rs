@@ -73,7 +73,7 @@ impl Service {
         let stranger = connection.session.is_stranger();
         let bytes = if stranger { kept } else { 0 };
         let before = std::mem::replace(&mut connection.strange_bytes, bytes);
-        self.hub.shared.strangers.hold(bytes as i64 - before as i64);
+        self.hub.shared.common.strangers.hold(bytes as i64 - before as i64);
         connection.facts.is_stranger(stranger);
     }
 
@@ -127,8 +127,7 @@ impl Handler for Service {
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
-        let mut context =
-            Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer, room: &self.room };
+        let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
         let session = &mut connection.session;
         let progress =
             self.outbox.write(&mut connection.replies, |out| session.receive(&mut context, input, out));
@@ -156,8 +155,7 @@ impl Handler for Service {
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
-        let mut context =
-            Context { guard, counters, shared: &hub.shared, host: hub, peer: &peer, room: &self.room };
+        let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
         let missing = connection.session.upload_missing();
         Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
     }
@@ -205,7 +203,7 @@ impl Handler for Service {
     }
 
     fn has_strangers(&self) -> bool {
-        self.hub.shared.strangers.any()
+        self.hub.shared.common.strangers.any()
     }
 
     fn stranger_since(&self, connection: &Connection) -> Option<Millis> {

@@ -220,7 +220,7 @@ impl Service {
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
         events.set_short(short);
-        let wanted = self.hub.shared.take_input_wanted();
+        let wanted = self.hub.shared.common.take_input_wanted();
         if wanted || self.is_crowded() {
             self.thin_out(events, wanted);
         }
@@ -300,14 +300,7 @@ impl Service {
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
-        Session::redis(&Context {
-            guard,
-            counters,
-            shared: &hub.shared,
-            host: hub,
-            peer: &At { facts, hub },
-            room: &self.room,
-        })
+        Session::redis(&Context::new(guard, counters, &hub.shared, hub, &At { facts, hub }, &self.room))
     }
 
     /// Has the loop watch a connection, and begins its conversation.

@@ -15,7 +15,7 @@ const SLEEP_MAX_US: u64 = 1_000_000;
 
 /// lru_crawler enable | disable | sleep | tocrawl | crawl | metadump | mgdump
 pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    let crawler = &line.cx.shared.crawler;
+    let crawler = &line.shared.crawler;
     let off = !crawler.load(Relaxed);
     let reply: &[u8] = match line.tokens[..] {
         [b"enable"] => {
@@ -33,14 +33,14 @@ pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             None => Fault::BadLine.reply(),
             Some(us) if us > SLEEP_MAX_US => b"CLIENT_ERROR sleep must be one second or less\r\n",
             Some(us) => {
-                line.cx.shared.tuning.crawler_sleep_us.set(us);
+                line.shared.tuning.crawler_sleep_us.set(us);
                 OK
             }
         },
         [b"tocrawl", items] => match parse_u64(items) {
             None => Fault::BadLine.reply(),
             Some(items) => {
-                line.cx.shared.tuning.crawler_items.set(items);
+                line.shared.tuning.crawler_items.set(items);
                 OK
             }
         },
@@ -55,7 +55,7 @@ pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         [verb @ (b"crawl" | b"metadump" | b"mgdump"), ids] => match Classes::parse(ids, verb != b"crawl") {
             None => b"BADCLASS invalid class id\r\n",
             Some(classes) => {
-                line.cx.shared.crawls.fetch_add(1, Relaxed);
+                line.shared.crawls.fetch_add(1, Relaxed);
                 line.out.put(OK);
                 return match verb {
                     b"metadump" => Flow::Dump(Dump::meta(classes)),

@@ -12,7 +12,7 @@ const PERCENTS_MAX: u64 = 80;
 
 /// lru tune | mode | temp_ttl
 pub(crate) fn lru(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    let tuning = &line.cx.shared.tuning;
+    let tuning = &line.shared.tuning;
     let reply: &[u8] = match line.tokens[..] {
         [b"tune", hot, warm, hot_factor, warm_factor] => tune(tuning, hot, warm, hot_factor, warm_factor),
         [b"mode", mode @ (b"flat" | b"segmented")] => {

@@ -110,7 +110,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
     if from == to {
         return Err(SAME);
     }
-    let shared = line.cx.shared;
+    let shared = line.shared;
     let store = line.cx.guard.store();
     let classes = store.classes(line.cx.now());
     let slabs = shared.slabs.sum(&classes);
@@ -175,7 +175,7 @@ fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
 
 /// memcached's pace of moves: checked and reported; here memory moves as fast as it is written.
 fn pace(line: &mut Line<'_, '_, '_, '_>, name: &[u8], value: &[u8]) -> &'static [u8] {
-    let tuning = &line.cx.shared.tuning;
+    let tuning = &line.shared.tuning;
     if name == b"window" {
         return match parse_u64(value) {
             None => Fault::BadLine.reply(),

@@ -8,6 +8,7 @@ use larder_protocol::number::parse_u64;
 
 use super::Line;
 use crate::core::counters::Sums;
+use crate::core::figures;
 use crate::core::output::Output;
 use crate::memcached::class_stats::{ClassKey, ClassSource, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
@@ -30,7 +31,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {
-            crate::memcached::stats::reset(line.cx);
+            figures::reset(line.cx);
             line.out.put(b"RESET\r\n");
             return Flow::Next;
         }
@@ -50,14 +51,14 @@ fn put_stat(out: &mut Output, name: &dyn Display, value: &dyn Display) {
 }
 
 fn general(line: &mut Line<'_, '_, '_, '_>) {
-    let figures = Figures::gather(line.cx);
+    let figures = Figures::gather(line.shared, line.cx);
     for key in KEYS.iter().filter(|key| key.is_shown(&line.cx.shared.settings)) {
         put_stat(line.out, &key.name, &key.value(&figures));
     }
 }
 
 fn items(line: &mut Line<'_, '_, '_, '_>) {
-    let sums = crate::memcached::stats::sums(line.cx);
+    let sums = figures::sums(line.cx);
     for slab in slabs_now(line).iter().filter(|slab| slab.totals.items > 0) {
         put_class(line, "items:", slab, ITEM_KEYS, &sums);
     }
@@ -65,7 +66,7 @@ fn items(line: &mut Line<'_, '_, '_, '_>) {
 
 fn slabs(line: &mut Line<'_, '_, '_, '_>) {
     let slabs = slabs_now(line);
-    let sums = crate::memcached::stats::sums(line.cx);
+    let sums = figures::sums(line.cx);
     for slab in &slabs {
         put_class(line, "", slab, SLAB_KEYS, &sums);
     }
@@ -75,12 +76,12 @@ fn slabs(line: &mut Line<'_, '_, '_, '_>) {
 }
 
 fn slabs_now(line: &Line<'_, '_, '_, '_>) -> Vec<Slab> {
-    line.cx.shared.slabs.sum(&line.cx.guard.store().classes(line.cx.now()))
+    line.shared.slabs.sum(&line.cx.guard.store().classes(line.cx.now()))
 }
 
 fn put_class(line: &mut Line<'_, '_, '_, '_>, prefix: &str, slab: &Slab, keys: &[ClassKey], sums: &Sums) {
-    let shared = line.cx.shared;
-    for key in keys.iter().filter(|key| !key.maintainer || shared.settings.lru_maintainer) {
+    let shared = line.shared;
+    for key in keys.iter().filter(|key| !key.maintainer || line.cx.shared.settings.lru_maintainer) {
         let value = match key.source {
             ClassSource::Figure(read) => read(slab),
             ClassSource::Counter(counter) => {

@@ -5,11 +5,12 @@ use larder_store::{Key, Lookup};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::memcached::shared::Shared;
 use crate::memcached::text::{is_text, put_base64, put_number};
 use crate::memcached::time::seconds_left;
 
 /// me: an item's internals, without leaving a trace.
-pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key: &Key<'_>) {
+pub fn debug(shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key: &Key<'_>) {
     tally.metas += 1;
     let now = cx.now();
     let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(b"EN\r\n") };
@@ -29,7 +30,7 @@ pub fn debug(cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key:
     out.put(b" cas=");
     put_number(out, cx.shared.settings.token(item.cas()));
     out.put(if item.fetched() { b" fetch=yes cls=" } else { b" fetch=no cls=" });
-    put_number(out, u64::from(cx.shared.slabs.of(item.class())));
+    put_number(out, u64::from(shared.slabs.of(item.class())));
     out.put(b" size=");
     put_number(out, item.item_bytes());
     out.put(b"\r\n");

@@ -5,28 +5,22 @@ use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
 use super::Call;
-use crate::core::events::seen;
+use crate::core::events::{Change, seen};
 use crate::memcached::batch::Slot;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::{classic, meta};
 
-/// The RESP command that changes a key as this one does.
-fn same_in_redis(request: &Request<'_>) -> &'static str {
+/// What its changes of a key are called.
+fn change_of(request: &Request<'_>) -> Change {
     match request {
         Request::Store(store) => match store.verb {
-            StoreVerb::Append | StoreVerb::Prepend => "append",
-            StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => "set",
+            StoreVerb::Append | StoreVerb::Prepend => Change::APPEND,
+            StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => Change::SET,
         },
-        Request::Arithmetic { decrement, .. } => {
-            if *decrement {
-                "decrby"
-            } else {
-                "incrby"
-            }
-        }
-        Request::Meta(meta) if matches!(meta.verb, Verb::Arithmetic) => "incrby",
-        Request::Fetch(_) | Request::Touch { .. } => "expire",
-        _ => "set",
+        Request::Arithmetic { .. } => Change::INCRBY,
+        Request::Meta(meta) if matches!(meta.verb, Verb::Arithmetic) => Change::INCRBY,
+        Request::Fetch(_) | Request::Touch { .. } => Change::string("expire"),
+        _ => Change::SET,
     }
 }
 
@@ -34,7 +28,7 @@ impl Call<'_, '_, '_, '_> {
     /// One key of a batch.
     #[inline]
     pub(super) fn execute(&mut self, slot: &Slot<'_, '_>) {
-        if self.cx.shared.redis.events.any() {
+        if self.cx.shared.events.any() {
             self.execute_and_tell(slot);
         } else {
             self.execute_slot(slot);
@@ -48,16 +42,16 @@ impl Call<'_, '_, '_, '_> {
         let was = seen(&mut self.cx.guard, 0, name);
         self.execute_slot(slot);
         let is = seen(&mut self.cx.guard, 0, name);
-        let (common, host) = (&self.cx.shared.redis, self.cx.host);
+        let (shared, host) = (self.cx.shared, self.cx.host);
         let asks = match &slot.request {
             Request::Fetch(_) => true,
             Request::Meta(meta) => matches!(meta.verb, Verb::Get),
             _ => false,
         };
         if asks && was.is_none() {
-            common.tell_miss(host, 0, name);
+            shared.tell_miss(host, 0, name);
         }
-        common.tell_change(host, same_in_redis(&slot.request), 0, name, was, is);
+        shared.tell_change(host, &change_of(&slot.request), 0, name, was, is);
     }
 
     #[inline(always)]
@@ -102,7 +96,7 @@ impl Call<'_, '_, '_, '_> {
     /// A meta command with its key decoded and its value at hand.
     #[inline]
     pub(super) fn meta(&mut self, key: &Key<'_>, hint: &Hint<'_>, meta: &Meta<'_>, value: &[u8]) {
-        let Call { cx, out, tally, .. } = self;
+        let Call { cx, shared, out, tally, .. } = self;
         match meta.verb {
             Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {
@@ -111,7 +105,7 @@ impl Call<'_, '_, '_, '_> {
             },
             Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),
             Verb::Arithmetic => meta::arithmetic(cx, out, tally, key, &meta.flags),
-            Verb::Debug => meta::debug(cx, out, tally, key),
+            Verb::Debug => meta::debug(shared, cx, out, tally, key),
             Verb::Noop => out.put(b"MN\r\n"),
         }
     }

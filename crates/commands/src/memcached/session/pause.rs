@@ -2,7 +2,7 @@
 
 use larder_protocol::Tokens;
 
-use super::{Next, Session, State};
+use super::{Conversation, Next, State};
 use crate::core::context::Context;
 
 /// A client that waits looks this often whether the pause was ended early.
@@ -21,17 +21,17 @@ pub(super) enum Pace {
     Wait(Next),
 }
 
-impl Session {
+impl Conversation {
     /// Does what is due, and looks whether the request in front may be carried out.
     #[cold]
     pub(super) fn pace(&self, cx: &mut Context<'_, '_>, input: &[u8]) -> Pace {
         cx.shared.flush_if_due(&mut cx.guard);
-        let pause = &cx.shared.redis.pause;
+        let pause = &cx.shared.pause;
         let left_ms = pause.left_ms(cx.now());
         if left_ms == 0 {
             return Pace::Free;
         }
-        let between = matches!(self.state, State::New | State::Ready);
+        let between = matches!(self.state, State::Ready);
         if between && !input.is_empty() && (!pause.writes_only() || may_write(input)) {
             return Pace::Wait(Next::Sleep(left_ms.min(LOOK_MS)));
         }

@@ -9,7 +9,7 @@ use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
 use larder_store::{Guard, Hint, Key, Lookup, plain_class};
 
-use super::{Call, Keys, Next, Session, State};
+use super::{Call, Conversation, Keys, Next, State};
 use crate::core::counters::{ClassCounter, Counter, Counters};
 use crate::core::output::Mark;
 use crate::core::stages::{Ahead, GROUP, Stages};
@@ -51,7 +51,7 @@ struct Line {
     tally: Tally,
 }
 
-impl Session {
+impl Conversation {
     /// Answers the plain requests that the input goes on with. None: they are done, and something else
     /// follows.
     pub(super) fn run(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {

@@ -4,26 +4,19 @@ use larder_protocol::Fault;
 use larder_protocol::classic::StoreVerb;
 use larder_store::{Expect, Key, Spaces};
 
-use super::{Call, Next, Session, State};
+use super::{Call, Conversation, Next, State};
 use crate::core::context::Context;
 use crate::core::counters::Counter;
-use crate::core::input::{Looks, UPLOAD_PIECE_BYTES};
+use crate::core::input::{Looks, UPLOAD_PIECE_BYTES, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
 use crate::memcached::meta;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ};
 use crate::memcached::upload::{Gathering, Purpose, publish, refused_early};
 
-/// Fewer missing bytes than this are received with what follows them, not on their own.
-const UPLOAD_SPACE_MIN: u64 = 2048;
-/// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
-/// received by one call behind the one that brought its head; memory that waits for a slow sender's
-/// bytes is no more than this and a piece.
-const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
-
-impl Session {
+impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
-    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
+    /// when they belong in a buffer for [`Conversation::receive`]. Only to be asked when no rest of input
     /// is kept: that comes first.
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         if self.upload_missing() < UPLOAD_SPACE_MIN {
@@ -39,7 +32,6 @@ impl Session {
         }
         match &mut self.state {
             State::Upload { upload, .. } => Some(upload.spaces()),
-            State::Redis(conversation) => conversation.upload_spaces(cx, UPLOAD_RECEIVE_BYTES),
             _ => None,
         }
     }
@@ -48,18 +40,15 @@ impl Session {
     pub fn upload_missing(&self) -> u64 {
         match &self.state {
             State::Upload { upload, .. } => upload.missing(),
-            State::Redis(conversation) => conversation.upload_missing(),
             _ => 0,
         }
     }
 
-    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
+    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled. Call [`Conversation::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
-        match &mut self.state {
-            State::Upload { upload, .. } => upload.advance(bytes),
-            State::Redis(conversation) => conversation.upload_filled(bytes),
-            _ => {}
+        if let State::Upload { upload, .. } = &mut self.state {
+            upload.advance(bytes);
         }
     }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::{Millis, Store};
 
+use crate::core::access::Standing;
 use crate::core::context::Context;
 use crate::core::output::Output;
-use crate::core::strangers::Stranger;
 use crate::redis::pubsub::Subscriptions;
+use crate::redis::shared::Shared;
 use crate::redis::steps::job::UnderWay;
 use crate::redis::transactions::Transaction;
 
@@ -47,10 +48,8 @@ pub(crate) struct Client {
     pub db: u8,
     /// It speaks RESP3.
     pub resp3: bool,
-    /// It has said who it is, or need not.
-    pub authenticated: bool,
-    /// It has to say who it is, and did not.
-    pub stranger: Option<Stranger>,
+    /// Whether it has said who it is.
+    pub standing: Standing,
     pub replies: Replies,
     /// Its reads leave no trace in what is evicted first.
     pub no_touch: bool,
@@ -83,8 +82,8 @@ impl Drop for Client {
 
 impl Client {
     /// A client that has just begun to speak.
-    pub fn new(cx: &Context<'_, '_>) -> Client {
-        let facts = cx.shared.redis.clients.enter(|id| Facts {
+    pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Client {
+        let facts = shared.clients.enter(|id| Facts {
             id,
             place: cx.peer.place(),
             address: cx.peer.address().into(),
@@ -110,12 +109,10 @@ impl Client {
             killed: AtomicBool::new(false),
             names: Mutex::default(),
         });
-        let asks = cx.shared.redis.access.asks();
         Client {
             db: 0,
             resp3: false,
-            authenticated: !asks,
-            stranger: asks.then(|| strange(cx, cx.shared.settings.strangers_max)).flatten(),
+            standing: Standing::new(cx),
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
@@ -125,7 +122,7 @@ impl Client {
             subscriptions: None,
             late: None,
             facts,
-            clients: Arc::clone(&cx.shared.redis.clients),
+            clients: Arc::clone(&shared.clients),
             store: Arc::clone(cx.guard.store()),
             names_bytes: 0,
         }
@@ -134,7 +131,7 @@ impl Client {
     /// Commands may be read ahead and run in batches: nothing is to be asked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated
+        self.standing.is_admitted()
             && self.replies == Replies::On
             && !self.transaction.is_open()
             && (self.resp3 || self.subscriptions.is_none())
@@ -168,22 +165,6 @@ impl Client {
         self.facts.monitors.store(self.monitors(), Relaxed);
     }
 
-    /// It has said who it is.
-    pub fn admit(&mut self) {
-        self.authenticated = true;
-        self.stranger = None;
-    }
-
-    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
-    pub fn forget_who_it_is(&mut self, cx: &Context<'_, '_>) {
-        self.authenticated = !cx.shared.redis.access.asks();
-        if self.authenticated {
-            self.stranger = None;
-        } else if self.stranger.is_none() {
-            self.stranger = strange(cx, usize::MAX);
-        }
-    }
-
     /// It says something else of itself: the names are charged to the memory limit.
     pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
         let bytes = self.facts.rename(change) as i64;
@@ -203,14 +184,9 @@ impl Client {
     }
 }
 
-/// One more that has to say who it is; none if there are `max`.
-fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
-    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
-}
-
 /// What others may see of a client.
 #[derive(Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Its number; never used again.
     pub(crate) id: u64,
     /// Its place in the server.
@@ -315,11 +291,6 @@ impl Facts {
 
     fn said(&self) -> MutexGuard<'_, Option<Box<Names>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Its number.
-    pub fn id(&self) -> u64 {
-        self.id
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) const ROWS: &[Command] = &[
         "Has commands wait for some milliseconds.",
     ),
     Command::args("client|unpause", 2, RULES, NO_KEYS, |call, _| {
-        call.cx.shared.redis.pause.end();
+        call.cx.shared.pause.end();
         call.cx.shared.look_in_time(call.cx.now());
         call.ok()
     })
@@ -143,7 +143,7 @@ const CLIENT_BYTES: u64 = 1 << 10;
 const CLIENT_NS: u64 = 100;
 
 fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let mut clients = call.cx.shared.redis.clients.list();
+    let mut clients = call.shared.clients.list();
     call.spend(CLIENT_NS * clients.len() as u64);
     let filter = Filter::parse(call, args, Asked::ForList)?;
     let now = call.cx.now();
@@ -231,7 +231,7 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let skip_me = filter.skip_me.unwrap_or(!one);
     let now = call.cx.now();
     let mut killed = 0;
-    for facts in call.cx.shared.redis.clients.list() {
+    for facts in call.shared.clients.list() {
         let me = Arc::ptr_eq(&facts, &call.client.facts);
         if me && skip_me || !filter.holds(&facts, now) {
             continue;
@@ -330,7 +330,7 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         _ => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
     let now = call.cx.now();
-    call.cx.shared.redis.pause.begin(now, now.saturating_add(timeout), writes_only);
+    call.cx.shared.pause.begin(now, now.saturating_add(timeout), writes_only);
     call.cx.shared.look_in_time(now);
     call.ok()
 }

@@ -183,7 +183,7 @@ impl<'a> Test<'a> {
             "LADDR" => Test::ListenAddress(value),
             "IP" => Test::Ip(value),
             "USER" => {
-                let all = call.cx.shared.redis.access.all();
+                let all = call.cx.shared.access.all();
                 if !all.iter().any(|known| known.name.as_bytes() == value) {
                     return Err(Fail::with(format!("ERR No such user '{}'", shown(value, NAME_BYTES_MAX))));
                 }

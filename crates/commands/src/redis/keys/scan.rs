@@ -3,8 +3,8 @@
 use larder_protocol::resp::Args;
 
 use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
-use crate::core::glob::bounded;
 use crate::core::work::KEY_NS;
+use crate::redis::call::bounded;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_null};
@@ -60,7 +60,7 @@ fn pattern(pattern: &[u8]) -> Result<Option<Box<[u8]>>, Fail> {
 /// of this database, of those that were new in it lately; else the next from there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
-    let mut cursor = call.cx.shared.redis.random();
+    let mut cursor = call.shared.random();
     let mut picked = Picked::new(cursor);
     // While a flush is cleaned up the count may be a few too low: what was stored since is among the new.
     let none = call.cx.guard.store().database_items(call.client.db) == 0;

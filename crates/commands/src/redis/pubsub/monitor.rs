@@ -8,6 +8,7 @@ use std::io::Write;
 
 use larder_protocol::resp::Args;
 
+use crate::core::topics::stamp;
 use crate::redis::call::Call;
 use crate::redis::server::secret;
 use crate::redis::table::Command;
@@ -44,23 +45,8 @@ impl Call<'_, '_, '_> {
             }
         }
         line.extend_from_slice(b"\r\n");
-        self.cx.shared.redis.topics.show(self.cx.host, at_us, line);
+        self.cx.shared.topics.show(self.cx.host, at_us, line);
     }
-}
-
-/// A line's time and what is in front of it.
-pub(crate) fn stamp(at_us: u64) -> [u8; 18] {
-    let mut stamp = *b"+0000000000.000000";
-    let (mut s, mut us) = (at_us / 1_000_000, at_us % 1_000_000);
-    for at in (1..11).rev() {
-        stamp[at] = b'0' + (s % 10) as u8;
-        s /= 10;
-    }
-    for at in (12..18).rev() {
-        stamp[at] = b'0' + (us % 10) as u8;
-        us /= 10;
-    }
-    stamp
 }
 
 /// Text in quotes, with escapes for what is not to be seen.
@@ -86,12 +72,6 @@ fn quote(text: &[u8], line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_is_seconds_and_a_millionth() {
-        assert_eq!(&stamp(1_339_518_083_107_412), b"+1339518083.107412");
-        assert_eq!(&stamp(7_000_012), b"+0000000007.000012");
-    }
 
     #[test]
     fn what_is_not_to_be_seen_is_escaped() {

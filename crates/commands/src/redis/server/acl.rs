@@ -4,10 +4,10 @@
 use larder_protocol::resp::Args;
 
 use super::introspect::{CATEGORIES, categories};
+use crate::core::access::User;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_set};
-use crate::redis::shared::User;
 use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use crate::redis::table::{Command, NO_KEYS, rows};
 
@@ -21,14 +21,14 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("6.0.0", "", "The connection's user."),
     Command::args("acl|users", 2, RULES, NO_KEYS, |call, _| {
-        let users = call.cx.shared.redis.access.all();
+        let users = call.cx.shared.access.all();
         call.array(users.len());
         users.iter().for_each(|user| put_bulk(call.out, user.name.as_bytes()));
         Ok(())
     })
     .doc("6.0.0", "", "The names of the users."),
     Command::args("acl|list", 2, RULES, NO_KEYS, |call, _| {
-        let users = call.cx.shared.redis.access.all();
+        let users = call.cx.shared.access.all();
         call.array(users.len());
         for user in users {
             let line = format!("user {} {} ~* &* +@all", user.name, flags(&user).join(" "));
@@ -84,7 +84,7 @@ fn flags(user: &User) -> Vec<&'static str> {
 
 fn user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let name = next(&mut args)?;
-    let users = call.cx.shared.redis.access.all();
+    let users = call.cx.shared.access.all();
     let Some(user) = users.iter().find(|user| user.name.as_bytes() == name) else { return call.null() };
     call.map(6);
     put_bulk(call.out, b"flags");

@@ -10,7 +10,8 @@ use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN};
 
 use super::parameter::{PARAMETERS, Parameter};
-use crate::core::glob::{bounded, matches, weight};
+use crate::core::glob::{matches, weight};
+use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
@@ -72,7 +73,7 @@ impl Parameters {
 /// The policy's name: what was set, if that still stands for what the store does.
 pub(crate) fn policy(call: &Call<'_, '_, '_>) -> String {
     let is = call.cx.guard.store().eviction();
-    let set = call.cx.shared.redis.parameters.text("maxmemory-policy");
+    let set = call.shared.parameters.text("maxmemory-policy");
     if !set.is_empty() && eviction(&set) == is {
         return set;
     }
@@ -87,14 +88,14 @@ pub(crate) fn policy(call: &Call<'_, '_, '_>) -> String {
 
 /// `maxmemory`: the memory limit, or what was set below the least.
 pub(crate) fn memory_limit(call: &Call<'_, '_, '_>) -> u64 {
-    match call.cx.shared.redis.starved_bytes.load(Relaxed) {
+    match call.shared.starved_bytes.load(Relaxed) {
         0 => call.cx.guard.store().memory_bytes(),
         bytes => bytes,
     }
 }
 
 fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
-    let common = &call.cx.shared.redis;
+    let common = call.shared;
     match parameter.name {
         "maxmemory" => memory_limit(call).to_string(),
         "maxmemory-policy" => policy(call),
@@ -105,10 +106,10 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
             address.unwrap_or("0").to_owned()
         }
         "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        "requirepass" => common.access.password(),
-        "protected-mode" => if common.access.protected() { "yes" } else { "no" }.into(),
+        "requirepass" => call.cx.shared.access.password(),
+        "protected-mode" => if call.cx.shared.access.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
-        "notify-keyspace-events" => common.events.letters(),
+        "notify-keyspace-events" => call.cx.shared.events.letters(),
         "enable-debug-command" => call.cx.shared.settings.debug.name().into(),
         "client-output-buffer-limit" => common.limits.output_text(),
         "client-query-buffer-limit" => common.limits.query_bytes_max().to_string(),
@@ -199,7 +200,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// Has a parameter do what it says.
 fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Result<(), Cow<'static, str>> {
-    let common = &call.cx.shared.redis;
+    let (common, access) = (call.shared, &call.cx.shared.access);
     let store = call.cx.guard.store();
     let number = || text.parse::<u64>().unwrap_or(0);
     match name {
@@ -223,12 +224,12 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             store.set_eviction(eviction(&text));
             common.parameters.set(name, text);
         }
-        "requirepass" => common.access.set_password(&text),
-        "protected-mode" => common.access.protect(text == "yes"),
+        "requirepass" => access.set_password(&text),
+        "protected-mode" => access.protect(text == "yes"),
         "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
             return Err("keys may not be listed (-X)".into());
         }
-        "notify-keyspace-events" => common.events.set(store, &text)?,
+        "notify-keyspace-events" => call.cx.shared.events.set(store, &text)?,
         "proto-max-bulk-len" | "client-query-buffer-limit" => {
             if number() < 1 << 20 {
                 return Err("argument must be between 1048576 and 9223372036854775807 inclusive".into());
@@ -253,6 +254,6 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
 }
 
 fn reset_stat(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    crate::memcached::stats::reset(call.cx);
+    crate::core::figures::reset(call.cx);
     call.ok()
 }

@@ -3,8 +3,9 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Type, Value};
 
-use crate::core::glob::{bounded, matches, weight};
+use crate::core::glob::{matches, weight};
 use crate::core::work::{STORE_NS, copying_ns};
+use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::survey::Goal;

@@ -1,22 +1,21 @@
 //! INFO: figures of the server, in Redis's sections and under its names.
 
 use std::fmt::{Display, Write};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_protocol::resp::Args;
 use larder_store::{DATABASES, Totals};
 
 use super::config::{memory_limit, policy};
-use crate::core::calls::{RowSum, in_use, sums};
 use crate::core::counters::Counter;
-use crate::memcached::stats::Figures;
+use crate::core::figures::{Figures, row_sums};
 use crate::redis::call::{Call, is};
 use crate::redis::connection::REDIS_VERSION;
 use crate::redis::connection::client::Facts;
 use crate::redis::fail::Done;
 use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
+use crate::redis::table::in_use;
 
 /// Sections in their order; those from `MORE` on only when asked for.
 const SECTIONS: &[&str] = &[
@@ -102,7 +101,7 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("arch_bits", usize::BITS);
     page.line("multiplexing_api", "epoll");
     page.line("process_id", process.pid);
-    page.line("run_id", format_args!("{:040x}", call.cx.shared.redis.run_id));
+    page.line("run_id", format_args!("{:040x}", call.shared.run_id));
     page.line("tcp_port", call.client.facts.listen_address.rsplit(':').next().unwrap_or("0"));
     page.line("server_time_usec", call.cx.now() * 1000);
     page.line("uptime_in_seconds", process.uptime_s);
@@ -117,7 +116,7 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
 
 fn clients(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     let process = &figures.process;
-    let clients = call.cx.shared.redis.clients.list();
+    let clients = call.shared.clients.list();
     page.section("Clients");
     page.line("connected_clients", process.connections.max(clients.len() as u64));
     page.line("cluster_connections", 0);
@@ -158,7 +157,7 @@ fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
     page.line("used_memory_human", human(used));
     page.line("used_memory_rss", rss);
     page.line("used_memory_rss_human", human(rss));
-    let peak = call.cx.shared.redis.used_peak.load(Relaxed).max(used);
+    let peak = call.shared.used_peak.load(Relaxed).max(used);
     page.line("used_memory_peak", peak);
     page.line("used_memory_peak_human", human(peak));
     page.line("used_memory_peak_perc", format_args!("{:.2}%", 100.0 * used as f64 / peak.max(1) as f64));
@@ -232,7 +231,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.section("Stats");
     page.line("total_connections_received", process.connections_total);
     page.line("total_commands_processed", sums.of(Counter::RedisCommands));
-    let [commands, bytes_in, bytes_out] = call.cx.shared.redis.rates.per_second();
+    let [commands, bytes_in, bytes_out] = call.shared.rates.per_second();
     page.line("instantaneous_ops_per_sec", commands);
     page.line("total_net_input_bytes", sums.of(Counter::BytesRead));
     page.line("total_net_output_bytes", sums.of(Counter::BytesWritten));
@@ -250,7 +249,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("evicted_clients", sums.of(Counter::Shed));
     page.line("keyspace_hits", sums.of(Counter::GetHits) + sums.of(Counter::RedisHits));
     page.line("keyspace_misses", sums.of(Counter::GetMisses) + sums.of(Counter::RedisMisses));
-    let topics = &call.cx.shared.redis.topics;
+    let topics = &call.cx.shared.topics;
     page.line("pubsub_channels", topics.channels.channels());
     page.line("pubsub_patterns", topics.pattern_count());
     page.line("pubsubshard_channels", topics.shards.channels());
@@ -267,7 +266,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("total_error_replies", sums.of(Counter::RedisErrors));
     page.line("total_reads_processed", 0);
     page.line("total_writes_processed", 0);
-    page.line("slowlog_len", call.cx.shared.redis.slowlog.len());
+    page.line("slowlog_len", call.shared.slowlog.len());
 }
 
 fn replication(page: &mut Page) {
@@ -296,22 +295,14 @@ fn cpu(figures: &Figures, page: &mut Page) {
 
 fn errors(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Errorstats");
-    call.cx.shared.redis.errors.each(&mut |word, count| {
+    call.cx.shared.errors.each(&mut |word, count| {
         page.line(&format!("errorstat_{word}"), format_args!("count={count}"));
     });
 }
 
-impl Call<'_, '_, '_> {
-    /// What was counted of each command, since the last CONFIG RESETSTAT.
-    pub fn row_sums(&self) -> Vec<RowSum> {
-        let counted = self.cx.shared.redis.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        sums(|visit| self.cx.host.counters(visit), &counted)
-    }
-}
-
 fn commands(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Commandstats");
-    for (row, sum) in in_use(&call.row_sums()) {
+    for (row, sum) in in_use(&row_sums(call.cx)) {
         let per_call = sum.us_per_call();
         let us = (per_call * sum.calls as f64).round() as u64;
         page.line(
@@ -326,12 +317,12 @@ fn commands(call: &Call<'_, '_, '_>, page: &mut Page) {
 
 fn latencies(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Latencystats");
-    let parameters = &call.cx.shared.redis.parameters;
+    let parameters = &call.shared.parameters;
     if parameters.text("latency-tracking") == "no" {
         return;
     }
     let percentiles = parameters.text("latency-tracking-info-percentiles");
-    for (row, sum) in in_use(&call.row_sums()).filter(|(_, sum)| sum.measured > 0) {
+    for (row, sum) in in_use(&row_sums(call.cx)).filter(|(_, sum)| sum.measured > 0) {
         let parts: Vec<String> = percentiles
             .split_whitespace()
             .filter_map(|text| Some(format!("p{text}={}.000", sum.percentile_us(text.parse().ok()?))))

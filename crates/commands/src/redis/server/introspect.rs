@@ -276,7 +276,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                     .map(|(_, row)| row.name)
                     .collect()
             } else if is(by, "PATTERN") {
-                let what = crate::core::glob::bounded(what)?;
+                let what = crate::redis::call::bounded(what)?;
                 let matches = |name: &&str| crate::core::glob::matches(what, name.as_bytes(), true);
                 all_rows().map(|(_, row)| row.name).filter(matches).collect()
             } else {

@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
 
-use crate::core::calls::in_use;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
 use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::in_use;
 use crate::redis::table::{Command, NO_KEYS};
 
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -129,7 +129,7 @@ impl Latency {
 }
 
 fn latest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let events = call.cx.shared.redis.latency.events().clone();
+    let events = call.shared.latency.events().clone();
     call.array(events.len());
     for (event, series) in events {
         let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
@@ -141,7 +141,7 @@ fn latest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn history(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let series = call.cx.shared.redis.latency.series(next(&mut args)?).unwrap_or_default();
+    let series = call.shared.latency.series(next(&mut args)?).unwrap_or_default();
     call.array(series.samples.len());
     for (at_s, ms) in series.samples {
         put_array(call.out, 2);
@@ -152,7 +152,7 @@ fn history(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let mut events = call.cx.shared.redis.latency.events();
+    let mut events = call.shared.latency.events();
     let before = events.len();
     if args.is_empty() {
         events.clear();
@@ -210,7 +210,7 @@ fn age(seconds: u64) -> String {
 
 fn graph(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let event = next(&mut args)?;
-    let Some(series) = call.cx.shared.redis.latency.series(event) else {
+    let Some(series) = call.shared.latency.series(event) else {
         let event = crate::redis::fail::shown(event, 128);
         return Err(Fail::with(format!("ERR No samples available for event '{event}'")));
     };
@@ -220,7 +220,7 @@ fn graph(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let latency = &call.cx.shared.redis.latency;
+    let latency = &call.shared.latency;
     let events = latency.events().clone();
     let mut text = String::new();
     if !latency.watches() {
@@ -256,7 +256,7 @@ fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn histogram(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let sums = call.row_sums();
+    let sums = crate::core::figures::row_sums(call.cx);
     let named = |row: &Command, name: &[u8]| {
         let of_container = row
             .name

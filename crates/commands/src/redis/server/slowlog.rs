@@ -27,13 +27,13 @@ pub(crate) const SLOWLOG: &[Command] = &[
         "Commands that took long.",
     ),
     Command::args("slowlog|len", 2, RULES, NO_KEYS, |call, _| {
-        let len = call.cx.shared.redis.slowlog.len();
+        let len = call.shared.slowlog.len();
         call.length(len)
     })
     .doc("2.2.12", "", "How many are listed."),
     Command::args("slowlog|reset", 2, RULES, NO_KEYS, |call, _| {
         let store = call.cx.guard.store();
-        call.cx.shared.redis.slowlog.entries().shorten(store, 0, 0);
+        call.shared.slowlog.entries().shorten(store, 0, 0);
         call.ok()
     })
     .doc("2.2.12", "", "Empties the list."),
@@ -147,7 +147,7 @@ impl Slowlog {
 impl Call<'_, '_, '_> {
     /// A command's time is worth two looks at a clock.
     pub fn measures(&self, row: &Command) -> bool {
-        !row.has(FAST) || self.cx.shared.redis.slowlog.measures_all()
+        !row.has(FAST) || self.shared.slowlog.measures_all()
     }
 
     /// Notes a command that took `took_us`, if that is long; `args` with its name. Of EXEC each that it runs is noted.
@@ -155,7 +155,7 @@ impl Call<'_, '_, '_> {
         if row.has(SKIP_SLOWLOG) {
             return;
         }
-        let log = &self.cx.shared.redis.slowlog;
+        let log = &self.shared.slowlog;
         let slower = log.slower_us.load(Relaxed);
         if slower < 0 || (took_us as i64) < slower {
             return;
@@ -209,12 +209,12 @@ fn get(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         n => usize::try_from(n).map_err(|_| BAD_COUNT)?,
     };
     // The copies, and what is told of them.
-    let bytes = call.cx.shared.redis.slowlog.entries().bytes as usize;
+    let bytes = call.shared.slowlog.entries().bytes as usize;
     let _held = Heap::take(call, bytes)?;
     call.make_room(2 * bytes)?;
     let mut left = bytes as u64;
     let entries: Vec<Entry> = {
-        let log = call.cx.shared.redis.slowlog.entries();
+        let log = call.shared.slowlog.entries();
         // Others may have been noted since.
         let fits = |entry: &&Entry| {
             let fits = entry.bytes() <= left;

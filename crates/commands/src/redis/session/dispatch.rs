@@ -25,7 +25,7 @@ impl Turn<'_, '_, '_, '_> {
         let replied_bytes = self.out.own_bytes();
         self.settle_any();
         let slow = found.is_some_and(|row| !row.has(flag::FAST))
-            || self.cx.shared.redis.slowlog.measures_all()
+            || self.shared.slowlog.measures_all()
             || self.meter.measures();
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
@@ -72,7 +72,7 @@ impl Turn<'_, '_, '_, '_> {
         }
         client.replies.end_command();
         if client.subscriptions.is_some()
-            && (found.is_some_and(Command::publishes) || self.cx.shared.redis.events.any())
+            && (found.is_some_and(Command::publishes) || self.cx.shared.events.any())
         {
             self.fetch_letters(client);
         }
@@ -87,7 +87,7 @@ impl Turn<'_, '_, '_, '_> {
     #[cold]
     fn fetch_letters(&mut self, client: &Client) {
         let Some(subscriptions) = &client.subscriptions else { return };
-        self.cx.shared.redis.tell_events(&mut self.cx.guard, self.cx.host);
+        self.cx.shared.tell_events(&mut self.cx.guard, self.cx.host);
         for letter in self.cx.host.fetch(client.facts.place, client.facts.id) {
             subscriptions.deliver(client.resp3, &letter.message, self.out);
         }
@@ -139,11 +139,11 @@ impl Call<'_, '_, '_> {
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));
         }
-        if !self.client.authenticated && !self.cx.shared.redis.access.asks() {
+        if !self.client.standing.is_admitted() && !self.cx.shared.access.asks() {
             // The password was taken away since.
-            self.client.admit();
+            self.client.standing.admit();
         }
-        if !self.client.authenticated && !row.has(flag::NO_AUTH) {
+        if !self.client.standing.is_admitted() && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }
         if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
@@ -164,7 +164,7 @@ impl Call<'_, '_, '_> {
         if self.client.monitors() && (row.has(flag::WRITE | flag::READONLY) || row.publishes()) {
             return Err(Fail::of("ERR Replica can't interact with the keyspace"));
         }
-        if row.has(flag::DENYOOM) && self.cx.shared.redis.starved_bytes.load(Relaxed) > 0 {
+        if row.has(flag::DENYOOM) && self.shared.starved_bytes.load(Relaxed) > 0 {
             return Err(Fail::OUT_OF_MEMORY);
         }
         if self.queue(row, rest, args)? {

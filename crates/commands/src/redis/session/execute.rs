@@ -25,7 +25,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn fail(&mut self, fail: &Fail) {
         self.cx.counters.add(Counter::RedisErrors, 1);
-        self.cx.shared.redis.errors.count(fail.text());
+        self.cx.shared.errors.count(fail.text());
         put_fail(self.out, fail);
     }
 
@@ -33,7 +33,7 @@ impl Call<'_, '_, '_> {
     pub fn execute(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
         let done = self.execute_unseen(row, args);
         // Afterwards, as Redis shows it: in the database that SELECT has selected.
-        if self.cx.shared.redis.topics.monitored() {
+        if self.cx.shared.topics.monitored() {
             self.show(row, words);
         }
         done
@@ -48,7 +48,7 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::KEY_TOO_LONG);
             }
         }
-        let tells = self.cx.shared.redis.events.any();
+        let tells = self.cx.shared.events.any();
         // What EXEC runs it has charged.
         if args.len() > MANY_WORDS && (tells || row.keys.last < 0) && !self.cx.guard.in_transaction() {
             // What is noted of each of many keys, while it runs.

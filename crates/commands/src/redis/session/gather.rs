@@ -6,8 +6,8 @@ use larder_protocol::scan::line_feed;
 
 use super::turn::Turn;
 use crate::core::input::{Input, Looks};
+use crate::core::progress::Next;
 use crate::core::strangers::Stranger;
-use crate::memcached::session::Next;
 use crate::redis::fail::Fail;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table::{self, RowId};
@@ -36,7 +36,7 @@ impl Conversation {
     /// Begins to gather the request whose start is at `turn.at`.
     #[cold]
     pub(crate) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
-        let strangers = self.client.stranger.as_ref().map(Stranger::all);
+        let strangers = self.client.standing.stranger().map(Stranger::all);
         let input = Input::new(turn.cx.guard.store(), strangers);
         self.state = State::Gather(Gathering { bytes: Vec::new(), partial, input, looks: Looks::default() });
         None

@@ -7,10 +7,10 @@ use larder_store::{Guard, Hint, Key};
 
 use super::Conversation;
 use super::turn::{DECR, GET, INCR, SET, Turn};
+use crate::core::progress::Next;
 use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
 use crate::core::usual::{Sum, add};
-use crate::memcached::session::Next;
 use crate::redis::strings;
 
 /// After a run of fewer keys the rest of the input goes the general way.
@@ -106,7 +106,7 @@ impl Slot<'_, '_> {
                 return;
             }
             call.fail(&fail);
-            call.cx.counters.rows.failed(row, &fail);
+            fail.count(&call.cx.counters.rows, row);
         }
     }
 }

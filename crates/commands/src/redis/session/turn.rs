@@ -4,15 +4,16 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
 use larder_store::{Hint, Key};
 
+use crate::core::batch::SLOTS;
 use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
-use crate::memcached::batch::SLOTS;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::Fail;
 use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
+use crate::redis::shared::Shared;
 use crate::redis::table::{self, Run, flag};
 
 /// The commands of a run.
@@ -24,6 +25,8 @@ pub(crate) const DECR: table::RowId = table::id_of("decr");
 /// One call of [`crate::redis::Conversation::receive`].
 pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     pub cx: &'x mut Context<'c, 'w>,
+    /// What RESP clients share.
+    pub shared: &'c Shared,
     pub out: &'x mut Output,
     pub input: &'a [u8],
     /// Bytes done with.
@@ -69,6 +72,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     pub(crate) fn call<'y>(&'y mut self, client: &'y mut Client) -> Call<'y, 'c, 'w> {
         Call {
             cx: self.cx,
+            shared: self.shared,
             out: self.out,
             client,
             tally: &mut self.tally,
@@ -84,7 +88,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     pub(crate) fn settle(&mut self, next: Option<table::RowId>) {
         let (cx, host) = (&*self.cx, self.cx.host);
         if let Some((row, us)) = self.meter.settle(&cx.counters.rows, next, || host.clock_us()) {
-            cx.shared.redis.latency.note(event_of(row), cx.now() / 1000, us);
+            self.shared.latency.note(event_of(row), cx.now() / 1000, us);
         }
     }
 
@@ -117,13 +121,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             }
         }
         if let Some(us) = took_us {
-            self.cx.shared.redis.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
+            self.shared.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
         }
     }
 
     /// Notes what a command took, if that is long enough.
     pub(crate) fn note_latency(&self, row: table::RowId, us: u64) {
-        self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+        self.shared.latency.note(event_of(row), self.cx.now() / 1000, us);
     }
 
     /// Counts one command.
@@ -144,11 +148,11 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
         rows.called(row, 1);
         if let Some(fail) = failed {
-            rows.failed(row, fail);
+            fail.count(rows, row);
         }
         if let Some(us) = took_us {
             rows.took(row, 1, us);
-            self.cx.shared.redis.latency.note(event_of(row), self.cx.now() / 1000, us);
+            self.shared.latency.note(event_of(row), self.cx.now() / 1000, us);
         }
     }
 

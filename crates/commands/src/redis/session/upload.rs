@@ -14,8 +14,8 @@ use larder_store::{Attributes, Expect, Spaces, Upload};
 use super::gather::Discard;
 use super::turn::Turn;
 use crate::core::context::Context;
-use crate::core::input::{Looks, UPLOAD_PIECE_BYTES};
-use crate::memcached::session::Next;
+use crate::core::input::{Looks, UPLOAD_PIECE_BYTES, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::progress::Next;
 use crate::redis::call::KEY_BYTES_MAX;
 use crate::redis::connection::client::Facts;
 use crate::redis::fail::Fail;
@@ -127,10 +127,13 @@ impl Conversation {
         }
     }
 
-    /// Where to receive the next bytes of a value, if one is on its way in: room for `bytes` more.
-    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>, bytes: usize) -> Option<Spaces<'_>> {
+    /// Where to receive the next bytes of a value, if one is on its way in and more than a little of it is missing.
+    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        if self.upload_missing() < UPLOAD_SPACE_MIN {
+            return None;
+        }
         let State::Upload(incoming) = &mut self.state else { return None };
-        if cx.guard.upload_reserve(&mut incoming.upload, bytes).is_err() {
+        if cx.guard.upload_reserve(&mut incoming.upload, UPLOAD_RECEIVE_BYTES).is_err() {
             if incoming.looks.again(cx, incoming.upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
                 self.fail_upload();
             }

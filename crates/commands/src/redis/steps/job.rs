@@ -12,7 +12,7 @@
 
 use crate::core::counters::Counter;
 use crate::core::input::Input;
-use crate::memcached::session::Next;
+use crate::core::progress::Next;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
@@ -127,10 +127,10 @@ impl Conversation {
         call.cx.guard.ask_again(again);
         if let Err(fail) = &done {
             call.cx.counters.add(Counter::RedisErrors, 1);
-            call.cx.shared.redis.errors.count(fail.text());
+            call.cx.shared.errors.count(fail.text());
             put_fail(call.out, fail);
             if let Some(row) = under_way.row {
-                call.cx.counters.rows.failed(row, fail);
+                fail.count(&call.cx.counters.rows, row);
             }
         }
         if under_way.silent {

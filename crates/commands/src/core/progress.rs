@@ -1,0 +1,29 @@
+//! What a call of a conversation comes to: how much of its input is done with, and what is to happen next.
+
+use larder_store::Millis;
+
+/// What a call of `Session::receive` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are done with. The rest is presented again, in front of what arrives.
+    pub consumed: usize,
+    /// What to do now.
+    pub next: Next,
+}
+
+/// What the caller of `Session::receive` does now. In every case replies may wait to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Receive more (into `Session::upload_spaces` if there are any).
+    Receive,
+    /// The replies fill their limit: send, and call again with the rest of the input, even if that
+    /// is empty, once [`Output::is_full`](super::output::Output::is_full) is false.
+    Flush,
+    /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the
+    /// input, even if that is empty, and a context entered anew (the clock may have moved).
+    Yield,
+    /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
+    Sleep(Millis),
+    /// Send what waits, then close.
+    Close,
+}

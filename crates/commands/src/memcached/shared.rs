@@ -1,0 +1,41 @@
+//! What memcached's conversations of all workers share: slab classes as they are shown, and what administrative
+//! commands turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::slabs::{SlabClasses, slab_sizes};
+use super::tuning::Tuning;
+use crate::core::shared::Settings;
+
+/// Shared by all of memcached's conversations.
+#[derive(Debug)]
+pub struct Shared {
+    /// Slab classes as they are shown.
+    pub(crate) slabs: SlabClasses,
+    /// What memcached's tuning commands set.
+    pub tuning: Tuning,
+    /// A page is on its way by command.
+    pub(crate) reassigning: Arc<AtomicBool>,
+    /// The crawler is on (`lru_crawler enable|disable`).
+    pub(crate) crawler: AtomicBool,
+    /// Crawls started.
+    pub(crate) crawls: AtomicU64,
+}
+
+impl Shared {
+    /// With nothing turned yet.
+    pub(crate) fn new(settings: &Settings) -> Shared {
+        let slabs = match &settings.slab_sizes[..] {
+            [] => SlabClasses::new(&slab_sizes(1.25, 48, 512 << 10)),
+            sizes => SlabClasses::new(sizes),
+        };
+        Shared {
+            slabs,
+            tuning: Tuning::default(),
+            reassigning: Arc::default(),
+            crawler: AtomicBool::new(settings.lru_crawler),
+            crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
+        }
+    }
+}

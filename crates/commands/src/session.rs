@@ -1,0 +1,241 @@
+//! One connection's conversation, without I/O: bytes in, replies out, in the protocol that its listener or its first
+//! byte says.
+//!
+//! ```text
+//! New ──► first byte ┬─ `*`  ──► Redis       for good
+//!                    ├─ 0x80 ──► Closed      the binary protocol, which is not spoken
+//!                    └─ else ──► Memcached   for good
+//! ```
+//!
+//! A protocol is a module beside [`memcached`] and [`redis`], and an arm here.
+
+use larder_store::{Guard, Millis, Spaces};
+
+use crate::core::context::{self, Room};
+use crate::core::counters::Counters;
+use crate::core::host::{Host, Peer};
+use crate::core::output::Output;
+use crate::core::progress::{Next, Progress};
+use crate::core::topics::Letter;
+use crate::redis::connection::limits::OutputLimit;
+use crate::shared::Shared;
+use crate::{memcached, redis};
+
+/// First byte of the binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
+/// First byte of a RESP request.
+const RESP_ARRAY: u8 = b'*';
+
+/// Everything around a session while it works; made once per batch of receives.
+#[derive(Debug)]
+pub struct Context<'c, 'w> {
+    common: context::Context<'c, 'w>,
+    shared: &'c Shared,
+}
+
+impl<'c, 'w> Context<'c, 'w> {
+    /// A worker inside the store, which it entered at [`Shared::now`]; its counters; what all workers share; the server
+    /// around it; the other end of the connection; and what the worker keeps from one request to the next.
+    #[inline]
+    pub fn new(
+        guard: Guard<'w>,
+        counters: &'c Counters,
+        shared: &'c Shared,
+        host: &'c dyn Host,
+        peer: &'c dyn Peer,
+        room: &'c Room,
+    ) -> Context<'c, 'w> {
+        Context {
+            common: context::Context { guard, counters, shared: &shared.common, host, peer, room },
+            shared,
+        }
+    }
+
+    /// Flushes the store if a delayed flush_all is due.
+    pub fn flush_if_due(&mut self) {
+        self.common.shared.flush_if_due(&mut self.common.guard);
+    }
+}
+
+/// One connection's conversation.
+#[derive(Debug, Default)]
+pub struct Session(Speaks);
+
+/// What is spoken.
+#[derive(Debug, Default)]
+#[expect(clippy::large_enum_variant, reason = "what most connections speak is not allocated on its own")]
+enum Speaks {
+    /// Nothing was said yet.
+    #[default]
+    New,
+    /// memcached's text.
+    Memcached(memcached::Conversation),
+    /// RESP.
+    Redis(Box<redis::Conversation>),
+    /// Nothing more.
+    Closed,
+}
+
+impl Session {
+    /// A conversation that has not begun: its first byte says what is spoken.
+    pub fn new() -> Session {
+        Session::default()
+    }
+
+    /// A conversation of a RESP client, whatever its first byte is.
+    pub fn redis(cx: &Context<'_, '_>) -> Session {
+        Session(Speaks::Redis(Box::new(redis::Conversation::new(&cx.shared.redis, &cx.common))))
+    }
+
+    /// Answers the requests in `input`, as far as they are complete.
+    #[inline]
+    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        match &mut self.0 {
+            Speaks::Memcached(conversation) => {
+                conversation.receive(&cx.shared.memcached, &mut cx.common, input, out)
+            }
+            Speaks::Redis(conversation) => conversation.receive(&cx.shared.redis, &mut cx.common, input, out),
+            Speaks::New | Speaks::Closed => self.begin(cx, input, out),
+        }
+    }
+
+    /// The first byte says what is spoken.
+    #[inline(never)]
+    fn begin(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        if matches!(self.0, Speaks::Closed) {
+            return Progress { consumed: 0, next: Next::Close };
+        }
+        match input.first() {
+            None => {
+                cx.flush_if_due();
+                return Progress { consumed: 0, next: Next::Receive };
+            }
+            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => *self = Session::redis(cx),
+            Some(&BINARY_MAGIC) => self.0 = Speaks::Closed,
+            Some(_) => self.0 = Speaks::Memcached(memcached::Conversation::default()),
+        }
+        self.receive(cx, input, out)
+    }
+
+    /// The number of the RESP client, if it is one.
+    pub fn redis_client(&self) -> Option<u64> {
+        match &self.0 {
+            Speaks::Redis(conversation) => Some(conversation.client_id()),
+            _ => None,
+        }
+    }
+
+    /// What may wait for a RESP client; none for others, which are read no further instead.
+    pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
+        match &self.0 {
+            Speaks::Redis(conversation) => Some(conversation.output_limit(&shared.redis)),
+            _ => None,
+        }
+    }
+
+    /// Shows others how many bytes hold replies that the client has not taken.
+    pub fn show_output(&self, bytes: u64) {
+        if let Speaks::Redis(conversation) = &self.0 {
+            conversation.show_output(bytes);
+        }
+    }
+
+    /// Writes a message that was sent to this client, if it is still to be told.
+    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
+        if let Speaks::Redis(conversation) = &self.0 {
+            conversation.deliver(letter, out);
+        }
+    }
+
+    /// Where to receive the next bytes of a large value, straight into its item and in order; none
+    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
+    /// is kept: that comes first.
+    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        match &mut self.0 {
+            Speaks::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
+            Speaks::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
+            Speaks::New | Speaks::Closed => None,
+        }
+    }
+
+    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
+    pub fn upload_missing(&self) -> u64 {
+        match &self.0 {
+            Speaks::Memcached(conversation) => conversation.upload_missing(),
+            Speaks::Redis(conversation) => conversation.upload_missing(),
+            Speaks::New | Speaks::Closed => 0,
+        }
+    }
+
+    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
+    /// nothing, or with what follows) once the space is gone.
+    pub fn upload_filled(&mut self, bytes: usize) {
+        match &mut self.0 {
+            Speaks::Memcached(conversation) => conversation.upload_filled(bytes),
+            Speaks::Redis(conversation) => conversation.upload_filled(bytes),
+            Speaks::New | Speaks::Closed => {}
+        }
+    }
+
+    /// Between two requests: nothing is half done (the input that is kept aside).
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        match &self.0 {
+            Speaks::New => true,
+            Speaks::Memcached(conversation) => conversation.is_idle(),
+            Speaks::Redis(conversation) => conversation.is_idle(),
+            Speaks::Closed => false,
+        }
+    }
+
+    /// A part of a request has been taken, and more of it is to come.
+    #[inline]
+    pub fn awaits_rest(&self) -> bool {
+        match &self.0 {
+            Speaks::Memcached(conversation) => conversation.awaits_rest(),
+            Speaks::Redis(conversation) => conversation.awaits_rest(),
+            Speaks::New | Speaks::Closed => false,
+        }
+    }
+
+    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    #[inline]
+    pub fn input_bytes(&self) -> u64 {
+        match &self.0 {
+            Speaks::New => 0,
+            Speaks::Memcached(conversation) => conversation.input_bytes(),
+            Speaks::Redis(conversation) => conversation.input_bytes(),
+            Speaks::Closed => 1,
+        }
+    }
+
+    /// It has to say who it is, and did not.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        self.stranger_since().is_some()
+    }
+
+    /// Since when, on the server's own clock.
+    #[inline]
+    pub fn stranger_since(&self) -> Option<Millis> {
+        match &self.0 {
+            Speaks::Redis(conversation) => conversation.stranger_since(),
+            Speaks::New | Speaks::Memcached(_) | Speaks::Closed => None,
+        }
+    }
+
+    /// It is told to go without having been asked anything.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(&self.0, Speaks::Redis(conversation) if conversation.is_turned_away())
+    }
+
+    /// memcached's name of what it waits for, for `stats conns`.
+    pub fn state_name(&self) -> &'static str {
+        match &self.0 {
+            Speaks::New => "conn_new_cmd",
+            Speaks::Memcached(conversation) => conversation.state_name(),
+            Speaks::Redis(_) => "conn_parse_cmd",
+            Speaks::Closed => "conn_closing",
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What all workers share beside the store: what all conversations do, and what those of each protocol do.
+
+use larder_store::{Guard, Millis};
+
+use crate::core::host::Host;
+use crate::core::shared::Settings;
+use crate::{core, memcached, redis};
+
+/// What all workers share beside the store.
+#[derive(Debug)]
+pub struct Shared {
+    /// What conversations of every protocol share.
+    pub common: core::shared::Shared,
+    /// What memcached's do.
+    pub memcached: memcached::shared::Shared,
+    /// What Redis's do.
+    pub(crate) redis: redis::shared::Shared,
+}
+
+impl Shared {
+    /// With nothing turned yet.
+    pub fn new(settings: Settings) -> Shared {
+        Shared {
+            memcached: memcached::shared::Shared::new(&settings),
+            redis: redis::shared::Shared::new(),
+            common: core::shared::Shared::new(settings),
+        }
+    }
+
+    /// The server's time when the system's is `system`: what guards are entered at.
+    #[inline]
+    pub fn now(&self, system: Millis) -> Millis {
+        self.common.clock.now(system)
+    }
+
+    /// Flushes the store if a delayed flush_all is due. Conversations do so too: workers that receive nothing call it on
+    /// their tick, so that a flush happens in time without traffic.
+    #[inline]
+    pub fn flush_if_due(&self, guard: &mut Guard<'_>) {
+        self.common.flush_if_due(guard);
+    }
+
+    /// Tells what the store did by itself: a conversation does it at the end of a receive, upkeep has to.
+    #[inline]
+    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+        self.common.tell_events(guard, host);
+    }
+
+    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
+    pub fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
+        self.redis.look(now, host, used_bytes);
+    }
+
+    /// Upkeep is to be measured, for [`Shared::note_upkeep`].
+    #[inline]
+    pub fn watches_latency(&self) -> bool {
+        self.redis.latency.watches()
+    }
+
+    /// A round of upkeep took this long: LATENCY notes it if it was long.
+    pub fn note_upkeep(&self, now: Millis, took_us: u64) {
+        self.redis.note_upkeep(now, took_us);
+    }
+}
