@@ -171,7 +171,7 @@ fn saves(text: &str) -> Option<String> {
     numbers.len().is_multiple_of(2).then(told)
 }
 
-/// Bytes with one of Redis's suffixes.
+/// Bytes with one of Redis's suffixes; no digits are 0, as there.
 pub(crate) fn memory(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {
@@ -184,7 +184,8 @@ pub(crate) fn memory(text: &str) -> Option<u64> {
         "gb" => 1 << 30,
         _ => return None,
     };
-    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+    let number = if digits == 0 { 0 } else { text[..digits].parse::<u64>().ok()? };
+    number.checked_mul(unit)
 }
 
 impl Parameter {
@@ -263,6 +264,8 @@ mod tests {
             ("1K", Some(1000)),
             ("100MB", Some(100 << 20)),
             ("2g", Some(2_000_000_000)),
+            ("", Some(0)),
+            ("kb", Some(0)),
             ("x", None),
             ("1tb", None),
             ("-1", None),
