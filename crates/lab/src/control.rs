@@ -205,6 +205,19 @@ impl Counters {
         self.text(name)?.parse().ok()
     }
 
+    /// Items that are there: memcached's `curr_items`, or the keys of Redis's first database.
+    pub fn items(&self, family: Family) -> Option<u64> {
+        match family {
+            Family::Memcached => self.number("curr_items"),
+            // db0:keys=5,expires=0,avg_ttl=0; no such line when there is none.
+            Family::Redis => {
+                self.number("used_memory")?;
+                let keys = self.text("db0").and_then(|line| line.split(',').next()?.strip_prefix("keys="));
+                keys.map_or(Some(0), |keys| keys.parse().ok())
+            }
+        }
+    }
+
     /// How often a Redis command was called (`cmdstat_get:calls=5,usec=…`); 0 if never. `None` where no
     /// command is counted at all.
     pub fn calls(&self, command: &str) -> Option<u64> {
@@ -237,5 +250,13 @@ mod tests {
         assert_eq!(counters.number("get_misses"), None);
         assert_eq!((counters.calls("get"), counters.calls("set")), (Some(5), Some(0)));
         assert_eq!(Counters(vec![pair("keyspace_hits", "1")]).calls("get"), None);
+        let items = |family, fields: &[(&str, &str)]| {
+            Counters(fields.iter().map(|(name, value)| pair(name, value)).collect()).items(family)
+        };
+        assert_eq!(items(Family::Memcached, &[("curr_items", "7")]), Some(7));
+        assert_eq!(items(Family::Memcached, &[]), None);
+        let empty = ("used_memory", "1000");
+        assert_eq!(items(Family::Redis, &[empty, ("db0", "keys=9,expires=0,avg_ttl=0")]), Some(9));
+        assert_eq!((items(Family::Redis, &[empty]), items(Family::Redis, &[])), (Some(0), None));
     }
 }

@@ -1,11 +1,17 @@
 //! `larder lab hitratio`: how many requests miss, on streams shaped like those of real caches, in the
-//! same resident memory.
+//! same resident memory; and what of access patterns that such streams do not have is found.
 //!
 //! Each stream is a working set of four times the memory: sizes, popularity, requests for keys that
 //! nobody asks for again, times to live, and popularity that moves. A server is warmed until twice its
 //! memory has been written; then misses are counted. Its limit is searched so that its resident memory
 //! is the one wanted. An LRU by bytes without overhead, in this process, gets the same stream.
+//!
+//! Patterns (keys that are written and read late, sessions, loops) have a report of their own.
 
+mod behaviour;
+mod caches;
+mod client;
+mod patterns;
 mod streams;
 
 use std::sync::Arc;
@@ -22,16 +28,25 @@ use crate::shift::oracle;
 use crate::shift::shelf::Shelf;
 use crate::shift::variant::{Variant, Ways};
 use crate::shift::visit::{Counted, Driver, FILL_BATCH, FILL_CONNECTIONS, resident_mib};
-use streams::{STREAMS, Stream};
+use caches::{STREAMS, Stream};
+use patterns::Pattern;
+use streams::Named;
 
 /// Options of `larder lab hitratio`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     common: experiment::Options,
-    /// Which streams [default: all; cluster52 and cluster25 with --quick]
+    /// Which streams and patterns; caches are all streams, patterns all patterns [default: caches; cluster52 and
+    /// cluster25 with --quick]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse)]
-    stream: Vec<&'static Stream>,
+    stream: Vec<Named>,
+    /// Patterns that come before, once each; patterns are all [default: keys that nobody reads]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse_pattern)]
+    after: Vec<Named>,
+    /// Bytes of a pattern's values, once each
+    #[arg(long, value_delimiter = ',', default_value = "1000", value_name = "B", value_parser = clap::value_parser!(u32).range(24..=1_000_000))]
+    value_bytes: Vec<u32>,
     /// Keys and values of a stream, as a multiple of the memory
     #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
@@ -70,16 +85,29 @@ pub fn run(options: &Options) -> Result<(), Error> {
         return Err(Error::NotValid("a working set is not negative".to_owned()));
     }
     let streams: Vec<&Stream> = match options.stream.is_empty() {
-        false => options.stream.clone(),
-        true if common.quick => STREAMS.iter().filter(|stream| stream.quick).collect(),
+        false => options.stream.iter().flat_map(|named| named.streams()).collect(),
+        true if common.quick => STREAMS.iter().filter(|stream| stream.is_quick()).collect(),
         true => STREAMS.iter().collect(),
     };
+    let of = |list: &[Named]| list.iter().flat_map(|named| named.patterns()).collect::<Vec<_>>();
+    let (patterns, afters): (Vec<&Pattern>, Vec<&Pattern>) = (of(&options.stream), of(&options.after));
+    let sizes: Vec<u64> = options.value_bytes.iter().map(|&bytes| bytes.into()).collect();
+    let (cases, left_out) = behaviour::cases(&patterns, &afters, &sizes, memory_mb);
+    if streams.is_empty() && cases.is_empty() {
+        return Err(Error::NotValid(
+            "values of these sizes fit too few times, or nothing is left to ask".to_owned(),
+        ));
+    }
     let title = "Hit ratio: misses on streams like those of real caches, in the same memory";
     let mut experiment = Experiment::start("hitratio", title, &common, memory_mb)?;
     let cores = experiment.generator_cores.clone();
     let driver = Driver { cores: &cores, seed: common.seed };
     let time = Duration::from_secs_f64(options.seconds.unwrap_or(common.by_effort(0.5, 2.0, 5.0)).max(0.1));
-    let variants = Variant::all(&experiment, &options.ways);
+    let mut variants = Variant::all(&experiment, &options.ways);
+    if streams.is_empty() {
+        // What is asked in order has no chance in it.
+        variants.retain(|variant| !variant.again);
+    }
     let run = &mut experiment.run;
     run.set("working set over memory", options.working_set);
     run.set("warmed until", "twice the memory was written");
@@ -88,17 +116,28 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for stream in &streams {
         run.set(stream.name, stream.describe());
     }
+    for pattern in &patterns {
+        run.set(pattern.name, behaviour::describe(pattern.shape));
+    }
+    for bytes in left_out {
+        run.notes.push(format!("values of {bytes} B fit too few times in {memory_mb} MB: left out"));
+    }
+    // Each variant has a name of its own in every table.
+    run.targets = variants
+        .iter()
+        .map(|variant| Target { name: variant.name.clone(), ..run.targets[variant.contender].clone() })
+        .collect();
 
     // What a server takes beyond its limit hardly differs from stream to stream.
     let mut guesses = vec![memory_mb; variants.len()];
-    let mut cases: Vec<(usize, usize)> =
+    let mut visits: Vec<(usize, usize)> =
         (0..streams.len()).flat_map(|stream| (0..variants.len()).map(move |at| (stream, at))).collect();
     let mut found: Vec<Vec<Option<Found>>> =
         streams.iter().map(|_| variants.iter().map(|_| None).collect()).collect();
     // As much is written to warm a server as it holds twice, and more in search of its limit.
-    experiment.announce(cases.len(), time + Duration::from_secs_f64(f64::from(memory_mb) / 16.0));
+    experiment.announce(visits.len(), time + Duration::from_secs_f64(f64::from(memory_mb) / 16.0));
     experiment.rounds(
-        &mut cases,
+        &mut visits,
         |&(stream, at)| format!("{}, {}", streams[stream].name, variants[at].name),
         |experiment, &mut (stream, at), _| {
             let (variant, stream_at) = (&variants[at], stream);
@@ -143,7 +182,14 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let found: Vec<Vec<Found>> = found.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
     let ceiling = Driver::ceiling(&experiment, FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
-    report(&mut experiment, (&streams, &variants), &found, &oracle, memory_mb);
+    if !streams.is_empty() {
+        report(&mut experiment, (&streams, &variants), &found, &oracle, memory_mb);
+    }
+    if !cases.is_empty() {
+        let said = behaviour::run(&mut experiment, &variants, &cases, memory_mb)?;
+        let verdict = &mut experiment.run.verdict;
+        *verdict = [verdict.as_str(), &said].join(" ").trim().to_owned();
+    }
     experiment.finish()
 }
 
@@ -157,10 +203,6 @@ fn report(
     memory_mb: u32,
 ) {
     let run = &mut experiment.run;
-    run.targets = variants
-        .iter()
-        .map(|variant| Target { name: variant.name.clone(), ..run.targets[variant.contender].clone() })
-        .collect();
     let mut table = Table::new("misses", "Requests that missed", &["stream"]);
     table.column(Column::new("misses", "%", Better::Lower));
     table.column(Column::new("of the oracle's", "", Better::Lower));

@@ -108,6 +108,39 @@ fn hit_ratios_are_measured_beside_memcached_and_redis() {
 }
 
 #[test]
+#[ignore = "needs memcached, redis-server"]
+fn patterns_are_measured_beside_memcached_and_redis() {
+    let few = ["--memory-mb", "16", "--stream", "later-0.5,loop-1.2", "--value-bytes", "1000,1000000"];
+    let run = beside_others("hitratio", &few);
+    let table = &run.tables[0];
+    let value = |server, pattern, column| {
+        table.value(server, &[pattern, "1000 B", "unread keys"], column).unwrap().median
+    };
+    for server in ["larder", "memcached", "redis", "larder-redis"] {
+        assert!(value(server, "later-0.5", "hits") >= 90.0, "{server}");
+        assert_eq!(value(server, "later-0.5", "an LRU of as many keys"), 100.0, "{server}");
+        assert!((8_000.0..17_000.0).contains(&value(server, "loop-1.2", "keys held")), "{server}");
+    }
+    assert!(run.notes.iter().any(|note| note.contains("values of 1000000 B fit too few times")));
+    assert_eq!(run.tables.len(), 1, "no stream was asked for");
+}
+
+#[test]
+fn a_pattern_after_another_keeps_its_bound_in_the_lab() {
+    let folder = folder("pattern");
+    let what =
+        ["--stream", "later-0.5", "--after", "loop-1.2,later-0.5", "--memory-mb", "8", "--rounds", "1"];
+    let output = lab(&[&["hitratio", "--quick"][..], &what].concat(), &folder);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let run = Run::read_json(&folder.join("out.json")).unwrap_or_else(|_| panic!("{said}"));
+    std::fs::remove_dir_all(folder).unwrap();
+    assert!(output.status.success() && run.failed().next().is_none(), "{said}");
+    let value = |column| run.tables[0].value("larder", &["later-0.5", "1000 B", "loop-1.2"], column).unwrap();
+    assert!((value("bound").median - 96.0).abs() < 1e-9 && value("hits").median >= 96.0, "{said}");
+    assert_eq!(run.tables[0].rows.len(), 1, "no pattern after itself");
+}
+
+#[test]
 #[ignore = "needs memcached"]
 fn a_run_is_compared_with_itself() {
     let folder = folder("compare");

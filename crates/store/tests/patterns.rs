@@ -1,7 +1,7 @@
 //! Access patterns that no stream of independent requests has: each keeps its bound, and soon after another, too. The
 //! same on larger stores, and all pairs: `cargo bench -p larder-store --bench hitratio -- patterns`, `-- turns`.
 
-#[path = "../benches/hitratio/patterns.rs"]
+#[path = "../../lab/src/hitratio/patterns.rs"]
 mod patterns;
 #[path = "../benches/hitratio/policies.rs"]
 mod policies;

@@ -1,130 +1,14 @@
-//! Streams shaped like those of real caches, from published figures: a table, a row each.
-//!
-//! Clusters are those of Twitter's caches (its cache traces' table of March 2020: mean sizes of keys and
-//! values, Zipf's exponent, keys asked for once, times to live); `kvcache` is Meta's (CacheLib's
-//! published size histogram and share of lone gets). Sizes of values spread around their mean as a
-//! log-normal of σ 0.8, as the clusters with published histograms do. Only these figures are used:
-//! arrivals are independent, as they are not in the traces.
+//! What is asked: the streams of [`super::caches`] as plans, and patterns; each by its name.
 
 use std::time::Duration;
 
+use super::caches::{LIFE_PER_KEY, STREAMS, Stream, Values};
+use super::patterns::{PATTERNS, Pattern};
 use crate::shift::plan::{Phase, Plan};
 use crate::sizes::Sizes;
 
-/// How values are sized.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Values {
-    /// About this mean.
-    Mean(f64),
-    /// Sizes with their weights.
-    List(&'static [(usize, f64)]),
-}
-
-/// A stream.
-#[derive(Debug, PartialEq)]
-pub struct Stream {
-    /// Its name.
-    pub name: &'static str,
-    /// It is among those of a quick run.
-    pub quick: bool,
-    /// Keys from this length to that.
-    key_bytes: (usize, usize),
-    values: Values,
-    zipf: f64,
-    /// Share of requests for keys that nobody asks for again.
-    lone: f64,
-    /// Times to live in seconds with their weights; 0 is for ever.
-    ttls: &'static [(u32, f64)],
-}
-
-const HOUR: u32 = 3_600;
-const DAY: u32 = 24 * HOUR;
-
-/// Requests for each key of the working set in the time that a table's share of keys asked for once
-/// was counted in, about: it turns a share of keys into a share of requests.
-const PER_KEY: f64 = 8.0;
-
-const fn once(share: f64) -> f64 {
-    share / (1.0 - share) / PER_KEY
-}
-
-/// Every stream.
-pub static STREAMS: [Stream; 7] = [
-    Stream {
-        name: "cluster52",
-        quick: true,
-        key_bytes: (20, 20),
-        values: Values::Mean(273.0),
-        zipf: 1.21,
-        lone: once(0.194),
-        ttls: &[(DAY, 0.65), (14 * DAY, 0.28), (12 * HOUR, 0.07)],
-    },
-    Stream {
-        name: "cluster17",
-        quick: false,
-        key_bytes: (19, 19),
-        values: Values::Mean(212.0),
-        zipf: 2.11,
-        lone: once(0.389),
-        ttls: &[(5 * DAY, 1.0)],
-    },
-    Stream {
-        name: "cluster24",
-        quick: false,
-        key_bytes: (32, 32),
-        values: Values::Mean(699.0),
-        zipf: 1.37,
-        lone: once(0.057),
-        ttls: &[(14 * DAY, 0.81), (60, 0.19)],
-    },
-    Stream {
-        name: "cluster29",
-        quick: false,
-        key_bytes: (36, 36),
-        values: Values::Mean(799.0),
-        zipf: 1.23,
-        lone: once(0.23),
-        ttls: &[(HOUR, 0.67), (2 * HOUR, 0.33)],
-    },
-    Stream {
-        name: "cluster44",
-        quick: false,
-        key_bytes: (25, 25),
-        values: Values::Mean(22.0),
-        zipf: 1.41,
-        lone: once(0.202),
-        ttls: &[(30 * DAY, 1.0)],
-    },
-    Stream {
-        name: "cluster25",
-        quick: true,
-        key_bytes: (49, 49),
-        values: Values::Mean(28.0),
-        zipf: 0.99,
-        lone: once(0.032),
-        ttls: &[(30 * DAY, 1.0)],
-    },
-    Stream {
-        name: "kvcache",
-        quick: false,
-        // Published: up to 255; memcached has names of 250 at most.
-        key_bytes: (16, 250),
-        values: Values::List(&[
-            (100, 0.25),
-            (159, 0.5),
-            (191, 0.15),
-            (500, 0.09),
-            (5_000, 0.009),
-            (30_000, 0.001),
-        ]),
-        zipf: 1.0,
-        lone: 0.135,
-        ttls: &[(0, 1.0)],
-    },
-];
-
-/// Requests after which another key has taken each key's place, per key.
-const LIFE_PER_KEY: u64 = 20;
+/// Streams of a quick run.
+const QUICK: [&str; 2] = ["cluster52", "cluster25"];
 
 /// Standard scores of the middles of sixteen equal shares of a normal distribution.
 const SCORES: [f64; 8] = [0.0784, 0.2372, 0.4023, 0.5791, 0.7764, 1.0100, 1.3180, 1.8627];
@@ -138,6 +22,11 @@ fn around(mean: f64) -> Sizes {
 }
 
 impl Stream {
+    /// It is among those of a quick run.
+    pub fn is_quick(&self) -> bool {
+        QUICK.contains(&self.name)
+    }
+
     /// The stream over keys and values of `working_set` times the memory.
     pub fn plan(&self, memory_mb: u32, working_set: f64) -> Plan {
         let sizes = match self.values {
@@ -177,14 +66,72 @@ impl Stream {
     }
 }
 
-/// Finds a stream by name, for clap.
-pub fn parse(name: &str) -> Result<&'static Stream, String> {
-    let names = || STREAMS.iter().map(|stream| stream.name).collect::<Vec<_>>().join(", ");
-    STREAMS.iter().find(|stream| stream.name == name).ok_or_else(|| format!("expected one of {}", names()))
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Named {
+    /// A stream.
+    Stream(&'static Stream),
+    /// A pattern.
+    Pattern(&'static Pattern),
+    /// All streams.
+    Caches,
+    /// All patterns.
+    Patterns,
+}
+
+impl Named {
+    /// The streams that it stands for.
+    pub fn streams(self) -> Vec<&'static Stream> {
+        match self {
+            Named::Stream(stream) => vec![stream],
+            Named::Caches => STREAMS.iter().collect(),
+            Named::Pattern(_) | Named::Patterns => Vec::new(),
+        }
+    }
+
+    /// The patterns that it stands for.
+    pub fn patterns(self) -> Vec<&'static Pattern> {
+        match self {
+            Named::Pattern(pattern) => vec![pattern],
+            Named::Patterns => PATTERNS.iter().collect(),
+            Named::Stream(_) | Named::Caches => Vec::new(),
+        }
+    }
+}
+
+/// Finds a stream or a pattern by name, or all of one kind, for clap.
+///
+/// # Errors
+/// What names there are.
+pub fn parse(name: &str) -> Result<Named, String> {
+    let stream = STREAMS.iter().find(|stream| stream.name == name).map(Named::Stream);
+    stream
+        .or_else(|| (name == "caches").then_some(Named::Caches))
+        .map_or_else(|| parse_pattern(name), Ok)
+        .map_err(|patterns| {
+            let streams: Vec<&str> = STREAMS.iter().map(|stream| stream.name).collect();
+            format!("{patterns}, caches, {}", streams.join(", "))
+        })
+}
+
+/// Finds a pattern by name, or all, for clap.
+///
+/// # Errors
+/// What names there are.
+pub fn parse_pattern(name: &str) -> Result<Named, String> {
+    if name == "patterns" {
+        return Ok(Named::Patterns);
+    }
+    let found = PATTERNS.iter().find(|pattern| pattern.name == name).map(Named::Pattern);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = PATTERNS.iter().map(|pattern| pattern.name).collect();
+        format!("expected one of patterns, {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::caches::DAY;
     use super::*;
 
     #[test]
@@ -201,11 +148,26 @@ mod tests {
                 stream.ttls.iter().all(|&(ttl_s, _)| ttl_s <= 30 * DAY),
                 "memcached takes more for a date"
             );
-            assert_eq!(parse(stream.name), Ok(stream));
+            assert!(parse(stream.name).unwrap().streams() == [stream]);
         }
         // Published: 335 bytes on the mean, half of them at most 159.
-        let kvcache = parse("kvcache").unwrap().plan(64, 4.0);
+        let kvcache = parse("kvcache").unwrap().streams()[0].plan(64, 4.0);
         assert!((250.0..400.0).contains(&kvcache.phases[0].sizes.mean()));
         assert!(parse("cluster1").unwrap_err().contains("cluster52"));
+    }
+
+    #[test]
+    fn a_name_is_a_stream_or_a_pattern_or_all_of_them() {
+        for pattern in PATTERNS {
+            let named = parse(pattern.name).unwrap();
+            assert_eq!(named.patterns().iter().map(|found| found.name).collect::<Vec<_>>(), [pattern.name]);
+            assert!(named.streams().is_empty() && STREAMS.iter().all(|stream| stream.name != pattern.name));
+        }
+        let all = ["caches", "patterns"].map(|name| parse(name).unwrap());
+        assert_eq!(
+            all.map(|named| (named.streams().len(), named.patterns().len())),
+            [(7, 0), (0, PATTERNS.len())]
+        );
+        assert!(parse_pattern("cluster52").unwrap_err().contains("later-0.2"));
     }
 }

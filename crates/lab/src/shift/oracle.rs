@@ -65,6 +65,14 @@ impl Lru {
         hit
     }
 
+    /// Asks for a key that is not stored if it is not there; true for a hit.
+    pub fn look(&mut self, key: u32) -> bool {
+        match self.bytes.get(key as usize) {
+            None | Some(0) => false,
+            Some(&bytes) => self.ask(key, bytes),
+        }
+    }
+
     fn unlink(&mut self, key: u32) {
         let (newer, older) = (self.newer[key as usize], self.older[key as usize]);
         match newer {
@@ -147,6 +155,9 @@ mod tests {
         assert!(cache.ask(1, 10) && cache.ask(3, 10) && cache.ask(4, 10));
         assert!(!cache.ask(2, 10), "it had gone");
         assert!(!cache.ask(1, 10), "1 had to go for it");
+        assert!(!cache.look(3) && !cache.look(99), "a look stores nothing");
+        assert!(cache.look(4) && !cache.ask(5, 10), "2 goes, which was used longest ago now");
+        assert!(!cache.look(2) && cache.look(4) && cache.look(1));
     }
 
     #[test]

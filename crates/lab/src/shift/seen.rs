@@ -66,7 +66,8 @@ impl Seen {
             .fold((0, 0, 0), |(gets, hits, sets), bin| (gets + bin.gets, hits + bin.hits, sets + bin.sets))
     }
 
-    pub(super) fn bin(&mut self, at: Duration, width: Duration) -> &mut Bin {
+    /// The bin of a time, of so wide ones.
+    pub fn bin(&mut self, at: Duration, width: Duration) -> &mut Bin {
         let index = (at.as_secs_f64() / width.as_secs_f64()) as usize;
         if self.bins.len() <= index {
             self.bins.resize(index + 1, Bin::default());

@@ -1,7 +1,7 @@
 //! Patterns run against the store, and against models that may hold as many keys.
 
 use crate::START;
-use crate::patterns::{Bound, Pattern, Running, Shape, Verb};
+use crate::patterns::{Course, Shape, Verb};
 use crate::policies::{Lru, Policy, S3Fifo, Segmented};
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::sync::Arc;
@@ -10,12 +10,6 @@ use std::sync::Arc;
 const RATE_MS: u64 = 50;
 /// Steps that share a batch.
 const BATCH_STEPS: u64 = 16;
-/// Bytes of a key.
-const KEY_BYTES: u64 = 16;
-/// A store was filled by so many tenths of what fits before a pattern begins.
-const FILL_TENTHS: u64 = 15;
-/// Memories written after which a pattern that followed another is counted.
-const TURNED_AFTER: u64 = 2;
 
 /// What is measured: a store, or a model.
 pub trait Cache {
@@ -45,11 +39,7 @@ impl Stored {
     /// A store full of keys that nobody reads, and how many that are.
     pub fn full(memory_bytes: u64, value_bytes: usize) -> (Stored, u64) {
         let mut stored = Stored::new(memory_bytes, value_bytes);
-        let most = memory_bytes / (value_bytes as u64 + KEY_BYTES) * FILL_TENTHS / 10;
-        for id in 0..most {
-            stored.request(u64::MAX - id, Verb::Set);
-            stored.rest();
-        }
+        go(&mut stored, &mut Course::filling(memory_bytes, value_bytes as u64));
         let fits = stored.store.totals().items;
         (stored, fits)
     }
@@ -94,35 +84,26 @@ impl<P: Policy> Cache for Modelled<P> {
     }
 }
 
-/// A pattern's share of hits, after it was warmed; `turned`: after another, two memories were written at most.
-pub fn run(cache: &mut dyn Cache, shape: Shape, fits: u64, part: u64, turned: bool) -> f64 {
-    let mut running = Running::new(shape, fits, part);
-    let (warm, counted) = running.lengths();
-    let (mut requests, mut written, mut from) = (0, 0, warm);
-    let (mut gets, mut hits) = (0u64, 0u64);
+/// Takes a pattern to its end.
+fn go(cache: &mut dyn Cache, course: &mut Course) {
     let mut batch = Vec::new();
-    while requests < from + counted {
+    while !course.is_done() {
         for _ in 0..BATCH_STEPS {
-            running.step(&mut batch);
+            course.step(&mut batch);
         }
         for request in batch.drain(..) {
             let (hit, new) = cache.request(request.id, request.verb);
-            if new {
-                running.note_written();
-            }
-            written += u64::from(new || request.verb == Verb::Set);
-            if turned && from == warm && written >= TURNED_AFTER * fits {
-                from = requests.min(warm);
-            }
-            if request.counts && requests >= from {
-                gets += 1;
-                hits += u64::from(hit);
-            }
-            requests += 1;
+            course.note(request, hit, new);
         }
         cache.rest();
     }
-    hits as f64 / gets.max(1) as f64
+}
+
+/// A pattern's share of hits, after it was warmed; `turned`: after another, two memories were written at most.
+pub fn run(cache: &mut dyn Cache, shape: Shape, fits: u64, part: u64, turned: bool) -> f64 {
+    let mut course = Course::new(shape, fits, part, turned);
+    go(cache, &mut course);
+    course.hit_ratio()
 }
 
 /// What a pattern comes to in models of so many keys: LRU, the segmented one, S3-FIFO.
@@ -142,15 +123,4 @@ pub fn models(shape: Shape, fits: u64) -> [f64; 3] {
         run(&mut segmented, shape, fits, 0, false),
         run(&mut ideal, shape, fits, 0, false),
     ]
-}
-
-impl Pattern {
-    /// The least share of hits, beside an LRU's and the segmented one's.
-    pub fn least(&self, lru: f64, segmented: f64) -> f64 {
-        match self.bound {
-            Bound::Hits(least) => least,
-            Bound::OverLru(more) => lru + more,
-            Bound::BetterOfLrus(less) => lru.max(segmented) - less,
-        }
-    }
 }

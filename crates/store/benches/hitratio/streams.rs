@@ -3,9 +3,10 @@
 //!
 //! Rows are means of Twitter's clusters (cache-trace, `stat/2020Mar.md`) and quantiles of Meta's
 //! (CacheLib, `cachebench/test_configs/hit_ratio`). Key numbers are popularity ranks until the drift
-//! replaces them; requests come at a steady rate of the stream's own clock.
+//! replaces them; requests come at a steady rate of the stream's own clock. Beside them are the streams of the lab's
+//! `hitratio` ([`lab`]).
 
-use crate::START;
+use crate::{START, caches};
 
 /// Requests in a second of a stream's time.
 const RATE: u64 = 50_000;
@@ -18,12 +19,15 @@ pub enum Values {
     Mean(f64),
     /// Quantiles: share of the values, and what they are at most.
     Quantiles(&'static [(f64, f64)]),
+    /// Sizes, with their weights.
+    List(&'static [(usize, f64)]),
 }
 
 /// A row.
 pub struct Stream {
     pub name: &'static str,
-    pub key_bytes: usize,
+    /// Bytes of keys, from so many to so many.
+    pub key_bytes: (usize, usize),
     pub values: Values,
     /// Popularity: Zipf's exponent, over so many ranks.
     pub alpha: f64,
@@ -38,6 +42,8 @@ pub struct Stream {
     pub ttls: &'static [(f64, f64)],
     /// Share of the ranks that get another key in a second.
     pub drift: f64,
+    /// The arena's size; if none, what the distinct keys take, over [`WORKING_SETS`].
+    pub memory_mb: Option<u64>,
 }
 
 const KVCACHE_REG: Values = Values::Quantiles(&[
@@ -73,7 +79,7 @@ const LEADER_ASSOCS: Values = Values::Quantiles(&[
 pub const STREAMS: &[Stream] = &[
     Stream {
         name: "twitter-52",
-        key_bytes: 20,
+        key_bytes: (20, 20),
         values: Values::Mean(273.0),
         alpha: 1.21,
         ranks: 1_000_000,
@@ -82,10 +88,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.06,
         ttls: &[(0.65, 60.0), (0.27, 840.0), (0.08, 30.0)],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-17",
-        key_bytes: 19,
+        key_bytes: (19, 19),
         values: Values::Mean(212.0),
         alpha: 2.11,
         ranks: 1_000_000,
@@ -94,10 +101,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.01,
         ttls: &[(1.0, 300.0)],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-24",
-        key_bytes: 32,
+        key_bytes: (32, 32),
         values: Values::Mean(699.0),
         alpha: 1.37,
         ranks: 1_000_000,
@@ -106,10 +114,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.01,
         ttls: &[(0.81, 840.0), (0.19, 5.0)],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-29",
-        key_bytes: 36,
+        key_bytes: (36, 36),
         values: Values::Mean(799.0),
         alpha: 1.23,
         ranks: 1_000_000,
@@ -118,10 +127,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.13,
         ttls: &[(0.67, 10.0), (0.33, 20.0)],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-44",
-        key_bytes: 25,
+        key_bytes: (25, 25),
         values: Values::Mean(22.0),
         alpha: 1.41,
         ranks: 1_000_000,
@@ -130,10 +140,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.01,
         ttls: &[],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-25",
-        key_bytes: 49,
+        key_bytes: (49, 49),
         values: Values::Mean(28.0),
         alpha: 0.99,
         ranks: 1_000_000,
@@ -142,10 +153,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.04,
         ttls: &[],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "twitter-12",
-        key_bytes: 44,
+        key_bytes: (44, 44),
         values: Values::Mean(1030.0),
         alpha: 0.30,
         ranks: 300_000,
@@ -154,10 +166,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.80,
         ttls: &[(1.0, 300.0)],
         drift: 0.001,
+        memory_mb: None,
     },
     Stream {
         name: "kvcache-reg",
-        key_bytes: 40,
+        key_bytes: (40, 40),
         values: KVCACHE_REG,
         alpha: 0.9,
         ranks: 600_000,
@@ -166,10 +179,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.0,
         ttls: &[],
         drift: 0.002,
+        memory_mb: None,
     },
     Stream {
         name: "leader-fbobj",
-        key_bytes: 24,
+        key_bytes: (24, 24),
         values: LEADER_FBOBJ,
         alpha: 1.0,
         ranks: 600_000,
@@ -178,10 +192,11 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.02,
         ttls: &[],
         drift: 0.002,
+        memory_mb: None,
     },
     Stream {
         name: "leader-assocs",
-        key_bytes: 24,
+        key_bytes: (24, 24),
         values: LEADER_ASSOCS,
         alpha: 1.0,
         ranks: 300_000,
@@ -190,8 +205,21 @@ pub const STREAMS: &[Stream] = &[
         sets: 0.02,
         ttls: &[],
         drift: 0.002,
+        memory_mb: None,
     },
 ];
+
+/// Memory of the lab's streams.
+const LAB_MB: u64 = 16;
+/// Millions of requests of them, and of those with items so short that it takes more to write the arena twice.
+const LAB_MILLIONS: u64 = 4;
+const LAB_SHORT_BYTES: f64 = 64.0;
+const LAB_SHORT_MILLIONS: u64 = 16;
+
+/// The streams of the lab's `hitratio`: as many ranks as take [`WORKING_SETS`] times the memory.
+pub fn lab() -> Vec<Stream> {
+    caches::STREAMS.iter().map(Stream::of_lab).collect()
+}
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
@@ -205,8 +233,8 @@ pub struct Request {
 
 impl Request {
     /// The key, of which the stream uses a part.
-    pub fn key(&self) -> [u8; 64] {
-        let mut key = [b'k'; 64];
+    pub fn key(&self) -> [u8; 256] {
+        let mut key = [b'k'; 256];
         key[..16].copy_from_slice(format!("{:016x}", self.id).as_bytes());
         key
     }
@@ -233,6 +261,47 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Stream {
+    fn of_lab(stream: &caches::Stream) -> Stream {
+        let values = match stream.values {
+            caches::Values::Mean(mean) => Values::Mean(mean),
+            caches::Values::List(list) => Values::List(list),
+        };
+        let value_bytes = match values {
+            Values::Mean(mean) => mean,
+            Values::List(list) => list.iter().map(|&(bytes, weight)| bytes as f64 * weight).sum::<f64>(),
+            Values::Quantiles(_) => unreachable!("the lab has none"),
+        };
+        let (least, most) = stream.key_bytes;
+        let item_bytes = (least + most) as f64 / 2.0 + value_bytes;
+        let ranks = (LAB_MB as f64 * 1_048_576.0 * WORKING_SETS / item_bytes) as usize;
+        // They are as long as the program.
+        let ttls: &[(f64, f64)] = stream
+            .ttls
+            .iter()
+            .map(|&(seconds, weight)| (weight, f64::from(seconds)))
+            .collect::<Vec<_>>()
+            .leak();
+        Stream {
+            name: stream.name,
+            key_bytes: stream.key_bytes,
+            values,
+            alpha: stream.zipf,
+            ranks,
+            millions: if item_bytes < LAB_SHORT_BYTES { LAB_SHORT_MILLIONS } else { LAB_MILLIONS },
+            lone: stream.lone,
+            sets: 0.0,
+            ttls: if ttls == [(1.0, 0.0)] { &[] } else { ttls },
+            drift: RATE as f64 / (caches::LIFE_PER_KEY as f64 * ranks as f64),
+            memory_mb: Some(LAB_MB),
+        }
+    }
+
+    /// Bytes of a key: always the same.
+    pub fn key_bytes(&self, id: u64) -> usize {
+        let (least, most) = self.key_bytes;
+        least + (mix(!id) % (most - least + 1) as u64) as usize
+    }
+
     /// Bytes of the value of a key: always the same.
     fn value_bytes(&self, id: u64) -> usize {
         let mut random = Random(mix(id));
@@ -250,13 +319,21 @@ impl Stream {
                 let part = (at - from) / (to - from);
                 (f64::ln(low) * (1.0 - part) + f64::ln(high) * part).exp()
             }
+            Values::List(list) => {
+                let mut at = random.unit() * list.iter().map(|(_, weight)| weight).sum::<f64>();
+                let found = list.iter().find(|(_, weight)| {
+                    at -= weight;
+                    at < 0.0
+                });
+                found.unwrap_or(&list[0]).0 as f64
+            }
         };
         bytes.clamp(1.0, 500_000.0) as usize
     }
 
     /// The requests, the same at every call.
     pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
-        let mut random = Random(mix(self.key_bytes as u64 * 1000 + self.ranks as u64));
+        let mut random = Random(mix(self.key_bytes.0 as u64 * 1000 + self.ranks as u64));
         let mut sum = 0.0;
         let shares: Vec<f64> = (1..=self.ranks)
             .map(|rank| {
@@ -298,13 +375,16 @@ impl Stream {
         })
     }
 
-    /// The arena's size: what the distinct keys take, over [`WORKING_SETS`].
+    /// The arena's size.
     pub fn memory_bytes(&self) -> u64 {
+        if let Some(memory_mb) = self.memory_mb {
+            return memory_mb << 20;
+        }
         let mut seen = std::collections::HashSet::new();
         let bytes: u64 = self
             .requests()
             .filter(|request| seen.insert(request.id))
-            .map(|request| (self.key_bytes + request.value_bytes + 30) as u64)
+            .map(|request| (self.key_bytes(request.id) + request.value_bytes + 30) as u64)
             .sum();
         ((bytes as f64 / WORKING_SETS) as u64).next_multiple_of(64 << 10).max(2 << 20)
     }

@@ -6,7 +6,15 @@
 //! ```
 //!
 //! A pattern is asked step by step; a step is some requests. Distances are shares of what fits: the keys that a
-//! store of this memory holds of this size.
+//! cache of this memory holds of this size. Nothing here but the standard library: the store's bench of hit ratios and
+//! its tests run the same patterns.
+
+/// A cache was filled by so many tenths of what its memory could hold at most before a pattern begins.
+const FILL_TENTHS: u64 = 15;
+/// Bytes of a key.
+pub const KEY_BYTES: u64 = 16;
+/// Memories written after which a pattern that followed another is counted.
+const TURNED_AFTER: u64 = 2;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +23,9 @@ pub struct Request {
     pub verb: Verb,
     /// It is among those whose hits are the pattern's.
     pub counts: bool,
+    /// Which of the writes to its key this is, or the last that was.
+    #[allow(dead_code, reason = "who checks no values does not look")]
+    pub version: u32,
 }
 
 /// What a request does.
@@ -58,11 +69,26 @@ pub enum Bound {
 }
 
 /// A row.
+#[derive(Debug)]
 pub struct Pattern {
     pub name: &'static str,
     pub shape: Shape,
     pub bound: Bound,
 }
+
+impl Pattern {
+    /// The least share of hits, beside an LRU's and the segmented one's.
+    pub fn least(&self, lru: f64, segmented: f64) -> f64 {
+        match self.bound {
+            Bound::Hits(least) => least,
+            Bound::OverLru(more) => lru + more,
+            Bound::BetterOfLrus(less) => lru.max(segmented) - less,
+        }
+    }
+}
+
+/// The part of keys that only fill.
+const FILL_PART: u64 = 1 << 20;
 
 const fn row(name: &'static str, shape: Shape, bound: Bound) -> Pattern {
     Pattern { name, shape, bound }
@@ -192,7 +218,9 @@ impl Running {
         let base = self.base;
         let step = self.step;
         self.step += 1;
-        let mut push = |id: u64, verb, counts| requests.push(Request { id: base + id, verb, counts });
+        let mut say =
+            |id: u64, verb, counts, version| requests.push(Request { id: base + id, verb, counts, version });
+        let mut push = |id, verb, counts| say(id, verb, counts, 1);
         match self.shape {
             Shape::Later { distance, reads } => {
                 push(step, Verb::Set, false);
@@ -211,9 +239,9 @@ impl Running {
                     (id, used) = (self.fresh, 0);
                 }
                 if used > 0 {
-                    push(id, Verb::Get, step >= self.sessions.len() as u64);
+                    say(id, Verb::Get, step >= self.sessions.len() as u64, used);
                 }
-                push(id, Verb::Set, false);
+                say(id, Verb::Set, false, used + 1);
                 self.sessions[place] = (id, used + 1);
             }
             Shape::Return { distance } => {
@@ -240,5 +268,72 @@ impl Running {
                 push(self.drawn << 32 | rank, Verb::Load, counts);
             }
         }
+    }
+}
+
+/// A pattern from its first request to the last that is counted.
+pub struct Course {
+    running: Running,
+    fits: u64,
+    /// Requests before those that are counted, and those.
+    warm: u64,
+    counted: u64,
+    /// Made and answered so far; writes among them.
+    requests: u64,
+    written: u64,
+    /// The first that is counted.
+    from: u64,
+    /// It follows another.
+    turned: bool,
+    gets: u64,
+    hits: u64,
+}
+
+impl Course {
+    /// The pattern where `fits` keys fit; `turned`: after another, and counted when two memories were written at most. `part` is
+    /// another for each pattern of a run.
+    pub fn new(shape: Shape, fits: u64, part: u64, turned: bool) -> Course {
+        let running = Running::new(shape, fits, part);
+        let (warm, counted) = running.lengths();
+        let (requests, written, gets, hits) = (0, 0, 0, 0);
+        Course { running, fits, warm, counted, requests, written, from: warm, turned, gets, hits }
+    }
+
+    /// As many keys, written one after the other and never read, as are sure to fill `memory_bytes` with values of `value_bytes`.
+    pub fn filling(memory_bytes: u64, value_bytes: u64) -> Course {
+        let keys = memory_bytes / (value_bytes + KEY_BYTES) * FILL_TENTHS / 10;
+        let course = Course::new(Shape::Later { distance: 0.0, reads: 0 }, keys, FILL_PART, false);
+        Course { warm: keys, counted: 0, from: keys, ..course }
+    }
+
+    /// All was asked that is to be.
+    pub fn is_done(&self) -> bool {
+        self.requests >= self.from + self.counted
+    }
+
+    /// The next requests; each is to be [noted](Course::note) before the next step.
+    pub fn step(&mut self, requests: &mut Vec<Request>) {
+        self.running.step(requests);
+    }
+
+    /// What came of a request: it was a hit; it wrote a key that was not there.
+    pub fn note(&mut self, request: Request, hit: bool, new: bool) {
+        if new {
+            self.running.note_written();
+        }
+        self.written += u64::from(new || request.verb == Verb::Set);
+        if self.turned && self.from == self.warm && self.written >= TURNED_AFTER * self.fits {
+            self.from = self.requests.min(self.warm);
+        }
+        if request.counts && self.requests >= self.from {
+            self.gets += 1;
+            self.hits += u64::from(hit);
+        }
+        self.requests += 1;
+    }
+
+    /// The share of hits.
+    pub fn hit_ratio(&self) -> f64 {
+        self.hits as f64 / self.gets.max(1) as f64
     }
 }
