@@ -195,44 +195,65 @@ fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
     store.check();
 }
 
-/// Stores values of so many bytes until `count` were stored; how many items there were before the first eviction, how many it
-/// took out, and how many there are in the end.
-fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> (u64, u64, u64) {
+/// What a cache came to in which values of one size were stored, more than fit.
+#[derive(Debug, Default)]
+struct Filled {
+    /// Items before the first eviction, and how many that took out.
+    before: u64,
+    gone: u64,
+    /// The most that a later write took out, and how many items there are in the end.
+    gone_later: u64,
+    held: u64,
+}
+
+/// Stores `count` values of so many bytes.
+fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
     let store = Store::new(Config { memory_bytes, workers_max: 1, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
     let value = vec![7u8; value_bytes];
-    let mut first = None;
+    let mut filled = Filled::default();
     for n in 0..count {
-        let before = store.totals().items;
+        let before = store.totals();
         let mut guard = worker.enter(NOW);
         let name = format!("{n:08}");
         let key = guard.key(name.as_bytes());
         guard.store_value(&key, &value, &Attributes::default(), Expect::Any).unwrap();
         drop(guard);
-        let totals = store.totals();
-        if totals.evictions > 0 && first.is_none() {
-            first = Some((before, totals.evictions));
+        let gone = store.totals().evictions - before.evictions;
+        if filled.gone > 0 {
+            filled.gone_later = filled.gone_later.max(gone);
+        } else {
+            (filled.before, filled.gone) = (before.items, gone);
         }
     }
-    let (before, gone) = first.expect("more is stored than fits");
-    (before, gone, store.totals().items)
+    assert!(filled.gone > 0, "more is stored than fits");
+    Filled { held: store.totals().items, ..filled }
 }
 
 #[test]
 fn a_write_evicts_what_its_own_bytes_need() {
     // Of values that are longer than a span one.
-    let (before, gone, _) = fill_with(4 << 20, 65_000, 100);
-    assert!(before >= 50 && gone == 1, "{gone} of {before}");
+    let filled = fill_with(4 << 20, 65_000, 200);
+    assert!(filled.before >= 50 && filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
     // Of shorter ones those of a span at most.
     for value_bytes in [200, 3_000, 9_000, 16_000, 20_000] {
-        let (before, gone, _) = fill_with(4 << 20, value_bytes, (6 << 20) / value_bytes as u32);
-        let span = (64 << 10) / value_bytes as u64;
-        assert!((1..=span.min(32)).contains(&gone), "values of {value_bytes} B: {gone} of {before}");
+        let filled = fill_with(4 << 20, value_bytes, (6 << 20) / value_bytes as u32);
+        let span = ((64 << 10) / value_bytes as u64).min(32);
+        assert!((1..=span).contains(&filled.gone), "values of {value_bytes} B: {filled:?}");
     }
 }
 
 #[test]
 fn a_cache_of_long_values_is_full_of_them() {
-    let (before, _, held) = fill_with(64 << 20, 1 << 20, 300);
-    assert!(before >= 62 && held >= 62, "{before}, {held}");
+    let filled = fill_with(64 << 20, 1 << 20, 300);
+    assert!(filled.before >= 62 && filled.held >= 62, "{filled:?}");
+    assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
+}
+
+/// As many long values as a gigabyte holds, and a few more.
+#[test]
+fn a_large_cache_of_long_values_gives_one_for_one() {
+    let filled = fill_with(1 << 30, 1 << 20, 1_040);
+    assert!(filled.before >= 1_000 && filled.held >= 1_000, "{filled:?}");
+    assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
 }
