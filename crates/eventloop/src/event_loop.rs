@@ -89,6 +89,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     /// There may be a connection that keeps a part of a request.
     keeping: bool,
     sweep_at: Millis,
+    /// Where the look at timeouts goes on that is under way; 0 if none is.
+    sweep_from: usize,
     /// Bytes of memory for input that connections keep.
     kept_bytes: usize,
     /// Each connection ends when it has its last reply ([`EventLoop::drain`]).
@@ -112,6 +114,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             receiving: 0,
             keeping: false,
             sweep_at: 0,
+            sweep_from: 0,
             kept_bytes: 0,
             draining: false,
         }
@@ -309,7 +312,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Some connection can come to its time.
     fn times(&self, handler: &H) -> bool {
-        self.waiting > 0 && self.limits.stall_ms > 0
+        self.sweep_from > 0
+            || self.waiting > 0 && self.limits.stall_ms > 0
             || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
             || self.limits.idle_ms > 0 && !self.is_empty()
             || self.limits.stranger_ms > 0 && handler.has_strangers()

@@ -31,9 +31,11 @@ impl Doomed {
         first
     }
 
-    /// Takes all of them.
-    pub fn take(&self) -> BTreeMap<u64, Doom> {
-        std::mem::take(&mut *self.clients.lock().expect("no holder panics"))
+    /// Takes some of them, `most` at most, and says whether there are others.
+    pub fn take(&self, most: usize) -> (Vec<(u64, Doom)>, bool) {
+        let mut clients = self.clients.lock().expect("no holder panics");
+        let taken = std::iter::from_fn(|| clients.pop_first()).take(most).collect();
+        (taken, !clients.is_empty())
     }
 }
 
@@ -48,8 +50,11 @@ mod tests {
         assert!(doomed.add(9, doom(1, false)));
         assert!(!doomed.add(9, doom(1, true)));
         assert!((10..5000).all(|client| !doomed.add(client, doom(2, false))));
-        let taken = doomed.take();
-        assert_eq!((taken.len(), taken[&9], taken[&10]), (4991, doom(1, true), doom(2, false)));
+        let (taken, more) = doomed.take(1000);
+        assert_eq!((taken.len(), more), (1000, true));
+        assert_eq!(taken[..2], [(9, doom(1, true)), (10, doom(2, false))]);
+        assert!(!doomed.add(9, doom(1, false)), "who has left some knows of them");
+        assert_eq!(doomed.take(5000).0.len(), 3992);
         assert!(doomed.add(9, doom(1, false)), "the next one wakes again");
     }
 }

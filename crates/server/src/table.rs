@@ -108,8 +108,6 @@ pub struct Standing {
     pub index: usize,
     /// When its replies moved last.
     pub since: Millis,
-    /// There is no other like it.
-    pub alone: bool,
 }
 
 /// A connection whose request has come in part.
@@ -160,9 +158,10 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// The connection whose replies have stood for longest, of those where `bytes_min` or more wait.
-    pub fn longest_standing(&self, bytes_min: u64) -> Option<Standing> {
-        let mut longest: Option<Standing> = None;
+    /// The connections whose replies have stood for longest, `most` at most, longest first, of those where `bytes_min` or
+    /// more wait; and how many these are.
+    pub fn standing(&self, bytes_min: u64, most: usize) -> (Vec<Standing>, usize) {
+        let (mut longest, mut count) = (Vec::with_capacity(most + 1), 0);
         for worker in 0..self.workers.len() {
             for (index, facts) in self.rows(worker).iter().enumerate() {
                 let Some(facts) = facts else { continue };
@@ -173,15 +172,15 @@ impl Table {
                 if since == MOVES {
                     continue;
                 }
-                let alone = longest.is_none();
-                let longest = longest.get_or_insert(Standing { worker, index, since, alone });
-                longest.alone = alone;
-                if since < longest.since {
-                    *longest = Standing { worker, index, since, alone };
+                count += 1;
+                let at = longest.partition_point(|one: &Standing| one.since <= since);
+                if at < most {
+                    longest.insert(at, Standing { worker, index, since });
+                    longest.truncate(most);
                 }
             }
         }
-        longest
+        (longest, count)
     }
 
     /// The connections whose requests have come in part and did not go on for longest, `most` at most, longest
@@ -261,7 +260,11 @@ mod tests {
     #[test]
     fn the_one_that_has_stood_for_longest_is_found_wherever_it_is() {
         let table = Table::new(2);
-        assert_eq!(table.longest_standing(0), None);
+        let longest = |bytes_min| {
+            let (longest, count) = table.standing(bytes_min, 2);
+            (longest.iter().map(|one| (one.worker, one.index, one.since)).collect::<Vec<_>>(), count)
+        };
+        assert_eq!(longest(0), (vec![], 0));
         let since = [(0, 0, Some(7), 100), (0, 1, None, 0), (1, 0, Some(5), 99), (1, 3, Some(9), 200)];
         for (worker, index, since, bytes) in since {
             let facts = Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
@@ -270,15 +273,14 @@ mod tests {
             }
             table.enter(worker, index, facts);
         }
-        let standing = |worker, index, since, alone| Some(Standing { worker, index, since, alone });
-        assert_eq!(table.longest_standing(99), standing(1, 0, 5, false));
-        assert_eq!(table.longest_standing(100), standing(0, 0, 7, false));
-        assert_eq!(table.longest_standing(101), standing(1, 3, 9, true));
-        assert_eq!(table.longest_standing(201), None);
+        assert_eq!(longest(99), (vec![(1, 0, 5), (0, 0, 7)], 3));
+        assert_eq!(longest(100), (vec![(0, 0, 7), (1, 3, 9)], 2));
+        assert_eq!(longest(101), (vec![(1, 3, 9)], 1));
+        assert_eq!(longest(201), (vec![], 0));
         table.strike(1, 0);
-        assert_eq!(table.longest_standing(0), standing(0, 0, 7, false));
+        assert_eq!(longest(0), (vec![(0, 0, 7), (1, 3, 9)], 2));
         table.strike(1, 3);
-        assert_eq!(table.longest_standing(0), standing(0, 0, 7, true), "one that moves does not count");
+        assert_eq!(longest(0), (vec![(0, 0, 7)], 1), "one that moves does not count");
     }
 
     #[test]

@@ -226,6 +226,22 @@ impl Guard<'_> {
         }
     }
 
+    /// As [`Guard::give_way`], and waits for no other worker while this one has several connections to serve: what others'
+    /// batches hold back comes free in the turns to come. Each look of one that waits gives up the core, which where others
+    /// want it takes as long as they are at work; in a turn there were 200 of them.
+    pub fn give_way_for_now(&mut self) {
+        if self.local.patient {
+            return self.give_way();
+        }
+        let store = self.store;
+        for _ in 0..GIVE_WAY_ROUNDS_MAX {
+            let over = store.arena.over_limit();
+            if over == 0 || !store.may_evict() || !self.local.shrink(store, over, SHRINK_CHUNKS) {
+                return;
+            }
+        }
+    }
+
     /// Rewrites the access codes of one segment, and rebuilds it if it is sparse; returns the next one's cursor, and
     /// whether this one was rebuilt.
     fn age_segment(&mut self, cursor: u64) -> (u64, bool) {
@@ -262,6 +278,7 @@ impl Guard<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::CLOCK_JUMP_S;
+    use crate::wait::PAUSES;
     use crate::{Attributes, Config, Expect, Guard, Lookup, Store};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -316,6 +333,35 @@ mod tests {
 
     /// A minute without upkeep is time like any other, more is a clock that was set, or a process that did not run: no time
     /// in which somebody could have asked. What has an expiry goes by the clock in both.
+    /// While another worker's batch holds memory back, who has several connections to serve waits for none of it; when
+    /// that batch is over, it comes.
+    #[test]
+    fn who_gives_way_for_now_waits_for_no_other_worker() {
+        let config = Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        for n in 0..40_000u32 {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_le_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[1; 500], &Attributes::default(), Expect::Any).unwrap();
+        }
+        worker.set_patient(false);
+        let pauses = || PAUSES.with(std::cell::Cell::take);
+        let batch = other.enter(NOW);
+        store.hold(2 << 20);
+        pauses();
+        (0..100).for_each(|_| worker.enter(NOW).give_way_for_now());
+        assert_eq!(pauses(), 0);
+        assert!(store.is_over_limit());
+        worker.enter(NOW).give_way();
+        assert!(pauses() > 0);
+        drop(batch);
+        (0..100).for_each(|_| worker.enter(NOW).give_way_for_now());
+        assert!(!store.is_over_limit());
+        store.hold(-(2 << 20));
+    }
+
     #[test]
     fn time_that_passed_without_upkeep_is_idle_time_up_to_a_minute() {
         for (gap_s, idle) in [(CLOCK_JUMP_S - 1, CLOCK_JUMP_S - 1), (CLOCK_JUMP_S, 0), (86_400, 0)] {

@@ -29,6 +29,12 @@ const YIELDS: u32 = 60;
 /// How long one sleep takes.
 const SLEEP: Duration = Duration::from_micros(100);
 
+#[cfg(all(test, not(loom)))]
+thread_local! {
+    /// Turns of waiting that this thread took.
+    pub(crate) static PAUSES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// How long somebody has waited already.
 #[derive(Debug)]
 pub(crate) struct Wait {
@@ -57,6 +63,8 @@ impl Wait {
 
     /// One turn.
     fn pause(&mut self) {
+        #[cfg(all(test, not(loom)))]
+        PAUSES.with(|pauses| pauses.set(pauses.get() + 1));
         self.turn = self.turn.saturating_add(1);
         if self.turn <= SPINS {
             std::hint::spin_loop();

@@ -10,6 +10,11 @@ use crate::handler::{Closed, Handler};
 /// Timeouts are looked at this often, when any can be due.
 const SWEEP_MS: Millis = 1000;
 
+/// Connections that a turn looks at for that, …
+const SWEEP_LOOKS_MAX: usize = 4096;
+/// … and of those whose time has come, closes: thousands may have come at once. Some 20 µs each.
+const SWEEP_CLOSES_MAX: usize = 32;
+
 /// Receives that a drained connection's late bytes are taken by and thrown away.
 const LATE_RECEIVES_MAX: usize = 64;
 
@@ -70,17 +75,24 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.settle(handler, id, Some(why));
     }
 
-    /// Closes those whose time has come.
+    /// Closes those whose time has come, some of them: the rest in the next turns.
     #[cold]
     pub(super) fn sweep(&mut self, handler: &mut H, now: Millis) {
-        self.sweep_at = now + SWEEP_MS;
-        if !self.times(handler) {
-            return;
+        if self.sweep_from == 0 {
+            if !self.times(handler) {
+                self.sweep_at = now + SWEEP_MS;
+                return;
+            }
+            self.keeping = false;
         }
         let Limits { idle_ms, stall_ms, request_ms, stranger_ms, .. } = self.limits;
         let is_due = |since: Millis, ms: Millis| ms > 0 && now.saturating_sub(since) >= ms;
-        self.keeping = false;
-        for index in 0..self.connections.slots() {
+        let (from, mut closed) = (std::mem::take(&mut self.sweep_from), 0);
+        for index in from..self.connections.slots() {
+            if index - from == SWEEP_LOOKS_MAX || closed == SWEEP_CLOSES_MAX {
+                (self.sweep_from, self.sweep_at) = (index, now);
+                return;
+            }
             let Some((id, connection)) = self.connections.at(index) else { continue };
             self.keeping |= !connection.kept.is_empty();
             let stranger_since = handler.stranger_since(&connection.state);
@@ -94,8 +106,10 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let stranger = stranger_since.is_some_and(|since| is_due(since, stranger_ms));
             if let Some(why) = why.or(stranger.then_some(Closed::Stranger)) {
                 self.close(handler, id, why);
+                closed += 1;
             }
         }
+        self.sweep_at = now + SWEEP_MS;
     }
 
     /// Connections go whose input holds memory that others need; not `id`, which is being looked at.

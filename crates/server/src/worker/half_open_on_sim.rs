@@ -217,3 +217,55 @@ fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() 
     assert_eq!(world.read_all(&other), "STORED\r\n");
     drop(strangers);
 }
+
+/// Turns until all of them are closed, each of which closes some, and answers `asks`.
+fn closes_some_in_each_turn(world: &mut World, peers: &[Peer], asks: &Peer) {
+    let open = || peers.iter().filter(|peer| !peer.closed()).count();
+    let (mut before, mut turns) = (open(), 0);
+    while before > 0 {
+        asks.send(b"get nothing\r\n");
+        world.turn();
+        assert_eq!(asks.read(100), b"END\r\n");
+        let now = open();
+        assert!(before - now <= 32, "{} closed in a turn", before - now);
+        turns += 1;
+        assert!(turns < 100, "{now} are open");
+        before = now;
+    }
+    assert!(turns >= 6, "{turns} turns");
+}
+
+#[test]
+fn of_those_whose_time_comes_at_once_some_go_in_each_turn() {
+    let mut world = world(config());
+    let asks = world.connect();
+    let peers: Vec<Peer> = (0..200).map(|_| world.connect()).collect();
+    peers.iter().for_each(|peer| peer.send(b"get someth"));
+    world.settle();
+    world.pass(59_900);
+    assert!(peers.iter().all(|peer| !peer.closed()));
+    world.exchange(&asks, "get nothing\r\n", "END\r\n");
+    world.events.backend().time().pass_us(1_200_000);
+    closes_some_in_each_turn(&mut world, &peers, &asks);
+    assert_eq!(counter(&world, Counter::Unfinished), 200);
+    // The look goes on as before.
+    let late = world.connect();
+    late.send(b"get someth");
+    world.settle();
+    world.pass(61_100);
+    assert!(late.closed());
+}
+
+#[test]
+fn of_those_whom_somebody_wants_closed_some_go_in_each_turn() {
+    let mut world = world(config());
+    let asks = world.connect();
+    let peers: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
+    for peer in &peers {
+        world.exchange(peer, &resp(&["PING"]), "+PONG\r\n");
+    }
+    let kills = world.connect_to(1);
+    kills.send(resp(&["CLIENT", "KILL", "TYPE", "normal"]).as_bytes());
+    closes_some_in_each_turn(&mut world, &peers, &asks);
+    assert_eq!(kills.read(100), b":200\r\n");
+}

@@ -248,7 +248,7 @@ impl Service {
     #[inline]
     pub(crate) fn give_way(&mut self) {
         if self.hub.store.is_over_limit() {
-            self.store.enter(self.wall).give_way();
+            self.store.enter(self.wall).give_way_for_now();
         }
     }
 
@@ -263,10 +263,10 @@ impl Service {
         let wanted = if self.short { SHED_MAX } else { usize::from(now < self.shed_until) };
         let connections = hub.connections().max(1) as u64;
         let bytes_min = (hub.store.held_bytes_max() / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
-        for _ in 0..wanted {
-            let Some(Standing { worker, index, since, alone }) = hub.table.longest_standing(bytes_min) else {
-                break;
-            };
+        let (longest, count) =
+            if wanted > 0 { hub.table.standing(bytes_min, wanted) } else { (Vec::new(), 0) };
+        for (nth, Standing { worker, index, since }) in longest.into_iter().enumerate() {
+            let alone = nth + 1 == count;
             // One value alone may be more than the share: its only reader takes the time it needs, until
             // another wants the memory.
             if now < since + SHED_AFTER_MS || alone && now >= self.shed_until {

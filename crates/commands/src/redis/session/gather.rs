@@ -67,7 +67,7 @@ impl Conversation {
             turn.at += taken;
             if turn.cx.guard.store().is_over_limit() {
                 // Many may have come in one turn.
-                turn.cx.guard.give_way();
+                turn.cx.guard.give_way_for_now();
             }
             if gathering.partial.bytes_read() > gathering.bytes.len() {
                 continue;
