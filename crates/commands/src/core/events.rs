@@ -55,6 +55,8 @@ impl Change {
     pub const SET: Change = Change::string("set");
     /// Bytes that were added.
     pub const APPEND: Change = Change::string("append");
+    /// A key that goes or has another expiry, its value being what it was.
+    pub const KEY: Change = Change::SET;
     /// A number that was added to.
     pub const INCRBY: Change = Change::string("incrby");
 

@@ -2,8 +2,13 @@
 //! here; item commands are decoded to a request and run from the batch, and a test holds the rows to
 //! the decoder. Documentation is generated from the rows.
 
+use larder_protocol::Tokens;
+use larder_protocol::classic::{Fetch, Request, StoreVerb};
+use larder_protocol::meta::Verb;
+
 use super::admin::{self, Line};
 use super::flow::Flow;
+use crate::core::events::Change;
 
 /// How a command is run.
 #[derive(Clone, Copy)]
@@ -44,18 +49,81 @@ pub struct Command {
     pub summary: &'static str,
     /// First words of its replies, in the order of their likelihood.
     pub replies: &'static [&'static str],
+    /// What it does to what there is.
+    pub effect: Effect,
     /// How it is run.
     pub run: Run,
 }
 
+/// What a command does to what there is: what waits while writes are paused, and what is told of keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It changes nothing; that a key is not there is told.
+    Asks,
+    /// It changes keys, and a change is called so.
+    Writes(Change),
+    /// Both, if its line has such tokens.
+    AsksAndWrites(Change, LineTest),
+    /// It changes what is no key.
+    Turns,
+}
+
+/// A test of the tokens behind a command's key.
+#[derive(Clone, Copy)]
+pub struct LineTest(pub(crate) fn(Tokens<'_>) -> bool);
+
+impl std::fmt::Debug for LineTest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LineTest")
+    }
+}
+
+impl Command {
+    /// With these tokens behind its key it may change something.
+    pub(crate) fn may_write(&self, tokens: Tokens<'_>) -> bool {
+        match self.effect {
+            Effect::Reads | Effect::Asks => false,
+            Effect::AsksAndWrites(_, LineTest(holds)) => holds(tokens),
+            Effect::Writes(_) | Effect::Turns => true,
+        }
+    }
+
+    /// What its changes of a key are called.
+    pub(crate) fn change(&self) -> Option<&Change> {
+        match &self.effect {
+            Effect::Writes(change) | Effect::AsksAndWrites(change, _) => Some(change),
+            Effect::Reads | Effect::Asks | Effect::Turns => None,
+        }
+    }
+
+    /// That a key is not there is told.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self.effect, Effect::Asks | Effect::AsksAndWrites(..))
+    }
+}
+
+/// A command on an item, which says what it does to it.
 const fn item(
     name: &'static str,
     usage: &'static str,
+    effect: Effect,
     summary: &'static str,
     replies: &'static [&'static str],
 ) -> Command {
-    Command { name, usage, summary, replies, run: Run::Item }
+    Command { name, usage, summary, replies, effect, run: Run::Item }
 }
+
+const SETS: Effect = Effect::Writes(Change::SET);
+const APPENDS: Effect = Effect::Writes(Change::APPEND);
+const COUNTS: Effect = Effect::Writes(Change::INCRBY);
+const TOUCHES: Effect = Effect::AsksAndWrites(Change::KEY, LineTest(|_| true));
+/// mg makes an item with N, and gives it a time with T.
+const VIVIFIES: Effect = Effect::AsksAndWrites(
+    Change::SET,
+    LineTest(|mut tokens| tokens.any(|flag| matches!(flag.first(), Some(b'N' | b'T')))),
+);
 
 const fn line(
     name: &'static str,
@@ -64,7 +132,12 @@ const fn line(
     replies: &'static [&'static str],
     run: fn(&mut Line<'_, '_, '_, '_>) -> Flow,
 ) -> Command {
-    Command { name, usage, summary, replies, run: Run::Line(LineCommand(run)) }
+    Command { name, usage, summary, replies, effect: Effect::Turns, run: Run::Line(LineCommand(run)) }
+}
+
+/// The same of a command that changes nothing.
+const fn reads(command: Command) -> Command {
+    Command { effect: Effect::Reads, ..command }
 }
 
 /// A `noreply` behind these is a word like any other: clients ask for the version with words behind it.
@@ -83,41 +156,61 @@ const CONDITIONALLY_STORED: &[&str] = &[
 ];
 
 /// The classic commands.
-pub static CLASSIC: &[Command] = &[
-    item("get", "<key>*", "Values of keys that are there.", &["VALUE", "END"]),
-    item("gets", "<key>*", "As get, with CAS tokens.", &["VALUE", "END"]),
-    item("set", STORE, "Stores a value.", STORED),
-    item("add", STORE, "Stores a value under a key that has none.", CONDITIONALLY_STORED),
-    item("replace", STORE, "Stores a value under a key that has one.", CONDITIONALLY_STORED),
-    item("append", STORE, "Adds behind a value; flags and exptime stay.", CONDITIONALLY_STORED),
-    item("prepend", STORE, "Adds in front of a value; flags and exptime stay.", CONDITIONALLY_STORED),
+pub static CLASSIC: &[Command] = CLASSIC_ROWS;
+/// The meta commands.
+pub static META: &[Command] = META_ROWS;
+
+const CLASSIC_ROWS: &[Command] = &[
+    item("get", "<key>*", Effect::Asks, "Values of keys that are there.", &["VALUE", "END"]),
+    item("gets", "<key>*", Effect::Asks, "As get, with CAS tokens.", &["VALUE", "END"]),
+    item("set", STORE, SETS, "Stores a value.", STORED),
+    item("add", STORE, SETS, "Stores a value under a key that has none.", CONDITIONALLY_STORED),
+    item("replace", STORE, SETS, "Stores a value under a key that has one.", CONDITIONALLY_STORED),
+    item("append", STORE, APPENDS, "Adds behind a value; flags and exptime stay.", CONDITIONALLY_STORED),
+    item(
+        "prepend",
+        STORE,
+        APPENDS,
+        "Adds in front of a value; flags and exptime stay.",
+        CONDITIONALLY_STORED,
+    ),
     item(
         "cas",
         "<key> <flags> <exptime> <bytes> <cas> [noreply]",
+        SETS,
         "Stores a value if the item still has this token.",
         &["STORED", "EXISTS", "NOT_FOUND", "SERVER_ERROR object too large for cache"],
     ),
-    item("delete", "<key> [noreply]", "Removes an item.", &["DELETED", "NOT_FOUND"]),
+    item(
+        "delete",
+        "<key> [noreply]",
+        Effect::Writes(Change::KEY),
+        "Removes an item.",
+        &["DELETED", "NOT_FOUND"],
+    ),
     item(
         "incr",
         "<key> <delta> [noreply]",
+        COUNTS,
         "Adds to a number, wrapping at 2^64.",
         &["<number>", "NOT_FOUND", "CLIENT_ERROR cannot increment or decrement non-numeric value"],
     ),
     item(
         "decr",
         "<key> <delta> [noreply]",
+        COUNTS,
         "Takes from a number, stopping at 0.",
         &["<number>", "NOT_FOUND", "CLIENT_ERROR cannot increment or decrement non-numeric value"],
     ),
     item(
         "touch",
         "<key> <exptime> [noreply]",
+        Effect::Writes(Change::KEY),
         "Sets an item's exptime.",
         &["TOUCHED", "NOT_FOUND", "SERVER_ERROR out of memory storing object"],
     ),
-    item("gat", "<exptime> <key>*", "As get, setting exptimes.", &["VALUE", "END"]),
-    item("gats", "<exptime> <key>*", "As gets, setting exptimes.", &["VALUE", "END"]),
+    item("gat", "<exptime> <key>*", TOUCHES, "As get, setting exptimes.", &["VALUE", "END"]),
+    item("gats", "<exptime> <key>*", TOUCHES, "As gets, setting exptimes.", &["VALUE", "END"]),
     line(
         "flush_all",
         "[delay] [noreply]",
@@ -125,15 +218,15 @@ pub static CLASSIC: &[Command] = &[
         &["OK", "CLIENT_ERROR invalid exptime argument", "CLIENT_ERROR flush_all not allowed"],
         admin::flush_all,
     ),
-    line("version", "", "The version.", &["VERSION"], admin::version),
-    line(
+    reads(line("version", "", "The version.", &["VERSION"], admin::version)),
+    reads(line(
         "verbosity",
         "<level> [noreply]",
         "Sets how much is logged, 0 to 2.",
         &["OK", "ERROR"],
         admin::verbosity,
-    ),
-    line("quit", "", "Closes the connection.", &[], admin::quit),
+    )),
+    reads(line("quit", "", "Closes the connection.", &[], admin::quit)),
     line(
         "shutdown",
         "[graceful]",
@@ -148,13 +241,13 @@ pub static CLASSIC: &[Command] = &[
         &["OK", "ERROR", "MEMLIMIT_TOO_SMALL", "MEMLIMIT_ADJUST_FAILED"],
         admin::cache_memlimit,
     ),
-    line(
+    reads(line(
         "stats",
         "[settings|items|slabs|sizes|conns|reset|detail on|off|dump|cachedump <class> <items>]",
         "Figures of the server, its store and its connections.",
         &["STAT", "END", "RESET", "OK", "PREFIX", "ITEM", "CLIENT_ERROR", "ERROR"],
         admin::stats,
-    ),
+    )),
     line(
         "lru",
         "tune <hot%> <warm%> <hot factor> <warm factor> | mode flat|segmented | temp_ttl <seconds>",
@@ -193,25 +286,116 @@ pub static CLASSIC: &[Command] = &[
     ),
 ];
 
-/// The meta commands.
-pub static META: &[Command] = &[
-    item("mg", "<key> <flag>*", "Gets; flags b c C E f h k l N O q R s t T u v.", &["VA", "HD", "EN"]),
+const META_ROWS: &[Command] = &[
+    item(
+        "mg",
+        "<key> <flag>*",
+        VIVIFIES,
+        "Gets; flags b c C E f h k l N O q R s t T u v.",
+        &["VA", "HD", "EN"],
+    ),
     item(
         "ms",
         "<key> <bytes> <flag>*",
+        SETS,
         "Stores; flags b c C E F I k M N O q s T.",
         &["HD", "NS", "EX", "NF"],
     ),
-    item("md", "<key> <flag>*", "Deletes or marks stale; flags b C E I k O q T x.", &["HD", "NF", "EX"]),
+    item(
+        "md",
+        "<key> <flag>*",
+        SETS,
+        "Deletes or marks stale; flags b C E I k O q T x.",
+        &["HD", "NF", "EX"],
+    ),
     item(
         "ma",
         "<key> <flag>*",
+        COUNTS,
         "Adds to or takes from a number; flags b c C D E J k M N O q t T v.",
         &["HD", "VA", "NF", "EX"],
     ),
-    item("mn", "", "Answers, so that what was quiet before it is known to be done.", &["MN"]),
-    item("me", "<key> <flag>*", "An item's internals; flag b.", &["ME", "EN"]),
+    item("mn", "", Effect::Reads, "Answers, so that what was quiet before it is known to be done.", &["MN"]),
+    item("me", "<key> <flag>*", Effect::Reads, "An item's internals; flag b.", &["ME", "EN"]),
 ];
+
+/// The row of this name, which there is.
+const fn row(rows: &'static [Command], name: &str) -> &'static Command {
+    let mut at = 0;
+    while at < rows.len() {
+        let (other, mut same) = (rows[at].name.as_bytes(), rows[at].name.len() == name.len());
+        let mut byte = 0;
+        while same && byte < other.len() {
+            same = other[byte] == name.as_bytes()[byte];
+            byte += 1;
+        }
+        if same {
+            return &rows[at];
+        }
+        at += 1;
+    }
+    panic!("no command of this name")
+}
+
+/// The row of a request that names an item: of verbs that differ in nothing that a row says of keys, one of them.
+pub(crate) fn row_of(request: &Request<'_>) -> &'static Command {
+    const GET: &Command = row(CLASSIC_ROWS, "get");
+    const GAT: &Command = row(CLASSIC_ROWS, "gat");
+    const DELETE: &Command = row(CLASSIC_ROWS, "delete");
+    const INCR: &Command = row(CLASSIC_ROWS, "incr");
+    const TOUCH: &Command = row(CLASSIC_ROWS, "touch");
+    match request {
+        Request::Fetch(Fetch { touch: None, .. }) => GET,
+        Request::Fetch(Fetch { touch: Some(_), .. }) => GAT,
+        Request::Store(store) => row_of_store(store.verb),
+        Request::Delete { .. } => DELETE,
+        Request::Arithmetic { .. } => INCR,
+        Request::Touch { .. } => TOUCH,
+        Request::Meta(meta) => row_of_meta(meta.verb),
+        Request::Line(_) | Request::Fault { .. } => unreachable!("these name no item"),
+    }
+}
+
+/// The row of a classic store.
+pub(crate) fn row_of_store(verb: StoreVerb) -> &'static Command {
+    const SET: &Command = row(CLASSIC_ROWS, "set");
+    const ADD: &Command = row(CLASSIC_ROWS, "add");
+    const REPLACE: &Command = row(CLASSIC_ROWS, "replace");
+    const APPEND: &Command = row(CLASSIC_ROWS, "append");
+    const PREPEND: &Command = row(CLASSIC_ROWS, "prepend");
+    const CAS: &Command = row(CLASSIC_ROWS, "cas");
+    match verb {
+        StoreVerb::Set => SET,
+        StoreVerb::Add => ADD,
+        StoreVerb::Replace => REPLACE,
+        StoreVerb::Append => APPEND,
+        StoreVerb::Prepend => PREPEND,
+        StoreVerb::Cas => CAS,
+    }
+}
+
+/// The row of a meta command.
+pub(crate) fn row_of_meta(verb: Verb) -> &'static Command {
+    const MG: &Command = row(META_ROWS, "mg");
+    const MS: &Command = row(META_ROWS, "ms");
+    const MD: &Command = row(META_ROWS, "md");
+    const MA: &Command = row(META_ROWS, "ma");
+    const MN: &Command = row(META_ROWS, "mn");
+    const ME: &Command = row(META_ROWS, "me");
+    match verb {
+        Verb::Get => MG,
+        Verb::Set => MS,
+        Verb::Delete => MD,
+        Verb::Arithmetic => MA,
+        Verb::Noop => MN,
+        Verb::Debug => ME,
+    }
+}
+
+/// The row of this name.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    CLASSIC.iter().chain(META).find(|row| row.name.as_bytes() == name)
+}
 
 /// The line command of this name.
 pub(crate) fn line_command(name: &[u8]) -> Option<LineCommand> {
@@ -224,7 +408,7 @@ pub(crate) fn line_command(name: &[u8]) -> Option<LineCommand> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_protocol::classic::{Decoded, Request, decode};
+    use larder_protocol::classic::{Decoded, decode};
 
     #[test]
     fn the_decoder_knows_exactly_the_item_commands() {
@@ -234,6 +418,11 @@ mod tests {
             let Decoded::Request(request, _) = decode(text.as_bytes()) else { panic!("{}", row.name) };
             let is_line = matches!(request, Request::Line(_));
             assert_eq!(is_line, matches!(row.run, Run::Line(_)), "{}", row.name);
+            if !is_line {
+                let found = row_of(&request);
+                assert_eq!(found.change(), row.change(), "{}", row.name);
+                assert_eq!(found.asks(), row.asks(), "{}", row.name);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! are to be added to one, gathered until they are whole.
 
 use larder_protocol::classic::{Store, StoreVerb};
+use larder_protocol::meta::Verb;
 use larder_store::{Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use super::classic::{
     store as store_at_once,
 };
 use super::meta::{Plan, finish_set, set as set_at_once};
+use super::table::{Command, row_of_meta, row_of_store};
 use crate::core::context::Context;
-use crate::core::events::{Change, seen};
+use crate::core::events::seen;
 use crate::core::input::{Input, Looks};
 use crate::core::output::Output;
 use crate::core::progress::Next;
@@ -28,6 +30,14 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    /// The row of its command.
+    fn row(&self) -> &'static Command {
+        match self {
+            Purpose::Classic(store) => row_of_store(store.verb),
+            Purpose::Meta(_) => row_of_meta(Verb::Set),
+        }
+    }
+
     /// A failure goes unsaid.
     pub fn is_silent(&self) -> bool {
         match self {
@@ -98,7 +108,9 @@ pub(crate) fn publish(
     }
     if tells {
         let is = seen(&mut cx.guard, 0, key.bytes());
-        cx.shared.tell_change(cx.host, &Change::SET, 0, key.bytes(), was, is);
+        if let Some(change) = purpose.row().change() {
+            cx.shared.tell_change(cx.host, change, 0, key.bytes(), was, is);
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use larder_store::DATABASES;
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
-use super::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
+use super::table::flag::{
+    ALLOW_BUSY, AT_ONCE, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, WHILE_LISTENING,
+};
 use super::table::{Command, NO_KEYS};
 use client::Replies;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,18 +25,24 @@ pub(crate) const REDIS_VERSION: &str = "7.4.0";
 const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("ping", -1, FAST, NO_KEYS, ping).doc("1.0.0", "[message]", "Answers PONG or the message."),
+    Command::args("ping", -1, FAST, NO_KEYS, ping).with(WHILE_LISTENING).doc(
+        "1.0.0",
+        "[message]",
+        "Answers PONG or the message.",
+    ),
     Command::args("echo", 2, LOADING | STALE | FAST, NO_KEYS, echo).doc(
         "1.0.0",
         "message",
         "Answers the message.",
     ),
-    Command::args("select", 2, LOADING | STALE | FAST, NO_KEYS, select).doc(
+    Command::args("select", 2, LOADING | STALE | FAST, NO_KEYS, select).with(SELECTS).doc(
         "1.0.0",
         "index",
         "Selects a database.",
     ),
-    Command::args("quit", -1, ANY_TIME | NO_AUTH, NO_KEYS, quit).doc("1.0.0", "", "Closes the connection."),
+    Command::args("quit", -1, ANY_TIME | NO_AUTH, NO_KEYS, quit)
+        .with(AT_ONCE | WHILE_LISTENING | ENDS_LISTENING)
+        .doc("1.0.0", "", "Closes the connection."),
     Command::args("hello", -1, ANY_TIME | NO_AUTH, NO_KEYS, hello).doc(
         "6.0.0",
         "[protover [AUTH username password] [SETNAME clientname]]",
@@ -46,11 +54,9 @@ pub(crate) const ROWS: &[Command] = &[
         "Says who speaks.",
     ),
     Command::container("client", clients::ROWS).doc("2.4.0", "", "Connections: this one and others."),
-    Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset).doc(
-        "6.2.0",
-        "",
-        "Brings the connection back to how it began.",
-    ),
+    Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset)
+        .with(AT_ONCE | WHILE_LISTENING | ENDS_LISTENING)
+        .doc("6.2.0", "", "Brings the connection back to how it began."),
 ];
 
 fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {

@@ -12,7 +12,10 @@ use larder_store::Store;
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
-use super::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, PUBSUB, SHOWS_KEYS, STALE};
+use super::table::flag::{
+    ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, SHOWS_KEYS, STALE,
+    SUBSCRIBES, WHILE_LISTENING,
+};
 use super::table::{Command, NO_KEYS};
 use crate::core::output::Output;
 use crate::core::topics::{Message, Space, Target, Topic, Topics};
@@ -28,77 +31,76 @@ const LISTENS: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const SPEAKS: u32 = PUBSUB | LOADING | STALE | FAST;
 const ASKS: u32 = PUBSUB | LOADING | STALE;
 
-pub(crate) const ROWS: &[Command] =
-    &[
-        Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
-            .doc("2.0.0", "channel [channel ...]", "Listens to channels."),
-        Command::args("unsubscribe", -1, LISTENS, NO_KEYS, |call, args| {
-            unsubscribe(call, args, Kind::Channel)
-        })
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
+        .with(SUBSCRIBES | WHILE_LISTENING)
+        .doc("2.0.0", "channel [channel ...]", "Listens to channels."),
+    Command::args("unsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Channel))
+        .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .doc("2.0.0", "[channel [channel ...]]", "Listens to channels no more."),
-        Command::args("psubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Pattern))
-            .doc("2.0.0", "pattern [pattern ...]", "Listens to all channels whose names match."),
-        Command::args("punsubscribe", -1, LISTENS, NO_KEYS, |call, args| {
-            unsubscribe(call, args, Kind::Pattern)
-        })
+    Command::args("psubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Pattern))
+        .with(SUBSCRIBES | WHILE_LISTENING)
+        .doc("2.0.0", "pattern [pattern ...]", "Listens to all channels whose names match."),
+    Command::args("punsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Pattern))
+        .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .doc("2.0.0", "[pattern [pattern ...]]", "Listens to patterns no more."),
-        Command::args("ssubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Shard))
-            .doc("7.0.0", "shardchannel [shardchannel ...]", "Listens to sharded channels."),
-        Command::args("sunsubscribe", -1, LISTENS, NO_KEYS, |call, args| {
-            unsubscribe(call, args, Kind::Shard)
-        })
+    Command::args("ssubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Shard))
+        .with(SUBSCRIBES | WHILE_LISTENING)
+        .doc("7.0.0", "shardchannel [shardchannel ...]", "Listens to sharded channels."),
+    Command::args("sunsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Shard))
+        .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Listens to sharded channels no more."),
-        Command::args("publish", 3, SPEAKS, NO_KEYS, publish).doc(
-            "2.0.0",
-            "channel message",
-            "Sends a message to all who listen to a channel.",
-        ),
-        Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish).doc(
-            "7.0.0",
-            "shardchannel message",
-            "Sends a message to all who listen to a sharded channel.",
-        ),
-        Command::container(
-            "pubsub",
-            &[
-                Command::args("pubsub|channels", -2, ASKS, NO_KEYS, |call, args| {
-                    channels(call, "CHANNELS", args, |topics| &topics.channels)
-                })
-                .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
-                Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
-                    counts(call, args, |topics| &topics.channels)
-                })
-                .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
-                Command::args("pubsub|numpat", 2, ASKS, NO_KEYS, |call, _| {
-                    let patterns = call.cx.shared.topics.pattern_count();
-                    call.length(patterns)
-                })
-                .doc("2.8.0", "", "How many patterns somebody listens to."),
-                Command::args("pubsub|shardchannels", -2, ASKS, NO_KEYS, |call, args| {
-                    channels(call, "SHARDCHANNELS", args, |topics| &topics.shards)
-                })
-                .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
-                Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
-                    counts(call, args, |topics| &topics.shards)
-                })
-                .doc(
-                    "7.0.0",
-                    "[shardchannel [shardchannel ...]]",
-                    "How many listen to sharded channels.",
-                ),
-                Command::args("pubsub|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
-                    crate::redis::server::introspect::help(call, "pubsub")
-                })
-                .doc("6.2.0", "", "What PUBSUB can do."),
-            ],
-        )
-        .doc("2.8.0", "", "Asks about channels and who listens to them."),
-        Command::args("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE | SHOWS_KEYS, NO_KEYS, monitor).doc(
-            "1.0.0",
-            "",
-            "Shows every command as it is carried out.",
-        ),
-    ];
+    Command::args("publish", 3, SPEAKS, NO_KEYS, publish).with(PUBLISHES | IS_TOLD).doc(
+        "2.0.0",
+        "channel message",
+        "Sends a message to all who listen to a channel.",
+    ),
+    Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish).with(PUBLISHES | IS_TOLD).doc(
+        "7.0.0",
+        "shardchannel message",
+        "Sends a message to all who listen to a sharded channel.",
+    ),
+    Command::container(
+        "pubsub",
+        &[
+            Command::args("pubsub|channels", -2, ASKS, NO_KEYS, |call, args| {
+                channels(call, "CHANNELS", args, |topics| &topics.channels)
+            })
+            .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
+            Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
+                counts(call, args, |topics| &topics.channels)
+            })
+            .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
+            Command::args("pubsub|numpat", 2, ASKS, NO_KEYS, |call, _| {
+                let patterns = call.cx.shared.topics.pattern_count();
+                call.length(patterns)
+            })
+            .doc("2.8.0", "", "How many patterns somebody listens to."),
+            Command::args("pubsub|shardchannels", -2, ASKS, NO_KEYS, |call, args| {
+                channels(call, "SHARDCHANNELS", args, |topics| &topics.shards)
+            })
+            .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
+            Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
+                counts(call, args, |topics| &topics.shards)
+            })
+            .doc(
+                "7.0.0",
+                "[shardchannel [shardchannel ...]]",
+                "How many listen to sharded channels.",
+            ),
+            Command::args("pubsub|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+                crate::redis::server::introspect::help(call, "pubsub")
+            })
+            .doc("6.2.0", "", "What PUBSUB can do."),
+        ],
+    )
+    .doc("2.8.0", "", "Asks about channels and who listens to them."),
+    Command::args("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE | SHOWS_KEYS, NO_KEYS, monitor).doc(
+        "1.0.0",
+        "",
+        "Shows every command as it is carried out.",
+    ),
+];
 
 /// What is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

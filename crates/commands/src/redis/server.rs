@@ -19,9 +19,10 @@ use super::fail::{Done, Fail};
 use super::keys::{copy, object};
 use super::reply::put_bulk;
 use super::table::flag::{
-    ADMIN, ALLOW_BUSY, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
+    ADMIN, ALLOW_BUSY, EMPTIES, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE,
+    TAKES_ALL, WRITE,
 };
-use super::table::{Command, NO_KEYS};
+use super::table::{Command, NO_KEYS, Tells};
 use crate::core::work::CLEANING_NS;
 use crate::redis::steps::job::{Job, Step};
 
@@ -29,22 +30,19 @@ use crate::redis::steps::job::{Job, Step};
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("flushall", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, true)).doc(
-        "1.0.0",
-        "[ASYNC|SYNC]",
-        "Removes all keys.",
-    ),
-    Command::args("flushdb", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, false)).doc(
-        "1.0.0",
-        "[ASYNC|SYNC]",
-        "Removes all keys of the selected database.",
-    ),
-    Command::args("swapdb", 3, WRITE | FAST | FLUSHES, NO_KEYS, copy::swap).doc(
-        "4.0.0",
-        "index1 index2",
-        "Swaps two databases.",
-    ),
-    Command::args("dbsize", 1, READONLY | FAST, NO_KEYS, db_size).doc(
+    Command::args("flushall", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, true))
+        .tells(Tells::Nothing)
+        .with(EMPTIES | TAKES_ALL)
+        .doc("1.0.0", "[ASYNC|SYNC]", "Removes all keys."),
+    Command::args("flushdb", -1, WRITE | FLUSHES, NO_KEYS, |call, args| flush(call, args, false))
+        .tells(Tells::Nothing)
+        .with(EMPTIES | TAKES_ALL)
+        .doc("1.0.0", "[ASYNC|SYNC]", "Removes all keys of the selected database."),
+    Command::args("swapdb", 3, WRITE | FAST | FLUSHES, NO_KEYS, copy::swap)
+        .tells(Tells::Nothing)
+        .with(TAKES_ALL)
+        .doc("4.0.0", "index1 index2", "Swaps two databases."),
+    Command::args("dbsize", 1, READONLY | FAST, NO_KEYS, db_size).with(TAKES_ALL).doc(
         "1.0.0",
         "",
         "How many keys the selected database has.",
@@ -54,7 +52,7 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "The time in seconds and microseconds.",
     ),
-    Command::args("info", -1, LOADING | STALE, NO_KEYS, info::info).doc(
+    Command::args("info", -1, LOADING | STALE, NO_KEYS, info::info).with(TAKES_ALL).doc(
         "1.0.0",
         "[section [section ...]]",
         "Figures of the server.",
@@ -110,6 +108,7 @@ const FUNCTION: &[Command] = &[
             _ => Err(Fail::of("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
         }
     })
+    .tells(Tells::Nothing)
     .doc("7.0.0", "[ASYNC|SYNC]", "Accepted: there are no functions."),
     Command::args("function|list", -2, NOSCRIPT, NO_KEYS, |call, mut args| {
         while let Some(word) = args.next() {
@@ -140,8 +139,9 @@ const FUNCTION: &[Command] = &[
     Command::args("function|delete", 3, WRITE | NOSCRIPT, NO_KEYS, |_, _| {
         Err(Fail::of("ERR Library not found"))
     })
+    .tells(Tells::Nothing)
     .doc("7.0.0", "library-name", "Fails: there are no libraries."),
-    Command::args("function|load", -3, WRITE | NOSCRIPT, NO_KEYS, no_scripts).doc(
+    Command::args("function|load", -3, WRITE | NOSCRIPT, NO_KEYS, no_scripts).tells(Tells::Nothing).doc(
         "7.0.0",
         "[REPLACE] function-code",
         "Fails: functions are not run.",
@@ -167,6 +167,7 @@ const FUNCTION: &[Command] = &[
             _ => no_scripts(call, args),
         }
     })
+    .tells(Tells::Nothing)
     .doc(
         "7.0.0",
         "serialized-value [FLUSH|APPEND|REPLACE]",

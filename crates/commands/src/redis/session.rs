@@ -26,11 +26,11 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
-use super::call::{Flow, is};
+use super::call::Flow;
 use super::fail::Fail;
 use super::reply::put_fail;
 use super::shared::Shared;
-use super::table;
+use super::table::{self, flag};
 use crate::core::batch::{SLOTS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
@@ -364,7 +364,7 @@ impl Conversation {
         let stop = turn.next_single();
         if paused_ms > 0 {
             let all = !turn.cx.shared.pause.writes_only();
-            let waits = |args: Args<'_>| if all { !ends_pause(args) } else { self.changes(args) };
+            let waits = |args: Args<'_>| if all { !is_said_while_paused(args) } else { self.changes(args) };
             let waits = match &stop {
                 Stop::Single(args) => waits(*args),
                 Stop::Inline(line) => split(line).is_some_and(|words| waits(words.args())),
@@ -382,7 +382,9 @@ impl Conversation {
     /// The command, or one of those that EXEC runs, changes something.
     fn changes(&self, args: Args<'_>) -> bool {
         let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
-        found.is_some_and(|row| row.changes() || row.name == "exec" && self.client.transaction.changes())
+        found.is_some_and(|row| {
+            row.changes() || row.has(flag::RUNS_QUEUE) && self.client.transaction.changes()
+        })
     }
 
     /// Does what reading ahead stopped at.
@@ -451,7 +453,12 @@ impl Conversation {
     }
 }
 
-/// CLIENT UNPAUSE, for which a pause is no reason to wait.
-fn ends_pause(mut args: Args<'_>) -> bool {
-    args.next().is_some_and(|name| is(name, "CLIENT")) && args.next().is_some_and(|name| is(name, "UNPAUSE"))
+/// It is carried out while all wait.
+fn is_said_while_paused(mut args: Args<'_>) -> bool {
+    let found = args.next().and_then(table::find).map(|(row, _)| row);
+    let found = found.map(|row| match args.next().and_then(|name| row.subcommand(name)) {
+        Some(at) => &row.subcommands()[at],
+        None => row,
+    });
+    found.is_some_and(|row| row.has(flag::WHILE_PAUSED))
 }

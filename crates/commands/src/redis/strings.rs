@@ -17,9 +17,10 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 use super::call::{Call, integer, kept, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
-use super::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use super::table::{ALL_KEYS, Command, Keys};
+use super::table::flag::{ASKS, DENYOOM, FAST, READONLY, WRITE};
+use super::table::{ALL_KEYS, Access, Command, Keys, Tells};
 use crate::core::batch::SLOTS;
+use crate::core::events::Change;
 use crate::core::work::copying_ns;
 use crate::redis::keys::expiry::{Clock, Expiry, deadline};
 use crate::redis::steps::pieces::Piece;
@@ -29,7 +30,7 @@ use rewrite::{Rewrite, large_with, rewrite};
 use set::{Condition, Set, set};
 
 /// Every second argument is a key.
-const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
 pub(crate) const ROWS: &[Command] = &[
     Command::key("get", 2, READONLY | FAST, |call, key, hint, _| fetch(call, key, hint)).doc(
@@ -37,7 +38,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key",
         "The value of a key.",
     ),
-    Command::key("set", -3, WRITE | DENYOOM, set).doc(
+    Command::key("set", -3, WRITE | DENYOOM, set).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
         "1.0.0",
         "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         "Sets a key to a value, on a condition if one is given.",
@@ -47,55 +48,55 @@ pub(crate) const ROWS: &[Command] = &[
         "key [key ...]",
         "The values of several keys.",
     ),
-    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).doc(
+    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).tells(Tells::Each(Change::SET)).access(&[Access::Change]).with(ASKS).doc(
         "1.0.0",
         "key value",
         "Sets a key and returns what it had.",
     ),
-    Command::key("getdel", 2, WRITE | FAST, getdel).doc(
+    Command::key("getdel", 2, WRITE | FAST, getdel).tells(Tells::Each(Change::KEY)).access(&[Access::Take]).with(ASKS).doc(
         "6.2.0",
         "key",
         "Removes a key and returns what it had.",
     ),
-    Command::key("getex", -2, WRITE | FAST, getex).doc(
+    Command::key("getex", -2, WRITE | FAST, getex).tells(Tells::Each(Change::KEY)).access(&[Access::Change]).with(ASKS).doc(
         "6.2.0",
         "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
         "The value of a key, whose expiry is set.",
     ),
-    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).doc(
+    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).doc(
         "1.0.0",
         "key value",
         "Sets a key that is not there.",
     ),
-    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).doc(
+    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
         "2.0.0",
         "key seconds value",
         "Sets a key that expires.",
     ),
-    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).doc(
+    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
         "2.6.0",
         "key milliseconds value",
         "Sets a key that expires.",
     ),
-    Command::key("strlen", 2, READONLY | FAST, strlen).doc("2.2.0", "key", "Bytes of a value."),
-    Command::key("append", 3, WRITE | DENYOOM | FAST, append).doc(
+    Command::key("strlen", 2, READONLY | FAST, strlen).access(&[Access::Look]).doc("2.2.0", "key", "Bytes of a value."),
+    Command::key("append", 3, WRITE | DENYOOM | FAST, append).tells(Tells::Each(Change::APPEND)).access(&[Access::Extend]).doc(
         "2.0.0",
         "key value",
         "Adds behind a value; expiry and flags stay.",
     ),
     Command::key("getrange", 4, READONLY, getrange).doc("2.4.0", "key start end", "A part of a value."),
     Command::key("substr", 4, READONLY, getrange).doc("1.0.0", "key start end", "As GETRANGE."),
-    Command::key("setrange", 4, WRITE | DENYOOM, setrange).doc(
+    Command::key("setrange", 4, WRITE | DENYOOM, setrange).tells(Tells::Each(Change::string("setrange"))).doc(
         "2.2.0",
         "key offset value",
         "Writes over a part of a value.",
     ),
-    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, 1)).doc(
+    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, 1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).doc(
         "1.0.0",
         "key",
         "Adds one to a number.",
     ),
-    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, -1)).doc(
+    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, -1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).doc(
         "1.0.0",
         "key",
         "Takes one from a number.",
@@ -103,30 +104,30 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
         add(call, key, hint, by)
-    })
+    }).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change])
     .doc("1.0.0", "key increment", "Adds to a number."),
     Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
         let by = by.checked_neg().ok_or(Fail::of("ERR decrement would overflow"))?;
         add(call, key, hint, by)
-    })
+    }).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change])
     .doc("1.0.0", "key decrement", "Takes from a number."),
-    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, float::incrbyfloat).doc(
+    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, float::incrbyfloat).tells(Tells::Each(Change::string("incrbyfloat"))).access(&[Access::Change]).doc(
         "2.6.0",
         "key increment",
         "Adds to a number with a fraction.",
     ),
-    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).doc(
+    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys.",
     ),
-    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).doc(
+    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
     ),
-    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex)
+    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(Tells::Each(Change::SET)).access(&[Access::Replace])
         .doc(
             "8.4.0",
             "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
@@ -140,7 +141,7 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 /// Keys behind their number, a value behind each.
-const NUMBERED_PAIRS: Keys = Keys { first: 2, last: -1, step: 2 };
+const NUMBERED_PAIRS: Keys = Keys::Counted { count: 1, step: 2 };
 
 /// The value of a key.
 #[inline(always)]

@@ -1,12 +1,11 @@
 //! The RESP commands: one row each, from which they are run, and from which COMMAND and the
 //! documentation speak.
 
-mod kind;
+use larder_protocol::resp::{Args, parse_integer};
 
-use larder_protocol::resp::Args;
-
-use super::call::{OfArgs, OfKey};
+use super::call::{Call, OfArgs, OfKey};
 use crate::core::calls::{ROWS_MAX, RowSum};
+use crate::core::events::Change;
 
 /// What a command is like: Redis's own names for it.
 pub mod flag {
@@ -50,6 +49,30 @@ pub mod flag {
     pub const FLUSHES: u32 = 1 << 17;
     /// Only with `--enable-debug-command`.
     pub const GUARDED: u32 = 1 << 18;
+    /// It is told to others: it waits while writes are paused, as those do.
+    pub const IS_TOLD: u32 = 1 << 19;
+    /// It is carried out while all are paused.
+    pub const WHILE_PAUSED: u32 = 1 << 20;
+    /// Clients that speak RESP2 and listen to channels may say it.
+    pub const WHILE_LISTENING: u32 = 1 << 21;
+    /// It tells of subscriptions, whether replies are sent or not.
+    pub const SUBSCRIBES: u32 = 1 << 22;
+    /// Behind it, messages may be for nobody any more.
+    pub const ENDS_LISTENING: u32 = 1 << 23;
+    /// It may have sent something to the client itself.
+    pub const PUBLISHES: u32 = 1 << 24;
+    /// It is carried out at once also while commands are queued.
+    pub const AT_ONCE: u32 = 1 << 25;
+    /// It runs what was queued.
+    pub const RUNS_QUEUE: u32 = 1 << 26;
+    /// It selects the database that its argument names.
+    pub const SELECTS: u32 = 1 << 27;
+    /// It concerns no key but all, or keys of another database: EXEC takes the store as a whole for it.
+    pub const TAKES_ALL: u32 = 1 << 28;
+    /// It leaves a database empty, of which there may be so many together.
+    pub const EMPTIES: u32 = 1 << 29;
+    /// It says what a key had, though it writes: that the key is not there is told.
+    pub const ASKS: u32 = 1 << 30;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[
@@ -73,24 +96,142 @@ pub mod flag {
 }
 
 /// Where a command's keys are among its arguments, the name being 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// The first; 0: it has none.
-    pub first: i32,
-    /// The last; negative ones count from the end.
-    pub last: i32,
-    /// From one to the next.
-    pub step: i32,
+#[derive(Clone, Copy, Debug)]
+pub enum Keys {
+    /// It has none.
+    None,
+    /// From one place to another.
+    Range {
+        /// The first.
+        first: i32,
+        /// The last; negative ones count from the end.
+        last: i32,
+        /// From one to the next.
+        step: i32,
+    },
+    /// Behind an argument that says how many there are.
+    Counted {
+        /// That argument.
+        count: i32,
+        /// From one to the next.
+        step: i32,
+    },
+    /// Where the arguments say.
+    By(KeysFunction),
+}
+
+/// A function that finds the keys among a command's arguments.
+#[derive(Clone, Copy)]
+pub struct KeysFunction(pub(crate) KeysOf);
+
+/// Calls the function with each key among the arguments behind the name.
+pub(crate) type KeysOf = for<'a> fn(Args<'a>, &mut dyn FnMut(&'a [u8]));
+
+impl std::fmt::Debug for KeysFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeysFunction")
+    }
 }
 
 /// No keys.
-pub const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
+pub const NO_KEYS: Keys = Keys::None;
 /// One key, right behind the name.
-pub const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
+pub const ONE_KEY: Keys = Keys::Range { first: 1, last: 1, step: 1 };
 /// Two keys.
-pub const TWO_KEYS: Keys = Keys { first: 1, last: 2, step: 1 };
+pub const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
 /// Nothing but keys.
-pub const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
+pub const ALL_KEYS: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+
+impl Keys {
+    /// The command has keys.
+    pub const fn any(&self) -> bool {
+        !matches!(self, Keys::None)
+    }
+
+    /// The longer the command, the more there are.
+    pub(crate) fn are_many(&self) -> bool {
+        match self {
+            Keys::None => false,
+            Keys::Range { last, .. } => *last < 0,
+            Keys::Counted { .. } | Keys::By(_) => true,
+        }
+    }
+
+    /// The first, the last and the step, as COMMAND tells them.
+    pub(crate) fn range(&self) -> [i32; 3] {
+        match *self {
+            Keys::None | Keys::By(_) => [0; 3],
+            Keys::Range { first, last, step } => [first, last, step],
+            Keys::Counted { count, step } => [count + 1, -1, step],
+        }
+    }
+}
+
+/// What a command does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Says what it has.
+    Read,
+    /// Says something else of it.
+    Look,
+    /// Gives it another value, whatever it had.
+    Replace,
+    /// Gives it a value if it has none.
+    Make,
+    /// Adds to its value.
+    Extend,
+    /// Changes its value.
+    Update,
+    /// Changes its value, and says what it is or was.
+    Change,
+    /// Removes it.
+    Remove,
+    /// Removes it, and says what it had, or gives that to another.
+    Take,
+}
+
+impl Access {
+    /// In Redis's words.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Access::Read => &["RO", "access"],
+            Access::Look => &["RO"],
+            Access::Replace => &["OW", "update"],
+            Access::Make => &["OW", "insert"],
+            Access::Extend => &["RW", "insert"],
+            Access::Update => &["RW", "update"],
+            Access::Change => &["RW", "access", "update"],
+            Access::Remove => &["RM", "delete"],
+            Access::Take => &["RW", "access", "delete"],
+        }
+    }
+
+    /// The key may be another behind it.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Access::Read | Access::Look)
+    }
+}
+
+/// What a writing command tells of the keys that it has changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Tells {
+    /// It changes no key of its own.
+    Nothing,
+    /// Each change is called so.
+    Each(Change),
+    /// The same, and something else behind them.
+    EachAnd(Change, ArgsTold),
+}
+
+/// A function that tells something of a command that was carried out.
+#[derive(Clone, Copy)]
+pub struct ArgsTold(pub(crate) fn(&mut Call<'_, '_, '_>, Args<'_>));
+
+impl std::fmt::Debug for ArgsTold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ArgsTold")
+    }
+}
 
 /// How a command is run.
 #[derive(Clone, Copy)]
@@ -131,6 +272,12 @@ pub struct Command {
     pub flags: u32,
     /// Where its keys are.
     pub keys: Keys,
+    /// What it does with the first of them, the second and so on; with those behind them as with the last.
+    pub access: &'static [Access],
+    /// What it tells of those that it changes; a command that writes says so, or does not compile.
+    pub tells: Option<Tells>,
+    /// Arguments with which it [takes all](flag::TAKES_ALL).
+    pub(crate) takes_all_if: fn(Args<'_>) -> bool,
     /// The first version of Redis that had it.
     pub since: &'static str,
     /// What follows the name.
@@ -144,12 +291,12 @@ pub struct Command {
 impl Command {
     /// A command of one key.
     pub(crate) const fn key(name: &'static str, arity: i32, flags: u32, run: OfKey) -> Command {
-        Command { keys: ONE_KEY, ..Command::bare(name, arity, flags, Run::Key(KeyFunction(run))) }
+        Command::with_keys(ONE_KEY, Command::bare(name, arity, flags, Run::Key(KeyFunction(run))))
     }
 
     /// Any other command.
     pub(crate) const fn args(name: &'static str, arity: i32, flags: u32, keys: Keys, run: OfArgs) -> Command {
-        Command { keys, ..Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))) }
+        Command::with_keys(keys, Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))))
     }
 
     /// A command with subcommands.
@@ -158,7 +305,44 @@ impl Command {
     }
 
     const fn bare(name: &'static str, arity: i32, flags: u32, run: Run) -> Command {
-        Command { name, arity, flags, keys: NO_KEYS, since: "1.0.0", usage: "", summary: "", run }
+        Command {
+            name,
+            arity,
+            flags,
+            keys: NO_KEYS,
+            access: &[],
+            tells: None,
+            takes_all_if: |_| false,
+            since: "1.0.0",
+            usage: "",
+            summary: "",
+            run,
+        }
+    }
+
+    /// Of whose keys it changes values if it writes, and says what they have if it does not.
+    const fn with_keys(keys: Keys, row: Command) -> Command {
+        let access: &[Access] = match (&keys, row.has(flag::WRITE)) {
+            (Keys::None, _) => &[],
+            (_, true) => &[Access::Update],
+            (_, false) => &[Access::Read],
+        };
+        Command { keys, access, ..row }
+    }
+
+    /// With what it does with its keys, if that is something else.
+    pub(crate) const fn access(self, access: &'static [Access]) -> Command {
+        Command { access, ..self }
+    }
+
+    /// With what it tells of the keys that it changes.
+    pub(crate) const fn tells(self, tells: Tells) -> Command {
+        Command { tells: Some(tells), ..self }
+    }
+
+    /// With arguments with which it concerns more than its keys.
+    pub(crate) const fn takes_all_if(self, takes_all_if: fn(Args<'_>) -> bool) -> Command {
+        Command { takes_all_if, ..self }
     }
 
     /// With what COMMAND DOCS and people are told.
@@ -178,7 +362,7 @@ impl Command {
 
     /// Has this flag.
     #[inline]
-    pub fn has(&self, flag: u32) -> bool {
+    pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
@@ -207,22 +391,55 @@ impl Command {
         self.subcommands().iter().position(|row| name.eq_ignore_ascii_case(row.short_name().as_bytes()))
     }
 
+    /// Words in front of its arguments: its name, and of a subcommand the container's.
+    fn words(&self) -> i32 {
+        1 + self.name.matches('|').count() as i32
+    }
+
     /// Calls `visit` with each key among `args`, which begin behind the name.
     pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
-        let Keys { first, last, step } = self.keys;
-        if first == 0 {
-            return;
-        }
-        // Of a subcommand, behind the container's name and its own.
-        let skipped = 1 + self.name.matches('|').count() as i64;
-        let count = args.len() as i64 + skipped;
-        let last = if last < 0 { count + i64::from(last) } else { i64::from(last) };
-        for (at, arg) in args.enumerate() {
-            let at = at as i64 + skipped;
-            if at >= i64::from(first) && at <= last && (at - i64::from(first)) % i64::from(step) == 0 {
-                visit(arg);
+        let words = self.words();
+        let (first, last, step, most) = match self.keys {
+            Keys::None => return,
+            Keys::Range { first, last, step } => (first, last, step, usize::MAX),
+            Keys::Counted { count, step } => {
+                let counted = usize::try_from(count - words).ok().and_then(|at| args.at(at));
+                let most = counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+                (count + 1, -1, step, most.unwrap_or(0))
             }
+            Keys::By(keys) => return (keys.0)(args, visit),
+        };
+        let last = if last < 0 { i64::from(words + last) + args.len() as i64 } else { i64::from(last) };
+        let (skipped, step) = ((first - words).max(0) as usize, step.max(1) as usize);
+        let among = (last - i64::from(first) + 1).max(0) as usize;
+        args.skip(skipped).take(among).step_by(step).take(most).for_each(visit);
+    }
+
+    /// It may write, or is told to others: it waits while writes are paused.
+    pub(crate) fn changes(&self) -> bool {
+        self.has(flag::WRITE | flag::IS_TOLD)
+    }
+
+    /// What it does with the nth of its keys.
+    pub(crate) fn access_of(&self, nth: usize) -> Access {
+        let last = self.access.last().copied().unwrap_or(Access::Read);
+        self.access.get(nth).copied().unwrap_or(last)
+    }
+
+    /// EXEC takes the store as a whole for it.
+    pub(crate) fn takes_all(&self, args: Args<'_>) -> bool {
+        self.has(flag::TAKES_ALL) || (self.takes_all_if)(args)
+    }
+
+    /// A command that writes says what it tells, and only such a one; so do the accesses to its keys.
+    const fn is_coherent(&self) -> bool {
+        let writes = self.has(flag::WRITE);
+        let (mut at, mut changes) = (0, false);
+        while at < self.access.len() {
+            changes |= self.access[at].writes();
+            at += 1;
         }
+        writes == self.tells.is_some() && (changes == writes || !self.keys.any())
     }
 }
 
@@ -231,6 +448,8 @@ impl Command {
 pub struct Group {
     /// Its name.
     pub name: &'static str,
+    /// The ACL category of its commands; none that have no other than their flags say.
+    pub category: Option<&'static str>,
     /// Its rows.
     pub rows: &'static [Command],
 }
@@ -239,14 +458,14 @@ pub struct Group {
 pub static REDIS: &[Group] = GROUPS;
 
 const GROUPS: &[Group] = &[
-    Group { name: "string", rows: super::strings::ROWS },
-    Group { name: "generic", rows: super::keys::ROWS },
-    Group { name: "bitmap", rows: crate::redis::strings::bitmap::ROWS },
-    Group { name: "pubsub", rows: super::pubsub::ROWS },
-    Group { name: "transactions", rows: super::transactions::ROWS },
-    Group { name: "connection", rows: super::connection::ROWS },
-    Group { name: "cluster", rows: crate::redis::server::absent::ROWS },
-    Group { name: "server", rows: super::server::ROWS },
+    Group { name: "string", category: Some("string"), rows: super::strings::ROWS },
+    Group { name: "generic", category: Some("keyspace"), rows: super::keys::ROWS },
+    Group { name: "bitmap", category: Some("bitmap"), rows: crate::redis::strings::bitmap::ROWS },
+    Group { name: "pubsub", category: Some("pubsub"), rows: super::pubsub::ROWS },
+    Group { name: "transactions", category: Some("transaction"), rows: super::transactions::ROWS },
+    Group { name: "connection", category: Some("connection"), rows: super::connection::ROWS },
+    Group { name: "cluster", category: None, rows: crate::redis::server::absent::ROWS },
+    Group { name: "server", category: None, rows: super::server::ROWS },
 ];
 
 /// The number of a row among all, for what is counted per command.
@@ -285,10 +504,15 @@ static NUMBERED: [Numbered; ROWS_COUNT] = {
         let rows = GROUPS[group].rows;
         let mut row = 0;
         while row < rows.len() {
+            assert!(rows[row].is_coherent(), "a command that writes says what it tells of its keys");
             all[at] = Numbered { row: &rows[row], subcommands: next as u16 };
             let subcommands = rows[row].subcommands();
             let mut sub = 0;
             while sub < subcommands.len() {
+                assert!(
+                    subcommands[sub].is_coherent(),
+                    "a command that writes says what it tells of its keys"
+                );
                 all[next] = Numbered { row: &subcommands[sub], subcommands: 0 };
                 next += 1;
                 sub += 1;
@@ -441,7 +665,7 @@ mod tests {
                 assert!(!sub.summary.is_empty(), "{}", sub.name);
             }
             if let Run::Key(_) = row.run {
-                assert_eq!(row.keys, ONE_KEY, "{}", row.name);
+                assert!(matches!(row.keys, Keys::Range { first: 1, last: 1, step: 1 }), "{}", row.name);
             }
         }
     }
@@ -458,8 +682,19 @@ mod tests {
         };
         assert_eq!(keys(ONE_KEY, &["a", "b"]), "a");
         assert_eq!(keys(ALL_KEYS, &["a", "b", "c"]), "a b c");
-        assert_eq!(keys(Keys { first: 1, last: -1, step: 2 }, &["a", "1", "b", "2"]), "a b");
-        assert_eq!(keys(Keys { first: 2, last: -1, step: 1 }, &["and", "d", "s"]), "d s");
+        assert_eq!(keys(Keys::Range { first: 1, last: -1, step: 2 }, &["a", "1", "b", "2"]), "a b");
+        assert_eq!(keys(Keys::Range { first: 2, last: -1, step: 1 }, &["and", "d", "s"]), "d s");
         assert_eq!(keys(NO_KEYS, &["a"]), "");
+        let pairs = Keys::Counted { count: 1, step: 2 };
+        assert_eq!(keys(pairs, &["2", "a", "1", "b", "2", "EX", "5"]), "a b");
+        assert_eq!(keys(pairs, &["9", "a", "1"]), "a");
+        for none in ["0", "-1", "x"] {
+            assert_eq!(keys(pairs, &[none, "a", "1"]), "");
+        }
+        assert_eq!(keys(Keys::Counted { count: 2, step: 1 }, &["d", "2", "a", "b", "WEIGHTS"]), "a b");
+        assert_eq!(
+            keys(Keys::By(KeysFunction(|args, visit| args.skip(1).for_each(visit))), &["a", "b"]),
+            "b"
+        );
     }
 }

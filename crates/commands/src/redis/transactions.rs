@@ -20,9 +20,10 @@ use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
-    ALLOW_BUSY, DENYOOM, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_SLOWLOG, STALE,
+    ALLOW_BUSY, AT_ONCE, DENYOOM, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES,
+    READONLY, RUNS_QUEUE, SELECTS, SKIP_SLOWLOG, STALE, SUBSCRIBES,
 };
-use super::table::{ALL_KEYS, Command, NO_KEYS, RowId};
+use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::held::Held;
 use crate::core::work::CLEANING_NS;
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
@@ -44,18 +45,23 @@ const LOOKS_MAX: usize = 3;
 const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).doc("1.2.0", "", "Queues what follows until EXEC."),
-    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG, NO_KEYS, exec).doc(
+    Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).with(AT_ONCE).doc(
         "1.2.0",
         "",
-        "Runs what was queued as one, unless a watched key was touched.",
+        "Queues what follows until EXEC.",
     ),
-    Command::args("discard", 1, ANY_TIME, NO_KEYS, discard).doc("2.0.0", "", "Forgets what was queued."),
-    Command::args("watch", -2, ANY_TIME | NO_MULTI, ALL_KEYS, watch).doc(
-        "2.2.0",
-        "key [key ...]",
-        "Has the next EXEC do nothing if one of the keys is touched before.",
+    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG, NO_KEYS, exec)
+        .with(AT_ONCE | RUNS_QUEUE | ENDS_LISTENING | PUBLISHES)
+        .doc("1.2.0", "", "Runs what was queued as one, unless a watched key was touched."),
+    Command::args("discard", 1, ANY_TIME, NO_KEYS, discard).with(AT_ONCE).doc(
+        "2.0.0",
+        "",
+        "Forgets what was queued.",
     ),
+    Command::args("watch", -2, ANY_TIME | NO_MULTI, ALL_KEYS, watch)
+        .access(&[Access::Look])
+        .with(AT_ONCE)
+        .doc("2.2.0", "key [key ...]", "Has the next EXEC do nothing if one of the keys is touched before."),
     Command::args("unwatch", 1, ANY_TIME, NO_KEYS, unwatch).doc("2.2.0", "", "Forgets all watched keys."),
 ];
 
@@ -166,22 +172,6 @@ impl Transaction {
     }
 }
 
-/// Carried out at once also while commands are queued.
-fn at_once(row: &Command) -> bool {
-    matches!(row.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
-}
-
-/// Concerns no key but all, or keys of another database.
-fn takes_whole(row: &Command, args: Args<'_>) -> bool {
-    match row.name {
-        // INFO walks over some keys too.
-        "flushall" | "flushdb" | "swapdb" | "keys" | "randomkey" | "dbsize" | "scan" | "move" | "debug"
-        | "info" => true,
-        "copy" => args.len() > 2,
-        _ => row.name.starts_with("debug|"),
-    }
-}
-
 /// Bytes of an item that is made of these arguments, about.
 fn item_bytes(args: Args<'_>) -> usize {
     ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
@@ -197,7 +187,7 @@ impl Queue {
     fn each_key<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
         for (row, args) in self.commands() {
             row.each_key(args, &mut |key| visit(db, key));
-            if row.name == "select"
+            if row.has(SELECTS)
                 && let Some(name) = args.at(0).and_then(parse_integer)
                 && (0..i64::from(DATABASES)).contains(&name)
             {
@@ -210,7 +200,7 @@ impl Queue {
 impl Call<'_, '_, '_> {
     /// Queues a command that may run, if it has to wait for EXEC; false if it is to be run now.
     pub fn queue(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Result<bool, Fail> {
-        if at_once(row) {
+        if row.has(AT_ONCE) {
             return Ok(false);
         }
         let (touched, id) = (self.client.transaction.touched(), self.row);
@@ -403,7 +393,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         ));
     };
     make_room_for(call, &queue);
-    if queue.commands().any(|(row, args)| takes_whole(row, args)) {
+    if queue.commands().any(|(row, args)| row.takes_all(args)) {
         call.cx.guard.begin_whole();
     } else {
         let watched = || watches.iter().flat_map(|watches| &watches.keys);
@@ -412,7 +402,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
             watched().for_each(|watched| take(watched.db, &watched.key));
         });
     }
-    let flushes = queue.commands().filter(|(row, _)| row.name.starts_with("flush")).count();
+    let flushes = queue.commands().filter(|(row, _)| row.has(EMPTIES)).count();
     if flushes > FLUSHES_TOGETHER_MAX {
         call.cx.guard.finish();
         return Err(TOO_LONG);
@@ -488,7 +478,7 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
     let most = call.reply_bytes_max() as usize;
     let mut bytes = queue.bytes.len();
     for (row, _) in queue.commands() {
-        if row.keys == NO_KEYS && !row.has(FAST) {
+        if !row.keys.any() && !row.has(FAST) {
             // Who knows.
             bytes += most;
         }
@@ -510,7 +500,7 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
 /// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
 fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     let (words, args) = queued.words(bytes);
-    if queued.row.ends_listening() {
+    if queued.row.has(ENDS_LISTENING) {
         keep_letters(call);
     }
     let (mark, before) = (call.out.mark(), call.out.own_bytes());
@@ -543,7 +533,7 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
             fail.count(&call.cx.counters.rows, id);
         }
     }
-    let told = done.is_ok() && queued.row.subscribes();
+    let told = done.is_ok() && queued.row.has(SUBSCRIBES);
     if let Err(fail) = done {
         call.fail(&fail);
     }

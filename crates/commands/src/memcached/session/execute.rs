@@ -1,28 +1,15 @@
 //! One key of a batch, to the function of its command.
 
-use larder_protocol::classic::{Request, StoreVerb};
+use larder_protocol::classic::Request;
 use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
 use super::Call;
-use crate::core::events::{Change, seen};
+use crate::core::events::seen;
 use crate::memcached::batch::Slot;
+use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::{classic, meta};
-
-/// What its changes of a key are called.
-fn change_of(request: &Request<'_>) -> Change {
-    match request {
-        Request::Store(store) => match store.verb {
-            StoreVerb::Append | StoreVerb::Prepend => Change::APPEND,
-            StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => Change::SET,
-        },
-        Request::Arithmetic { .. } => Change::INCRBY,
-        Request::Meta(meta) if matches!(meta.verb, Verb::Arithmetic) => Change::INCRBY,
-        Request::Fetch(_) | Request::Touch { .. } => Change::string("expire"),
-        _ => Change::SET,
-    }
-}
 
 impl Call<'_, '_, '_, '_> {
     /// One key of a batch.
@@ -43,15 +30,13 @@ impl Call<'_, '_, '_, '_> {
         self.execute_slot(slot);
         let is = seen(&mut self.cx.guard, 0, name);
         let (shared, host) = (self.cx.shared, self.cx.host);
-        let asks = match &slot.request {
-            Request::Fetch(_) => true,
-            Request::Meta(meta) => matches!(meta.verb, Verb::Get),
-            _ => false,
-        };
-        if asks && was.is_none() {
+        let row = row_of(&slot.request);
+        if row.asks() && was.is_none() {
             shared.tell_miss(host, 0, name);
         }
-        shared.tell_change(host, &change_of(&slot.request), 0, name, was, is);
+        if let Some(change) = row.change() {
+            shared.tell_change(host, change, 0, name, was, is);
+        }
     }
 
     #[inline(always)]

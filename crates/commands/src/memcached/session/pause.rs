@@ -4,12 +4,10 @@ use larder_protocol::Tokens;
 
 use super::{Conversation, Next, State};
 use crate::core::context::Context;
+use crate::memcached::table::find;
 
 /// A client that waits looks this often whether the pause was ended early.
 const LOOK_MS: u64 = 100;
-
-/// Requests that change nothing, by their names. mg may: with N it makes an item, with T it gives it a time.
-const READS: [&[u8]; 9] = [b"get", b"gets", b"mg", b"mn", b"me", b"stats", b"version", b"verbosity", b"quit"];
 
 /// What a pause lets a connection do.
 pub(super) enum Pace {
@@ -44,8 +42,9 @@ fn may_write(input: &[u8]) -> bool {
     let line = input.split(|&byte| byte == b'\n').next().unwrap_or(input);
     let mut tokens = Tokens::new(line.strip_suffix(b"\r").unwrap_or(line));
     let name = tokens.next().unwrap_or_default();
-    let vivifies = |token: &[u8]| matches!(token.first(), Some(b'N' | b'T'));
-    !READS.contains(&name) || name == b"mg" && tokens.skip(1).any(vivifies)
+    // Behind the name comes a key, or nothing that would change what a row says.
+    tokens.next();
+    find(name).is_none_or(|row| row.may_write(tokens))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::redis::reply::{put_bulk, put_verbatim};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WHILE_PAUSED};
 use crate::redis::table::{Command, NO_KEYS, row};
 
 const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
@@ -74,6 +74,7 @@ pub(crate) const ROWS: &[Command] = &[
         call.cx.shared.look_in_time(call.cx.now());
         call.ok()
     })
+    .with(WHILE_PAUSED)
     .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
     Command::args("client|unblock", -3, RULES, NO_KEYS, unblock).doc(
         "5.0.0",

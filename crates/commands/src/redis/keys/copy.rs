@@ -3,10 +3,12 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value};
 
+use crate::core::events::{Change, Class};
 use crate::redis::call::{Call, is, kept, next};
 use crate::redis::connection::{database, database_or};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::making::{Carry, carry};
+use crate::redis::table::{ArgsTold, Tells};
 
 /// Copies a value with what goes with it: from one key to another, which has no value or may lose it.
 /// False if there is nothing to copy, or something in the way.
@@ -57,6 +59,24 @@ fn copy_pinned(
         guard.upload_fill(&mut upload, piece)?;
     }
     guard.publish(upload, expect)
+}
+
+/// What RENAME tells of both keys.
+pub(crate) const RENAMED: Tells = Tells::Each(Change { gone: "rename_from", ..Change::made("rename_to") });
+
+/// What MOVE tells of the key, where it was and where it is.
+pub(crate) const MOVED: Tells =
+    Tells::EachAnd(Change { gone: "move_from", ..Change::SET }, ArgsTold(tell_arrival));
+
+/// Tells that a key has come to the database that MOVE names.
+fn tell_arrival(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
+    let (Some(name), Some(to)) = (args.at(0), args.at(1).and_then(|word| database(word).ok())) else {
+        return;
+    };
+    let (key, target) = (call.key(name), call.cx.guard.key_in(to, name));
+    if call.cx.guard.peek(&target).hit().is_some() && call.cx.guard.peek(&key).hit().is_none() {
+        call.cx.shared.tell(call.cx.host, Class::Generic, "move_to", to, name);
+    }
 }
 
 /// RENAME and, with `only_new`, RENAMENX.

@@ -6,33 +6,32 @@ use larder_store::{Item, Value};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::table::flag::{LOADING, READONLY, STALE};
-use crate::redis::table::{Command, Keys, NO_KEYS};
+use crate::redis::table::{Access, Command, Keys, NO_KEYS};
 
 /// The key behind the subcommand.
-const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
-pub(crate) const OBJECT: &[Command] =
-    &[
-        Command::args("object|encoding", 3, READONLY, SECOND, |call, args| {
-            of_key(call, args, Facet::Encoding)
-        })
+pub(crate) const OBJECT: &[Command] = &[
+    Command::args("object|encoding", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Encoding))
+        .access(&[Access::Look])
         .doc("2.2.3", "key", "How a value is encoded."),
-        Command::args("object|refcount", 3, READONLY, SECOND, |call, args| {
-            of_key(call, args, Facet::References)
-        })
+    Command::args("object|refcount", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::References))
+        .access(&[Access::Look])
         .doc("2.2.3", "key", "How many names a value has: one."),
-        Command::args("object|idletime", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Idle))
-            .doc("2.2.3", "key", "Seconds since the last access."),
-        Command::args("object|freq", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Frequency))
-            .doc("4.0.0", "key", "How often a key is accessed, from 0 to 3."),
-        Command::args("object|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
-            crate::redis::server::introspect::help(call, "object")
-        })
-        .doc("6.2.0", "", "What OBJECT can do."),
-    ];
+    Command::args("object|idletime", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Idle))
+        .access(&[Access::Look])
+        .doc("2.2.3", "key", "Seconds since the last access."),
+    Command::args("object|freq", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Frequency))
+        .access(&[Access::Look])
+        .doc("4.0.0", "key", "How often a key is accessed, from 0 to 3."),
+    Command::args("object|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+        crate::redis::server::introspect::help(call, "object")
+    })
+    .doc("6.2.0", "", "What OBJECT can do."),
+];
 
 pub(crate) const MEMORY: &[Command] = &[
-    Command::args("memory|usage", -3, READONLY, SECOND, usage).doc(
+    Command::args("memory|usage", -3, READONLY, SECOND, usage).access(&[Access::Look]).doc(
         "4.0.0",
         "key [SAMPLES count]",
         "Bytes that a key and its value take.",

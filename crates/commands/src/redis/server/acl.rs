@@ -115,9 +115,8 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let mut names = Vec::new();
     for (group, row) in rows() {
         let own = if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() };
-        let of = |row: &&Command| {
-            categories(group.name, row).iter().any(|other| other.as_bytes()[1..].eq_ignore_ascii_case(name))
-        };
+        let of =
+            |row: &&Command| categories(group, row).any(|other| other.as_bytes().eq_ignore_ascii_case(name));
         names.extend(own.iter().filter(of).map(|row| row.name));
     }
     call.array(names.len());

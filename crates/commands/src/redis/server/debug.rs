@@ -14,14 +14,14 @@ use crate::redis::reply::{
 };
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL};
 use crate::redis::table::{Command, Keys, NO_KEYS};
 
 /// Bytes of a message of DEBUG ERROR that are told.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 
-const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
-const SECOND: Keys = Keys { first: 2, last: 2, step: 1 };
+const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("debug|sleep", 3, RULES, NO_KEYS, sleep).doc("1.0.0", "seconds", "Answers later."),
@@ -68,7 +68,7 @@ pub(crate) const ROWS: &[Command] = &[
         call.ok()
     })
     .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),
-    Command::args("debug|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("debug|help", 2, LOADING | STALE | TAKES_ALL, NO_KEYS, |call, _| {
         super::introspect::help(call, "debug")
     })
     .doc("1.0.0", "", "What DEBUG can do."),

@@ -1,6 +1,6 @@
 //! COMMAND: the table, told to clients.
 
-use larder_protocol::resp::{Args, parse_integer};
+use larder_protocol::resp::Args;
 
 use crate::redis::call::{Call, is, next};
 use crate::redis::fail::{Done, Fail};
@@ -93,28 +93,18 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
-/// ACL categories, derived from what the row says.
-pub(crate) fn categories(group: &str, row: &Command) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    let mut add = |holds: bool, name| {
-        if holds {
-            names.push(name);
-        }
-    };
-    add(group == "generic", "@keyspace");
-    add(row.has(flag::READONLY), "@read");
-    add(row.has(flag::WRITE), "@write");
-    add(group == "string", "@string");
-    add(group == "bitmap", "@bitmap");
-    add(group == "pubsub", "@pubsub");
-    add(row.has(flag::ADMIN), "@admin");
-    add(row.has(flag::FAST), "@fast");
-    add(!row.has(flag::FAST), "@slow");
-    add(row.has(flag::BLOCKING), "@blocking");
-    add(row.has(flag::ADMIN), "@dangerous");
-    add(group == "connection", "@connection");
-    add(group == "transactions", "@transaction");
-    names
+/// ACL categories, derived from what the row and its group say, in the order of [`CATEGORIES`].
+pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &'static str> {
+    let (category, row) = (group.category, *row);
+    CATEGORIES.iter().copied().filter(move |name| match *name {
+        "read" => row.has(flag::READONLY),
+        "write" => row.has(flag::WRITE),
+        "admin" | "dangerous" => row.has(flag::ADMIN),
+        "fast" => row.has(flag::FAST),
+        "slow" => !row.has(flag::FAST),
+        "blocking" => row.has(flag::BLOCKING),
+        name => category == Some(name),
+    })
 }
 
 fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
@@ -126,12 +116,11 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
         (0..flag::NAMES.len()).filter(|bit| row.has(1 << bit)).map(|bit| flag::NAMES[bit]).collect();
     put_set(call.out, resp3, flags.len());
     flags.iter().for_each(|name| put_simple(call.out, name));
-    for place in [row.keys.first, row.keys.last, row.keys.step] {
+    for place in row.keys.range() {
         put_integer(call.out, i64::from(place));
     }
-    let categories = categories(group.name, row);
-    put_set(call.out, resp3, categories.len());
-    categories.iter().for_each(|name| put_simple(call.out, name));
+    put_set(call.out, resp3, categories(group, row).count());
+    categories(group, row).for_each(|name| put_simple(call.out, &format!("@{name}")));
     // Tips.
     put_array(call.out, 0);
     put_key_specs(call, row);
@@ -144,9 +133,10 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
 /// Where the keys are, in the form that clients of Redis 7 read.
 fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
     let resp3 = call.client.resp3;
-    if row.keys == NO_KEYS {
+    if !row.keys.any() {
         return put_set(call.out, resp3, 0);
     }
+    let [first, last, step] = row.keys.range();
     put_set(call.out, resp3, 1);
     put_map(call.out, resp3, 3);
     put_bulk(call.out, b"flags");
@@ -160,15 +150,15 @@ fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
     put_bulk(call.out, b"spec");
     put_map(call.out, resp3, 1);
     put_bulk(call.out, b"index");
-    put_integer(call.out, i64::from(row.keys.first));
+    put_integer(call.out, i64::from(first));
     put_bulk(call.out, b"find_keys");
     put_map(call.out, resp3, 2);
     put_bulk(call.out, b"type");
     put_bulk(call.out, b"range");
     put_bulk(call.out, b"spec");
     put_map(call.out, resp3, 3);
-    let last = if row.keys.last < 0 { row.keys.last } else { row.keys.last - row.keys.first };
-    for (name, n) in [("lastkey", last), ("keystep", row.keys.step), ("limit", 0)] {
+    let last = if last < 0 { last } else { last - first };
+    for (name, n) in [("lastkey", last), ("keystep", step), ("limit", 0)] {
         put_bulk(call.out, name.as_bytes());
         put_integer(call.out, i64::from(n));
     }
@@ -270,9 +260,9 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             if is(by, "MODULE") {
                 Vec::new()
             } else if is(by, "ACLCAT") {
-                let has = |name: &&str| name.as_bytes()[1..].eq_ignore_ascii_case(what);
+                let has = |name: &str| name.as_bytes().eq_ignore_ascii_case(what);
                 all_rows()
-                    .filter(|(group, row)| categories(group.name, row).iter().any(has))
+                    .filter(|(group, row)| categories(group, row).any(has))
                     .map(|(_, row)| row.name)
                     .collect()
             } else if is(by, "PATTERN") {
@@ -310,32 +300,11 @@ fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     for (nth, key) in keys.iter().enumerate() {
         call.array(2);
         put_bulk(call.out, key);
-        let access = access(row, nth);
+        let access = row.access_of(nth).words();
         put_set(call.out, call.client.resp3, access.len());
         access.iter().for_each(|name| put_simple(call.out, name));
     }
     Ok(())
-}
-
-/// What a command does with the nth of its keys, in Redis's words.
-fn access(row: &Command, nth: usize) -> &'static [&'static str] {
-    match (row.name, nth) {
-        ("set" | "setex" | "psetex" | "mset" | "msetex", _) | ("rename" | "renamenx" | "copy", 1) => {
-            &["OW", "update"]
-        }
-        ("bitop" | "restore", 0) => &["OW", "update"],
-        ("setnx" | "msetnx", _) => &["OW", "insert"],
-        ("append", _) => &["RW", "insert"],
-        ("del" | "unlink" | "delex" | "delifeq", _) => &["RM", "delete"],
-        ("getdel", _) | ("rename" | "renamenx" | "move", 0) => &["RW", "access", "delete"],
-        ("copy", 0) | ("bitop", _) => &["RO", "access"],
-        ("getset" | "getex" | "incr" | "decr" | "incrby" | "decrby" | "incrbyfloat", _)
-        | ("setbit" | "bitfield" | "cl.throttle", _) => &["RW", "access", "update"],
-        ("exists" | "touch" | "type" | "strlen" | "watch", _) => &["RO"],
-        _ if row.has(flag::WRITE) => &["RW", "update"],
-        _ if row.name.starts_with("object|") || row.name == "memory|usage" => &["RO"],
-        _ => &["RO", "access"],
-    }
 }
 
 /// The command that the words name, and its keys among them.
@@ -350,16 +319,13 @@ fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
         row = &rows[at];
         count = args.len() + 2;
     }
-    if row.keys == NO_KEYS {
+    if !row.keys.any() {
         return Err(Fail::of("ERR The command has no key arguments"));
     }
     if !row.takes(count) {
         return Err(Fail::of("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::with_capacity(args.len());
-    // How many pairs there are, the words say; behind them options follow.
-    let pairs = if row.name == "msetex" { args.at(0).and_then(parse_integer).unwrap_or(0) } else { i64::MAX };
     row.each_key(args, &mut |key| keys.push(key));
-    keys.truncate(usize::try_from(pairs).unwrap_or(0));
     Ok((row, keys))
 }

@@ -12,7 +12,7 @@
 
 use crate::core::output::Output;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_set, put_simple};
-use crate::redis::table::{Command, NO_KEYS};
+use crate::redis::table::Command;
 
 /// An argument, or several that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ const TYPES: &[(&str, &[&str])] = &[
 const KEYS: &[&str] = &["key", "key1", "key2", "newkey", "source", "destination", "destkey"];
 
 fn kind_of(name: &str, row: &Command) -> &'static str {
-    if row.keys != NO_KEYS && KEYS.contains(&name) {
+    if row.keys.any() && KEYS.contains(&name) {
         return "key";
     }
     // Its increment is no whole number, nor are the seconds of DEBUG SLEEP.
@@ -362,7 +362,7 @@ mod tests {
             let least = one_more + 1 + row.name.matches('|').count() + needed(&found);
             let fits = least == row.arity.unsigned_abs() as usize && (!open || row.arity < 0);
             let fits = fits || !row.subcommands().is_empty();
-            let keys = row.keys == NO_KEYS || any(&found, &|one| kind_of(&one.name, row) == "key");
+            let keys = !row.keys.any() || any(&found, &|one| kind_of(&one.name, row) == "key");
             if found.is_empty() != row.usage.is_empty() || !keys || !fits {
                 wrong.push(format!("{} {}: {} words, arity {}", row.name, row.usage, least, row.arity));
             }

@@ -11,14 +11,14 @@ use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::{self, Command, RowId, Run, flag};
+use crate::redis::table::{self, RowId, Run, flag};
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first.
     pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
         self.tally.commands += 1;
         let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
-        if client.subscriptions.is_some() && found.is_some_and(Command::ends_listening) {
+        if client.subscriptions.is_some() && found.is_some_and(|row| row.has(flag::ENDS_LISTENING)) {
             self.fetch_letters(client);
         }
         let mark = self.out.mark();
@@ -32,7 +32,7 @@ impl Turn<'_, '_, '_, '_> {
         let done = call.run(args);
         // What it is told of its subscriptions is a push, which comes whatever the replies.
         let told = done.is_ok()
-            && found.is_some_and(Command::subscribes)
+            && found.is_some_and(|row| row.has(flag::SUBSCRIBES))
             && call.client.transaction.queued().is_none();
         let (row, admitted) = (call.row, call.admitted);
         if let Err(fail) = &done {
@@ -57,7 +57,7 @@ impl Turn<'_, '_, '_, '_> {
         let words = copying_ns(args.encoded().len() as u64);
         self.cx.spend(self.out, COMMAND_NS + words + REPLY_BYTE_NS * replied_bytes);
         // EXEC keeps or drops the reply of each of its commands itself.
-        let execs = done.is_ok() && found.is_some_and(|row| row.name == "exec");
+        let execs = done.is_ok() && found.is_some_and(|row| row.has(flag::RUNS_QUEUE));
         let mut flow = flow;
         if client.replies.is_silent() && !told && !execs {
             self.out.rewind(mark);
@@ -72,7 +72,7 @@ impl Turn<'_, '_, '_, '_> {
         }
         client.replies.end_command();
         if client.subscriptions.is_some()
-            && (found.is_some_and(Command::publishes) || self.cx.shared.events.any())
+            && (found.is_some_and(|row| row.has(flag::PUBLISHES)) || self.cx.shared.events.any())
         {
             self.fetch_letters(client);
         }
@@ -155,13 +155,13 @@ impl Call<'_, '_, '_> {
         if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
             return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
         }
-        if self.client.only_listens() && !row.may_be_said_while_listening() {
+        if self.client.only_listens() && !row.has(flag::WHILE_LISTENING) {
             return Err(Fail::with(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                 row.name
             )));
         }
-        if self.client.monitors() && (row.has(flag::WRITE | flag::READONLY) || row.publishes()) {
+        if self.client.monitors() && row.has(flag::WRITE | flag::READONLY | flag::PUBLISHES) {
             return Err(Fail::of("ERR Replica can't interact with the keyspace"));
         }
         if row.has(flag::DENYOOM) && self.shared.starved_bytes.load(Relaxed) > 0 {
@@ -170,7 +170,7 @@ impl Call<'_, '_, '_> {
         if self.queue(row, rest, args)? {
             return Ok(());
         }
-        if row.name == "exec" {
+        if row.has(flag::RUNS_QUEUE) {
             self.admit_exec()?;
         }
         self.admitted = true;

@@ -50,7 +50,7 @@ impl Call<'_, '_, '_> {
         }
         let tells = self.cx.shared.events.any();
         // What EXEC runs it has charged.
-        if args.len() > MANY_WORDS && (tells || row.keys.last < 0) && !self.cx.guard.in_transaction() {
+        if args.len() > MANY_WORDS && (tells || row.keys.are_many()) && !self.cx.guard.in_transaction() {
             // What is noted of each of many keys, while it runs.
             let note_bytes = if row.has(WRITE) { KEY_HASH_BYTES } else { KEY_LOOK_BYTES };
             let bytes = note_bytes + if tells { KEY_EVENT_BYTES } else { 0 };

@@ -5,6 +5,7 @@ use larder_store::{Hint, Key};
 
 use super::rewrite::{Rewrite, rewrite, rewrite_part};
 use super::source::{Name, Source};
+use crate::core::events::Change;
 use crate::core::output::Output;
 use crate::core::work::Lane;
 use crate::redis::call::{Call, integer, is, next};
@@ -13,10 +14,10 @@ use crate::redis::reply::{each_part, put_integer};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use crate::redis::table::{Command, Keys};
+use crate::redis::table::{Access, Command, Keys, Tells};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::key("setbit", 4, WRITE | DENYOOM, set_bit).doc("2.2.0", "key offset value", "Sets a bit."),
+    Command::key("setbit", 4, WRITE | DENYOOM, set_bit).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).doc("2.2.0", "key offset value", "Sets a bit."),
     Command::key("getbit", 3, READONLY | FAST, get_bit).doc("2.2.0", "key offset", "A bit."),
     Command::key("bitcount", -2, READONLY, bit_count).doc(
         "2.6.0",
@@ -28,14 +29,14 @@ pub(crate) const ROWS: &[Command] = &[
         "key bit [start [end [BYTE|BIT]]]",
         "Where the first bit of a kind is.",
     ),
-    Command::args("bitop", -4, WRITE | DENYOOM, Keys { first: 2, last: -1, step: 1 }, super::bitop::bit_op).doc(
+    Command::args("bitop", -4, WRITE | DENYOOM, Keys::Range { first: 2, last: -1, step: 1 }, super::bitop::bit_op).tells(Tells::Each(Change::SET)).access(&[Access::Replace, Access::Read]).doc(
         "2.6.0",
         "<AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE> destkey key [key ...]",
         "Combines bitmaps.",
     ),
     Command::key("bitfield", -2, WRITE | DENYOOM, |call, key, _, args| {
         super::bitfield::bitfield(call, key, args, false)
-    })
+    }).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change])
     .doc(
         "3.2.0",
         "key [GET encoding offset|[OVERFLOW <WRAP|SAT|FAIL>] <SET encoding offset value|INCRBY encoding offset increment> ...]",
