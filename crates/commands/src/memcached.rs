@@ -1,7 +1,8 @@
 //! memcached's commands, in their classic and their meta text: one table, one function a command.
 //!
 //! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
-//! - `table`: the rows; `classic`, `meta`: commands on items; `admin`: all others; `dump`: their long replies
+//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
+//!   commands; `dump`: their long replies
 //! - `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
 
 mod admin;
@@ -20,5 +21,6 @@ mod text;
 mod time;
 pub(crate) mod tuning;
 mod upload;
+mod verbs;
 
 pub(crate) use session::Conversation;

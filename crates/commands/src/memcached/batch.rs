@@ -21,7 +21,7 @@ use larder_protocol::meta::{Meta, Verb, decode_start};
 use larder_protocol::scan::line_feed;
 use larder_store::{Guard, Hint, Key};
 
-use super::classic::fits;
+use super::verbs::fits;
 use crate::core::batch::SLOTS;
 use crate::core::shared::Settings;
 

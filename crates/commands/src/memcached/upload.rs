@@ -6,12 +6,10 @@ use larder_protocol::meta::Verb;
 use larder_store::{Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
-use super::classic::{
-    Outcome, account, attributes, class_there, classic_expect, classic_outcome, put_stored,
-    store as store_at_once,
-};
+use super::classic::{put_stored, store as store_at_once};
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
+use super::verbs::{Outcome, account, attributes, class_there, classic_expect, classic_outcome};
 use crate::core::context::Context;
 use crate::core::events::seen;
 use crate::core::input::{Input, Looks};
@@ -44,6 +42,18 @@ impl Purpose {
             Purpose::Classic(store) => store.noreply,
             Purpose::Meta(_) => false,
         }
+    }
+
+    /// What stands behind the value.
+    pub fn end(&self) -> &'static [u8] {
+        match self {
+            Purpose::Classic(_) | Purpose::Meta(_) => b"\r\n",
+        }
+    }
+
+    /// Bytes of a value's block, its end among them.
+    pub fn block_bytes(&self, value_bytes: u64) -> u64 {
+        value_bytes + self.end().len() as u64
     }
 
     /// What is there is to be overwritten whatever it is, so that a failure must remove it.

@@ -7,12 +7,11 @@ use larder_store::{Attributes, Expect, Key, Millis, Refusal};
 
 use super::reply::{ReplyKey, put_key_flag, put_number_flag, put_opaque_flag, put_status};
 use crate::core::context::Context;
-use crate::core::counters::Counter;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
-use crate::memcached::classic::{Change, Changed, change};
 use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER, put_number};
 use crate::memcached::time::{expires_at, seconds_left};
+use crate::memcached::verbs::{Change, Changed, change, count_no_number};
 
 /// What an ma was given.
 struct Given {
@@ -62,7 +61,6 @@ pub fn arithmetic(
         Ok(given) => given,
         Err(fault) => return out.put(fault.reply()),
     };
-    let misses = if given.change.decrement { Counter::DecrMisses } else { Counter::IncrMisses };
     let reply_key = ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') };
     loop {
         match change(cx, key, &given.change) {
@@ -79,7 +77,7 @@ pub fn arithmetic(
                     Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
                 },
                 None => {
-                    cx.counters.add(misses, 1);
+                    count_no_number(cx, given.change.decrement);
                     return put_status(out, b"NF", flags, reply_key);
                 }
             },

@@ -9,9 +9,9 @@ use super::reply::Tail;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
-use crate::memcached::classic::{Outcome, account, class_there, concat, refuse};
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
+use crate::memcached::verbs::{Outcome, account, class_there, concat, refuse};
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]

@@ -15,8 +15,9 @@ use crate::core::output::Mark;
 use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
 use crate::core::usual::add;
-use crate::memcached::classic::{self, fitting_value_bytes};
+use crate::memcached::classic;
 use crate::memcached::text::{END, NO_MEMORY_FOR_REPLY};
+use crate::memcached::verbs::fitting_value_bytes;
 
 /// Longer values are received into their items rather than read ahead.
 const VALUE_BYTES_MAX: usize = 4096;

@@ -11,8 +11,9 @@ use crate::core::input::{Looks, UPLOAD_PIECE_BYTES, UPLOAD_RECEIVE_BYTES, UPLOAD
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
 use crate::memcached::meta;
-use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ};
+use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::upload::{Gathering, Purpose, publish, refused_early};
+use crate::memcached::verbs;
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
@@ -62,10 +63,10 @@ impl Conversation {
         purpose: Purpose,
         block: Block<'_>,
     ) {
-        let left = u64::from(value_bytes) + 2;
-        if !classic::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
-            let reply = classic::too_large(call.cx, key, purpose.overwrites());
-            self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(reply) };
+        let left = purpose.block_bytes(u64::from(value_bytes));
+        if !verbs::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
+            verbs::count_too_large(call.cx, key, purpose.overwrites());
+            self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(TOO_LARGE) };
             return;
         }
         match block {
@@ -90,7 +91,7 @@ impl Conversation {
 
     /// Begins to receive a long value.
     fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
-        let left = u64::from(value_bytes) + 2;
+        let left = purpose.block_bytes(u64::from(value_bytes));
         if purpose.concats() {
             self.state =
                 State::Gather(Gathering::new(call.cx.guard.store(), key.bytes(), value_bytes, purpose));
@@ -98,11 +99,11 @@ impl Conversation {
         }
         let attributes = match &purpose {
             Purpose::Classic(store) => {
-                let attributes = classic::attributes(store, call.cx.now());
+                let attributes = verbs::attributes(store, call.cx.now());
                 if let Some(outcome) = refused_early(call.cx, key, store) {
                     let class = attributes.class(key, u64::from(value_bytes));
-                    let compared = (store.verb == StoreVerb::Cas).then(|| classic::class_there(call.cx, key));
-                    classic::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
+                    let compared = (store.verb == StoreVerb::Cas).then(|| verbs::class_there(call.cx, key));
+                    verbs::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
                     let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
                     self.state = State::Swallow { left, reply };
                     return;
@@ -165,7 +166,7 @@ impl Conversation {
         if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
             no_memory(cx, &cx.guard.key(upload.key()), &purpose);
             let reply = (!purpose.is_silent()).then_some(NO_MEMORY_DURING_READ);
-            self.state = State::Swallow { left: upload.missing() + 2, reply };
+            self.state = State::Swallow { left: purpose.block_bytes(upload.missing()), reply };
         }
     }
 
@@ -184,7 +185,8 @@ impl Conversation {
                 }
                 call.cx.counters.add(Counter::StoreNoMemory, 1);
                 let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
-                self.state = State::Swallow { left: gathering.missing() as u64 + 2, reply };
+                let left = gathering.purpose.block_bytes(gathering.missing() as u64);
+                self.state = State::Swallow { left, reply };
                 return None;
             }
         }
@@ -199,24 +201,26 @@ impl Conversation {
         None
     }
 
-    /// Takes the line end behind a value that is all there, and the state that held the value.
+    /// Takes what stands behind a value that is all there, and the state that held the value.
     ///
     /// # Errors
-    /// What to do instead: wait for the line end, or go on after a block that did not have it.
+    /// What to do instead: wait for it, or go on after a block that did not have it.
     fn end_block(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
-        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + 2) else {
+        let purpose = match &self.state {
+            State::Upload { purpose, .. } => purpose,
+            State::Gather(gathering) => &gathering.purpose,
+            _ => return Err(None),
+        };
+        let wanted = purpose.end();
+        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + wanted.len()) else {
             return Err(Some(Next::Receive));
         };
-        call.reader.at += 2;
+        call.reader.at += wanted.len();
+        let silent = purpose.is_silent();
         let state = std::mem::replace(&mut self.state, State::Ready);
-        if end == b"\r\n" {
+        if end == wanted {
             return Ok(state);
         }
-        let silent = match &state {
-            State::Upload { purpose, .. } => purpose.is_silent(),
-            State::Gather(gathering) => gathering.purpose.is_silent(),
-            _ => false,
-        };
         if !silent {
             call.out.put(Fault::BadChunk.reply());
         }

@@ -1,12 +1,10 @@
-//! incr and decr.
+//! incr, decr, ma: adding to a number.
 
 use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, write_u64};
 use larder_store::{Attributes, Expect, Key, Lookup, Millis, Refusal, Value};
 
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
-use crate::core::output::Output;
-use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER};
 
 /// A counter shorter than before keeps its length, filled with spaces, up to this many bytes;
 /// memcached does so whenever nobody else holds the item.
@@ -87,32 +85,7 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
     }
 }
 
-/// incr, decr
-pub fn arithmetic(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    key: &Key<'_>,
-    delta: u64,
-    decrement: bool,
-    noreply: bool,
-) {
-    let by = Change { delta, decrement, expect_cas: None, cas: None, expires_at: None };
-    let mut room = [0; U64_BYTES_MAX + 2];
-    let reply: &[u8] = match change(cx, key, &by) {
-        Changed::Done { value, .. } => {
-            let digits = write_u64(&mut room, value);
-            room[digits..digits + 2].copy_from_slice(b"\r\n");
-            &room[..digits + 2]
-        }
-        Changed::Absent | Changed::OtherCas => {
-            cx.counters.add(if decrement { Counter::DecrMisses } else { Counter::IncrMisses }, 1);
-            b"NOT_FOUND\r\n"
-        }
-        Changed::NotANumber => NOT_A_NUMBER,
-        Changed::NoMemory if cx.asks_again(out) => return,
-        Changed::NoMemory => NO_MEMORY,
-    };
-    if !noreply {
-        out.put(reply);
-    }
+/// Counts that there was no number to add to.
+pub fn count_no_number(cx: &Context<'_, '_>, decrement: bool) {
+    cx.counters.add(if decrement { Counter::DecrMisses } else { Counter::IncrMisses }, 1);
 }

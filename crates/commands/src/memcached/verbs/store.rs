@@ -1,7 +1,7 @@
-//! set, add, replace, append, prepend, cas.
+//! set, add, replace, append, prepend, cas; and what ms has in common with them.
 //!
 //! A value that is whole in the receive buffer is stored from there ([`store`]); a longer one comes
-//! through the session's upload and ends in the same words ([`put_stored`]).
+//! through the session's upload and ends in the same account ([`account`]).
 
 use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
 use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
@@ -13,7 +13,6 @@ use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::core::work::copying_ns;
-use crate::memcached::text::{NO_MEMORY, TOO_LARGE};
 use crate::memcached::time::expires_at;
 
 /// What memcached adds to key and value: header, the key's NUL, the value's line end.
@@ -119,8 +118,9 @@ pub fn account(
     }
 }
 
-/// set, add, replace, append, prepend, cas with the whole value at hand.
-#[inline]
+/// set, add, replace, append, prepend, cas with the whole value at hand. None: it is to be asked again, and the turn of
+/// who replies into `out` has ended.
+#[inline(always)]
 pub fn store(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -129,29 +129,26 @@ pub fn store(
     hint: &Hint<'_>,
     store: &Store<'_>,
     value: &[u8],
-) {
+) -> Option<Outcome> {
     cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.sets += 1);
     if store.verb == StoreVerb::Set {
         // Nearly all stores: a set that happens.
         let attributes = attributes(store, cx.now());
         let result = cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
         let class = attributes.class(key, value.len() as u64);
-        if result.is_ok() {
+        if let Ok(stored) = result {
             tally.sets += 1;
             cx.counters.count_in(class, ClassCounter::CmdSet);
-            if !store.noreply {
-                out.put(b"STORED\r\n");
-            }
-            return;
+            return Some(Outcome::Stored { cas: stored.cas, value_bytes: value.len() as u64 });
         }
         let outcome = classic_outcome(result, store, value.len() as u64);
         if outcome == Outcome::NoMemory && cx.asks_again(out) {
-            return;
+            return None;
         }
         account(cx, tally, key, outcome, class, None, true);
-        return put_stored(out, outcome, store.noreply);
+        return Some(outcome);
     }
-    store_if(cx, out, tally, key, store, value);
+    store_if(cx, out, tally, key, store, value)
 }
 
 /// What a classic store stores beside the value.
@@ -169,7 +166,7 @@ fn store_if(
     key: &Key<'_>,
     store: &Store<'_>,
     value: &[u8],
-) {
+) -> Option<Outcome> {
     let attributes = attributes(store, cx.now());
     let class = attributes.class(key, value.len() as u64);
     let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
@@ -190,10 +187,10 @@ fn store_if(
         }
     };
     if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return;
+        return None;
     }
     account(cx, tally, key, outcome, class, compared, false);
-    put_stored(out, outcome, store.noreply);
+    Some(outcome)
 }
 
 /// append, prepend with the whole value at hand.
@@ -234,33 +231,12 @@ pub fn concat(
     }
 }
 
-/// Writes the classic reply of a store.
-#[inline]
-pub fn put_stored(out: &mut Output, outcome: Outcome, noreply: bool) {
-    if !noreply {
-        out.put(stored_reply(outcome));
-    }
-}
-
-/// The classic reply of a store.
-#[inline]
-pub fn stored_reply(outcome: Outcome) -> &'static [u8] {
-    match outcome {
-        Outcome::Stored { .. } => b"STORED\r\n",
-        Outcome::NotStored => b"NOT_STORED\r\n",
-        Outcome::Exists => b"EXISTS\r\n",
-        Outcome::NotFound => b"NOT_FOUND\r\n",
-        Outcome::NoMemory => NO_MEMORY,
-    }
-}
-
 /// A value above the limit: counted, and what it was to overwrite is gone (`overwrites`).
-pub fn too_large(cx: &mut Context<'_, '_>, key: &Key<'_>, overwrites: bool) -> &'static [u8] {
+pub fn count_too_large(cx: &mut Context<'_, '_>, key: &Key<'_>, overwrites: bool) {
     cx.counters.add(Counter::StoreTooLarge, 1);
     if overwrites {
         let _ = cx.guard.delete(key, Expect::Present);
     }
-    TOO_LARGE
 }
 
 #[cfg(test)]

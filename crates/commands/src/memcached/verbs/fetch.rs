@@ -1,0 +1,96 @@
+//! get, gets, gat, gats: what a key has.
+
+use std::sync::Arc;
+
+use larder_store::{Hint, Item, Key, Lookup, Refusal, Store};
+
+use crate::core::context::Context;
+use crate::core::counters::{ClassCounter, Counter};
+use crate::core::tally::Tally;
+use crate::memcached::time::expires_at;
+
+/// get, gets: the item, counted as a hit or a miss.
+#[inline(always)]
+pub fn fetch<'r>(
+    cx: &'r mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+) -> Option<Item<'r>> {
+    tally.gets += 1;
+    let (shared, counters) = (cx.shared, cx.counters);
+    // The guard is the item's.
+    let store: Option<Arc<Store>> = shared.prefixes.is_on().then(|| Arc::clone(cx.guard.store()));
+    let why = match cx.guard.get_hinted(key, hint) {
+        Lookup::Hit(item) => {
+            tally.get_hits += 1;
+            counters.count_in(item.class(), ClassCounter::GetHits);
+            if let Some(store) = &store {
+                shared.prefixes.count(store, key.bytes(), |count| {
+                    count.gets += 1;
+                    count.hits += 1;
+                });
+            }
+            return Some(item);
+        }
+        Lookup::Miss => None,
+        Lookup::Expired => Some(Counter::GetExpired),
+        Lookup::Flushed => Some(Counter::GetFlushed),
+    };
+    counters.add(Counter::GetMisses, 1);
+    if let Some(why) = why {
+        counters.add(why, 1);
+    }
+    if let Some(store) = &store {
+        shared.prefixes.count(store, key.bytes(), |count| count.gets += 1);
+    }
+    None
+}
+
+/// What became of a gat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The item was told of and touched.
+    Done,
+    /// There is no item.
+    Absent,
+    /// There was no memory to tell of it, or to touch it: what was told is to be taken back.
+    NoMemory,
+}
+
+/// gat, gats: `tell` tells of the item, which is touched then; false if there is no memory to do so. Counts as a
+/// touch, not as a get.
+pub fn fetch_and_touch(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    exptime: i32,
+    tell: impl FnOnce(&Item<'_>) -> bool,
+) -> Told {
+    cx.counters.add(Counter::CmdTouch, 1);
+    let now = cx.now();
+    let hit = match cx.guard.get(key) {
+        Lookup::Hit(item) => {
+            if !tell(&item) {
+                return Told::NoMemory;
+            }
+            Some(item.class())
+        }
+        Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
+    };
+    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| {
+        count.gets += 1;
+        count.hits += u64::from(hit.is_some());
+    });
+    let Some(class) = hit else {
+        cx.counters.add(Counter::TouchMisses, 1);
+        return Told::Absent;
+    };
+    // An item that another worker removed since was still read before: what was told holds.
+    if let Err(Refusal::NoMemory) = cx.guard.touch(key, expires_at(exptime, now)) {
+        cx.counters.add(Counter::StoreNoMemory, 1);
+        return Told::NoMemory;
+    }
+    cx.counters.add(Counter::TouchHits, 1);
+    cx.counters.count_in(class, ClassCounter::TouchHits);
+    Told::Done
+}
