@@ -35,5 +35,5 @@ pub use crate::core::topics::{Letter, Message, POST_BYTES_MAX, Post, Target};
 pub use crate::core::work::{SLICE_NS, Work};
 pub use memcached::tuning::{Kept, Tuning};
 pub use redis::connection::limits::OutputLimit;
-pub use session::{Context, Session};
+pub use session::{Context, Session, Speaks};
 pub use shared::Shared;

@@ -24,3 +24,4 @@ mod upload;
 mod verbs;
 
 pub(crate) use session::Conversation;
+pub(crate) use text::TOO_MANY_CONNECTIONS;

@@ -20,4 +20,4 @@ mod strings;
 pub mod table;
 mod transactions;
 
-pub(crate) use session::Conversation;
+pub(crate) use session::{Conversation, TOO_MANY_CONNECTIONS};

@@ -26,6 +26,25 @@ const BINARY_MAGIC: u8 = 0x80;
 /// First byte of a RESP request.
 const RESP_ARRAY: u8 = b'*';
 
+/// What connections of a listener speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// What a connection's first byte says.
+    Any,
+    /// RESP.
+    Redis,
+}
+
+impl Speaks {
+    /// What a connection hears that is one more than may be open.
+    pub fn refusal(self) -> &'static [u8] {
+        match self {
+            Speaks::Any => memcached::TOO_MANY_CONNECTIONS,
+            Speaks::Redis => redis::TOO_MANY_CONNECTIONS,
+        }
+    }
+}
+
 /// Everything around a session while it works; made once per batch of receives.
 #[derive(Debug)]
 pub struct Context<'c, 'w> {
@@ -59,12 +78,12 @@ impl<'c, 'w> Context<'c, 'w> {
 
 /// One connection's conversation.
 #[derive(Debug, Default)]
-pub struct Session(Speaks);
+pub struct Session(Conversation);
 
-/// What is spoken.
+/// The conversation, in what is spoken.
 #[derive(Debug, Default)]
 #[expect(clippy::large_enum_variant, reason = "what most connections speak is not allocated on its own")]
-enum Speaks {
+enum Conversation {
     /// Nothing was said yet.
     #[default]
     New,
@@ -82,27 +101,34 @@ impl Session {
         Session::default()
     }
 
-    /// A conversation of a RESP client, whatever its first byte is.
-    pub fn redis(cx: &Context<'_, '_>) -> Session {
-        Session(Speaks::Redis(Box::new(redis::Conversation::new(&cx.shared.redis, &cx.common))))
+    /// A conversation of a connection that has come by a listener.
+    pub fn of(speaks: Speaks, cx: &Context<'_, '_>) -> Session {
+        match speaks {
+            Speaks::Any => Session::new(),
+            Speaks::Redis => {
+                Session(Conversation::Redis(Box::new(redis::Conversation::new(&cx.shared.redis, &cx.common))))
+            }
+        }
     }
 
     /// Answers the requests in `input`, as far as they are complete.
     #[inline]
     pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         match &mut self.0 {
-            Speaks::Memcached(conversation) => {
+            Conversation::Memcached(conversation) => {
                 conversation.receive(&cx.shared.memcached, &mut cx.common, input, out)
             }
-            Speaks::Redis(conversation) => conversation.receive(&cx.shared.redis, &mut cx.common, input, out),
-            Speaks::New | Speaks::Closed => self.begin(cx, input, out),
+            Conversation::Redis(conversation) => {
+                conversation.receive(&cx.shared.redis, &mut cx.common, input, out)
+            }
+            Conversation::New | Conversation::Closed => self.begin(cx, input, out),
         }
     }
 
     /// The first byte says what is spoken.
     #[inline(never)]
     fn begin(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
-        if matches!(self.0, Speaks::Closed) {
+        if matches!(self.0, Conversation::Closed) {
             return Progress { consumed: 0, next: Next::Close };
         }
         match input.first() {
@@ -110,9 +136,9 @@ impl Session {
                 cx.flush_if_due();
                 return Progress { consumed: 0, next: Next::Receive };
             }
-            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => *self = Session::redis(cx),
-            Some(&BINARY_MAGIC) => self.0 = Speaks::Closed,
-            Some(_) => self.0 = Speaks::Memcached(memcached::Conversation::default()),
+            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => *self = Session::of(Speaks::Redis, cx),
+            Some(&BINARY_MAGIC) => self.0 = Conversation::Closed,
+            Some(_) => self.0 = Conversation::Memcached(memcached::Conversation::default()),
         }
         self.receive(cx, input, out)
     }
@@ -120,7 +146,7 @@ impl Session {
     /// The number of the RESP client, if it is one.
     pub fn redis_client(&self) -> Option<u64> {
         match &self.0 {
-            Speaks::Redis(conversation) => Some(conversation.client_id()),
+            Conversation::Redis(conversation) => Some(conversation.client_id()),
             _ => None,
         }
     }
@@ -128,21 +154,21 @@ impl Session {
     /// What may wait for a RESP client; none for others, which are read no further instead.
     pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
         match &self.0 {
-            Speaks::Redis(conversation) => Some(conversation.output_limit(&shared.redis)),
+            Conversation::Redis(conversation) => Some(conversation.output_limit(&shared.redis)),
             _ => None,
         }
     }
 
     /// Shows others how many bytes hold replies that the client has not taken.
     pub fn show_output(&self, bytes: u64) {
-        if let Speaks::Redis(conversation) = &self.0 {
+        if let Conversation::Redis(conversation) = &self.0 {
             conversation.show_output(bytes);
         }
     }
 
     /// Writes a message that was sent to this client, if it is still to be told.
     pub fn deliver(&self, letter: &Letter, out: &mut Output) {
-        if let Speaks::Redis(conversation) = &self.0 {
+        if let Conversation::Redis(conversation) = &self.0 {
             conversation.deliver(letter, out);
         }
     }
@@ -152,18 +178,18 @@ impl Session {
     /// is kept: that comes first.
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         match &mut self.0 {
-            Speaks::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
-            Speaks::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
-            Speaks::New | Speaks::Closed => None,
+            Conversation::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
+            Conversation::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
+            Conversation::New | Conversation::Closed => None,
         }
     }
 
     /// Bytes that a large value still misses: what follows them belongs in a buffer again.
     pub fn upload_missing(&self) -> u64 {
         match &self.0 {
-            Speaks::Memcached(conversation) => conversation.upload_missing(),
-            Speaks::Redis(conversation) => conversation.upload_missing(),
-            Speaks::New | Speaks::Closed => 0,
+            Conversation::Memcached(conversation) => conversation.upload_missing(),
+            Conversation::Redis(conversation) => conversation.upload_missing(),
+            Conversation::New | Conversation::Closed => 0,
         }
     }
 
@@ -171,9 +197,9 @@ impl Session {
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
         match &mut self.0 {
-            Speaks::Memcached(conversation) => conversation.upload_filled(bytes),
-            Speaks::Redis(conversation) => conversation.upload_filled(bytes),
-            Speaks::New | Speaks::Closed => {}
+            Conversation::Memcached(conversation) => conversation.upload_filled(bytes),
+            Conversation::Redis(conversation) => conversation.upload_filled(bytes),
+            Conversation::New | Conversation::Closed => {}
         }
     }
 
@@ -181,10 +207,10 @@ impl Session {
     #[inline]
     pub fn is_idle(&self) -> bool {
         match &self.0 {
-            Speaks::New => true,
-            Speaks::Memcached(conversation) => conversation.is_idle(),
-            Speaks::Redis(conversation) => conversation.is_idle(),
-            Speaks::Closed => false,
+            Conversation::New => true,
+            Conversation::Memcached(conversation) => conversation.is_idle(),
+            Conversation::Redis(conversation) => conversation.is_idle(),
+            Conversation::Closed => false,
         }
     }
 
@@ -192,9 +218,9 @@ impl Session {
     #[inline]
     pub fn awaits_rest(&self) -> bool {
         match &self.0 {
-            Speaks::Memcached(conversation) => conversation.awaits_rest(),
-            Speaks::Redis(conversation) => conversation.awaits_rest(),
-            Speaks::New | Speaks::Closed => false,
+            Conversation::Memcached(conversation) => conversation.awaits_rest(),
+            Conversation::Redis(conversation) => conversation.awaits_rest(),
+            Conversation::New | Conversation::Closed => false,
         }
     }
 
@@ -202,10 +228,10 @@ impl Session {
     #[inline]
     pub fn input_bytes(&self) -> u64 {
         match &self.0 {
-            Speaks::New => 0,
-            Speaks::Memcached(conversation) => conversation.input_bytes(),
-            Speaks::Redis(conversation) => conversation.input_bytes(),
-            Speaks::Closed => 1,
+            Conversation::New => 0,
+            Conversation::Memcached(conversation) => conversation.input_bytes(),
+            Conversation::Redis(conversation) => conversation.input_bytes(),
+            Conversation::Closed => 1,
         }
     }
 
@@ -219,23 +245,23 @@ impl Session {
     #[inline]
     pub fn stranger_since(&self) -> Option<Millis> {
         match &self.0 {
-            Speaks::Redis(conversation) => conversation.stranger_since(),
-            Speaks::New | Speaks::Memcached(_) | Speaks::Closed => None,
+            Conversation::Redis(conversation) => conversation.stranger_since(),
+            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
         }
     }
 
     /// It is told to go without having been asked anything.
     pub fn is_turned_away(&self) -> bool {
-        matches!(&self.0, Speaks::Redis(conversation) if conversation.is_turned_away())
+        matches!(&self.0, Conversation::Redis(conversation) if conversation.is_turned_away())
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
     pub fn state_name(&self) -> &'static str {
         match &self.0 {
-            Speaks::New => "conn_new_cmd",
-            Speaks::Memcached(conversation) => conversation.state_name(),
-            Speaks::Redis(_) => "conn_parse_cmd",
-            Speaks::Closed => "conn_closing",
+            Conversation::New => "conn_new_cmd",
+            Conversation::Memcached(conversation) => conversation.state_name(),
+            Conversation::Redis(_) => "conn_parse_cmd",
+            Conversation::Closed => "conn_closing",
         }
     }
 }

@@ -20,12 +20,6 @@ use crate::listen::Bound;
 use crate::log::Rarely;
 use crate::mailbox::{Arrival, Mailbox};
 
-/// What a connection above `-c` hears, as from memcached.
-const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
-
-/// And what a Redis client hears.
-const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
-
 /// Connections taken from one listener before others have their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 
@@ -214,7 +208,7 @@ impl<E: Entrance> Acceptor<E> {
 
     fn refuse(&mut self, mut stream: E::Stream, listener: usize) {
         self.hub.tally.rejected.fetch_add(1, Relaxed);
-        let _ = stream.send(if listener >= self.hub.redis_from { REDIS_REFUSAL } else { REFUSAL });
+        let _ = stream.send(self.hub.listeners[listener].speaks.refusal());
         // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
         let _ = stream.recv(&mut [0; 4096]);
         if let Some(times) = self.refusals.due(self.entrance.now()) {
@@ -314,8 +308,10 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::Config;
+    use crate::listener::Listener;
     use crate::log::Log;
     use crate::mailbox::MAIL_MAX;
+    use larder_commands::Speaks;
 
     /// A listener where connections wait without end, in a time of its own.
     struct Crowd {
@@ -368,9 +364,9 @@ mod tests {
 
     fn acceptor(config: Config) -> Acceptor<Crowd> {
         let store = Store::new(crate::store_config(&config)).expect("a store");
-        let listening = vec![Address::Unix("/crowd".into())];
+        let listeners = vec![Listener::new(Address::Unix("/crowd".into()), Speaks::Any)];
         let clock = Clock::Machine { started: Instant::now() };
-        let hub = Arc::new(Hub::new(config, store, listening, 1, Log::default(), clock).expect("wakers"));
+        let hub = Arc::new(Hub::new(config, store, listeners, Log::default(), clock).expect("wakers"));
         let arrivals = hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
         let (sim, heard) = (Sim::new(1, Weather::FAIR), Vec::new());
         let (watched, woken, signal) = (true, false, false);

@@ -15,12 +15,12 @@ use larder_store::Store;
 use crate::clock::Clock;
 use crate::config::{Config, Protocol};
 use crate::doomed::{Doom, Doomed};
+use crate::listener::Listener;
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
 use crate::process;
 use crate::settings::tuning;
 use crate::table::Table;
-use crate::worker::handling::plain;
 
 /// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
 /// stood since then: others need the memory.
@@ -85,12 +85,8 @@ pub struct Hub {
     pub table: Table,
     /// Counts of connections.
     pub tally: Tally,
-    /// Addresses of the listeners, those for RESP behind the others.
-    pub listening: Vec<Address>,
-    /// The same, as a client is told.
-    pub listening_at: Vec<Arc<str>>,
-    /// Listeners from this one on are for RESP.
-    pub redis_from: usize,
+    /// Where the server listens.
+    pub listeners: Vec<Listener>,
     /// Wakes the acceptor.
     pub waker: Waker,
     /// Connections that may be open.
@@ -115,16 +111,14 @@ impl Hub {
         }
     }
 
-    /// A hub for a configuration, whose server listens at these addresses; those from `redis_from` on are
-    /// for RESP.
+    /// A hub for a configuration, whose server has these listeners.
     ///
     /// # Errors
     /// When wakers cannot be had (too many open files).
     pub fn new(
         config: Config,
         store: Arc<Store>,
-        listening: Vec<Address>,
-        redis_from: usize,
+        listeners: Vec<Listener>,
         log: Log,
         clock: Clock,
     ) -> std::io::Result<Hub> {
@@ -148,9 +142,7 @@ impl Hub {
             table: Table::new(config.threads),
             desks,
             tally: Tally::default(),
-            listening_at: listening.iter().map(|address| plain(address).into()).collect(),
-            listening,
-            redis_from,
+            listeners,
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
             connections_max: AtomicUsize::new(config.connections_max),
@@ -253,7 +245,7 @@ impl Host for Hub {
             connections_total: self.tally.accepted.load(Relaxed),
             connections_rejected: self.tally.rejected.load(Relaxed),
             connection_structures: connections,
-            reserved_fds: (3 * self.config.threads + self.listening.len()) as u64,
+            reserved_fds: (3 * self.config.threads + self.listeners.len()) as u64,
             receive_buffers: threads,
             receive_buffer_bytes: threads * RECEIVE_BYTES as u64,
             receive_buffer_bytes_free: threads * RECEIVE_BYTES as u64,
@@ -322,13 +314,13 @@ impl Host for Hub {
 
     fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
         let mut visited = 0;
-        for (index, address) in self.listening.iter().enumerate().skip(from.min(FIRST_CONNECTION) as usize) {
+        for (index, listener) in self.listeners.iter().enumerate().skip(from.min(FIRST_CONNECTION) as usize) {
             if visited == max {
                 return Some(index as u64);
             }
             visit(&Connection {
                 id: index as u64 + 1,
-                address: shown(address),
+                address: shown(&listener.address),
                 listen_address: None,
                 state: "conn_listening",
                 idle_s: 0,
@@ -340,12 +332,12 @@ impl Host for Hub {
         let next = self.table.visit(start, max - visited, &mut |place, facts| {
             visit(&Connection {
                 // Unlike a descriptor, free of what the system hands out; unique all the same.
-                id: self.listening.len() as u64
+                id: self.listeners.len() as u64
                     + 1
                     + (place & u64::from(u32::MAX)) * self.desks.len() as u64
                     + (place >> 32),
                 address: shown(&facts.peer),
-                listen_address: Some(shown(&self.listening[facts.listener])),
+                listen_address: Some(shown(&self.listeners[facts.listener].address)),
                 state: facts.state(),
                 idle_s: now.saturating_sub(facts.received_at()) / 1000,
             });

@@ -27,6 +27,7 @@ mod doomed;
 mod extended;
 mod hub;
 mod listen;
+mod listener;
 mod log;
 mod mailbox;
 mod options;
@@ -45,6 +46,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use larder_commands::Speaks;
 use larder_eventloop::Epoll;
 use larder_eventloop::socket::Socket;
 use larder_store::{Automove, Store};
@@ -57,6 +59,7 @@ pub use config::{Config, Protocol, Reported};
 pub use extended::{EXTENDED, Extended};
 pub use hub::Hub;
 pub use listen::Place;
+pub use listener::Listener;
 pub use log::Log;
 pub use mailbox::{Arrival, Mailbox};
 pub use options::{Effect, OPTIONS, Row, markdown};
@@ -143,14 +146,13 @@ pub fn serve(config: Config) -> Result<(), String> {
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
     for at in bound.iter().filter(|at| !at.address.is_local()) {
-        if !(at.redis && (config.asks() || config.protected)) {
+        if !(at.speaks == Speaks::Redis && (config.asks() || config.protected)) {
             tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
         }
     }
-    let listening = bound.iter().map(|at| at.address.clone()).collect();
-    let redis_from = bound.iter().position(|at| at.redis).unwrap_or(bound.len());
+    let listeners = bound.iter().map(|at| Listener::new(at.address.clone(), at.speaks)).collect();
     let started = Instant::now();
-    let hub = Hub::new(config, store, listening, redis_from, log, Clock::Machine { started });
+    let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
     let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
     let (workers, arrivals) = start_workers(&hub, started)?;
     if process::is_detached() {
@@ -219,7 +221,7 @@ fn store_config(config: &Config) -> larder_store::Config {
 }
 
 fn greeting(hub: &Hub) -> String {
-    let places: Vec<String> = hub.listening.iter().map(|address| address.to_string()).collect();
+    let places: Vec<String> = hub.listeners.iter().map(|listener| listener.address.to_string()).collect();
     let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
     let threads = hub.desks.len();
     format!(

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use larder_commands::Speaks;
 use larder_eventloop::socket::{Address, Listener};
 
 use crate::config::Config;
@@ -114,8 +115,8 @@ pub struct Bound {
     pub listener: Listener,
     /// The address, with the real port.
     pub address: Address,
-    /// Its clients speak RESP, inline requests too.
-    pub redis: bool,
+    /// What its connections speak.
+    pub speaks: Speaks,
 }
 
 /// Opens all listeners of a configuration.
@@ -134,7 +135,7 @@ pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
     for address in tcp_addresses(config, config.resp_port(), false)? {
         let redis = bind(&Address::Tcp(address), config)
             .map_err(|error| ListenError { default_redis: !config.redis_port_given, ..error })?;
-        bound.push(Bound { redis: true, ..redis });
+        bound.push(Bound { speaks: Speaks::Redis, ..redis });
     }
     Ok(bound)
 }
@@ -164,7 +165,7 @@ fn bind(address: &Address, config: &Config) -> Result<Bound, ListenError> {
     let wrap = |error| ListenError { place: address.to_string(), error, default_redis: false };
     let listener = Listener::bind(address, i32::from(config.backlog)).map_err(wrap)?;
     let address = listener.local_address().map_err(wrap)?;
-    Ok(Bound { listener, address, redis: false })
+    Ok(Bound { listener, address, speaks: Speaks::Any })
 }
 
 fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
@@ -191,7 +192,7 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     let _ = std::fs::remove_file(&unfinished);
     let Bound { listener, .. } = bound.map_err(|unfinished| wrap(unfinished.error))?;
     linked.map_err(wrap)?;
-    Ok(Bound { listener, address, redis: false })
+    Ok(Bound { listener, address, speaks: Speaks::Any })
 }
 
 /// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
@@ -201,9 +202,12 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
 /// What writing the file says.
 pub fn write_port_file(path: &Path, bound: &[Bound]) -> io::Result<()> {
     let mut text = String::new();
-    for Bound { address, redis, .. } in bound {
+    for Bound { address, speaks, .. } in bound {
         if let Address::Tcp(address) = address {
-            let kind = if *redis { "RESP" } else { "TCP" };
+            let kind = match speaks {
+                Speaks::Any => "TCP",
+                Speaks::Redis => "RESP",
+            };
             let family = if address.is_ipv4() { "INET" } else { "INET6" };
             text.push_str(&format!("{kind} {family}: {}\n", address.port()));
         }
@@ -262,7 +266,7 @@ mod tests {
         let config = Config { port: None, redis_port: Some(0), redis_port_given: true, ..Config::default() };
         let bound = open(&config).unwrap();
         assert_eq!(bound.len(), 1);
-        assert!(bound[0].redis);
+        assert_eq!(bound[0].speaks, Speaks::Redis);
         let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
         let taken = Config { redis_port: Some(address.port()), ..config.clone() };
         let error = open(&taken).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use larder_commands::{Kept, Tuning};
+use larder_commands::{Kept, Speaks, Tuning};
 use larder_eventloop::socket::Address;
 
 use crate::config::Config;
@@ -33,9 +33,9 @@ pub(crate) fn tuning(config: &Config) -> Tuning {
 pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let config = &hub.config;
     let reported = &config.reported;
-    let tcp_port = hub.listening[..hub.redis_from].iter().find_map(|address| match address {
-        Address::Tcp(address) => Some(address.port()),
-        Address::Unix(_) => None,
+    let tcp_port = hub.listeners.iter().find_map(|listener| match (&listener.address, listener.speaks) {
+        (Address::Tcp(address), Speaks::Any) => Some(address.port()),
+        (Address::Tcp(_) | Address::Unix(_), _) => None,
     });
     let inter: Vec<&str> = config.listen.iter().map(|place| place.host.as_str()).collect();
     let inter = if inter.is_empty() { "127.0.0.1".to_owned() } else { inter.join(",") };

@@ -7,7 +7,7 @@
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared,
+    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared, Speaks,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -145,7 +145,8 @@ impl Local {
 
     /// The same, that speaks RESP from its first byte on.
     pub fn resp_connection(&mut self) -> LocalConnection {
-        let session = Session::redis(&context(&mut self.worker, &self.shared, &self.host, &self.room));
+        let session =
+            Session::of(Speaks::Redis, &context(&mut self.worker, &self.shared, &self.host, &self.room));
         LocalConnection { session, ..self.connection() }
     }
 

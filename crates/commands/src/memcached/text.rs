@@ -25,6 +25,9 @@ pub const NO_MEMORY_FOR_REPLY: &[u8] = b"SERVER_ERROR out of memory writing get 
 /// The counter is no number.
 pub const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
+/// More connections are open than may be.
+pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+
 /// Appends a number.
 pub fn put_number(out: &mut Output, n: u64) {
     let bytes = write_u64(out.room(U64_BYTES_MAX), n);

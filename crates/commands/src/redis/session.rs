@@ -61,6 +61,9 @@ static PROTECTED: Fail = Fail::of(
     "DENIED Larder is in protected mode: there is no password, so clients of other machines are turned away. Start it with --requirepass or --auth-file, or with --protected-mode no if whoever reaches it may use it.",
 );
 
+/// What a connection hears that is one more than may be open.
+pub(crate) const TOO_MANY_CONNECTIONS: &[u8] = b"-ERR max number of clients reached\r\n";
+
 /// What one hears that has to say who it is, when too many others have to: as beyond `maxclients`.
 static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 

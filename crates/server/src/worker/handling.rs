@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
-use larder_eventloop::socket::Address;
 use larder_eventloop::{Closed, Handler, Id, Millis, Next, Place, Sent, Stream, Taken};
 
 use super::replies::Replies;
 use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
 use crate::hub::Hub;
+use crate::listener::ip_and_port;
 use crate::table::Facts;
 
 /// Replies of a connection that may be held for a common send: what a socket surely takes at once.
@@ -31,25 +31,17 @@ pub(super) struct At<'h> {
 
 impl Peer for At<'_> {
     fn address(&self) -> String {
-        plain(&self.facts.peer)
+        ip_and_port(&self.facts.peer)
     }
     fn is_local(&self) -> bool {
         self.facts.peer.is_local()
     }
 
     fn listen_address(&self) -> Arc<str> {
-        Arc::clone(&self.hub.listening_at[self.facts.listener])
+        Arc::clone(&self.hub.listeners[self.facts.listener].told)
     }
     fn place(&self) -> u64 {
         self.facts.place()
-    }
-}
-
-/// `127.0.0.1:6379`, or `/path:0` of a Unix socket.
-pub(crate) fn plain(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => format!("{}:0", path.display()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use larder_commands::Speaks;
 use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
@@ -15,6 +16,7 @@ use super::service::{CONNECTION_BYTES, STALL_MS, Service};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
+use crate::listener::Listener;
 use crate::log::Log;
 
 /// A value that a receive does not bring whole.
@@ -46,8 +48,8 @@ impl World {
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let worker = store.worker().expect("a worker of the store");
         let clock = Clock::Simulated { time: sim.time(), epoch_ms: Arc::new(1_700_000_000_000.into()) };
-        let hub =
-            Hub::new(config, store, vec![address(), address()], 1, Log::default(), clock).expect("wakers");
+        let listeners = [Speaks::Any, Speaks::Redis].map(|speaks| Listener::new(address(), speaks)).into();
+        let hub = Hub::new(config, store, listeners, Log::default(), clock).expect("wakers");
         let limits = Limits {
             reply_bytes_max: hub.config.reply_bytes_max(),
             idle_ms: 0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_commands::{Context, Counters, Host, Room, Session};
+use larder_commands::{Context, Counters, Host, Room, Session, Speaks};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
@@ -295,12 +295,12 @@ impl Service {
         }
     }
 
-    /// A session of a connection that speaks RESP from its first byte on.
-    fn redis_session(&mut self, facts: &Facts) -> Session {
+    /// A session of a connection of a listener whose connections speak this, whatever their first byte is.
+    fn session_of(&mut self, speaks: Speaks, facts: &Facts) -> Session {
         let hub = &*self.hub;
         let counters = &hub.desks[self.index].counters;
         let guard = self.store.enter(self.wall);
-        Session::redis(&Context::new(guard, counters, &hub.shared, hub, &At { facts, hub }, &self.room))
+        Session::of(speaks, &Context::new(guard, counters, &hub.shared, hub, &At { facts, hub }, &self.room))
     }
 
     /// Has the loop watch a connection, and begins its conversation.
@@ -325,10 +325,11 @@ impl Service {
                 self.store.set_patient(events.len() <= 1);
                 self.hub.store.set_aside(CONNECTION_BYTES);
                 self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));
-                if listener >= self.hub.redis_from
+                let speaks = self.hub.listeners[listener].speaks;
+                if speaks != Speaks::Any
                     && let Some(connection) = events.state(id)
                 {
-                    connection.session = self.redis_session(&facts);
+                    connection.session = self.session_of(speaks, &facts);
                     if connection.session.is_turned_away() {
                         events.look_at(self, id);
                     }

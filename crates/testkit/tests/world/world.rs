@@ -12,10 +12,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use larder_commands::Speaks;
 use larder_eventloop::Millis;
 use larder_eventloop::sim::{Due, Network, Sim, Time};
 use larder_eventloop::socket::Address;
-use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Log, Mailbox, Worker};
+use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, Mailbox, Worker};
 use larder_store::{Attributes, Automove, Expect, Store};
 
 use crate::asking::NUMBERS;
@@ -99,9 +100,11 @@ impl World {
         let store = store.expect("there is memory");
         store.set_automove(Automove::Ages);
         fill(&store, &plan);
-        let listening = (0..2).map(|n| Address::Tcp(([10, 255, 0, n], 11211).into())).collect();
+        let address = |n| Address::Tcp(([10, 255, 0, n], 11211).into());
+        let listeners =
+            vec![Listener::new(address(0), Speaks::Any), Listener::new(address(1), Speaks::Redis)];
         let clock = Clock::Simulated { time: time.clone(), epoch_ms: Arc::clone(&epoch_ms) };
-        let hub = Hub::new(config, Arc::clone(&store), listening, 1, Log::default(), clock);
+        let hub = Hub::new(config, Arc::clone(&store), listeners, Log::default(), clock);
         let hub = Arc::new(hub.expect("wakers"));
         let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
         let arrivals: Arrivals<_> =
