@@ -8,7 +8,13 @@
 //!
 //! [`Session`] is one connection without its socket, [`Output`] the replies on their way out,
 //! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
-//! [`Shared`], and the [`Host`] around it. No I/O, no clock of its own, no allocation per request.
+//! [`Shared`], and the [`Host`] around it. No I/O but INFO's look into
+//! `/proc`, no clock of its own.
+//!
+//! Requests on items allocate nothing (`testkit/tests/allocations.rs` says which are counted). What keeps something
+//! for its client does (MULTI and its queue, WATCH, SUBSCRIBE, names), so do commands in steps, those of very many keys,
+//! what is told to others (PUBLISH, MONITOR, keyspace events), and what people ask for: KEYS, SCAN, INFO, `stats` and
+//! all else of administration.
 //!
 //! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text is
 //! in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every protocol are made of

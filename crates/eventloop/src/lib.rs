@@ -5,9 +5,8 @@
 //! such as a load generator build their own loop on it.
 //!
 //! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one
-//! receive buffer, a [`Handler`] owns what the bytes mean. It is completion-shaped: the handler
-//! hears of bytes that have come and is asked for bytes to send, never of readiness, so that a
-//! backend that completes operations by itself can drive the same handler. The system is reached
+//! receive buffer, a [`Handler`] owns what the bytes mean. The handler hears of bytes that have come, never of
+//! readiness; what it has to say it sends by the stream that it is given. The system is reached
 //! through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests.
 
 #![forbid(unsafe_code)]

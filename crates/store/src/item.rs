@@ -3,7 +3,7 @@
 //! ```text
 //! header      8   always
 //! expiry      8   absolute milliseconds; present if the item may expire
-//! extension  16   explicit CAS token 8, key length 4, database 2, type 1, spare 1
+//! extension  16   explicit CAS token 8, key length 4, database 1, unused 3
 //! flags       4   if not 0
 //! key         n   above 8 KiB: the address of a copy on the heap
 //! value       n   in place up to about 16 KiB; else, 8-byte aligned, the head of a large value
