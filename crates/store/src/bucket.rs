@@ -89,6 +89,12 @@ impl Slot {
     pub(crate) fn with_access(self, access: u64) -> Slot {
         Slot(self.0 & !(((1 << ACCESS_BITS) - 1) << ACCESS_SHIFT) | access << ACCESS_SHIFT)
     }
+    /// The key has a new value, at `location`: worth a read of it, if there was none yet. (One bit is set, so that two reads are
+    /// three then.)
+    #[inline]
+    pub(crate) fn overwritten(self, location: u64) -> Slot {
+        Slot(self.0 | 1 << FREQUENCY_SHIFT).with_location(location)
+    }
     #[inline]
     pub(crate) fn promoted(self) -> Slot {
         Slot(self.0 & !PROBATION)
@@ -433,6 +439,9 @@ mod tests {
         let slot = slot.promoted().with_access(511).with_frequency(0).with_location(1).with_tag(2);
         assert_eq!((slot.tag(), slot.location(), slot.access()), (2, 1, 511));
         assert_eq!((slot.frequency(), slot.probation()), (0, false));
+        let again = |frequency| slot.with_frequency(frequency).overwritten(9);
+        assert_eq!([0, 1, 2, 3].map(|frequency| again(frequency).frequency()), [1, 1, 3, 3]);
+        assert_eq!((again(0).location(), again(0).access(), again(0).probation()), (9, 511, false));
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Guard<'_> {
             return false;
         }
         draft.raw.publish_header(draft.header, control.writes() + 1);
-        let mut new = slot.with_location(draft.chunk).with_access(access::encode(self.now_s));
+        let mut new = slot.overwritten(draft.chunk).with_access(access::encode(self.now_s));
         if read {
             new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
         }
@@ -292,7 +292,7 @@ impl Guard<'_> {
         };
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
-        hint.cell.replace(slot.with_location(chunk).with_access(code));
+        hint.cell.replace(slot.overwritten(chunk).with_access(code));
         store.touched(control, key);
         hint.home.unlock(control.written());
         if attributes.expires_at != 0 {

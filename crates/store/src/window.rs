@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! ghost of     wanted again
-//! probation    longer by 16 × its bytes, to 84 % of the limit         less: main does not loop
+//! probation    longer by 16 × its bytes, to 88 % of the limit         less: main does not loop
 //! main         shorter by 128 ×                                       more: main loops
 //! ```
 //!
@@ -25,9 +25,10 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Probation is one part in this many of the memory limit, at least.
 const SHARE: u64 = 10;
-/// It is longer by at most so many hundredths of the limit: what is read late fits, and main keeps some room for what
-/// was read twice even where items have a tenth of the limit for overhead.
-const MORE_HUNDREDTHS_MAX: u64 = 74;
+/// It is longer by at most so many hundredths of the limit: what is read late fits, also while some of what came back is on
+/// probation once more since its ghost was overwritten. (With 74 keys of 1,000 B that come back after 0.8 of what fits went
+/// a moment before, and each that was written once more made the way of the others longer.)
+const MORE_HUNDREDTHS_MAX: u64 = 78;
 /// Bytes by which a ghost hit of probation makes it longer, for each of the item.
 const LONGER: u64 = 16;
 /// And one of main shorter.
@@ -145,9 +146,9 @@ mod tests {
         window.note_wanted(Queue::Probation, 1, LIMIT);
         assert!(window.has_turned(LIMIT));
         window.note_wanted(Queue::Probation, LIMIT, LIMIT);
-        assert_eq!(window.bytes(LIMIT), 84_000);
+        assert_eq!(window.bytes(LIMIT), 88_000);
         window.note_wanted(Queue::Main, 100, LIMIT);
-        assert_eq!(window.bytes(LIMIT), 71_200);
+        assert_eq!(window.bytes(LIMIT), 75_200);
         window.note_wanted(Queue::Main, LIMIT, LIMIT);
         assert_eq!((window.bytes(LIMIT), window.has_turned(LIMIT)), (10_000, false));
     }

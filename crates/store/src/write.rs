@@ -244,7 +244,7 @@ impl Guard<'_> {
                     if live.is_none() {
                         self.local.count_reason(store, *old_raw, was, self.now_s, Reason::Expired);
                     }
-                    found.bucket.replace(found.i, was.with_location(draft.chunk).with_access(code));
+                    found.bucket.replace(found.i, was.overwritten(draft.chunk).with_access(code));
                     self.local.drop_item(store, was.location());
                 }
                 None => {

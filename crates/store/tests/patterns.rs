@@ -8,8 +8,8 @@ mod policies;
 #[path = "../benches/hitratio/race.rs"]
 mod race;
 
-use patterns::{PATTERNS, Pattern};
-use race::Stored;
+use patterns::{PATTERNS, Pattern, Verb};
+use race::{Cache as _, Stored};
 
 /// When a pattern begins.
 const START: u64 = 1_700_000_000_000;
@@ -58,4 +58,25 @@ fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
         let least = row(after).least(0.0, 0.0) - TURNED_LESS;
         assert!(hits >= least, "{after} after {before}: {hits:.4}, not {least:.4}");
     }
+}
+
+/// One read does not take a key from probation to main; one and a second write do.
+#[test]
+fn a_key_that_was_written_over_stays_for_one_read_less() {
+    let left = |again: bool| {
+        let (mut stored, fits) = Stored::full(8 << 20, 1_000);
+        let keys = || (0..100).map(|n| 1 << 50 | n);
+        keys().for_each(|id| _ = stored.request(id, Verb::Set));
+        if again {
+            keys().for_each(|id| _ = stored.request(id, Verb::Set));
+        }
+        assert!(keys().all(|id| stored.request(id, Verb::Get).0), "they are new");
+        for n in 0..fits / 2 {
+            stored.request(1 << 51 | n, Verb::Set);
+            stored.rest();
+        }
+        keys().filter(|&id| stored.request(id, Verb::Get).0).count()
+    };
+    let (once, again) = (left(false), left(true));
+    assert!(once <= 10 && again >= 90, "of 100: {once} written once, {again} twice");
 }
