@@ -3,6 +3,7 @@
 mod half_open;
 mod memory;
 mod slice;
+mod steps;
 mod work;
 
 use crate::stage::Stage;
@@ -39,6 +40,9 @@ const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -
 /// DEBUG is for whoever asks.
 const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
+/// Items as large as may be.
+const LARGE: &[&str] = &["-I", "32m"];
+
 /// All of them.
 pub const ROWS: &[Row] = &[
     Row { prepare: memory::one_of_16k, ..row("mget-of-one", memory::mget_of_one) },
@@ -69,6 +73,14 @@ pub const ROWS: &[Row] = &[
     Row { prepare: slice::prepare, ..row("swapdb", slice::swapdb) },
     Row { options: DEBUG, ..row("populate", slice::populate) },
     Row { options: DEBUG, ..row("stringmatch", slice::stringmatch) },
+    Row { options: LARGE, prepare: steps::large, ..row("appends", steps::appends) },
+    Row { options: LARGE, prepare: steps::large, ..row("bitfield-far", steps::bitfield) },
+    Row { options: LARGE, prepare: steps::large, ..row("digest", steps::digest) },
+    Row { options: LARGE, ..row("restore", steps::restore) },
+    Row { options: LARGE, ..row("restore-packed", steps::restore_packed) },
+    row("many-keys", steps::many_keys),
+    Row { prepare: steps::connections, ..row("client-kill", steps::client_kill) },
+    Row { options: &["--request-timeout", "2"], ..row("timeouts", steps::timeouts) },
     row("cheap", slice::cheap),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },

@@ -1,0 +1,155 @@
+//! Requests of which each is much work: at values as large as they may be, of very many keys, and at very many connections.
+
+use super::{PATIENCE, prepare, set, within};
+use crate::stage::Stage;
+use crate::wire::{connect, exchange, exchange_text, said, shown};
+use larder_testkit::talk::encode;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+/// Bytes of a value: beside it there is room for what is made of it.
+const LARGE_BYTES: usize = 24 << 20;
+/// Keys of a request: with their heads some 8 MB, which is what requests may hold together.
+const KEYS: usize = 1_000_000;
+/// Connections that are closed at once.
+const CONNECTIONS: usize = 8_000;
+/// How long one may take in all: nobody else waits for it.
+const MOST_MS: u64 = 60_000;
+
+pub(super) fn large(stage: &Stage) -> Result<(), String> {
+    prepare(stage, &set(b"large", &vec![b'l'; LARGE_BYTES]))
+}
+
+/// Sends requests; what is said to all of them is to begin so.
+fn all(stage: &Stage, requests: &[u8], begins: &str, what: &str) -> Result<String, String> {
+    let (took, reply) = exchange(stage.resp, requests, PATIENCE)?;
+    if !reply.starts_with(begins.as_bytes()) {
+        return Err(format!("{what}: {}", shown(&reply)));
+    }
+    within(took, MOST_MS, what)
+}
+
+pub(super) fn appends(stage: &Stage) -> Result<String, String> {
+    let lines = [
+        "append large 0 0 1\r\nx\r\n",
+        "prepend large 0 0 1\r\nx\r\n",
+        "ms large 1 MA\r\nx\r\n",
+        "ms large 1 MP\r\nx\r\n",
+    ];
+    let (took, reply) = exchange_text(stage.server.address(), lines.concat().repeat(5).as_bytes(), PATIENCE)?;
+    if !reply.starts_with(b"STORED\r\nSTORED\r\nHD\r\nHD\r\n") {
+        return Err(shown(&reply));
+    }
+    within(took, MOST_MS, "20 × append and its like, 24 MiB")
+}
+
+pub(super) fn bitfield(stage: &Stage) -> Result<String, String> {
+    let last = (8 * (LARGE_BYTES - 1)).to_string();
+    let one = |n: u8| said(&format!("BITFIELD large SET u8 0 {n} SET u8 {last} {n}"));
+    let requests: Vec<u8> = (0..20).flat_map(one).collect();
+    all(stage, &requests, "*2\r\n:108\r\n:108\r\n*2\r\n:0\r\n:0\r\n", "20 × BITFIELD over 24 MiB")
+}
+
+pub(super) fn digest(stage: &Stage) -> Result<String, String> {
+    let requests =
+        [said("DEBUG DIGEST").repeat(5), said("DEBUG DIGEST-VALUE large large").repeat(5)].concat();
+    all(stage, &requests, "+", "15 digests of 24 MiB")
+}
+
+/// A payload of Redis's: of what is in it, without a checksum.
+fn payload(body: &[&[u8]]) -> Vec<u8> {
+    let mut payload = vec![0];
+    body.iter().for_each(|part| payload.extend_from_slice(part));
+    payload.extend_from_slice(&[10, 0]);
+    payload.extend_from_slice(&[0; 8]);
+    payload
+}
+
+fn length(bytes: usize) -> Vec<u8> {
+    [&[0x80][..], &(bytes as u32).to_be_bytes()].concat()
+}
+
+pub(super) fn restore(stage: &Stage) -> Result<String, String> {
+    let mut plain = payload(&[&length(LARGE_BYTES), &vec![b'p'; LARGE_BYTES]]);
+    // One that is looked at, and wrong.
+    if let Some(last) = plain.last_mut() {
+        *last = 1;
+    }
+    let wrong = encode(&[b"RESTORE", b"wrong", b"0", &plain]);
+    all(stage, &wrong, "-ERR DUMP payload", "a checksum over 24 MiB")?;
+    if let Some(last) = plain.last_mut() {
+        *last = 0;
+    }
+    let requests = encode(&[b"RESTORE", b"plain", b"0", &plain, b"REPLACE"]).repeat(3);
+    all(stage, &requests, "+OK\r\n", "3 × RESTORE of 24 MiB")
+}
+
+pub(super) fn restore_packed(stage: &Stage) -> Result<String, String> {
+    // A byte, and repeats of it as long as may be: 264 bytes of three.
+    let repeats = (LARGE_BYTES - 1) / 264;
+    let data = [&[0, b'a'][..], &[0xe0, 0xff, 0].repeat(repeats)].concat();
+    let packed = payload(&[&[0xc3], &length(data.len()), &length(1 + 264 * repeats), &data]);
+    let requests = encode(&[b"RESTORE", b"packed", b"0", &packed, b"REPLACE"]).repeat(10);
+    all(stage, &requests, "+OK\r\n", "10 × RESTORE of 280 KB that become 24 MiB")
+}
+
+pub(super) fn many_keys(stage: &Stage) -> Result<String, String> {
+    let mut said = Vec::new();
+    for (name, begins) in [
+        (&b"EXISTS"[..], ":0\r\n"),
+        (b"TOUCH", ":0\r\n"),
+        (b"MGET", "*1000000\r\n$-1\r\n"),
+        (b"DEL", ":0\r\n"),
+        (b"UNLINK", ":0\r\n"),
+    ] {
+        let mut words = vec![name];
+        words.resize(KEYS + 1, b"k");
+        let name = String::from_utf8_lossy(name).into_owned();
+        said.push(all(stage, &encode(&words), begins, &name)?);
+    }
+    Ok(format!("{KEYS} keys: {}", said.join(", ")))
+}
+
+pub(super) fn connections(stage: &Stage) -> Result<(), String> {
+    let mut open = stage.open.lock().expect("not poisoned");
+    for _ in 0..CONNECTIONS {
+        let mut stream = connect(stage.resp)?;
+        stream.write_all(&said("PING")).map_err(|error| error.to_string())?;
+        open.push(stream);
+    }
+    for stream in open.iter_mut() {
+        stream.read_exact(&mut [0; 7]).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+pub(super) fn client_kill(stage: &Stage) -> Result<String, String> {
+    let mut words = vec!["CLIENT", "KILL"];
+    (0..63).for_each(|_| words.extend(["NOT-NAME", "nobody"]));
+    words.extend(["USER", "default"]);
+    let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
+    let killed = all(stage, &encode(&words), &format!(":{CONNECTIONS}\r\n"), "8,000 clients by 64 filters")?;
+    ended(stage, Instant::now(), &killed)
+}
+
+/// How long it takes until all connections have ended.
+fn ended(stage: &Stage, began: Instant, what: &str) -> Result<String, String> {
+    let mut open = stage.open.lock().expect("not poisoned");
+    for stream in open.iter_mut() {
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        // Reset is as good as ended.
+        while matches!(stream.read(&mut [0; 512]), Ok(1..)) {}
+    }
+    open.clear();
+    within(began.elapsed(), MOST_MS, &format!("{what}; closed"))
+}
+
+pub(super) fn timeouts(stage: &Stage) -> Result<String, String> {
+    for _ in 0..CONNECTIONS {
+        let mut stream = connect(stage.server.address())?;
+        stream.write_all(b"get someth").map_err(|error| error.to_string())?;
+        stage.open.lock().expect("not poisoned").push(stream);
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    ended(stage, Instant::now(), "8,000 half requests whose time has come")
+}
