@@ -11,6 +11,7 @@ pub mod class_stats;
 mod classic;
 mod dump;
 mod flow;
+pub(crate) mod join;
 mod meta;
 mod session;
 pub(crate) mod shared;

@@ -1,5 +1,6 @@
 //! What one call of a session works with: a store guard, the worker's counters, what all share.
 
+use std::any::Any;
 use std::cell::Cell;
 
 use larder_store::{Guard, Millis};
@@ -33,18 +34,22 @@ pub struct Room {
     bytes: Cell<Vec<u8>>,
     work: Work,
     again: Cell<Again>,
+    /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
+    later: Cell<Option<Box<dyn Any + Send>>>,
 }
 
 /// What becomes of a request that found no memory, where some may come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
     /// It is asked again later.
     #[default]
     May,
-    /// One is.
-    Is,
     /// It is refused.
     MayNot,
+    /// One is asked again.
+    Is,
+    /// One goes on in the next turn.
+    Later,
 }
 
 impl Room {
@@ -79,24 +84,52 @@ impl std::fmt::Debug for Room {
 impl Room {
     /// A request is to be asked again, which was not known before.
     pub(crate) fn take_again(&self) -> bool {
-        let is = self.is_again();
+        let is = self.again.get() == Again::Is;
         if is {
             self.again.set(Again::May);
         }
         is
     }
 
-    /// A request is to be asked again.
+    /// A request is to be asked again, or goes on in the next turn: what comes behind it waits.
+    #[inline]
     pub(crate) fn is_again(&self) -> bool {
-        self.again.get() == Again::Is
+        self.again.get() >= Again::Is
+    }
+
+    /// A request goes on in the next turn.
+    pub(crate) fn is_later(&self) -> bool {
+        self.again.get() == Again::Later
     }
 
     /// Runs `f`, in which no request is asked again.
     pub(crate) fn for_the_last_time<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.again.set(Again::MayNot);
+        let before = self.again.replace(Again::MayNot);
         let done = f();
-        self.again.set(Again::May);
+        if self.again.get() == Again::MayNot {
+            self.again.set(before);
+        }
         done
+    }
+
+    /// A request may go on in the next turn.
+    pub(crate) fn may_go_on_later(&self) -> bool {
+        self.again.get() < Again::Is
+    }
+
+    /// The request at work goes on in the next turn.
+    pub(crate) fn go_on_later(&self, rest: Box<dyn Any + Send>) {
+        self.again.set(Again::Later);
+        self.later.set(Some(rest));
+    }
+
+    /// What goes on in the next turn, which was not known before.
+    pub(crate) fn take_later<T: 'static>(&self) -> Option<Box<T>> {
+        if !self.is_later() {
+            return None;
+        }
+        self.again.set(Again::May);
+        self.later.take()?.downcast().ok()
     }
 }
 
@@ -105,7 +138,7 @@ impl Context<'_, '_> {
     /// of who replies into `out` ends, and nothing is replied to it.
     #[cold]
     pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
-        if !self.guard.memory_comes() || self.room.again.get() == Again::MayNot {
+        if !self.guard.memory_comes() || self.room.again.get() != Again::May {
             return false;
         }
         self.room.again.set(Again::Is);

@@ -23,6 +23,11 @@ const RECEIVE_NS: u64 = 1_000;
 /// … and a byte of it with what it asks for, where that is nothing dear.
 const RECEIVED_BYTE_NS: u64 = 2;
 
+/// Work at values of fewer bytes is done in one step.
+pub(crate) const STEPS_BYTES_MIN: u64 = 128 << 10;
+/// Work that a step of a long command does at least, however much of the slice is gone.
+pub(crate) const STEP_NS_MIN: u64 = 20_000;
+
 /// What it costs to look at a key, and at its item, on the way through all of them.
 pub(crate) const KEY_NS: u64 = 150;
 /// What it costs to have a command's words read and its reply written, however short they are.

@@ -189,6 +189,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Where what follows a store that came in a slot begins.
+    #[cold]
+    pub fn behind(&self, slot: &Slot<'_, '_>) -> usize {
+        let line = line_feed(&self.input[slot.at..]).map_or(0, |feed| feed + 1);
+        slot.at + line + slot.value.len() + 2
+    }
+
     /// Reads a request that has no path of its own.
     #[inline(never)]
     fn other<'w>(

@@ -6,7 +6,8 @@
 //!           ▼                      │  │  │  └─► Dump      long reply, piece by piece
 //!   Keys: inside an endless line   │  │  └────► Upload    value received into its item
 //!   Skip: the rest of a bad one    │  └───────► Gather    value to be added to another
-//!                                  └──────────► Swallow   block of a store that failed
+//!                                  ├──────────► Swallow   block of a store that failed
+//!                                  └──────────► Join      value that is added to a large one, in steps
 //! ```
 //!
 //! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing
@@ -29,6 +30,7 @@ use super::admin::Line;
 use super::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop};
 use super::dump::{Dump, Step};
 use super::flow::Flow;
+use super::join::Joining;
 use super::meta;
 use super::shared::Shared;
 use super::table::{answers_always, line_command};
@@ -70,6 +72,8 @@ enum State {
     Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
     /// A value to be added to another.
     Gather(Gathering),
+    /// A request, after a value is added to a large one.
+    Join(Box<Joining>),
     /// A request, after a long reply.
     Dump(Dump),
     /// Nothing more.
@@ -92,6 +96,16 @@ struct Call<'x, 'a, 'c, 'w> {
     skips: bool,
     /// Where the request begins that is to be asked again.
     again_at: usize,
+}
+
+impl Call<'_, '_, '_, '_> {
+    /// Runs `f`, which asks for memory once: it waits for it where another would be asked again.
+    fn once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        let (room, again) = (self.cx.room, self.cx.guard.ask_again(false));
+        let done = room.for_the_last_time(|| f(self));
+        self.cx.guard.ask_again(again);
+        done
+    }
 }
 
 impl Conversation {
@@ -144,6 +158,9 @@ impl Conversation {
     /// there was no memory.
     #[cold]
     fn end_turn(&mut self, call: &mut Call<'_, '_, '_, '_>, next: Next) -> Next {
+        if let Some(joining) = call.cx.room.take_later() {
+            return self.join(call, joining);
+        }
         if !call.cx.room.take_again() {
             return if next == Next::Flush { Next::Yield } else { next };
         }
@@ -155,7 +172,18 @@ impl Conversation {
         call.cx.guard.memory_did_not_come();
         let room = call.cx.room;
         let next = room.for_the_last_time(|| self.steps(call));
-        if call.out.take_end() && next == Next::Flush { Next::Yield } else { next }
+        let ended = call.out.take_end();
+        if let Some(joining) = room.take_later() {
+            return self.join(call, joining);
+        }
+        if ended && next == Next::Flush { Next::Yield } else { next }
+    }
+
+    /// A value is added to a large one in the next turns; what comes behind it waits.
+    fn join(&mut self, call: &mut Call<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
+        (call.reader.at, call.reader.keys) = (call.again_at, None);
+        self.state = State::Join(joining);
+        Next::Yield
     }
 
     /// Between two requests: nothing is half done (the input that is kept aside).
@@ -172,7 +200,7 @@ impl Conversation {
             | State::Swallow { .. }
             | State::Skip
             | State::Keys(_) => true,
-            State::Ready | State::Dump(_) | State::Closed => false,
+            State::Ready | State::Join(_) | State::Dump(_) | State::Closed => false,
         }
     }
 
@@ -183,7 +211,12 @@ impl Conversation {
             State::Ready => 0,
             State::Upload { upload, .. } => upload.held_bytes().max(1),
             State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Keys(_) | State::Skip | State::Swallow { .. } | State::Dump(_) | State::Closed => 1,
+            State::Keys(_)
+            | State::Skip
+            | State::Swallow { .. }
+            | State::Join(_)
+            | State::Dump(_)
+            | State::Closed => 1,
         }
     }
 
@@ -192,6 +225,7 @@ impl Conversation {
         match self.state {
             State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
             State::Swallow { .. } => "conn_swallow",
+            State::Join(_) => "conn_parse_cmd",
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
             State::Closed => "conn_closing",
@@ -234,6 +268,13 @@ impl Conversation {
             }
             State::Upload { .. } => self.upload(call),
             State::Gather(_) => self.gather(call),
+            State::Join(joining) => {
+                if !joining.step(call.cx, call.out, &mut call.tally) {
+                    return Some(Next::Yield);
+                }
+                self.state = State::Ready;
+                None
+            }
             State::Dump(dump) => match dump.step(call.shared, call.cx, call.out) {
                 Step::Done => {
                     self.state = State::Ready;
@@ -275,7 +316,9 @@ impl Conversation {
             if call.out.is_full() {
                 if call.cx.room.is_again() {
                     let before = batch.iter().map(|slot| slot.at).rfind(|&at| at < slot.at);
-                    call.again_at = before.unwrap_or(call.again_at);
+                    // What goes on in the next turn is done with here.
+                    let at = if call.cx.room.is_later() { Some(slot.at) } else { before };
+                    call.again_at = at.unwrap_or(call.again_at);
                     return Some(Next::Flush);
                 }
                 self.state = leave_at(slot);
@@ -286,7 +329,9 @@ impl Conversation {
             call.cx.spend_beside(call.out);
         }
         if call.cx.room.is_again() {
-            call.again_at = batch.last().map_or(call.again_at, |slot| slot.at);
+            let behind = call.cx.room.is_later();
+            let at = |slot: &Slot<'_, '_>| if behind { call.reader.behind(slot) } else { slot.at };
+            call.again_at = batch.last().map_or(call.again_at, at);
             return Some(Next::Flush);
         }
         if std::mem::take(&mut call.skips) {
@@ -302,7 +347,12 @@ impl Conversation {
             }
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
-            Stop::Event(event) => self.event(call, event),
+            Stop::Event(event) => {
+                // What does not come in a slot is not asked again.
+                let next = call.once(|call| self.event(call, event));
+                call.again_at = call.reader.at;
+                next
+            }
         }
     }
 

@@ -3,10 +3,11 @@
 
 use larder_protocol::classic::{Store, StoreVerb};
 use larder_protocol::meta::Verb;
-use larder_store::{Expect, Key, Lookup, Upload};
+use larder_store::{End, Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
 use super::classic::{put_stored, store as store_at_once};
+use super::join;
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
 use super::verbs::{Outcome, account, attributes, class_there, classic_expect, classic_outcome};
@@ -29,7 +30,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// The row of its command.
-    fn row(&self) -> &'static Command {
+    pub fn row(&self) -> &'static Command {
         match self {
             Purpose::Classic(store) => row_of_store(store.verb),
             Purpose::Meta(_) => row_of_meta(Verb::Set),
@@ -61,6 +62,31 @@ impl Purpose {
         match self {
             Purpose::Classic(store) => store.verb == StoreVerb::Set,
             Purpose::Meta(_) => true,
+        }
+    }
+
+    /// Where an append or prepend adds.
+    pub fn adds_to(&self) -> End {
+        match self {
+            Purpose::Classic(store) if store.verb == StoreVerb::Prepend => End::Front,
+            Purpose::Classic(_) => End::Back,
+            Purpose::Meta(plan) => plan.end(),
+        }
+    }
+
+    /// The token that the item must have for it.
+    pub fn compares_with(&self) -> Option<u64> {
+        match self {
+            Purpose::Classic(_) => None,
+            Purpose::Meta(plan) => plan.compares_with(),
+        }
+    }
+
+    /// The token that the item is given instead of the next.
+    pub fn token(&self) -> Option<u64> {
+        match self {
+            Purpose::Classic(_) => None,
+            Purpose::Meta(plan) => plan.attributes.cas,
         }
     }
 
@@ -188,9 +214,14 @@ impl Gathering {
         Some(taken)
     }
 
-    /// Adds the whole value, and replies.
+    /// Adds the whole value, and replies; or has that done in steps.
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
         let key = cx.guard.key(&self.key);
+        let old_bytes = cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes());
+        if join::is_long(cx, old_bytes, self.value.len() as u64) {
+            let Gathering { key, purpose, value, input, .. } = self;
+            return join::begin_with(cx, out, key, value, purpose, input);
+        }
         let hint = cx.guard.prefetch_bucket(&key);
         match &self.purpose {
             Purpose::Classic(store) => store_at_once(cx, out, tally, &key, &hint, store, &self.value),

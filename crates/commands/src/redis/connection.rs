@@ -1,7 +1,7 @@
 //! A connection's own commands: who it is, how it speaks, what it has selected.
 
 pub(crate) mod client;
-mod clients;
+pub(crate) mod clients;
 mod filter;
 pub(crate) mod limits;
 

@@ -3,6 +3,7 @@
 pub(crate) mod copy;
 pub(crate) mod expiry;
 pub(crate) mod object;
+pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod serialize;
 pub(crate) mod survey;
@@ -14,7 +15,7 @@ use larder_store::{Expect, Hint, Key};
 use super::call::{Call, is};
 use super::fail::{Done, Fail};
 use super::strings::throttle;
-use super::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, SHOWS_KEYS, TAKES_ALL, WRITE};
+use super::table::flag::{BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, SHOWS_KEYS, TAKES_ALL, WRITE};
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, TWO_KEYS, Tells};
 use crate::core::batch::{SLOTS, prefetch_items};
 use crate::core::events::Change;
@@ -22,20 +23,20 @@ use crate::redis::strings::set::{Condition, equals};
 use expiry::{Clock, expire, persist, remove, ttl};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("del", -2, WRITE, ALL_KEYS, del)
+    Command::args("del", -2, WRITE | MOMENTS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("1.0.0", "key [key ...]", "Removes keys."),
-    Command::args("unlink", -2, WRITE | FAST, ALL_KEYS, del)
+    Command::args("unlink", -2, WRITE | FAST | MOMENTS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("4.0.0", "key [key ...]", "Removes keys."),
-    Command::args("exists", -2, READONLY | FAST, ALL_KEYS, exists).access(&[Access::Look]).doc(
+    Command::args("exists", -2, READONLY | FAST | MOMENTS, ALL_KEYS, exists).access(&[Access::Look]).doc(
         "1.0.0",
         "key [key ...]",
         "How many of the keys are there.",
     ),
-    Command::args("touch", -2, READONLY | FAST, ALL_KEYS, touch).access(&[Access::Look]).doc(
+    Command::args("touch", -2, READONLY | FAST | MOMENTS, ALL_KEYS, touch).access(&[Access::Look]).doc(
         "3.2.1",
         "key [key ...]",
         "Counts as an access of keys; how many are there.",
@@ -112,7 +113,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key",
         "A value in a form that RESTORE reads.",
     ),
-    Command::key("restore", -4, WRITE | DENYOOM, serialize::restore)
+    Command::key("restore", -4, WRITE | DENYOOM, restore::restore)
         .tells(Tells::Each(Change::made("restore")))
         .access(&[Access::Replace])
         .doc(
@@ -184,12 +185,14 @@ pub(crate) fn count(
 }
 
 fn del(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.count_in_moments("del", args, del_some)
+}
+
+fn del_some(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> usize {
     if args.len() == 1 {
-        let removed = count(call, args, remove);
-        return call.length(removed);
+        return count(call, args, remove);
     }
-    let removed = call.as_one_in(args, |call| count(call, args, remove));
-    call.length(removed)
+    call.as_one_in(args, |call| count(call, args, remove))
 }
 
 /// Notes what the keys are like before they are looked at.
@@ -201,23 +204,25 @@ fn note_all(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
 }
 
 fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    call.read_as_one(args, |call, args| {
-        note_all(call, args);
-        let there = count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some());
-        call.length(there)
+    call.count_in_moments("exists", args, |call, args| {
+        call.look_as_one(args, |call, args| {
+            note_all(call, args);
+            count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some())
+        })
     })
 }
 
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    // Also of clients whose other commands leave no trace.
-    call.cx.guard.leave_traces(true);
-    let done = call.read_as_one(args, |call, args| {
-        note_all(call, args);
-        let there = count(call, args, |call, key| call.cx.guard.get(key).hit().is_some());
-        call.length(there)
-    });
-    call.cx.guard.leave_traces(!call.client.no_touch);
-    done
+    call.count_in_moments("touch", args, |call, args| {
+        // Also of clients whose other commands leave no trace.
+        call.cx.guard.leave_traces(true);
+        let there = call.look_as_one(args, |call, args| {
+            note_all(call, args);
+            count(call, args, |call, key| call.cx.guard.get(key).hit().is_some())
+        });
+        call.cx.guard.leave_traces(!call.client.no_touch);
+        there
+    })
 }
 
 /// DELEX

@@ -2,4 +2,5 @@
 
 pub(crate) mod again;
 pub(crate) mod job;
+pub(crate) mod moments;
 pub(crate) mod pieces;

@@ -8,16 +8,18 @@ mod lcs;
 pub(crate) mod making;
 pub(crate) mod rewrite;
 pub(crate) mod set;
-mod source;
+pub(crate) mod source;
 pub(crate) mod throttle;
 
+use crate::core::events::seen;
+use crate::redis::steps::moments::{KEYS_AT_ONCE, keys_ns};
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 
 use super::call::{Call, integer, kept, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
-use super::table::flag::{ASKS, DENYOOM, FAST, READONLY, WRITE};
+use super::table::flag::{ASKS, DENYOOM, FAST, MOMENTS, READONLY, WRITE};
 use super::table::{ALL_KEYS, Access, Command, Keys, Tells};
 use crate::core::batch::SLOTS;
 use crate::core::events::Change;
@@ -43,7 +45,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         "Sets a key to a value, on a condition if one is given.",
     ),
-    Command::args("mget", -2, READONLY | FAST, ALL_KEYS, mget).doc(
+    Command::args("mget", -2, READONLY | FAST | MOMENTS, ALL_KEYS, mget).doc(
         "1.0.0",
         "key [key ...]",
         "The values of several keys.",
@@ -183,20 +185,40 @@ fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.in_pieces(mark, args, fetch_some)
 }
 
-/// Keys of a later piece, for which each worker has room.
-const KEYS_AT_ONCE: usize = 4 << 10;
 /// Looks at several keys that a write disturbed, before they are taken.
 const LOOKS_MAX: usize = 3;
 
 /// Fetches as many keys as belong to a piece, as they are at one moment.
 fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    let (all, before) = (*args, args.len());
+    fetch_moment(call, args);
+    let count = before - args.len();
+    if count > SLOTS {
+        call.spend(keys_ns(count));
+    }
+    if call.cx.shared.tells_misses() {
+        let (shared, host, db) = (call.cx.shared, call.cx.host, call.client.db);
+        for name in Args::rest(all.encoded(), count) {
+            if seen(&mut call.cx.guard, db, name).is_none() {
+                shared.tell_miss(host, db, name);
+            }
+        }
+    }
+}
+
+fn fetch_moment(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let (mark, piece) = (call.out.mark(), call.piece());
     let all = *args;
     let mut count = 0;
+    let most = match piece {
+        Piece::Whole => usize::MAX,
+        Piece::First { .. } if all.len() <= KEYS_AT_ONCE => KEYS_AT_ONCE,
+        Piece::First { .. } | Piece::Later => call.keys_of_a_step(),
+    };
     for _ in 0..LOOKS_MAX {
         call.cx.guard.look();
         let holds = call.cx.guard.store().whole_holds();
-        count = fetch_each(call, args, piece);
+        count = fetch_each(call, args, piece, most);
         // Items may have given way to the reply, and databases been swapped meanwhile.
         let swapped = holds != call.cx.guard.store().whole_holds();
         if count == 1 || !swapped && call.cx.guard.looked_as_one() {
@@ -208,12 +230,12 @@ fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     // The room for them is there, unless they have grown.
     let mut some = Args::rest(all.encoded(), count);
     call.cx.guard.look();
-    call.as_one_in(some, |call| fetch_each(call, &mut some, piece));
+    call.as_one_in(some, |call| fetch_each(call, &mut some, piece, most));
     *args = Args::rest(some.encoded(), all.len() - (count - some.len()));
 }
 
-/// Fetches keys and notes what they were like before, until the piece is full: how many.
-fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece) -> usize {
+/// Fetches keys, `most` at most, and notes what they were like before, until the piece is full: how many.
+fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece, most: usize) -> usize {
     let mut count = 0;
     loop {
         let before = *args;
@@ -227,7 +249,7 @@ fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece) ->
         }
         crate::core::batch::prefetch_items(&call.cx.guard, &mut batch, |(key, hint)| (&*key, hint));
         for (nth, (key, hint)) in batch.iter().enumerate() {
-            if count > 0 && (!call.goes_on(piece) || piece.is_later() && count == KEYS_AT_ONCE) {
+            if count > 0 && (!call.goes_on(piece) || count == most) {
                 *args = before;
                 if nth > 0 {
                     args.nth(nth - 1);

@@ -73,6 +73,8 @@ pub mod flag {
     pub const EMPTIES: u32 = 1 << 29;
     /// It says what a key had, though it writes: that the key is not there is told.
     pub const ASKS: u32 = 1 << 30;
+    /// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and tells of each itself.
+    pub const MOMENTS: u32 = 1 << 31;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[

@@ -39,8 +39,6 @@ pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
 const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
 const ITEM_HEADER_BYTES: usize = 8;
-/// Looks at several keys that a write disturbed, before they are taken.
-const LOOKS_MAX: usize = 3;
 
 const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
 
@@ -297,22 +295,6 @@ impl Call<'_, '_, '_> {
         let done = f(self);
         self.cx.guard.finish();
         done
-    }
-
-    /// Reads several keys as one: `read` writes the reply and notes each key before it reads it. It is
-    /// called again if one of them changed meanwhile.
-    pub fn read_as_one<'a>(&mut self, args: Args<'a>, read: impl Fn(&mut Self, Args<'a>) -> Done) -> Done {
-        for _ in 0..LOOKS_MAX {
-            let mark = self.out.mark();
-            self.cx.guard.look();
-            read(self, args)?;
-            if args.len() == 1 || self.cx.guard.looked_as_one() {
-                return Ok(());
-            }
-            self.out.rewind(mark);
-        }
-        self.cx.guard.look();
-        self.as_one_in(args, |call| read(call, args))
     }
 }
 

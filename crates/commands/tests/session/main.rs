@@ -5,6 +5,7 @@ mod figures;
 mod later;
 mod meta;
 mod slices;
+mod steps;
 mod survey;
 
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};

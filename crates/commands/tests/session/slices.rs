@@ -6,15 +6,15 @@ use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session};
 
 /// Bytes of a value that takes many steps.
-const LARGE: usize = 6 << 20;
+pub const LARGE: usize = 6 << 20;
 /// What a turn may do beyond its slice: the last of its steps.
-const STEP_NS: u64 = 150_000;
+pub const STEP_NS: u64 = 150_000;
 
-fn bytes(n: usize, seed: u8) -> Vec<u8> {
+pub fn bytes(n: usize, seed: u8) -> Vec<u8> {
     (0..n).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ seed).collect()
 }
 
-fn set(bench: &mut Bench, key: &str, value: &[u8]) {
+pub fn set(bench: &mut Bench, key: &str, value: &[u8]) {
     let mut input =
         format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()).into_bytes();
     input.extend_from_slice(value);
@@ -23,17 +23,17 @@ fn set(bench: &mut Bench, key: &str, value: &[u8]) {
     assert_eq!((&*replies, closed), (&b"+OK\r\n"[..], false));
 }
 
-fn get(bench: &mut Bench, key: &str) -> Vec<u8> {
+pub fn get(bench: &mut Bench, key: &str) -> Vec<u8> {
     bench.turns(&mut Session::new(), &command(&["GET", key])).0
 }
 
-fn bulk(value: &[u8]) -> Vec<u8> {
+pub fn bulk(value: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
 /// What a session does with an input, turn by turn: the replies, and how many turns that took. No turn does more than
 /// its slice and a step.
-fn turns(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
+pub fn turns(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
     let (mut replies, mut at, mut turns) = (Vec::new(), 0, 0);
     loop {
         let (next, more, consumed) = bench.call(session, &input[at..]);
@@ -63,6 +63,8 @@ fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
     set(&mut bench, "two", &bytes(1500, 7));
     set(&mut bench, "middle", &bytes(60_000, 0));
     let grows: Vec<String> = (1..8).map(|n| (8 * (LARGE + n * 1000)).to_string()).collect();
+    let far = (8 * (LARGE - 1)).to_string();
+    let fields = ["1", "2"].map(|n| vec!["BITFIELD", "zeros", "SET", "u8", "0", n, "SET", "u8", &far, n]);
     let cases: Vec<(Vec<Vec<&str>>, usize, usize)> = vec![
         (vec![vec!["BITCOUNT", "large"]], 10, 100),
         (vec![vec!["BITPOS", "zeros", "1"]], 10, 100),
@@ -78,6 +80,9 @@ fn no_pipeline_of_dear_commands_has_a_turn_longer_than_a_slice() {
         (vec![vec!["DUMP", "large"]], 3, 15),
         (vec![vec!["LCS", "one", "two", "LEN"]], 5, 40),
         (vec![vec!["LCS", "one", "two", "IDX"]], 2, 15),
+        (fields.to_vec(), 3, 30),
+        (vec![vec!["DEBUG", "DIGEST"]], 1, 30),
+        (vec![vec!["DEBUG", "DIGEST-VALUE", "large", "none", "other", "one"]], 1, 20),
         (vec![vec!["INFO"]], 40, 5),
         (vec![vec!["CONFIG", "GET", "*"]], 200, 2),
         (vec![vec!["COMMAND"]], 20, 2),

@@ -9,8 +9,10 @@ use super::reply::Tail;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::memcached::join;
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
+use crate::memcached::upload::Purpose;
 use crate::memcached::verbs::{Outcome, account, class_there, concat, refuse};
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
@@ -43,6 +45,16 @@ impl Plan {
     /// Append or prepend.
     pub fn concats(&self) -> bool {
         matches!(self.mode, Mode::Append | Mode::Prepend)
+    }
+
+    /// Where an append or prepend adds.
+    pub fn end(&self) -> End {
+        if self.mode == Mode::Prepend { End::Front } else { End::Back }
+    }
+
+    /// The token that the item must have.
+    pub fn compares_with(&self) -> Option<u64> {
+        self.compare
     }
 
     /// The condition as it stands, for a value that arrives in pieces.
@@ -138,7 +150,11 @@ pub fn set(
     let class = plan.attributes.class(key, value.len() as u64);
     let compared = plan.compares().then(|| class_there(cx, key));
     let outcome = if plan.concats() {
-        let outcome = append(cx, key, plan, value);
+        let outcome = match append(cx, key, plan, value, true) {
+            Some(outcome) => outcome,
+            None if join::begin(cx, out, key, value, Purpose::Meta(plan.clone())) => return,
+            None => append(cx, key, plan, value, false).expect("it is not to be done later"),
+        };
         cx.end_turn_if_due(out);
         outcome
     } else {
@@ -184,22 +200,43 @@ fn done(stored: Stored, value_bytes: u64) -> Outcome {
     Outcome::Stored { cas: stored.cas, value_bytes }
 }
 
-/// Append or prepend, storing on a miss if N is there.
-fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) -> Outcome {
-    let end = if plan.mode == Mode::Prepend { End::Front } else { End::Back };
+/// Append or prepend, storing on a miss if N is there; none if it is to be done in steps, where it may be (`in_steps`).
+pub fn append(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    plan: &Plan,
+    value: &[u8],
+    in_steps: bool,
+) -> Option<Outcome> {
     loop {
-        match concat(cx, key, value, end, plan.attributes.cas, plan.compare) {
+        match concat(cx, key, value, (plan.end(), plan.attributes.cas, plan.compare), in_steps)? {
             Outcome::NotFound if plan.vivify => {
                 match cx.guard.store_value(key, value, &plan.attributes, Expect::Absent) {
-                    Ok(stored) => return done(stored, value.len() as u64),
-                    Err(Refusal::NoMemory) => return Outcome::NoMemory,
+                    Ok(stored) => return Some(done(stored, value.len() as u64)),
+                    Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
                     Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
                 }
             }
-            Outcome::NotFound => return Outcome::NotStored,
-            other => return other,
+            Outcome::NotFound => return Some(Outcome::NotStored),
+            other => return Some(other),
         }
     }
+}
+
+/// Counts an append or prepend of so many bytes, and replies.
+pub fn end_append(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    plan: &Plan,
+    bytes: usize,
+    outcome: Outcome,
+) {
+    let class = plan.attributes.class(key, bytes as u64);
+    tally.metas += 1;
+    account(cx, tally, key, outcome, class, None, true);
+    put_outcome(cx, out, key.bytes(), plan, outcome);
 }
 
 /// I with a token that is not the item's: one below it still stores, marked stale, keeping the TTL.

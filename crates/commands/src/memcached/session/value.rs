@@ -195,7 +195,11 @@ impl Conversation {
         }
         match self.end_block(call) {
             Err(next) => return next,
-            Ok(State::Gather(gathering)) => gathering.finish(call.cx, call.out, &mut call.tally),
+            Ok(State::Gather(gathering)) => {
+                // What was gathered is not asked again.
+                call.once(|call| gathering.finish(call.cx, call.out, &mut call.tally));
+                call.again_at = call.reader.at;
+            }
             Ok(_) => {}
         }
         None

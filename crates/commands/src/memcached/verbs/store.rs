@@ -13,7 +13,9 @@ use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::core::work::copying_ns;
+use crate::memcached::join;
 use crate::memcached::time::expires_at;
+use crate::memcached::upload::Purpose;
 
 /// What memcached adds to key and value: header, the key's NUL, the value's line end.
 const HEADER_BYTES: u64 = 48 + 1 + 2;
@@ -172,7 +174,13 @@ fn store_if(
     let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
     let outcome = match store.verb {
         StoreVerb::Append | StoreVerb::Prepend => {
-            let outcome = append(cx, key, store, value);
+            let outcome = match append(cx, key, store, value, true) {
+                Some(outcome) => outcome,
+                None if join::begin(cx, out, key, value, Purpose::Classic(Store { key: &[], ..*store })) => {
+                    return None;
+                }
+                None => append(cx, key, store, value, false).expect("it is not to be done later"),
+            };
             cx.end_turn_if_due(out);
             outcome
         }
@@ -193,39 +201,48 @@ fn store_if(
     Some(outcome)
 }
 
-/// append, prepend with the whole value at hand.
-pub fn append(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>, value: &[u8]) -> Outcome {
+/// append, prepend with the whole value at hand; none if it is to be done in steps, where it may be (`in_steps`).
+pub fn append(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+    in_steps: bool,
+) -> Option<Outcome> {
     let end = if matches!(store.verb, StoreVerb::Prepend) { End::Front } else { End::Back };
-    match concat(cx, key, value, end, None, None) {
+    Some(match concat(cx, key, value, (end, None, None), in_steps)? {
         Outcome::NotFound => Outcome::NotStored,
         other => other,
-    }
+    })
 }
 
-/// Adds to a value as one step. A result above the item limit is not stored. `expect_cas`: only if the
-/// item has this token; `cas`: the token to give instead of the next. Spends the work of copying the value.
+/// Adds to a value as one step. A result above the item limit is not stored. The token to give instead of the next; and
+/// only if the item has that token. Spends the work of copying the value. None if it is to be done in steps.
 pub fn concat(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,
     value: &[u8],
-    end: End,
-    cas: Option<u64>,
-    expect_cas: Option<u64>,
-) -> Outcome {
+    (end, cas, expect_cas): (End, Option<u64>, Option<u64>),
+    in_steps: bool,
+) -> Option<Outcome> {
     loop {
-        let Lookup::Hit(item) = cx.guard.peek(key) else { return Outcome::NotFound };
+        let Lookup::Hit(item) = cx.guard.peek(key) else { return Some(Outcome::NotFound) };
         if expect_cas.is_some_and(|cas| cas != item.cas()) {
-            return Outcome::Exists;
+            return Some(Outcome::Exists);
         }
-        let value_bytes = item.value_bytes() + value.len() as u64;
+        let old_bytes = item.value_bytes();
+        let value_bytes = old_bytes + value.len() as u64;
         if !fits(&cx.shared.settings, key.bytes().len(), item.flags(), value_bytes) {
-            return Outcome::NotStored;
+            return Some(Outcome::NotStored);
         }
         let unchanged = Expect::Unchanged(item.seen());
+        if in_steps && join::is_long(cx, old_bytes, value.len() as u64) {
+            return None;
+        }
         cx.room.work().spend(copying_ns(value_bytes));
         match cx.guard.concat(key, value, end, cas, unchanged) {
-            Ok(stored) => return Outcome::Stored { cas: stored.cas, value_bytes },
-            Err(Refusal::NoMemory) => return Outcome::NoMemory,
+            Ok(stored) => return Some(Outcome::Stored { cas: stored.cas, value_bytes }),
+            Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }

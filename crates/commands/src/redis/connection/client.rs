@@ -281,6 +281,14 @@ impl Facts {
         self.said().as_deref().cloned().unwrap_or_default()
     }
 
+    /// One of the things that it says of itself is this.
+    pub(crate) fn says(&self, text: &[u8], which: impl FnOnce(&Names) -> &str) -> bool {
+        match self.said().as_deref() {
+            Some(names) => which(names).as_bytes() == text,
+            None => which(&Names::default()).as_bytes() == text,
+        }
+    }
+
     /// It says something else of itself; the bytes of all that it says.
     fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
         let mut said = self.said();
@@ -322,6 +330,11 @@ impl Clients {
     /// not have looked yet.
     pub fn list(&self) -> Vec<Arc<Facts>> {
         self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all().len()
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Facts>>> {

@@ -7,7 +7,7 @@ use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use super::client::{Facts, Replies};
-use super::filter::{Asked, Filter};
+use super::filter::{Asked, Filter, filter_ns};
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::fail::{Done, Fail};
@@ -140,22 +140,27 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 /// What a connection holds of the memory while nothing is on its way.
 const CLIENT_BYTES: u64 = 1 << 10;
 
-/// What it takes to look at one.
-const CLIENT_NS: u64 = 100;
+/// What it takes to note one.
+const NOTE_NS: u64 = 20;
+
+/// What it takes to list all clients, or to close them, when so many words say which.
+pub(crate) fn look_ns(call: &Call<'_, '_, '_>, words: usize) -> u64 {
+    call.shared.clients.count() as u64 * (NOTE_NS + filter_ns(words) + LINE_NS)
+}
+
+/// All clients as of now, and what they take where they are kept from one step to the next.
+fn all(call: &mut Call<'_, '_, '_>) -> Result<(Vec<Arc<Facts>>, Heap), Fail> {
+    let mut clients = call.shared.clients.list();
+    clients.shrink_to_fit();
+    call.spend(NOTE_NS * clients.len() as u64);
+    let held = Heap::take_however_short(call, Lines::kept_bytes(&clients, 0))?;
+    Ok((clients, held))
+}
 
 fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let mut clients = call.shared.clients.list();
-    call.spend(CLIENT_NS * clients.len() as u64);
     let filter = Filter::parse(call, args, Asked::ForList)?;
-    let now = call.cx.now();
-    clients.retain(|facts| filter.holds(facts, now));
-    if filter.skip_me == Some(true) {
-        clients.retain(|facts| !Arc::ptr_eq(facts, &call.client.facts));
-    }
-    clients.shrink_to_fit();
-    let held = Heap::take_however_short(call, Lines::kept_bytes(&clients, 0))?;
-    let lines = Lines { clients, at: 0, text: String::new(), held };
-    call.work(lines)
+    let (clients, held) = all(call)?;
+    call.work(Lines { clients, filter, at: 0, text: String::new(), held })
 }
 
 /// Lines written between two looks at the time.
@@ -167,6 +172,7 @@ const LINE_NS: u64 = 1_500;
 #[derive(Debug)]
 struct Lines {
     clients: Vec<Arc<Facts>>,
+    filter: Filter,
     /// Of whom the next is.
     at: usize,
     text: String,
@@ -206,7 +212,13 @@ impl Job for Lines {
             }
             let end = self.clients.len().min(self.at + LINES_PER_LOOK);
             for n in self.at..end {
-                let line = line(&self.clients[n], call.cx.now()) + "\n";
+                let (facts, now) = (&self.clients[n], call.cx.now());
+                ns += self.filter.client_ns();
+                let left_out = self.filter.skip_me == Some(true) && Arc::ptr_eq(facts, &call.client.facts);
+                if left_out || !self.filter.holds(facts, now) {
+                    continue;
+                }
+                let line = line(facts, now) + "\n";
                 ns += LINE_NS + line.len() as u64;
                 self.put(call, &line)?;
             }
@@ -230,25 +242,65 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         _ => Filter::parse(call, args, Asked::ToKill)?,
     };
     let skip_me = filter.skip_me.unwrap_or(!one);
-    let now = call.cx.now();
-    let mut killed = 0;
-    for facts in call.shared.clients.list() {
-        let me = Arc::ptr_eq(&facts, &call.client.facts);
-        if me && skip_me || !filter.holds(&facts, now) {
-            continue;
+    let (clients, held) = all(call)?;
+    call.work(Killing { clients, filter, skip_me, one, at: 0, killed: 0, me: false, _held: held })
+}
+
+/// What it takes to have a client closed.
+const KILL_NS: u64 = 300;
+
+/// CLIENT KILL: of the clients that were there when it began.
+#[derive(Debug)]
+struct Killing {
+    clients: Vec<Arc<Facts>>,
+    filter: Filter,
+    skip_me: bool,
+    /// It names one by its address.
+    one: bool,
+    /// Who is next.
+    at: usize,
+    killed: i64,
+    /// Who asks is one of them.
+    me: bool,
+    _held: Heap,
+}
+
+impl Job for Killing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let now = call.cx.now();
+        while let Some(facts) = self.clients.get(self.at) {
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            self.at += 1;
+            ns += self.filter.client_ns();
+            let me = Arc::ptr_eq(facts, &call.client.facts);
+            if me && self.skip_me || !self.filter.holds(facts, now) {
+                continue;
+            }
+            if me {
+                (self.me, self.killed) = (true, self.killed + 1);
+            } else if !facts.killed.swap(true, Relaxed) {
+                // One that somebody else has closed since is not there.
+                self.killed += 1;
+                call.cx.host.kill(facts.place, facts.id);
+                ns += KILL_NS;
+            }
         }
-        killed += 1;
-        if me {
+        call.spend(ns);
+        if self.me {
+            // In a later step it is found to be closed when it is looked at next, behind its reply.
             call.flow = Flow::Close;
-        } else {
-            facts.killed.store(true, Relaxed);
-            call.cx.host.kill(facts.place, facts.id);
+            call.client.facts.killed.store(true, Relaxed);
         }
-    }
-    match (one, killed) {
-        (true, 0) => Err(Fail::of("ERR No such client")),
-        (true, _) => call.ok(),
-        (false, killed) => call.integer(killed),
+        match (self.one, self.killed) {
+            (true, 0) => return Err(Fail::of("ERR No such client")),
+            (true, _) => call.ok()?,
+            (false, killed) => call.integer(killed)?,
+        }
+        Ok(Step::Done)
     }
 }
 

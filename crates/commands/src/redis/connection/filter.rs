@@ -44,20 +44,28 @@ const FLAGS: &[u8] = b"AbBcdeiIMNOPrRStTuUxE";
 
 /// What is asked of every client may be so much, each however often: more than there are kinds of it.
 const TESTS_MAX: usize = 64;
+/// Words that are read in one step, nearly all of them numbers of clients: some 5 ms.
+const WORDS_MAX: usize = 1 << 16;
+/// What it takes to look at a client …
+const CLIENT_NS: u64 = 100;
+/// … and to ask one thing of it.
+const TEST_NS: u64 = 150;
+
+const TOO_MANY: Fail = Fail::of("ERR too many filters");
 
 /// What can be asked of a client.
 #[derive(Debug)]
-enum Test<'a> {
+enum Test {
     /// Ascending.
     Ids(Vec<u64>),
     Kind(Kind),
-    Address(&'a [u8]),
-    ListenAddress(&'a [u8]),
-    Ip(&'a [u8]),
-    User(&'a [u8]),
-    Name(&'a [u8]),
-    Library(&'a [u8]),
-    LibraryVersion(&'a [u8]),
+    Address(Box<[u8]>),
+    ListenAddress(Box<[u8]>),
+    Ip(Box<[u8]>),
+    User(Box<[u8]>),
+    Name(Box<[u8]>),
+    Library(Box<[u8]>),
+    LibraryVersion(Box<[u8]>),
     /// Those of [`FLAGS`] that it has, one bit each.
     Flags(u32),
     /// It can be sent elsewhere: nobody can.
@@ -70,9 +78,9 @@ enum Test<'a> {
 
 /// What has to hold.
 #[derive(Debug, Default)]
-pub(crate) struct Filter<'a> {
+pub(crate) struct Filter {
     /// What is asked, and whether it is to be so.
-    tests: Vec<(bool, Test<'a>)>,
+    tests: Vec<(bool, Test)>,
     /// Whether the client that asks is left out, if that is said.
     pub skip_me: Option<bool>,
     _held: Option<Heap>,
@@ -102,20 +110,31 @@ fn seconds(word: &[u8], name: &str) -> Result<u64, Fail> {
     n.ok_or_else(|| Fail::with(format!("ERR {name} should be greater than 0")))
 }
 
-impl<'a> Filter<'a> {
+/// What a text is compared with: no text that it is compared with is longer.
+fn cut(value: &[u8]) -> Box<[u8]> {
+    value[..value.len().min(NAME_BYTES_MAX + 1)].into()
+}
+
+impl Filter {
     /// All with this address.
-    pub fn address(address: &'a [u8]) -> Filter<'a> {
-        Filter { tests: vec![(true, Test::Address(address))], ..Filter::default() }
+    pub fn address(address: &[u8]) -> Filter {
+        Filter { tests: vec![(true, Test::Address(cut(address)))], ..Filter::default() }
     }
 
     /// # Errors
     /// An option that is none, or a value that it does not have.
-    pub fn parse(call: &mut Call<'_, '_, '_>, mut args: Args<'a>, asked: Asked) -> Result<Filter<'a>, Fail> {
-        // What is noted of each word.
-        let held = Heap::take(call, args.len() * size_of::<(bool, Test<'_>)>())?;
+    pub fn parse(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, asked: Asked) -> Result<Filter, Fail> {
+        if args.len() > WORDS_MAX {
+            return Err(TOO_MANY);
+        }
+        // What is noted of each number, and while they come.
+        let held = Heap::take(call, 3 * args.len() * size_of::<u64>())?;
         let mut filter = Filter { _held: Some(held), ..Filter::default() };
         let mut behind_ids = false;
         while let Some(word) = args.next() {
+            if filter.tests.len() > TESTS_MAX {
+                return Err(TOO_MANY);
+            }
             let value = args.clone().next();
             let (wanted, word) = match word {
                 [b'n' | b'N', b'o' | b'O', b't' | b'T', b'-', rest @ ..] => (false, rest),
@@ -153,10 +172,12 @@ impl<'a> Filter<'a> {
             filter.tests.push((wanted, test));
             behind_ids = false;
         }
-        if filter.tests.len() > TESTS_MAX {
-            return Err(Fail::of("ERR too many filters"));
-        }
-        Ok(filter)
+        if filter.tests.len() > TESTS_MAX { Err(TOO_MANY) } else { Ok(filter) }
+    }
+
+    /// What it takes to look at a client.
+    pub fn client_ns(&self) -> u64 {
+        clients_ns(self.tests.len())
     }
 
     pub fn holds(&self, facts: &Facts, now: Millis) -> bool {
@@ -164,13 +185,18 @@ impl<'a> Filter<'a> {
     }
 }
 
-impl<'a> Test<'a> {
-    fn parse(
-        call: &Call<'_, '_, '_>,
-        word: &[u8],
-        value: Option<&'a [u8]>,
-        other: Fail,
-    ) -> Result<Test<'a>, Fail> {
+/// What it takes to look at a client of whom so much is asked.
+fn clients_ns(tests: usize) -> u64 {
+    CLIENT_NS + TEST_NS * tests as u64
+}
+
+/// What it takes at most to ask this of a client, as far as one can tell by the number of words.
+pub(crate) fn filter_ns(words: usize) -> u64 {
+    clients_ns(words.div_ceil(2).min(TESTS_MAX))
+}
+
+impl Test {
+    fn parse(call: &Call<'_, '_, '_>, word: &[u8], value: Option<&[u8]>, other: Fail) -> Result<Test, Fail> {
         let names = [
             "TYPE", "ADDR", "LADDR", "IP", "USER", "NAME", "LIB-NAME", "LIB-VER", "FLAGS", "CAPA", "DB",
             "MAXAGE", "IDLE",
@@ -179,19 +205,19 @@ impl<'a> Test<'a> {
         let value = value.ok_or(Fail::SYNTAX)?;
         Ok(match name {
             "TYPE" => Test::Kind(Kind::parse(value)?),
-            "ADDR" => Test::Address(value),
-            "LADDR" => Test::ListenAddress(value),
-            "IP" => Test::Ip(value),
+            "ADDR" => Test::Address(cut(value)),
+            "LADDR" => Test::ListenAddress(cut(value)),
+            "IP" => Test::Ip(cut(value)),
             "USER" => {
                 let all = call.cx.shared.access.all();
                 if !all.iter().any(|known| known.name.as_bytes() == value) {
                     return Err(Fail::with(format!("ERR No such user '{}'", shown(value, NAME_BYTES_MAX))));
                 }
-                Test::User(value)
+                Test::User(value.into())
             }
-            "NAME" => Test::Name(value),
-            "LIB-NAME" => Test::Library(value),
-            "LIB-VER" => Test::LibraryVersion(value),
+            "NAME" => Test::Name(cut(value)),
+            "LIB-NAME" => Test::Library(cut(value)),
+            "LIB-VER" => Test::LibraryVersion(cut(value)),
             "FLAGS" => {
                 let place = |flag: &u8| FLAGS.iter().position(|known| known == flag);
                 let places = value.iter().map(place).try_fold(0, |all, place| Some(all | 1 << place?));
@@ -227,15 +253,15 @@ impl<'a> Test<'a> {
         match self {
             Test::Ids(ids) => ids.binary_search(&facts.id).is_ok(),
             Test::Kind(kind) => Kind::of(facts) == *kind,
-            Test::Address(address) => facts.address.as_bytes() == *address,
-            Test::ListenAddress(address) => facts.listen_address.as_bytes() == *address,
+            Test::Address(address) => facts.address.as_bytes() == &**address,
+            Test::ListenAddress(address) => facts.listen_address.as_bytes() == &**address,
             Test::Ip(ip) => facts.address.rsplit_once(':').is_some_and(|(host, _)| {
-                host.trim_start_matches('[').trim_end_matches(']').as_bytes() == *ip
+                host.trim_start_matches('[').trim_end_matches(']').as_bytes() == &**ip
             }),
-            Test::User(user) => facts.names().user.as_bytes() == *user,
-            Test::Name(name) => facts.names().name.as_bytes() == *name,
-            Test::Library(name) => facts.names().library.as_bytes() == *name,
-            Test::LibraryVersion(version) => facts.names().library_version.as_bytes() == *version,
+            Test::User(user) => facts.says(user, |names| &names.user),
+            Test::Name(name) => facts.says(name, |names| &names.name),
+            Test::Library(name) => facts.says(name, |names| &names.library),
+            Test::LibraryVersion(version) => facts.says(version, |names| &names.library_version),
             Test::Flags(flags) => {
                 let has = facts.flags();
                 (0..FLAGS.len()).all(|n| flags >> n & 1 == 0 || has.contains(char::from(FLAGS[n])))

@@ -1,4 +1,4 @@
-//! DUMP and RESTORE, in Redis's own payload.
+//! Redis's own payload of a value, and DUMP; RESTORE is in `restore.rs`.
 //!
 //! ```text
 //! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
@@ -10,13 +10,12 @@
 use std::borrow::Cow;
 
 use larder_protocol::resp::{Args, parse_integer, write_integer};
-use larder_store::{Attributes, Expect, Hint, Key, Millis, Pinned, Value};
+use larder_store::{Hint, Key, Pinned, Value};
 
-use crate::redis::call::{Call, integer, is, next};
+use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{UNPINNED, put_bulk, put_head};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
@@ -24,10 +23,10 @@ const VERSION: u16 = 10;
 const VERSION_MAX: u16 = 12;
 /// Versions of Valkey, which begin anew at this one; strings are in all of them as they were.
 const VALKEY_VERSIONS: std::ops::RangeInclusive<u16> = 80..=89;
-const TYPE_STRING: u8 = 0;
-const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
+pub(crate) const TYPE_STRING: u8 = 0;
+pub(crate) const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
 /// Bytes behind the value.
-const FOOTER_BYTES: usize = 10;
+pub(crate) const FOOTER_BYTES: usize = 10;
 
 /// What a byte comes to with so many bytes behind it.
 static CRC: [[u64; 256]; 8] = {
@@ -63,7 +62,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 /// The checksum of what has `crc` and more bytes behind it: eight bytes at a time, which do not wait for each other.
-fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let crc = words.iter().fold(crc, |crc, word| {
         let word = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
@@ -123,20 +122,20 @@ fn dump_string(value: &[u8]) -> Vec<u8> {
 }
 
 /// What is left of a payload while it is read.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+    pub fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    fn length(&mut self) -> Option<usize> {
+    pub fn length(&mut self) -> Option<usize> {
         let [first] = self.array()?;
         let n = match first >> 6 {
             0 => u64::from(first),
@@ -192,36 +191,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// No byte of LZF stands for more bytes than this.
+pub(crate) const LZF_BYTES_MAX: usize = 264;
+/// So far back LZF refers.
+pub(crate) const LZF_BACK_MAX: usize = 8 << 10;
+
 /// Unpacks LZF into exactly so many bytes.
 fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
-    // No byte of LZF stands for more than 264 bytes.
-    if bytes > data.len().saturating_mul(264) {
+    if bytes > data.len().saturating_mul(LZF_BYTES_MAX) {
         return None;
     }
     let mut out = Vec::with_capacity(bytes);
-    while let [control, rest @ ..] = data {
-        let control = usize::from(*control);
-        if control < 32 {
-            let (literal, rest) = rest.split_at_checked(control + 1)?;
-            out.extend_from_slice(literal);
-            data = rest;
-        } else {
-            let mut len = control >> 5;
-            let mut rest = rest;
-            if len == 7 {
-                let (more, after) = rest.split_first()?;
-                len += usize::from(*more);
-                rest = after;
-            }
-            let (low, after) = rest.split_first()?;
-            let back = ((control & 0x1f) << 8 | usize::from(*low)) + 1;
-            let start = out.len().checked_sub(back)?;
-            // What is copied may be what is being written.
-            for at in start..start + len + 2 {
-                out.push(out[at]);
-            }
-            data = after;
-        }
+    while !data.is_empty() {
+        unpack_some(&mut data, &mut out)?;
         if out.len() > bytes {
             return None;
         }
@@ -229,8 +211,37 @@ fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
     (out.len() == bytes).then_some(out)
 }
 
+/// Unpacks what one byte of control says, behind what was unpacked before, of which at least the last
+/// [`LZF_BACK_MAX`] bytes are there.
+pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let (control, rest) = data.split_first()?;
+    let control = usize::from(*control);
+    if control < 32 {
+        let (literal, rest) = rest.split_at_checked(control + 1)?;
+        out.extend_from_slice(literal);
+        *data = rest;
+        return Some(());
+    }
+    let mut len = control >> 5;
+    let mut rest = rest;
+    if len == 7 {
+        let (more, after) = rest.split_first()?;
+        len += usize::from(*more);
+        rest = after;
+    }
+    let (low, after) = rest.split_first()?;
+    let back = ((control & 0x1f) << 8 | usize::from(*low)) + 1;
+    let start = out.len().checked_sub(back)?;
+    // What is copied may be what is being written.
+    for at in start..start + len + 2 {
+        out.push(out[at]);
+    }
+    *data = after;
+    Some(())
+}
+
 /// The value in a payload; `room` as for [`Reader::string`].
-fn restore_string<'a>(
+pub(crate) fn restore_string<'a>(
     payload: &'a [u8],
     room: &mut dyn FnMut(usize) -> Result<(), Fail>,
 ) -> Result<Cow<'a, [u8]>, Fail> {
@@ -242,21 +253,26 @@ fn restore_string<'a>(
     if reader.0.is_empty() { Ok(value) } else { Err(BAD_FORMAT) }
 }
 
-/// What is in a payload of a version that is read and with the right checksum.
-pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
-    let wrong = Fail::of("ERR DUMP payload version or checksum are wrong");
-    let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(wrong) };
-    let (body, footer) = payload.split_at(at);
+pub(crate) const WRONG: Fail = Fail::of("ERR DUMP payload version or checksum are wrong");
+
+/// Where what is in a payload of a version that is read ends, and the checksum that is behind it; none if it was not
+/// computed.
+pub(crate) fn footer(payload: &[u8]) -> Result<(usize, Option<u64>), Fail> {
+    let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(WRONG) };
+    let footer = &payload[at..];
     let version = u16::from_le_bytes([footer[0], footer[1]]);
     let mut crc = [0; 8];
     crc.copy_from_slice(&footer[2..]);
     let crc = u64::from_le_bytes(crc);
-    // Redis takes 0 for "not computed".
     let is_known = version <= VERSION_MAX || VALKEY_VERSIONS.contains(&version);
-    if !is_known || crc != 0 && crc != crc64(&payload[..at + 2]) {
-        return Err(wrong);
-    }
-    Ok(body)
+    // Redis takes 0 for "not computed".
+    if is_known { Ok((at, Some(crc).filter(|&crc| crc != 0))) } else { Err(WRONG) }
+}
+
+/// What is in a payload of a version that is read and with the right checksum.
+pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
+    let (at, crc) = footer(payload)?;
+    if crc.is_some_and(|crc| crc != crc64(&payload[..at + 2])) { Err(WRONG) } else { Ok(&payload[..at]) }
 }
 
 /// DUMP: a large value is sent from where it lies.
@@ -323,66 +339,8 @@ impl Job for Dumping {
 }
 
 /// What it takes to make the checksum of so many bytes.
-fn checking_ns(bytes: u64) -> u64 {
+pub(crate) fn checking_ns(bytes: u64) -> u64 {
     bytes / 2
-}
-
-/// RESTORE
-pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let (ttl, payload) = (next(&mut args)?, next(&mut args)?);
-    let (mut replace, mut absolute) = (false, false);
-    // One of the two is kept of a key, so that only one of them may be given.
-    let (mut idle_s, mut frequency) = (None, None);
-    while let Some(word) = args.next() {
-        if is(word, "REPLACE") {
-            replace = true;
-        } else if is(word, "ABSTTL") {
-            absolute = true;
-        } else if is(word, "IDLETIME") && frequency.is_none() {
-            let idle = u64::try_from(integer(next(&mut args)?)?);
-            idle_s = Some(idle.map_err(|_| Fail::of("ERR Invalid IDLETIME value, must be >= 0"))?);
-        } else if is(word, "FREQ") && idle_s.is_none() {
-            let often = u8::try_from(integer(next(&mut args)?)?);
-            frequency = Some(often.map_err(|_| Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
-        } else {
-            return Err(Fail::SYNTAX);
-        }
-    }
-    if !replace && call.peek(key)?.is_some() {
-        return Err(Fail::of("BUSYKEY Target key name already exists."));
-    }
-    let ttl = integer(ttl)?;
-    let ttl = Millis::try_from(ttl).map_err(|_| Fail::of("ERR Invalid TTL value, must be >= 0"))?;
-    let (max, mut held) = (call.value_bytes_max(), None);
-    let value = restore_string(payload, &mut |bytes| {
-        if bytes as u64 > max {
-            return Err(BAD_FORMAT);
-        }
-        held = Some(Heap::take(call, bytes)?);
-        Ok(())
-    })?;
-    let now = call.cx.now();
-    let expires_at = match (ttl, absolute) {
-        (0, _) => 0,
-        (at, true) => at,
-        (ttl, false) => now.saturating_add(ttl).min(i64::MAX as u64),
-    };
-    if expires_at != 0 && expires_at <= now {
-        let _ = call.cx.guard.delete(key, Expect::Present);
-        return call.ok();
-    }
-    let attributes = Attributes { expires_at, ..Attributes::default() };
-    let expect = if replace { Expect::Any } else { Expect::Absent };
-    match call.store(key, &value, &attributes, expect)? {
-        Ok(_) => {
-            if idle_s.is_some() || frequency.is_some() {
-                // What is gone by now needs none.
-                let _ = call.cx.guard.date(key, idle_s, frequency);
-            }
-            call.ok()
-        }
-        Err(_) => Err(Fail::of("BUSYKEY Target key name already exists.")),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use larder_store::{Database, Guard, Item, Store};
+use larder_store::{Database, Guard, Item, Store, Value};
 
 use crate::core::context::Context;
 use crate::core::glob::{matches, weight};
@@ -16,7 +16,7 @@ use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
-use crate::redis::server::debug::Digest;
+use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
 
 /// Bytes of a reply that are written between two looks at whether the output is full.
@@ -137,6 +137,88 @@ impl Picked {
     }
 }
 
+/// The digest of all keys, and those of them that are still to be looked at for their large values.
+#[derive(Debug)]
+pub(crate) struct Digesting {
+    digest: Digest,
+    /// All keys were walked over.
+    walked: bool,
+    large: Vec<(u8, Box<[u8]>)>,
+    under_way: Option<Hashing>,
+    store: Arc<Store>,
+    /// What the keys are charged.
+    charged: i64,
+}
+
+impl Digesting {
+    pub fn new(store: &Arc<Store>) -> Digesting {
+        Digesting {
+            digest: Digest::default(),
+            walked: false,
+            large: Vec::new(),
+            under_way: None,
+            store: Arc::clone(store),
+            charged: 0,
+        }
+    }
+
+    /// Adds a key with its value; one with a large value is noted.
+    fn add(&mut self, item: &Item<'_>) {
+        let mut hash = Hash::of(&[&[item.database()], item.key()]);
+        match item.value() {
+            Value::Whole(bytes) => {
+                hash.eat(bytes);
+                self.digest.add(hash.end());
+            }
+            Value::Collection(collection) => {
+                hash.eat(&digest_of(&collection).to_le_bytes());
+                self.digest.add(hash.end());
+            }
+            Value::Pieces(_) => self.large.push((item.database(), item.key().into())),
+        }
+    }
+
+    /// There are large values to look at.
+    fn has_large(&self) -> bool {
+        self.under_way.is_some() || !self.large.is_empty()
+    }
+
+    fn charge(&mut self) {
+        let bytes = self.large.iter().map(|(_, key)| key.len() as i64).sum();
+        self.store.hold(bytes - self.charged);
+        self.charged = bytes;
+    }
+
+    /// Looks at a piece of a large value, or begins with the next: as it is now, if it is still there.
+    fn look_on(&mut self, guard: &mut Guard<'_>, ns: &mut u64) {
+        if let Some(hashing) = &mut self.under_way {
+            if let Some(hash) = hashing.step(ns) {
+                self.digest.add(hash);
+                self.under_way = None;
+            }
+            return;
+        }
+        let Some((db, name)) = self.large.pop() else { return };
+        *ns += KEY_NS;
+        let key = guard.key_in(db, &name);
+        if let Some(item) = guard.peek(&key).hit() {
+            match item.value() {
+                Value::Whole(_) | Value::Collection(_) => self.add(&item),
+                Value::Pieces(value) => {
+                    self.under_way = Some(Hashing::new(Hash::of(&[&[db], &name]), value.pin()));
+                }
+            }
+        }
+        self.charge();
+    }
+}
+
+impl Drop for Digesting {
+    fn drop(&mut self) {
+        self.store.hold(-self.charged);
+    }
+}
+
 /// What is looked for.
 #[derive(Debug)]
 pub(crate) enum Goal {
@@ -147,7 +229,7 @@ pub(crate) enum Goal {
     /// RANDOMKEY, from `start` on and round.
     Random { database: Database, start: u64, round: bool, picked: Picked },
     /// DEBUG DIGEST
-    Digest(Digest),
+    Digest(Digesting),
 }
 
 /// A survey under way.
@@ -209,13 +291,22 @@ impl Survey {
             Goal::Random { .. } | Goal::Digest(_) => 1,
         };
         let reads_values = matches!(goal, Goal::Digest(_));
+        if let Goal::Digest(digesting) = goal
+            && digesting.has_large()
+        {
+            digesting.look_on(&mut cx.guard, ns);
+            return Ok(digesting.walked && !digesting.has_large());
+        }
         // A step ends between two walks.
         let items_max = (items / weight).max(1);
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
             *ns += items as u64 * KEY_NS;
             *cursor = cx.guard.walk(*cursor, items, &mut |item| {
                 *ns += (item.key().len() * weight) as u64;
-                *ns += if reads_values { item.value_bytes() } else { 0 };
+                // Those in pieces are looked at on their own.
+                if reads_values && !matches!(item.value(), Value::Pieces(_)) {
+                    *ns += item.value_bytes();
+                }
                 visit(item);
             });
             *ns += cx.guard.take_beside_ns();
@@ -252,11 +343,11 @@ impl Survey {
                 let again = std::mem::replace(round, *round || next == 0);
                 Ok(picked.key.is_some() || again && (next == 0 || next >= *start))
             }
-            Goal::Digest(digest) => {
-                let next = walk(items_max, &mut |item| {
-                    digest.add(&[&[item.database()], item.key()], item.value());
-                });
-                Ok(next == 0)
+            Goal::Digest(digesting) => {
+                let next = walk(items_max.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item));
+                digesting.walked = next == 0;
+                digesting.charge();
+                Ok(digesting.walked && !digesting.has_large())
             }
         }
     }
@@ -292,7 +383,7 @@ impl Survey {
                 }
                 true
             }
-            Goal::Digest(digest) => {
+            Goal::Digest(Digesting { digest, .. }) => {
                 put_simple(out, &digest.text());
                 true
             }

@@ -1,14 +1,15 @@
 //! DEBUG, as far as test suites send it.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Type, Value};
+use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Pinned, Type, Value};
 
 use crate::core::glob::{matches, weight};
-use crate::core::work::{STORE_NS, copying_ns};
+use crate::core::input::Input;
+use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::survey::Goal;
+use crate::redis::keys::survey::{Digesting, Goal};
 use crate::redis::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
 };
@@ -238,14 +239,16 @@ impl Job for Populating {
 }
 
 /// The elements of a collection, in any order where it has none.
-fn digest_of(collection: &Collection<'_>) -> u64 {
+pub(crate) fn digest_of(collection: &Collection<'_>) -> u64 {
     let ordered = collection.kind() == Type::List;
     collection.entries(0..collection.len()).enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
         let mut one = Digest::default();
         let (mut name, mut value) = ([0; DIGITS_MAX], [0; DIGITS_MAX]);
         let place = if ordered { i as u64 } else { 0 };
         let rest = [place.to_le_bytes(), entry.score.to_bits().to_le_bytes()].concat();
-        one.add(&[entry.name.text(&mut name), &rest], Value::Whole(entry.value.text(&mut value)));
+        let mut hash = Hash::of(&[entry.name.text(&mut name), &rest]);
+        hash.eat(entry.value.text(&mut value));
+        one.add(hash.end());
         sum.wrapping_add(one.0[1])
     })
 }
@@ -255,22 +258,7 @@ fn digest_of(collection: &Collection<'_>) -> u64 {
 pub(crate) struct Digest([u64; 2]);
 
 impl Digest {
-    pub(crate) fn add(&mut self, parts: &[&[u8]], value: Value<'_>) {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut eat = |bytes: &[u8]| {
-            for byte in bytes {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
-        for part in parts {
-            eat(&(part.len() as u64).to_le_bytes());
-            eat(part);
-        }
-        match value {
-            Value::Whole(bytes) => eat(bytes),
-            Value::Pieces(value) => value.pin().pieces(0).for_each(eat),
-            Value::Collection(collection) => eat(&digest_of(&collection).to_le_bytes()),
-        }
+    pub(crate) fn add(&mut self, hash: u64) {
         self.0[0] ^= hash;
         self.0[1] = self.0[1].wrapping_add(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     }
@@ -280,27 +268,164 @@ impl Digest {
     }
 }
 
+/// The hash of what a value goes by, and of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hash(u64);
+
+impl Hash {
+    pub(crate) fn of(parts: &[&[u8]]) -> Hash {
+        let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+        for part in parts {
+            hash.eat(&(part.len() as u64).to_le_bytes());
+            hash.eat(part);
+        }
+        hash
+    }
+
+    pub(crate) fn eat(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    pub(crate) fn end(self) -> u64 {
+        self.0
+    }
+}
+
+/// A large value that is hashed, as it was when that began.
+#[derive(Debug)]
+pub(crate) struct Hashing {
+    hash: Hash,
+    value: Pinned,
+    at: u64,
+}
+
+impl Hashing {
+    pub(crate) fn new(hash: Hash, value: Pinned) -> Hashing {
+        Hashing { hash, value, at: 0 }
+    }
+
+    /// Hashes some more of it, and adds what that takes to `ns`; the hash when that was the end of it.
+    pub(crate) fn step(&mut self, ns: &mut u64) -> Option<u64> {
+        let Some(piece) = self.value.pieces(self.at).next() else { return Some(self.hash.end()) };
+        self.hash.eat(piece);
+        self.at += piece.len() as u64;
+        *ns += piece.len() as u64;
+        (self.at == self.value.value_bytes()).then(|| self.hash.end())
+    }
+}
+
 fn digest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    call.survey(Goal::Digest(Digest::default()), 0)
+    let digesting = Digesting::new(call.cx.guard.store());
+    call.survey(Goal::Digest(digesting), 0)
 }
 
 fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let mark = call.out.mark();
     call.array(args.len());
-    call.in_pieces(mark, args, |call, args| {
-        let piece = call.piece();
-        for name in args {
-            let key = call.key(name);
-            let mut digest = Digest::default();
-            if let Some(item) = call.cx.guard.peek(&key).hit() {
-                let bytes = item.value_bytes();
-                digest.add(&[], item.value());
-                call.spend(bytes);
+    if call.cx.guard.in_transaction() {
+        return call.in_pieces(mark, args, |call, args| {
+            let piece = call.piece();
+            for name in args {
+                let mut ns = 0;
+                let mut begun = begin_value(call, name, &mut ns);
+                while let Some(mut hashing) = begun {
+                    begun = go_on_with_value(call, &mut hashing, &mut ns).then_some(hashing);
+                }
+                if !call.goes_on(piece) {
+                    return;
+                }
             }
-            put_bulk(call.out, digest.text().as_bytes());
-            if !call.goes_on(piece) {
-                return;
+        });
+    }
+    let (rest, left) = (args.encoded(), args.len());
+    let mut input = Input::new(call.cx.guard.store(), None);
+    if !call.client.gathers && !input.raise(rest.len() as u64, call.cx.shared.settings.append_bytes_max) {
+        call.out.rewind(mark);
+        return Err(Fail::HELD);
+    }
+    let words = if call.client.gathers { Vec::new() } else { rest.to_vec() };
+    call.go_on_with(Values { words, rest: rest.len(), left, input: Some(input), under_way: None });
+    Ok(())
+}
+
+/// Answers for a key, or begins to hash its value.
+fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option<Hashing> {
+    let key = call.key(name);
+    let mut digest = Digest::default();
+    *ns += KEY_NS;
+    if let Some(item) = call.cx.guard.peek(&key).hit() {
+        let mut hash = Hash::of(&[]);
+        match item.value() {
+            Value::Whole(bytes) => {
+                hash.eat(bytes);
+                *ns += bytes.len() as u64;
+            }
+            Value::Pieces(value) => return Some(Hashing::new(hash, value.pin())),
+            Value::Collection(collection) => {
+                hash.eat(&digest_of(&collection).to_le_bytes());
+                *ns += collection.len() as u64 * KEY_NS;
             }
         }
-    })
+        digest.add(hash.end());
+    }
+    put_bulk(call.out, digest.text().as_bytes());
+    None
+}
+
+/// Hashes some more of a value, and answers for it at its end; true if it goes on.
+fn go_on_with_value(call: &mut Call<'_, '_, '_>, hashing: &mut Hashing, ns: &mut u64) -> bool {
+    let Some(hash) = hashing.step(ns) else { return true };
+    let mut digest = Digest::default();
+    digest.add(hash);
+    put_bulk(call.out, digest.text().as_bytes());
+    false
+}
+
+/// DEBUG DIGEST-VALUE: each value as it is when its turn comes.
+#[derive(Debug)]
+struct Values {
+    /// The words of the request; those of the last `rest` bytes are not answered.
+    words: Vec<u8>,
+    rest: usize,
+    left: usize,
+    input: Option<Input>,
+    under_way: Option<Hashing>,
+}
+
+impl Job for Values {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let step = loop {
+            if ns >= ns_max {
+                break Step::More;
+            }
+            if let Some(hashing) = &mut self.under_way {
+                if !go_on_with_value(call, hashing, &mut ns) {
+                    self.under_way = None;
+                }
+                continue;
+            }
+            if self.left == 0 {
+                break Step::Done;
+            }
+            if call.out.is_full() {
+                break Step::Full;
+            }
+            let mut args = Args::rest(&self.words[self.words.len() - self.rest..], self.left);
+            self.under_way = begin_value(call, args.next().unwrap_or_default(), &mut ns);
+            (self.rest, self.left) = (args.encoded().len(), args.len());
+        };
+        call.spend(ns);
+        Ok(step)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
+        (self.words, self.input) = (words, Some(input));
+    }
 }

@@ -12,19 +12,20 @@ impl Call<'_, '_, '_> {
         seen(&mut self.cx.guard, self.client.db, key)
     }
 
-    /// Runs a command that says what keys have, and tells which of them are not there.
-    fn execute_and_tell_misses(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+    /// Runs what says what keys have, and tells which of them are not there.
+    fn tell_misses_of(
+        &mut self,
+        row: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
         let mut missing: Vec<&[u8]> = Vec::new();
         row.each_key(args, &mut |key| {
             if seen(&mut self.cx.guard, self.client.db, key).is_none() {
                 missing.push(key);
             }
         });
-        let done = if row.has(flag::WRITE) {
-            self.tell_around(row, args, |call| call.execute_row(row, args))
-        } else {
-            self.execute_row(row, args)
-        };
+        let done = if row.has(flag::WRITE) { self.tell_around(row, args, run) } else { run(self) };
         let (shared, host) = (self.cx.shared, self.cx.host);
         missing.into_iter().for_each(|key| shared.tell_miss(host, self.client.db, key));
         done
@@ -33,12 +34,26 @@ impl Call<'_, '_, '_> {
     /// Events are wanted: runs a command, and tells what there is to tell.
     #[cold]
     pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        if row.has(flag::MOMENTS) {
+            return self.execute_row(row, args);
+        }
+        self.tell_of(row, args, |call| call.execute_row(row, args))
+    }
+
+    /// Runs what carries out a command of these keys, or a moment of one, and tells what there is to tell if events are
+    /// wanted.
+    pub fn tell_of(
+        &mut self,
+        row: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
         if self.cx.shared.tells_misses() && row.has(flag::READONLY | flag::ASKS) {
-            self.execute_and_tell_misses(row, args)
+            self.tell_misses_of(row, args, run)
         } else if row.has(flag::WRITE) {
-            self.tell_around(row, args, |call| call.execute_row(row, args))
+            self.tell_around(row, args, run)
         } else {
-            self.execute_row(row, args)
+            run(self)
         }
     }
 

@@ -8,7 +8,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::server::introspect;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::WRITE;
+use crate::redis::table::flag::{MOMENTS, WRITE};
 use crate::redis::table::{Command, Run};
 
 /// For fewer keys each worker has room.
@@ -49,8 +49,9 @@ impl Call<'_, '_, '_> {
             }
         }
         let tells = self.cx.shared.events.any();
-        // What EXEC runs it has charged.
-        if args.len() > MANY_WORDS && (tells || row.keys.are_many()) && !self.cx.guard.in_transaction() {
+        // What EXEC runs it has charged, and what is done in moments notes no more keys than there is room for.
+        let notes_all = (tells || row.keys.are_many()) && !row.has(MOMENTS);
+        if args.len() > MANY_WORDS && notes_all && !self.cx.guard.in_transaction() {
             // What is noted of each of many keys, while it runs.
             let note_bytes = if row.has(WRITE) { KEY_HASH_BYTES } else { KEY_LOOK_BYTES };
             let bytes = note_bytes + if tells { KEY_EVENT_BYTES } else { 0 };

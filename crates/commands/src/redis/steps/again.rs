@@ -5,6 +5,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
 
 use super::job::{Job, STEP_NS_MIN, Step};
 use crate::core::work::Lane;
+pub(crate) use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::rewrite::Heap;
@@ -12,8 +13,6 @@ use crate::redis::table::{self, Command};
 
 /// So often what a command works at may change meanwhile; the next time it is done in one step.
 const TRIES_MAX: u8 = 3;
-/// Work at values of fewer bytes is done in one step.
-pub(crate) const STEPS_BYTES_MIN: u64 = 128 << 10;
 
 /// A command with its arguments.
 #[derive(Debug)]

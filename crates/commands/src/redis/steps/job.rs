@@ -13,15 +13,13 @@
 use crate::core::counters::Counter;
 use crate::core::input::Input;
 use crate::core::progress::Next;
+pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table::RowId;
-
-/// Work that a step does at least, however much of the slice is gone.
-pub(crate) const STEP_NS_MIN: u64 = 20_000;
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,12 +49,6 @@ pub(crate) enum Piece {
     Whole,
 }
 
-impl Piece {
-    pub fn is_later(self) -> bool {
-        matches!(self, Piece::Later)
-    }
-}
-
 impl Call<'_, '_, '_> {
     /// Answers all arguments, behind the head of the reply, which is written.
     ///

@@ -1,14 +1,17 @@
 //! BITFIELD: numbers of any width inside a value.
 
+use super::making::{Edit, Patches, edited, make};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::Key;
+use larder_store::{Expect, Item, Key};
 use smallvec::SmallVec;
 
 use super::bitmap::READ_BYTES_MAX;
 use super::rewrite::{Heap, Rewrite, rewrite, rewrite_part};
 use crate::core::output::Output;
+use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_array, put_integer, put_null};
@@ -240,6 +243,13 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
         results.extend(steps.checked().map(|step| run(&step.moved_down(start * 8), bytes)));
         results
     };
+    if let Some(room) = room
+        && part.len() as u64 >= STEPS_BYTES_MIN
+        && !call.cx.guard.in_transaction()
+        && far_apart(call, key, (&steps, words), count, room)?
+    {
+        return Ok(());
+    }
     let results = if room.is_none() {
         let item = call.peek(key)?;
         let there = item.as_ref().map_or(0, |item| item.value_bytes() as usize);
@@ -284,6 +294,74 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     };
     put_results(call.out, call.client.resp3, results);
     Ok(())
+}
+
+/// Bytes of a value that are looked at together. No field is in more than two of them.
+const BLOCK_BYTES: usize = 16;
+/// What it takes to keep a block of what is written, at most.
+const BLOCK_HELD_BYTES: usize = 64;
+
+/// Some bytes of a value, from that of this block on; zeros where it does not reach.
+fn block(item: Option<&Item<'_>>, number: u64) -> [u8; BLOCK_BYTES] {
+    let (mut bytes, mut n) = ([0; BLOCK_BYTES], 0);
+    let Some(item) = item else { return bytes };
+    let there = item.value_bytes() as usize;
+    let start = (number as usize).saturating_mul(BLOCK_BYTES).min(there);
+    each_part(item.value(), start..there.min(start + BLOCK_BYTES), &mut |piece| {
+        bytes[n..n + piece.len()].copy_from_slice(piece);
+        n += piece.len();
+    });
+    bytes
+}
+
+/// Fields that lie far apart in a large value, or one that becomes large: what lies between them is not looked at, and
+/// what is written is written into a copy that is made in steps. False, and nothing done, if it cannot be made so.
+fn far_apart(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    (steps, words): (&Steps<'_>, Args<'_>),
+    count: usize,
+    room: usize,
+) -> Result<bool, Fail> {
+    let held = Heap::take(call, 2 * count * BLOCK_HELD_BYTES)?;
+    let item = call.cx.guard.peek(key).hit();
+    let there = item.as_ref().map_or(0, |item| item.value_bytes());
+    // First what was seen: the bytes may be newer than that, never older.
+    let expect = item.as_ref().map_or(Expect::Absent, |item| Expect::Unchanged(item.seen()));
+    let mut written = BTreeMap::<u64, [u8; BLOCK_BYTES]>::new();
+    let mut results = Few::with_capacity(count);
+    for step in steps.checked() {
+        let first = (step.field.offset >> 3) / BLOCK_BYTES as u64;
+        let mut bytes = [0; 2 * BLOCK_BYTES];
+        let (blocks, _) = bytes.as_chunks_mut::<BLOCK_BYTES>();
+        for (number, block_bytes) in (first..).zip(blocks.iter_mut()) {
+            *block_bytes = written.get(&number).copied().unwrap_or_else(|| block(item.as_ref(), number));
+        }
+        let before = bytes;
+        results.push(run(&step.moved_down(first * BLOCK_BYTES as u64 * 8), &mut bytes));
+        for (nth, block_bytes) in bytes.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
+            if block_bytes[..] != before[nth * BLOCK_BYTES..][..BLOCK_BYTES] {
+                written.insert(first + nth as u64, *block_bytes);
+            }
+        }
+    }
+    written.retain(|number, bytes| *bytes != block(item.as_ref(), *number));
+    if written.is_empty() && there >= room as u64 && expect != Expect::Absent {
+        put_results(call.out, call.client.resp3, results);
+        return Ok(true);
+    }
+    let value_bytes = there.max(room as u64);
+    let mut patches = Patches::charged(held);
+    for (number, bytes) in written {
+        let at = number * BLOCK_BYTES as u64;
+        let inside = BLOCK_BYTES.min((value_bytes - at) as usize);
+        patches.add(at, &bytes[..inside]);
+    }
+    let mut said = Output::new(u64::MAX);
+    put_results(&mut said, call.client.resp3, results);
+    let asked = ("bitfield", Some(key.bytes()), words);
+    let edit = |old| Edit::patched(patches, room as u64, old);
+    make(call, asked, (call.client.db, key), Some(expect), edit, |_, _| edited(said.to_vec()))
 }
 
 fn put_results(out: &mut Output, resp3: bool, results: Few<Option<i64>>) {

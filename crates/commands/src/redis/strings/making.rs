@@ -12,6 +12,7 @@
 use larder_protocol::resp::Args;
 use larder_store::{Expect, Key, Refusal, Upload};
 
+use super::rewrite::Heap;
 use super::source::{Name, Source};
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::Call;
@@ -21,39 +22,70 @@ use crate::redis::steps::job::{Job, Step};
 
 /// Bytes that are copied between two looks at how much a step has done.
 const CHUNK_BYTES: u64 = 16 << 10;
-const ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
+static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
+/// Bytes that are written over a value at one place.
+const PLACE_BYTES_MAX: usize = 1 << 30;
 
-/// How the new value is made: some of the old one, zeros, new bytes, and the rest of the old one.
-#[derive(Clone, Copy, Debug)]
+/// How the new value is made: the old one, with zeros behind it if that is longer, and bytes over it.
+#[derive(Debug)]
 pub(crate) struct Edit<'b> {
-    /// Bytes of the old value in front.
-    before: u64,
-    zeros: u64,
-    bytes: &'b [u8],
-    /// Where the old value goes on.
-    after: u64,
+    /// Bytes of the new one.
+    value_bytes: u64,
+    over: Over<'b>,
+}
+
+#[derive(Debug)]
+enum Over<'b> {
+    /// These bytes from there on.
+    One(u64, &'b [u8]),
+    Many(Patches),
+}
+
+/// Bytes that are written over a value at some places of it.
+#[derive(Debug, Default)]
+pub(crate) struct Patches {
+    /// Where they begin, and how many they are: ascending, and none reaches another.
+    places: Vec<(u64, u32)>,
+    /// All of them, in order.
+    bytes: Vec<u8>,
+    /// To what they are charged.
+    _held: Option<Heap>,
+}
+
+impl Patches {
+    /// None yet, charged to `held`.
+    pub fn charged(held: Heap) -> Patches {
+        Patches { _held: Some(held), ..Patches::default() }
+    }
+
+    /// Bytes that follow those that were added before.
+    pub fn add(&mut self, at: u64, bytes: &[u8]) {
+        debug_assert!(self.places.last().is_none_or(|&(last, bytes)| last + u64::from(bytes) <= at));
+        self.places.push((at, bytes.len() as u32));
+        self.bytes.extend_from_slice(bytes);
+    }
 }
 
 impl<'b> Edit<'b> {
     /// All of the old value as it is.
     fn nothing(old_bytes: u64) -> Edit<'b> {
-        Edit { before: old_bytes, zeros: 0, bytes: &[], after: old_bytes }
+        Edit { value_bytes: old_bytes, over: Over::One(old_bytes, &[]) }
     }
 
     /// `bytes` behind the old value.
     pub fn behind(bytes: &'b [u8], old_bytes: u64) -> Edit<'b> {
-        Edit { bytes, ..Edit::nothing(old_bytes) }
+        Edit::over(bytes, old_bytes, old_bytes)
     }
 
     /// `bytes` over the old value from `offset` on, zeros in front of them if it is shorter.
     pub fn over(bytes: &'b [u8], offset: u64, old_bytes: u64) -> Edit<'b> {
-        let before = offset.min(old_bytes);
-        let after = offset.saturating_add(bytes.len() as u64).min(old_bytes);
-        Edit { before, zeros: offset - before, bytes, after }
+        let end = offset.saturating_add(bytes.len() as u64);
+        Edit { value_bytes: end.max(old_bytes), over: Over::One(offset, bytes) }
     }
 
-    fn value_bytes(&self, old_bytes: u64) -> u64 {
-        self.before + self.zeros + self.bytes.len() as u64 + (old_bytes - self.after)
+    /// All of these over the old value, which becomes `room` bytes long if it is shorter.
+    pub fn patched(patches: Patches, room: u64, old_bytes: u64) -> Edit<'b> {
+        Edit { value_bytes: room.max(old_bytes), over: Over::Many(patches) }
     }
 }
 
@@ -73,11 +105,10 @@ pub(crate) struct Then {
 #[derive(Debug)]
 pub(crate) struct Making {
     old: Source,
-    /// Bytes of the old value in front, zeros, new bytes, and where the old value goes on.
-    before: u64,
-    zeros: u64,
-    bytes: Vec<u8>,
-    after: u64,
+    /// What is written over it; those of the places in front of the next are written, which are so many bytes.
+    over: Patches,
+    next: usize,
+    written: usize,
     then: Then,
     upload: Option<Upload>,
     again: Option<Again>,
@@ -96,7 +127,7 @@ pub(crate) fn make<'b>(
 ) -> Result<bool, Fail> {
     let old_bytes = call.cx.guard.peek(from).hit().map_or(0, |item| item.value_bytes());
     let edit = edit(old_bytes);
-    let bytes = edit.value_bytes(old_bytes);
+    let bytes = edit.value_bytes;
     if bytes < STEPS_BYTES_MIN || old_bytes.saturating_add(bytes) > call.cx.guard.store().memory_bytes() {
         return Ok(false);
     }
@@ -114,13 +145,21 @@ pub(crate) fn make<'b>(
     let then = then(call, bytes);
     let target = then.to.as_ref().unwrap_or(&old.name).key(call);
     let upload = call.cx.guard.compose(&target, bytes, &old.attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
-    let Edit { before, zeros, bytes, after } = edit;
+    let over = match edit.over {
+        Over::One(at, bytes) => {
+            let mut over = Patches::default();
+            for (nth, some) in bytes.chunks(PLACE_BYTES_MAX).enumerate() {
+                over.add(at + (nth * PLACE_BYTES_MAX) as u64, some);
+            }
+            over
+        }
+        Over::Many(over) => over,
+    };
     call.work(Making {
         old,
-        before,
-        zeros,
-        bytes: bytes.to_vec(),
-        after,
+        over,
+        next: 0,
+        written: 0,
         then,
         upload: Some(upload),
         again: Some(again),
@@ -131,27 +170,31 @@ pub(crate) fn make<'b>(
 
 impl Making {
     /// Copies some bytes behind those that are there; how many.
-    fn copy(&self, call: &mut Call<'_, '_, '_>, upload: &mut Upload) -> Result<u64, Refusal> {
-        let Making { old, before, zeros, bytes: new, after, .. } = self;
+    fn copy(&mut self, call: &mut Call<'_, '_, '_>, upload: &mut Upload) -> Result<u64, Refusal> {
         let at = upload.value_bytes() - upload.missing();
-        let zeros_at = *before;
-        let bytes_at = zeros_at + zeros;
-        let rest_at = bytes_at + new.len() as u64;
-        if (zeros_at..bytes_at).contains(&at) {
-            let bytes = CHUNK_BYTES.min(bytes_at - at);
-            call.cx.guard.upload_fill(upload, &ZEROS[..bytes as usize])?;
-            return Ok(bytes);
+        while let Some(&(start, bytes)) = self.over.places.get(self.next)
+            && start + u64::from(bytes) <= at
+        {
+            self.next += 1;
+            self.written += bytes as usize;
         }
-        if (bytes_at..rest_at).contains(&at) {
-            let bytes = CHUNK_BYTES.min(rest_at - at);
-            let from = (at - bytes_at) as usize;
-            call.cx.guard.upload_fill(upload, &new[from..from + bytes as usize])?;
-            return Ok(bytes);
+        let mut end = upload.value_bytes();
+        if let Some(&(start, bytes)) = self.over.places.get(self.next) {
+            if start <= at {
+                let inside = at - start;
+                let bytes = CHUNK_BYTES.min(u64::from(bytes) - inside);
+                let from = self.written + inside as usize;
+                call.cx.guard.upload_fill(upload, &self.over.bytes[from..from + bytes as usize])?;
+                return Ok(bytes);
+            }
+            end = start;
         }
-        let (from, to) = if at < zeros_at { (at, zeros_at) } else { (after + at - rest_at, old.bytes()) };
-        let piece = old.piece(from);
-        let bytes = CHUNK_BYTES.min(to - from).min(piece.len() as u64);
-        call.cx.guard.upload_fill(upload, &piece[..bytes as usize])?;
+        let some = match self.old.piece(at) {
+            [] => &ZEROS,
+            piece => piece,
+        };
+        let bytes = CHUNK_BYTES.min(end - at).min(some.len() as u64);
+        call.cx.guard.upload_fill(upload, &some[..bytes as usize])?;
         Ok(bytes)
     }
 

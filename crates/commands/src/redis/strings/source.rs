@@ -22,6 +22,11 @@ impl Name {
         call.cx.guard.key_in(self.db, &self.key)
     }
 
+    /// The same key of the database that has its number now.
+    pub fn anew(&self, call: &Call<'_, '_, '_>) -> Name {
+        Name { db: self.db, database: call.cx.guard.database(self.db), key: self.key.clone() }
+    }
+
     /// The database was swapped for another.
     pub fn is_swapped(&self, call: &Call<'_, '_, '_>) -> bool {
         call.cx.guard.database(self.db) != self.database

@@ -1,6 +1,8 @@
 //! How long EXEC would take: what outside of a transaction is done in steps is one step in it, while others wait for
 //! its keys, or for the store. What would take too long is refused before anything is run.
 
+use crate::redis::connection::clients;
+use crate::redis::keys::restore::restoring_ns;
 use std::collections::HashMap;
 
 use larder_protocol::resp::{Args, parse_integer};
@@ -18,6 +20,8 @@ use crate::redis::table::Command;
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
 /// Bytes of a key, where they are not known.
 const KEY_BYTES: u64 = 32;
+/// What BITFIELD does with what lies between its fields, in copies.
+const PART_COPIES: u64 = 4;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
 
@@ -62,6 +66,7 @@ impl<'q> Scale<'q> {
             }
             "keys" => self.walk(self.keys, at(0)),
             "config|get" => config::look_ns(args),
+            "client|list" | "client|kill" => clients::look_ns(call, args.len()),
             "scan" => {
                 let option = |name| (1..args.len()).find(|&n| is(at(n), name)).map(|n| n + 1);
                 let count = option("COUNT").map_or(10, number);
@@ -95,11 +100,12 @@ impl<'q> Scale<'q> {
                     // It fails.
                     return;
                 }
-                // A part of what is there is copied to be looked at.
-                let part = copying_ns(self.of(call, db, at(0)).min(reads));
+                // A part of what is there is copied to be looked at, compared, and written back.
+                let part = PART_COPIES * copying_ns(self.of(call, db, at(0)).min(reads));
                 part + self.reach(call, at(0), writes)
             }
             "bitcount" | "bitpos" | "dump" | "digest" => self.of(call, db, at(0)),
+            "restore" => restoring_ns(at(2), call.value_bytes_max()),
             "debug|digest-value" => args.map(|key| self.of(call, db, key)).sum(),
             "bitop" => {
                 let sources = args.skip(2).map(|key| self.of(call, db, key));

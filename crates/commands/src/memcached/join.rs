@@ -1,0 +1,262 @@
+//! append and prepend to large values, in steps: what is there is pinned, what is made of it is stored when it is
+//! whole, if what was there still is.
+//!
+//! ```text
+//! old   |■■■■■■■■■■|          pinned
+//! new   |■■■■■■■■■■|bytes|    ◄─ some of it at each step        then, in one step: unchanged? publish, reply
+//! ```
+//!
+//! If it is not, all over again, three times, and then in one step. For all who look it is one step, the last. One
+//! connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]).
+
+use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
+
+use crate::core::context::Context;
+use crate::core::events::seen;
+use crate::core::input::Input;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
+use crate::memcached::classic::put_stored;
+use crate::memcached::meta;
+use crate::memcached::upload::Purpose;
+use crate::memcached::verbs::{Outcome, account, append, attributes, fits};
+
+/// So often what is there may change meanwhile.
+const TRIES_MAX: u8 = 3;
+/// Bytes that are copied between two looks at how much a step has done.
+const CHUNK_BYTES: u64 = 16 << 10;
+
+/// Bytes that are to be added to a value.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    key: Box<[u8]>,
+    purpose: Purpose,
+    value: Vec<u8>,
+    tries: u8,
+    under_way: Option<UnderWay>,
+    /// To what the bytes are charged.
+    _input: Input,
+}
+
+/// A value that is being made.
+#[derive(Debug)]
+struct UnderWay {
+    /// What is there, pinned or, if it is small, copied.
+    pinned: Option<Pinned>,
+    copied: Vec<u8>,
+    seen: Expect,
+    upload: Upload,
+    _lane: Lane,
+}
+
+/// What comes of a value of `old_bytes` with so many more is made in steps.
+#[inline]
+pub(crate) fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
+    let bytes = old_bytes + more;
+    bytes >= STEPS_BYTES_MIN
+        && old_bytes + bytes <= cx.guard.store().memory_bytes()
+        && cx.room.may_go_on_later()
+}
+
+/// Has these bytes added in steps; false if there is no memory to keep them until then.
+#[cold]
+pub(crate) fn begin(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    key: &Key<'_>,
+    value: &[u8],
+    purpose: Purpose,
+) -> bool {
+    let mut input = Input::new(cx.guard.store(), None);
+    if !input.raise(value.len() as u64, cx.shared.settings.append_bytes_max) {
+        return false;
+    }
+    begin_with(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
+    true
+}
+
+/// As [`begin`], of bytes that were gathered.
+pub(crate) fn begin_with(
+    cx: &Context<'_, '_>,
+    out: &mut Output,
+    key: Box<[u8]>,
+    value: Vec<u8>,
+    purpose: Purpose,
+    input: Input,
+) {
+    let joining = Joining { key, purpose, value, tries: 0, under_way: None, _input: input };
+    cx.room.go_on_later(Box::new(joining));
+    out.end_turn();
+}
+
+impl Joining {
+    /// Goes on; true when it is done and replied to.
+    pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
+        let (room, again) = (cx.room, cx.guard.ask_again(false));
+        let done = room.for_the_last_time(|| self.go_on(cx, out, tally));
+        cx.guard.ask_again(again);
+        done
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
+        let (ns_max, mut bytes) = (cx.room.work().left_ns(STEP_NS_MIN), 0);
+        let mut under_way = match self.under_way.take() {
+            Some(under_way) => under_way,
+            None => {
+                let Some(lane) = cx.room.work().take_lane() else {
+                    cx.spend(out, STEP_NS_MIN);
+                    return false;
+                };
+                match self.begin_value(cx, lane) {
+                    Some(Ok(under_way)) => under_way,
+                    Some(Err(_)) => return self.end(cx, out, tally, |_| Outcome::NoMemory),
+                    // There is nothing to add it to, or it may not be.
+                    None => return self.end_at_once(cx, out, tally),
+                }
+            }
+        };
+        // What it is made of does not give way to it.
+        let key = cx.guard.key(&self.key);
+        cx.guard.spare(Some(&key));
+        let copied = loop {
+            if under_way.upload.missing() == 0 || copying_ns(bytes) >= ns_max {
+                break Ok(());
+            }
+            match self.copy(cx, &mut under_way) {
+                Ok(some) => bytes += some,
+                Err(refusal) => break Err(refusal),
+            }
+        };
+        cx.guard.spare(None);
+        cx.spend(out, copying_ns(bytes));
+        if copied.is_err() {
+            return self.end(cx, out, tally, |_| Outcome::NoMemory);
+        }
+        if under_way.upload.missing() > 0 {
+            self.under_way = Some(under_way);
+            return false;
+        }
+        let UnderWay { upload, seen, .. } = under_way;
+        let value_bytes = upload.value_bytes();
+        let mut changed = false;
+        let done = self.end_if(cx, out, tally, |cx| match cx.guard.publish(upload, seen) {
+            Ok(stored) => Some(Outcome::Stored { cas: stored.cas, value_bytes }),
+            Err(Refusal::NoMemory) => Some(Outcome::NoMemory),
+            Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {
+                changed = true;
+                None
+            }
+        });
+        if !changed {
+            return done;
+        }
+        self.tries += 1;
+        self.tries >= TRIES_MAX && self.end_at_once(cx, out, tally)
+    }
+
+    /// Begins to make the value of what is there now; none if that is to be done otherwise.
+    fn begin_value(&self, cx: &mut Context<'_, '_>, lane: Lane) -> Option<Result<UnderWay, Refusal>> {
+        let (key, memory_bytes) = (cx.guard.key(&self.key), cx.guard.store().memory_bytes());
+        let item = cx.guard.peek(&key).hit()?;
+        let old_bytes = item.value_bytes();
+        let value_bytes = old_bytes + self.value.len() as u64;
+        if self.purpose.compares_with().is_some_and(|cas| cas != item.cas())
+            || !fits(&cx.shared.settings, self.key.len(), item.flags(), value_bytes)
+            || old_bytes + value_bytes > memory_bytes
+        {
+            return None;
+        }
+        // First what was seen: the bytes may be newer than that, never older.
+        let seen = Expect::Unchanged(item.seen());
+        let attributes = Attributes {
+            flags: item.flags(),
+            expires_at: item.expires_at(),
+            cas: self.purpose.token(),
+            key_binary: item.key_binary(),
+            ..Attributes::default()
+        };
+        let (mut pinned, mut copied) = (None, Vec::new());
+        match item.value() {
+            Value::Whole(value) => copied.extend_from_slice(value),
+            Value::Pieces(value) => pinned = Some(value.pin()),
+            Value::Collection(_) => return None,
+        }
+        let upload = cx.guard.compose(&key, value_bytes, &attributes);
+        Some(upload.map(|upload| UnderWay { pinned, copied, seen, upload, _lane: lane }))
+    }
+
+    /// Copies some bytes behind those that are there; how many.
+    fn copy(&self, cx: &mut Context<'_, '_>, under_way: &mut UnderWay) -> Result<u64, Refusal> {
+        let UnderWay { pinned, copied, upload, .. } = under_way;
+        let (value_bytes, added) = (upload.value_bytes(), self.value.len() as u64);
+        let (at, old_bytes) = (value_bytes - upload.missing(), value_bytes - added);
+        let (old_at, added_at) = match self.purpose.adds_to() {
+            End::Back => (0, old_bytes),
+            End::Front => (added, 0),
+        };
+        let some = if (added_at..added_at + added).contains(&at) {
+            &self.value[(at - added_at) as usize..]
+        } else {
+            match pinned {
+                Some(pinned) => pinned.pieces(at - old_at).next().unwrap_or_default(),
+                None => &copied[(at - old_at) as usize..],
+            }
+        };
+        let bytes = CHUNK_BYTES.min(some.len() as u64);
+        cx.guard.upload_fill(upload, &some[..bytes as usize])?;
+        Ok(bytes)
+    }
+
+    fn end_at_once(&self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
+        self.end(cx, out, tally, |cx| {
+            let key = cx.guard.key(&self.key);
+            let done = match &self.purpose {
+                Purpose::Classic(store) => append(cx, &key, store, &self.value, false),
+                Purpose::Meta(plan) => meta::append(cx, &key, plan, &self.value, false),
+            };
+            done.expect("it is not to be done later")
+        })
+    }
+
+    fn end(
+        &self,
+        cx: &mut Context<'_, '_>,
+        out: &mut Output,
+        tally: &mut Tally,
+        store: impl FnOnce(&mut Context<'_, '_>) -> Outcome,
+    ) -> bool {
+        self.end_if(cx, out, tally, |cx| Some(store(cx)))
+    }
+
+    /// Stores what is whole, and replies: true, if that came to anything.
+    fn end_if(
+        &self,
+        cx: &mut Context<'_, '_>,
+        out: &mut Output,
+        tally: &mut Tally,
+        store: impl FnOnce(&mut Context<'_, '_>) -> Option<Outcome>,
+    ) -> bool {
+        let tells = cx.shared.events.any();
+        let was = if tells { seen(&mut cx.guard, 0, &self.key) } else { None };
+        let Some(outcome) = store(cx) else { return false };
+        let key = cx.guard.key(&self.key);
+        match &self.purpose {
+            Purpose::Classic(store) => {
+                let class = attributes(store, cx.now()).class(&key, self.value.len() as u64);
+                account(cx, tally, &key, outcome, class, None, false);
+                put_stored(out, outcome, store.noreply);
+            }
+            Purpose::Meta(plan) => {
+                meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
+            }
+        }
+        if tells {
+            let is = seen(&mut cx.guard, 0, &self.key);
+            if let Some(change) = self.purpose.row().change() {
+                cx.shared.tell_change(cx.host, change, 0, &self.key, was, is);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,350 @@
+//! RESTORE: a value out of Redis's payload (`serialize.rs`), of a large one in steps.
+//!
+//! ```text
+//! the request ─► checksum, some of it at each step ─► the lane ─► the value is made, some of it at each step ─► stored
+//! ```
+
+use larder_protocol::resp::{Args, Encoder};
+use larder_store::{Attributes, Expect, Hint, Key, Millis, Upload};
+
+use crate::core::input::Input;
+use crate::core::work::{Lane, copying_ns};
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::serialize::{
+    BAD_FORMAT, FOOTER_BYTES, LZF_BACK_MAX, LZF_BYTES_MAX, Reader, TYPE_STRING, WRONG, checking_ns, crc64_on,
+    footer, restore_string, unpack_some,
+};
+use crate::redis::steps::again::STEPS_BYTES_MIN;
+use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
+
+const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");
+/// Bytes that are looked through, copied or unpacked between two looks at how much a step has done.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// What is asked beside the value.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    replace: bool,
+    expires_at: Millis,
+    idle_s: Option<u64>,
+    frequency: Option<u8>,
+}
+
+impl Terms {
+    fn expect(&self) -> Expect {
+        if self.replace { Expect::Any } else { Expect::Absent }
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes { expires_at: self.expires_at, ..Attributes::default() }
+    }
+
+    /// The time of the key has passed: it is gone.
+    fn is_over(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
+        let over = self.expires_at != 0 && self.expires_at <= call.cx.now();
+        if over {
+            let _ = call.cx.guard.delete(key, Expect::Present);
+        }
+        over
+    }
+
+    /// What is said when the value is stored.
+    fn end(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
+        if self.idle_s.is_some() || self.frequency.is_some() {
+            // What is gone by now needs none.
+            let _ = call.cx.guard.date(key, self.idle_s, self.frequency);
+        }
+        call.ok()
+    }
+}
+
+/// RESTORE
+pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let ttl = next(&mut args)?;
+    let behind_ttl = args;
+    let payload = next(&mut args)?;
+    let (mut replace, mut absolute) = (false, false);
+    // One of the two is kept of a key, so that only one of them may be given.
+    let (mut idle_s, mut frequency) = (None, None);
+    while let Some(word) = args.next() {
+        if is(word, "REPLACE") {
+            replace = true;
+        } else if is(word, "ABSTTL") {
+            absolute = true;
+        } else if is(word, "IDLETIME") && frequency.is_none() {
+            let idle = u64::try_from(integer(next(&mut args)?)?);
+            idle_s = Some(idle.map_err(|_| Fail::of("ERR Invalid IDLETIME value, must be >= 0"))?);
+        } else if is(word, "FREQ") && idle_s.is_none() {
+            let often = u8::try_from(integer(next(&mut args)?)?);
+            frequency = Some(often.map_err(|_| Fail::of("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    if !replace && call.peek(key)?.is_some() {
+        return Err(BUSY);
+    }
+    let ttl = integer(ttl)?;
+    let ttl = Millis::try_from(ttl).map_err(|_| Fail::of("ERR Invalid TTL value, must be >= 0"))?;
+    let expires_at = match (ttl, absolute) {
+        (0, _) => 0,
+        (at, true) => at,
+        (ttl, false) => call.cx.now().saturating_add(ttl).min(i64::MAX as u64),
+    };
+    let terms = Terms { replace, expires_at, idle_s, frequency };
+    let bytes = unpacked_bytes(payload).min(call.value_bytes_max()).max(payload.len() as u64);
+    if bytes >= STEPS_BYTES_MIN && !call.cx.guard.in_transaction() {
+        return begin(call, key, behind_ttl, terms);
+    }
+    let (max, mut held) = (call.value_bytes_max(), None);
+    let value = restore_string(payload, &mut |bytes| {
+        if bytes as u64 > max {
+            return Err(BAD_FORMAT);
+        }
+        held = Some(Heap::take(call, bytes)?);
+        Ok(())
+    })?;
+    if terms.is_over(call, key) {
+        return call.ok();
+    }
+    call.store(key, &value, &terms.attributes(), terms.expect())?.map_err(|_| BUSY)?;
+    terms.end(call, key)
+}
+
+/// Bytes that a payload has unpacked, as far as that can be.
+fn unpacked_bytes(payload: &[u8]) -> u64 {
+    match packed(payload) {
+        Some((packed, bytes, _)) => bytes.min(packed.saturating_mul(LZF_BYTES_MAX)) as u64,
+        None => 0,
+    }
+}
+
+/// Of a packed string: bytes that it takes, bytes that it has unpacked, and what follows.
+fn packed(body: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let mut reader = Reader(body);
+    if reader.array() != Some([TYPE_STRING, 0xc3]) {
+        return None;
+    }
+    Some((reader.length()?, reader.length()?, reader.0))
+}
+
+/// How long RESTORE of this payload is one step.
+pub(crate) fn restoring_ns(payload: &[u8], value_bytes_max: u64) -> u64 {
+    let bytes = unpacked_bytes(payload).min(value_bytes_max);
+    checking_ns(payload.len() as u64) + unpacking_ns(bytes) + copying_ns(bytes.max(payload.len() as u64))
+}
+
+/// What it takes to unpack so many bytes.
+fn unpacking_ns(bytes: u64) -> u64 {
+    2 * bytes
+}
+
+/// A large value that is restored in steps. `words`: the payload and what follows it.
+fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Terms) -> Done {
+    let Some((row, _)) = table::find(b"restore") else { return Ok(()) };
+    let encoded = words.encoded();
+    let mut input = Input::new(call.cx.guard.store(), None);
+    let most = call.cx.shared.settings.append_bytes_max;
+    if !call.client.gathers && !input.raise(encoded.len() as u64, most) {
+        return Err(Fail::HELD);
+    }
+    let name = Name::of(call, call.client.db, key);
+    let (rest, left) = (encoded.len(), words.len());
+    let words = if call.client.gathers { Vec::new() } else { encoded.to_vec() };
+    let stage = Stage::Checking { crc: 0, at: 0 };
+    call.go_on_with(Restoring { row, name, terms, words, rest, left, input: Some(input), stage });
+    Ok(())
+}
+
+/// A value on its way out of its payload.
+#[derive(Debug)]
+struct Restoring {
+    row: &'static Command,
+    name: Name,
+    terms: Terms,
+    /// The words of the request; the payload is the first of those in the last `rest` bytes.
+    words: Vec<u8>,
+    rest: usize,
+    left: usize,
+    input: Option<Input>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Of so many bytes the checksum is known.
+    Checking { crc: u64, at: usize },
+    /// Others are at large values.
+    Waiting,
+    /// The value is being made.
+    Making { upload: Box<Upload>, from: From, _lane: Lane },
+    /// All is done.
+    Over,
+}
+
+/// Where the bytes of the value come from.
+#[derive(Debug)]
+enum From {
+    /// The payload, as they are: from this byte on.
+    Plain(usize),
+    /// The payload, packed: what is left of it.
+    Packed { at: usize, end: usize, unpacked: Unpacked },
+}
+
+/// Unpacked bytes of which some were taken, and still are referred to.
+#[derive(Debug, Default)]
+struct Unpacked {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Unpacked {
+    /// Unpacks some more of what is left of `data`; the bytes that come next. None if it cannot be unpacked.
+    fn more(&mut self, mut data: &[u8], at: &mut usize) -> Option<&[u8]> {
+        let before = data.len();
+        let forgotten = self.taken.saturating_sub(LZF_BACK_MAX);
+        self.bytes.drain(..forgotten);
+        self.taken -= forgotten;
+        while !data.is_empty() && self.bytes.len() - self.taken < CHUNK_BYTES {
+            unpack_some(&mut data, &mut self.bytes)?;
+        }
+        *at += before - data.len();
+        let from = std::mem::replace(&mut self.taken, self.bytes.len());
+        Some(&self.bytes[from..])
+    }
+}
+
+/// Where the bytes of the value in a payload are, and how many they will be.
+fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
+    if let Some((packed, bytes, data)) = packed(body) {
+        if bytes as u64 > value_bytes_max
+            || bytes > packed.saturating_mul(LZF_BYTES_MAX)
+            || data.len() != packed
+        {
+            return Err(BAD_FORMAT);
+        }
+        let at = body.len() - packed;
+        return Ok((From::Packed { at, end: body.len(), unpacked: Unpacked::default() }, bytes as u64));
+    }
+    let mut reader = Reader(body);
+    let is_string = reader.array() == Some([TYPE_STRING]);
+    match reader.length() {
+        Some(bytes) if is_string && reader.0.len() == bytes => {
+            Ok((From::Plain(body.len() - bytes), bytes as u64))
+        }
+        _ => Err(BAD_FORMAT),
+    }
+}
+
+impl Restoring {
+    fn payload(words: &[u8], rest: usize, left: usize) -> &[u8] {
+        Args::rest(&words[words.len() - rest..], left).next().unwrap_or_default()
+    }
+
+    /// Stores what is whole; false if the database was swapped for another.
+    fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
+        if self.name.is_swapped(call) {
+            return Ok(false);
+        }
+        let key = self.name.key(call);
+        let mut words = Encoder::default();
+        words.push(key.bytes());
+        let mut upload = Some(upload);
+        call.tell_around(self.row, words.args(), |call| {
+            if self.terms.is_over(call, &key) {
+                return call.ok();
+            }
+            let Some(upload) = upload.take() else { return Ok(()) };
+            match call.cx.guard.publish(upload, self.terms.expect()) {
+                Ok(_) => self.terms.end(call, &key),
+                Err(larder_store::Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
+                Err(_) => Err(BUSY),
+            }
+        })?;
+        Ok(true)
+    }
+}
+
+impl Job for Restoring {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let payload = Restoring::payload(&self.words, self.rest, self.left);
+        if let Stage::Checking { crc, at } = &mut self.stage {
+            let (body, wanted) = footer(payload)?;
+            let end = if wanted.is_some() { body + 2 } else { 0 };
+            while *at < end && ns < ns_max {
+                let bytes = CHUNK_BYTES.min(end - *at);
+                *crc = crc64_on(*crc, &payload[*at..*at + bytes]);
+                *at += bytes;
+                ns += checking_ns(bytes as u64);
+            }
+            if *at < end {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+            if wanted.is_some_and(|wanted| wanted != *crc) {
+                return Err(WRONG);
+            }
+            self.stage = Stage::Waiting;
+        }
+        let body = &payload[..payload.len() - FOOTER_BYTES];
+        if let Stage::Waiting = &self.stage {
+            let (from, bytes) = source(body, call.value_bytes_max())?;
+            let Some(lane) = call.cx.room.work().take_lane() else {
+                call.spend(ns.max(STEP_NS_MIN));
+                return Ok(Step::More);
+            };
+            let key = self.name.key(call);
+            let attributes = self.terms.attributes();
+            let upload = call.cx.guard.compose(&key, bytes, &attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
+            self.stage = Stage::Making { upload: Box::new(upload), from, _lane: lane };
+        }
+        let Stage::Making { upload, from, .. } = &mut self.stage else { return Ok(Step::Done) };
+        while upload.missing() > 0 && ns < ns_max {
+            let bytes = match from {
+                From::Plain(at) => {
+                    let bytes = CHUNK_BYTES.min(body.len() - *at);
+                    *at += bytes;
+                    &body[*at - bytes..*at]
+                }
+                From::Packed { at, end, unpacked } => {
+                    let bytes = unpacked.more(&body[*at..*end], at).ok_or(BAD_FORMAT)?;
+                    ns += unpacking_ns(bytes.len() as u64);
+                    bytes
+                }
+            };
+            if bytes.is_empty() || bytes.len() as u64 > upload.missing() {
+                return Err(BAD_FORMAT);
+            }
+            call.cx.guard.upload_fill(upload, bytes).map_err(|_| Fail::OUT_OF_MEMORY)?;
+            ns += copying_ns(bytes.len() as u64);
+        }
+        call.spend(ns);
+        if upload.missing() > 0 {
+            return Ok(Step::More);
+        }
+        if let From::Packed { at, end, .. } = from
+            && at < end
+        {
+            return Err(BAD_FORMAT);
+        }
+        let Stage::Making { upload, .. } = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(Step::Done);
+        };
+        if self.end(call, *upload)? {
+            return Ok(Step::Done);
+        }
+        // In another database it is another item.
+        self.name = self.name.anew(call);
+        self.stage = Stage::Waiting;
+        Ok(Step::More)
+    }
+
+    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
+        (self.words, self.input) = (words, Some(input));
+    }
+}

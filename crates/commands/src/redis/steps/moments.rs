@@ -1,0 +1,140 @@
+//! Commands of many keys that answer of how many of them something holds: in moments of some thousands of keys each,
+//! between which others are served.
+//!
+//! ```text
+//! DEL k1 … k4096 k4097 … ─► one moment │ one moment │ …  ─► the sum of all
+//! ```
+//!
+//! A command of no more than [`KEYS_AT_ONCE`] keys is one moment, and in EXEC all are. Keyspace events of a moment are
+//! told with it.
+
+use larder_protocol::resp::Args;
+
+use crate::core::batch::SLOTS;
+use crate::core::input::Input;
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::table::{self, Command};
+
+/// Keys of one moment at most, for which each worker has room.
+pub(crate) const KEYS_AT_ONCE: usize = 4 << 10;
+/// What it takes to look for a key and to note what it was like.
+const KEY_NS: u64 = 200;
+/// Looks at several keys that a write disturbed, before they are taken.
+const LOOKS_MAX: usize = 3;
+
+/// Of how many of some keys it holds, or how many it was done to, as one moment.
+pub(crate) type CountSome = fn(&mut Call<'_, '_, '_>, Args<'_>) -> usize;
+
+/// What so many keys take.
+pub(crate) fn keys_ns(keys: usize) -> u64 {
+    keys as u64 * KEY_NS
+}
+
+/// A command that has gone through some of its keys.
+#[derive(Debug)]
+struct Moments {
+    row: &'static Command,
+    count: CountSome,
+    found: usize,
+    /// The words of the request; those of the last `rest` bytes are to come.
+    words: Vec<u8>,
+    rest: usize,
+    left: usize,
+    input: Option<Input>,
+}
+
+/// The first keys of some, and takes them out.
+fn take<'a>(args: &mut Args<'a>, keys: usize) -> Args<'a> {
+    let some = Args::rest(args.encoded(), keys);
+    args.nth(keys - 1);
+    some
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies how many of all keys `count` counts. `name`: the command's.
+    pub(crate) fn count_in_moments(
+        &mut self,
+        name: &'static str,
+        mut args: Args<'_>,
+        count: CountSome,
+    ) -> Done {
+        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+        if args.len() <= KEYS_AT_ONCE || self.cx.guard.in_transaction() {
+            let found = self.moment(row, args, count);
+            if args.len() > SLOTS {
+                self.spend(keys_ns(args.len()));
+            }
+            return self.length(found);
+        }
+        let mut input = Input::new(self.cx.guard.store(), None);
+        let rest = args.encoded();
+        let most = self.cx.shared.settings.append_bytes_max;
+        if !self.client.gathers && !input.raise(rest.len() as u64, most) {
+            return Err(Fail::HELD);
+        }
+        let some = take(&mut args, self.keys_of_a_step());
+        let found = self.moment(row, some, count);
+        self.spend(keys_ns(some.len()));
+        let rest = args.encoded();
+        let words = if self.client.gathers { Vec::new() } else { rest.to_vec() };
+        let (rest, left) = (rest.len(), args.len());
+        self.go_on_with(Moments { row, count, found, words, rest, left, input: Some(input) });
+        Ok(())
+    }
+
+    /// How many keys what is left of the slice is for.
+    pub(crate) fn keys_of_a_step(&self) -> usize {
+        ((self.step_ns() / KEY_NS) as usize).clamp(SLOTS, KEYS_AT_ONCE)
+    }
+
+    /// One moment, and what there is to tell of it.
+    fn moment(&mut self, row: &'static Command, args: Args<'_>, count: CountSome) -> usize {
+        let mut found = 0;
+        // It fails at nothing.
+        let _ = self.tell_of(row, args, |call| {
+            found = count(call, args);
+            Ok(())
+        });
+        found
+    }
+
+    /// Reads several keys as they are at one moment: `read` notes each of them before it reads it, and is called again
+    /// if one of them has changed meanwhile.
+    pub(crate) fn look_as_one<'a, T>(
+        &mut self,
+        args: Args<'a>,
+        read: impl Fn(&mut Self, Args<'a>) -> T,
+    ) -> T {
+        for _ in 0..LOOKS_MAX {
+            self.cx.guard.look();
+            let found = read(self, args);
+            if args.len() == 1 || self.cx.guard.looked_as_one() {
+                return found;
+            }
+        }
+        self.cx.guard.look();
+        self.as_one_in(args, |call| read(call, args))
+    }
+}
+
+impl Job for Moments {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let at = self.words.len() - self.rest;
+        let mut args = Args::rest(&self.words[at..], self.left);
+        let some = take(&mut args, self.left.min(call.keys_of_a_step()));
+        self.found += call.moment(self.row, some, self.count);
+        (self.rest, self.left) = (args.encoded().len(), args.len());
+        call.spend(keys_ns(some.len()));
+        if self.left > 0 {
+            return Ok(Step::More);
+        }
+        call.length(self.found)?;
+        Ok(Step::Done)
+    }
+
+    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
+        (self.words, self.input) = (words, Some(input));
+    }
+}
