@@ -218,13 +218,13 @@ impl<E: Entrance> Acceptor<E> {
 
     /// The worker with the fewest connections, of those that have room for one more to take over.
     fn fewest(&self) -> Option<usize> {
-        let load = |worker: &usize| self.hub.desks[*worker].connections.load(Relaxed);
-        (0..self.hub.desks.len()).filter(|&worker| self.arrivals[worker].has_room()).min_by_key(load)
+        let load = |worker: &usize| self.hub.handles[*worker].connections.load(Relaxed);
+        (0..self.hub.handles.len()).filter(|&worker| self.arrivals[worker].has_room()).min_by_key(load)
     }
 
     fn hand_over(&mut self, worker: usize, arrival: Arrival<E::Stream>) {
         self.hub.tally.accepted.fetch_add(1, Relaxed);
-        self.hub.desks[worker].connections.fetch_add(1, SeqCst);
+        self.hub.handles[worker].connections.fetch_add(1, SeqCst);
         if self.arrivals[worker].send(arrival).is_err() {
             // It had room, and nobody else sends.
             debug_assert!(false, "a mailbox with room takes a connection");
@@ -367,7 +367,7 @@ mod tests {
         let listeners = vec![Listener::new(Address::Unix("/crowd".into()), Speaks::Any)];
         let clock = Clock::Machine { started: Instant::now() };
         let hub = Arc::new(Hub::new(config, store, listeners, Log::default(), clock).expect("wakers"));
-        let arrivals = hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
+        let arrivals = hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
         let (sim, heard) = (Sim::new(1, Weather::FAIR), Vec::new());
         let (watched, woken, signal) = (true, false, false);
         let crowd = Crowd { sim, now: 0, watched, woken, signal, error: None, heard, accepts: 0, waits: 0 };
@@ -425,7 +425,7 @@ mod tests {
         acceptor.entrance.signal = true;
         assert!(!acceptor.turn().expect("a turn"));
         acceptor.hub.stop_workers();
-        assert!(acceptor.hub.desks.iter().all(|desk| desk.stop.load(SeqCst) && desk.waker.drain()));
+        assert!(acceptor.hub.handles.iter().all(|handle| handle.stop.load(SeqCst) && handle.waker.drain()));
     }
 
     #[test]

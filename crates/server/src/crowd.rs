@@ -115,7 +115,7 @@ impl Service {
                 self.crowd.going.insert(0, index);
             } else {
                 // A mailbox that is full is read soon, and this comes again.
-                let _ = hub.desks[of].mailbox.send(Shed { index, since, input: true });
+                let _ = hub.handles[of].mailbox.send(Shed { index, since, input: true });
                 self.crowd.calm_to = all + room;
             }
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_eventloop::{Backend, Closed, EventLoop, Id};
 
-use crate::doomed::Doom;
+use crate::pending_closes::PendingClose;
 use crate::worker::Service;
 
 /// Part of what all connections may hold that one listener may.
@@ -36,16 +36,16 @@ impl Service {
     /// Delivers some of what waits in this worker's post; the rest after the next turn.
     pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
         let hub = Arc::clone(self.hub());
-        let desk = &hub.desks[self.index()];
+        let handle = &hub.handles[self.index()];
         let (mut listeners, mut ns) = (HashSet::new(), 0);
-        let (letters, mut held, more) = desk.post.take_until(|letter| {
+        let (letters, mut held, more) = handle.post.take_until(|letter| {
             ns += LETTER_NS + bytes_ns(letter.bytes());
             ns += if listeners.insert(letter.target.place) { SEND_NS } else { 0 };
             ns >= DELIVERY_NS
         });
         if more {
             // After the next turn of the others.
-            desk.waker.wake();
+            handle.waker.wake();
         }
         // Behind the letters: who has missed one is not given those that came after it.
         self.close_doomed(events);
@@ -94,12 +94,12 @@ impl Service {
 
     /// Closes some of those whom others want closed; the rest after the next turn.
     fn close_doomed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
-        let desk = &self.hub().desks[self.index()];
-        let (doomed, more) = desk.doomed.take(CLOSED_MAX);
+        let handle = &self.hub().handles[self.index()];
+        let (pending_closes, more) = handle.pending_closes.take(CLOSED_MAX);
         if more {
-            desk.waker.wake();
+            handle.waker.wake();
         }
-        for (client, Doom { index, missed }) in doomed {
+        for (client, PendingClose { index, missed }) in pending_closes {
             if let Some(id) = events.id_at(index)
                 && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
             {

@@ -14,10 +14,10 @@ use larder_store::Store;
 
 use crate::clock::Clock;
 use crate::config::{Config, Protocol};
-use crate::doomed::{Doom, Doomed};
 use crate::listener::Listener;
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
+use crate::pending_closes::{PendingClose, PendingCloses};
 use crate::process;
 use crate::settings::tuning;
 use crate::table::Table;
@@ -36,7 +36,7 @@ pub struct Shed {
 
 /// A worker as the others see it.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Handle {
     /// Wakes it.
     pub waker: Arc<Waker>,
     /// What other workers ask of it.
@@ -46,7 +46,7 @@ pub struct Desk {
     /// What other connections have for its own.
     pub post: Post,
     /// Those of its own that others want closed.
-    pub doomed: Doomed,
+    pub pending_closes: PendingCloses,
     /// Its counters.
     pub counters: Counters,
     /// Its connections, those on their way to it included.
@@ -80,7 +80,7 @@ pub struct Hub {
     /// What sessions share.
     pub shared: Shared,
     /// One per worker.
-    pub desks: Box<[Desk]>,
+    pub handles: Box<[Handle]>,
     /// Live connections.
     pub table: Table,
     /// Counts of connections.
@@ -105,9 +105,9 @@ impl Hub {
     /// Has a worker close one of its RESP clients, if it is still there.
     fn have_closed(&self, place: u64, client: u64, missed: bool) {
         let (worker, index) = ((place >> 32) as usize, (place & u64::from(u32::MAX)) as usize);
-        let desk = &self.desks[worker];
-        if desk.doomed.add(client, Doom { index, missed }) {
-            desk.waker.wake();
+        let handle = &self.handles[worker];
+        if handle.pending_closes.add(client, PendingClose { index, missed }) {
+            handle.waker.wake();
         }
     }
 
@@ -122,25 +122,25 @@ impl Hub {
         log: Log,
         clock: Clock,
     ) -> std::io::Result<Hub> {
-        let desk = |_| {
+        let handle = |_| {
             let waker = Arc::new(Waker::new()?);
-            Ok(Desk {
+            Ok(Handle {
                 mailbox: Mailbox::new(&waker),
                 waker,
                 stop: AtomicBool::new(false),
                 post: Post::default(),
-                doomed: Doomed::default(),
+                pending_closes: PendingCloses::default(),
                 counters: Counters::default(),
                 connections: AtomicUsize::new(0),
             })
         };
-        let desks = (0..config.threads).map(desk).collect::<std::io::Result<_>>()?;
+        let handles = (0..config.threads).map(handle).collect::<std::io::Result<_>>()?;
         let mut shared = Shared::new(settings(&config));
         shared.memcached.tuning = tuning(&config);
         Ok(Hub {
             shared,
             table: Table::new(config.threads),
-            desks,
+            handles,
             tally: Tally::default(),
             listeners,
             waker: Waker::new()?,
@@ -161,20 +161,20 @@ impl Hub {
 
     /// Connections open now, those on their way to a worker included.
     pub fn connections(&self) -> usize {
-        self.desks.iter().map(|desk| desk.connections.load(Relaxed)).sum()
+        self.handles.iter().map(|handle| handle.connections.load(Relaxed)).sum()
     }
 
     /// Has each worker come to its end. Apart from the mailboxes, which may be full.
     pub fn stop_workers(&self) {
-        for desk in &self.desks {
-            desk.stop.store(true, SeqCst);
-            desk.waker.wake();
+        for handle in &self.handles {
+            handle.stop.store(true, SeqCst);
+            handle.waker.wake();
         }
     }
 
     /// A connection of `worker` has ended.
     pub fn ended(&self, worker: usize) {
-        self.desks[worker].connections.fetch_sub(1, SeqCst);
+        self.handles[worker].connections.fetch_sub(1, SeqCst);
         // Pairs with the acceptor, which first says that it pauses and then counts again.
         if self.tally.paused.load(SeqCst) {
             self.waker.wake();
@@ -227,7 +227,7 @@ const FIRST_CONNECTION: u64 = 1 << 16;
 
 impl Host for Hub {
     fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
-        self.desks.iter().for_each(|desk| visit(&desk.counters));
+        self.handles.iter().for_each(|handle| visit(&handle.counters));
     }
 
     fn process(&self) -> Process {
@@ -284,22 +284,22 @@ impl Host for Hub {
     }
 
     fn post(&self, worker: usize, letters: Vec<Letter>) {
-        let desk = &self.desks[worker];
+        let handle = &self.handles[worker];
         let bytes_max = POST_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
         // Counted before they are there: the worker may take them, and count them out, at once.
         let counted: usize = letters.iter().map(Letter::bytes).sum();
         self.store.hold(counted as i64);
-        // Doomed with the post in hand: the worker knows of it when it takes letters that follow.
+        // Noted with the post in hand: the worker knows of it when it takes letters that follow.
         let mut missed = |target: Target| self.have_closed(target.place, target.client, true);
-        let (first, bytes) = desk.post.add(letters, bytes_max, &mut missed);
+        let (first, bytes) = handle.post.add(letters, bytes_max, &mut missed);
         self.store.hold(bytes as i64 - counted as i64);
         if first {
-            desk.waker.wake();
+            handle.waker.wake();
         }
     }
 
     fn fetch(&self, place: u64, client: u64) -> Vec<Letter> {
-        let (letters, bytes) = self.desks[(place >> 32) as usize].post.take_for(client);
+        let (letters, bytes) = self.handles[(place >> 32) as usize].post.take_for(client);
         self.store.hold(-(bytes as i64));
         letters
     }
@@ -334,7 +334,7 @@ impl Host for Hub {
                 // Unlike a descriptor, free of what the system hands out; unique all the same.
                 id: self.listeners.len() as u64
                     + 1
-                    + (place & u64::from(u32::MAX)) * self.desks.len() as u64
+                    + (place & u64::from(u32::MAX)) * self.handles.len() as u64
                     + (place >> 32),
                 address: shown(&facts.peer),
                 listen_address: Some(shown(&self.listeners[facts.listener].address)),

@@ -23,7 +23,6 @@ mod command_line;
 mod config;
 mod crowd;
 mod deliver;
-mod doomed;
 mod extended;
 mod hub;
 mod listen;
@@ -32,6 +31,7 @@ mod log;
 mod mailbox;
 mod options;
 mod overflow;
+mod pending_closes;
 mod process;
 mod settings;
 mod table;
@@ -185,12 +185,12 @@ fn start_workers(
     started: Instant,
 ) -> Result<(Vec<JoinHandle<()>>, Arrivals<Socket>), String> {
     let arrivals: Arrivals<Socket> =
-        hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
+        hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
     let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Socket>>>)| {
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
         let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
         let work = move || {
-            let backend = Epoll::new(&hub.desks[index].waker, started)?;
+            let backend = Epoll::new(&hub.handles[index].waker, started)?;
             Worker::new(hub, index, store, backend, arrivals).run()
         };
         std::thread::Builder::new()
@@ -223,7 +223,7 @@ fn store_config(config: &Config) -> larder_store::Config {
 fn greeting(hub: &Hub) -> String {
     let places: Vec<String> = hub.listeners.iter().map(|listener| listener.address.to_string()).collect();
     let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
-    let threads = hub.desks.len();
+    let threads = hub.handles.len();
     format!(
         "larder {} listens on {places}, {} MB of memory, {threads} thread{}",
         env!("CARGO_PKG_VERSION"),

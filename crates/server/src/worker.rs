@@ -111,7 +111,7 @@ impl<B: Backend> Worker<B> {
         if turn.woken {
             self.take_mail();
             self.service.deliver(&mut self.events);
-            if self.stops_at.is_none() && self.hub.desks[self.index].stop.load(SeqCst) {
+            if self.stops_at.is_none() && self.hub.handles[self.index].stop.load(SeqCst) {
                 self.stops_at = Some(self.events.now() + DRAIN_MS);
                 self.events.drain(&mut self.service, DRAIN_STALL_MS);
             }
@@ -156,13 +156,13 @@ impl<B: Backend> Worker<B> {
 
     /// Takes its connections over, and closes who is to be shed.
     fn take_mail(&mut self) {
-        let desk = &self.hub.desks[self.index];
+        let handle = &self.hub.handles[self.index];
         // Before the boxes are looked at: what is left behind them wakes again.
-        desk.waker.drain();
+        handle.waker.drain();
         for Arrival { stream, peer, listener } in self.arrivals.take() {
             self.service.enter(&mut self.events, stream, peer, listener);
         }
-        for Shed { index, since, input } in desk.mailbox.take() {
+        for Shed { index, since, input } in handle.mailbox.take() {
             // Unless it has moved since, or is another.
             let table = &self.hub.table;
             if input && table.half_open_since(self.index, index) == Some(since) {

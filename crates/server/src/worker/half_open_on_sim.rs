@@ -28,7 +28,7 @@ fn part(number: usize) -> Vec<u8> {
 
 fn counter(world: &World, counter: Counter) -> u64 {
     let mut sums = larder_commands::Sums::default();
-    world.service.hub().desks.iter().for_each(|desk| sums.add(&desk.counters));
+    world.service.hub().handles.iter().for_each(|handle| sums.add(&handle.counters));
     sums.of(counter)
 }
 

@@ -116,7 +116,7 @@ impl Handler for Service {
             rest.set_limit((rest.len() + self.room(SEND_AT_BYTES)).min(most));
         }
         let hub = &*self.hub;
-        let counters = &hub.desks[self.index].counters;
+        let counters = &hub.handles[self.index].counters;
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
         let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
@@ -144,7 +144,7 @@ impl Handler for Service {
             return None;
         }
         let hub = &*self.hub;
-        let counters = &hub.desks[self.index].counters;
+        let counters = &hub.handles[self.index].counters;
         let guard = self.store.enter(self.wall);
         let peer = At { facts: &connection.facts, hub };
         let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
@@ -209,7 +209,7 @@ impl Handler for Service {
         }
         let waited = connection.replies.rest().is_some();
         let sent = self.outbox.send(&mut connection.replies, stream)?;
-        self.hub.desks[self.index].counters.add(Counter::BytesWritten, sent.bytes);
+        self.hub.handles[self.index].counters.add(Counter::BytesWritten, sent.bytes);
         if waited || sent.unsent > 0 {
             self.keep_account(connection, sent.bytes > 0);
         }
@@ -250,7 +250,7 @@ impl Handler for Service {
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         drop(connection);
         self.hub.ended(self.index);
-        let left = self.hub.desks[self.index].connections.load(Relaxed);
+        let left = self.hub.handles[self.index].connections.load(Relaxed);
         self.store.set_patient(left <= 1);
     }
 }

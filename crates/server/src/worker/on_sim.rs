@@ -69,7 +69,7 @@ impl World {
     pub(super) fn connect_to(&mut self, listener: usize) -> Peer {
         let (stream, peer) = self.events.backend().connect();
         // As the acceptor does.
-        self.service.hub().desks[0].connections.fetch_add(1, SeqCst);
+        self.service.hub().handles[0].connections.fetch_add(1, SeqCst);
         self.service.enter(&mut self.events, stream, address(), listener);
         peer
     }

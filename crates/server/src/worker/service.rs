@@ -167,7 +167,7 @@ impl Service {
     }
 
     pub(super) fn counters(&self) -> &Counters {
-        &self.hub.desks[self.index].counters
+        &self.hub.handles[self.index].counters
     }
 
     /// Before a long sleep: the store's chunks in its hands go back.
@@ -241,7 +241,7 @@ impl Service {
     pub(super) fn room(&self, most: u64) -> u64 {
         let store = &self.hub.store;
         let left = store.held_bytes_max().saturating_sub(store.held_bytes());
-        (left / (ROOM_SHARE * self.hub.desks.len() as u64)).clamp(SEND_AT_BYTES_SHORT, most)
+        (left / (ROOM_SHARE * self.hub.handles.len() as u64)).clamp(SEND_AT_BYTES_SHORT, most)
     }
 
     /// Items give way to what connections were given.
@@ -277,7 +277,7 @@ impl Service {
                 self.shed_one(events, index, Closed::Shed);
             } else {
                 // A mailbox that is full is read soon, and this comes again.
-                let _ = hub.desks[worker].mailbox.send(Shed { index, since, input: false });
+                let _ = hub.handles[worker].mailbox.send(Shed { index, since, input: false });
                 break;
             }
         }
@@ -298,7 +298,7 @@ impl Service {
     /// A session of a connection of a listener whose connections speak this, whatever their first byte is.
     fn session_of(&mut self, speaks: Speaks, facts: &Facts) -> Session {
         let hub = &*self.hub;
-        let counters = &hub.desks[self.index].counters;
+        let counters = &hub.handles[self.index].counters;
         let guard = self.store.enter(self.wall);
         Session::of(speaks, &Context::new(guard, counters, &hub.shared, hub, &At { facts, hub }, &self.room))
     }

@@ -108,9 +108,9 @@ impl World {
         let hub = Arc::new(hub.expect("wakers"));
         let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
         let arrivals: Arrivals<_> =
-            hub.desks.iter().map(|desk| Arc::new(Mailbox::new(&desk.waker))).collect();
+            hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
         let hand = |index: usize| {
-            let backend = network.backend(Arc::clone(&hub.desks[index].waker));
+            let backend = network.backend(Arc::clone(&hub.handles[index].waker));
             let worker = store.worker().expect("a worker of the store");
             let worker = Worker::new(Arc::clone(&hub), index, worker, backend, Arc::clone(&arrivals[index]));
             Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 /// Why, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doom {
+pub struct PendingClose {
     /// The connection's index in the worker's loop.
     pub index: usize,
     /// It has missed a letter, and is counted as closed for that.
@@ -18,21 +18,21 @@ pub struct Doom {
 
 /// Clients that are to be closed, by their numbers.
 #[derive(Debug, Default)]
-pub struct Doomed {
-    clients: Mutex<BTreeMap<u64, Doom>>,
+pub struct PendingCloses {
+    clients: Mutex<BTreeMap<u64, PendingClose>>,
 }
 
-impl Doomed {
+impl PendingCloses {
     /// Names a client; true if there was none, so that the worker is to be woken.
-    pub fn add(&self, client: u64, doom: Doom) -> bool {
+    pub fn add(&self, client: u64, close: PendingClose) -> bool {
         let mut clients = self.clients.lock().expect("no holder panics");
         let first = clients.is_empty();
-        clients.entry(client).and_modify(|known| known.missed |= doom.missed).or_insert(doom);
+        clients.entry(client).and_modify(|known| known.missed |= close.missed).or_insert(close);
         first
     }
 
     /// Takes some of them, `most` at most, and says whether there are others.
-    pub fn take(&self, most: usize) -> (Vec<(u64, Doom)>, bool) {
+    pub fn take(&self, most: usize) -> (Vec<(u64, PendingClose)>, bool) {
         let mut clients = self.clients.lock().expect("no holder panics");
         let taken = std::iter::from_fn(|| clients.pop_first()).take(most).collect();
         (taken, !clients.is_empty())
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn none_is_lost_and_none_is_named_twice() {
-        let doomed = Doomed::default();
-        let doom = |index, missed| Doom { index, missed };
-        assert!(doomed.add(9, doom(1, false)));
-        assert!(!doomed.add(9, doom(1, true)));
-        assert!((10..5000).all(|client| !doomed.add(client, doom(2, false))));
-        let (taken, more) = doomed.take(1000);
+        let pending_closes = PendingCloses::default();
+        let close = |index, missed| PendingClose { index, missed };
+        assert!(pending_closes.add(9, close(1, false)));
+        assert!(!pending_closes.add(9, close(1, true)));
+        assert!((10..5000).all(|client| !pending_closes.add(client, close(2, false))));
+        let (taken, more) = pending_closes.take(1000);
         assert_eq!((taken.len(), more), (1000, true));
-        assert_eq!(taken[..2], [(9, doom(1, true)), (10, doom(2, false))]);
-        assert!(!doomed.add(9, doom(1, false)), "who has left some knows of them");
-        assert_eq!(doomed.take(5000).0.len(), 3992);
-        assert!(doomed.add(9, doom(1, false)), "the next one wakes again");
+        assert_eq!(taken[..2], [(9, close(1, true)), (10, close(2, false))]);
+        assert!(!pending_closes.add(9, close(1, false)), "who has left some knows of them");
+        assert_eq!(pending_closes.take(5000).0.len(), 3992);
+        assert!(pending_closes.add(9, close(1, false)), "the next one wakes again");
     }
 }
