@@ -14,7 +14,6 @@
 //! reads the store's stamp after that.
 
 use crate::Store;
-use crate::bucket::Control;
 use crate::database::DATABASES;
 use crate::sync::atomic::Ordering;
 use crate::worker::{Guard, Local};
@@ -40,13 +39,13 @@ impl Store {
     /// The stamp that clean buckets carry.
     #[inline]
     pub(crate) fn stamp(&self) -> u8 {
-        self.stamp_count() as u8
+        self.index.gate.stamp()
     }
 
     /// What the control word of a bucket that may be used has to say.
     #[inline(always)]
     pub(crate) fn gate(&self) -> u64 {
-        self.gate.load(Ordering::Acquire)
+        self.index.gate.now()
     }
 
     #[inline]
@@ -75,9 +74,9 @@ impl Store {
                 self.flushes.set_garbage(gone, self.items_of(gone));
             }
         }
-        // Release, both: whoever sees the stamp sees its scope.
+        // The gate first: whoever cleans up to this number cleans by its stamp.
+        self.index.gate.flush();
         self.stamp.store(stamp, Ordering::Release);
-        self.gate.store(Control::gate(stamp as u8), Ordering::Release);
         true
     }
 

@@ -21,9 +21,9 @@
 //!
 //! Lock order: growth, then buckets in the order of the hash; a second bucket only by trying.
 
-mod changes;
 mod directory;
 mod filling;
+mod gate;
 mod grow;
 mod locks;
 mod own;
@@ -34,7 +34,7 @@ mod shrink;
 mod tests;
 mod walk;
 
-pub(crate) use changes::Changes;
+pub(crate) use gate::{Gate, Layout};
 pub(crate) use own::Own;
 pub(crate) use pages::PAGE_BYTES;
 pub(crate) use place::Place;
@@ -109,7 +109,7 @@ pub(crate) trait Items {
 #[derive(Debug)]
 pub(crate) struct Index {
     directory: AtomicPtr<Directory>,
-    changes: Changes,
+    pub(crate) gate: Gate,
     growing: AtomicU32,
     pages: AtomicU64,
     /// Many pages are free, and shrinking may gather them.
@@ -130,7 +130,7 @@ impl Index {
         let directory = Box::new(Directory { depth: 0, entries: Box::new([entry]) });
         Some(Index {
             directory: AtomicPtr::new(Box::into_raw(directory)),
-            changes: Changes::default(),
+            gate: Gate::default(),
             growing: AtomicU32::new(0),
             pages: AtomicU64::new(growth.pages_used),
             scattered: AtomicBool::new(false),
@@ -153,12 +153,6 @@ impl Index {
         let entry = directory.entry(hash);
         let meta = entry.meta.load(Ordering::Acquire);
         Place { directory, entry, meta, base: arena.at(0).as_ptr(), tag: tag_of(hash, depth_of(meta)) }
-    }
-
-    /// While this stays what it was, a hash's home bucket does, too.
-    #[inline(always)]
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.seen()
     }
 
     /// True if `place` still says where its keys live.

@@ -130,7 +130,6 @@ use crate::sync::Apart;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use arena::{ARENA_BYTES_MAX, Arena};
-use bucket::Control;
 use class::SPAN_BYTES;
 use counters::WorkerCounters;
 use database::{Flushes, Names};
@@ -184,8 +183,6 @@ pub struct Store {
     loose: WorkerCounters,
     /// How often something was flushed; the low byte is what buckets carry.
     stamp: AtomicU64,
-    /// What a control word must say for its bucket to be used: [`Control::gate`] of the stamp.
-    gate: AtomicU64,
     flushes: Flushes,
     flushing: Mutex<()>,
     /// The stamp up to which all buckets are known to be clean.
@@ -250,7 +247,6 @@ impl Store {
             counters: (0..config.workers_max).map(|_| WorkerCounters::default()).collect(),
             loose: WorkerCounters::default(),
             stamp: AtomicU64::new(0),
-            gate: AtomicU64::new(Control::gate(0)),
             flushes: Flushes::default(),
             flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),

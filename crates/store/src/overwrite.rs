@@ -97,7 +97,7 @@ impl Guard<'_> {
         let Some(draft) = self.draft_plain(key, value) else { return false };
         // 3. In its place, if the slot still names what was read. Memory may have been waited for outside the
         // epoch: the chunk may have been freed and hold another item by now, or a later one of this key.
-        let Some(control) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(hint) else {
             self.give_back(&draft);
             return false;
         };
@@ -140,7 +140,7 @@ impl Guard<'_> {
         }
         self.local.breathe(store);
         let Some(draft) = self.draft_plain(key, value) else { return false };
-        let Some(control) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(hint) else {
             self.give_back(&draft);
             return false;
         };
@@ -191,31 +191,17 @@ impl Guard<'_> {
         Some(Draft { raw, header, chunk, class })
     }
 
-    /// Locks the key's home bucket, if that is the hint's (only its holder moves the key's slot, so a slot
-    /// that names the key is where the key is), nothing there was flushed, and the next token fits a header.
+    /// Locks the bucket that was the hint's key's home, if it is still (only its holder moves the key's slot, so a
+    /// slot that names the key is where the key is), nothing there was flushed, and the next token fits a header.
     #[inline(always)]
-    fn lock_hinted(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<Control> {
+    fn lock_hinted(&self, hint: &Hint<'_>) -> Option<Control> {
         // Instructions that lock a line wait for all that are under way.
         let control = if self.alone { hint.home.lock_alone()? } else { hint.home.lock_open()? };
-        if !self.is_home(key, hint) || !control.passes_once_more(self.store.gate()) {
+        if !control.passes_once_more(self.store.index.gate.since(self.layout)) {
             hint.home.unlock(control);
             return None;
         }
         Some(control)
-    }
-
-    /// The bucket that the hint names and the caller has locked is the key's home.
-    #[inline(always)]
-    fn is_home(&self, key: &Key<'_>, hint: &Hint<'_>) -> bool {
-        // Hints are made in their batch: if no segment has changed since it began, none need be asked.
-        self.store.index.changes() == self.index_changes || self.still_home(key, hint)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn still_home(&self, key: &Key<'_>, hint: &Hint<'_>) -> bool {
-        let store = self.store;
-        std::ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home)
     }
 
     /// An item of class `new` has taken the place of one of class `old`.
@@ -269,7 +255,7 @@ impl Guard<'_> {
         };
         let draft = Draft { raw, header, chunk, class: new_class };
 
-        let Some(control) = self.lock_hinted(key, hint) else {
+        let Some(control) = self.lock_hinted(hint) else {
             self.give_back(&draft);
             return None;
         };
@@ -313,34 +299,69 @@ mod tests {
     use crate::{Config, Store, Worker};
     use std::ptr;
 
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn insert(worker: &mut Worker, names: std::ops::Range<u32>) {
+        let mut guard = worker.enter(NOW);
+        for n in names {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"v", &Attributes::default(), Expect::Absent).unwrap();
+        }
+    }
+
     #[test]
-    fn a_hint_from_before_a_growth_locks_no_bucket_but_its_keys_home() {
+    fn a_hint_from_before_a_growth_locks_no_bucket() {
         let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
         let (mut early, mut grower) = (store.worker().unwrap(), store.worker().unwrap());
-        let insert = |worker: &mut Worker, names: std::ops::Range<u32>| {
-            let mut guard = worker.enter(1_700_000_000_000);
-            for n in names {
-                let name = n.to_be_bytes();
-                let key = guard.key(&name);
-                guard.store_value(&key, b"v", &Attributes::default(), Expect::Absent).unwrap();
-            }
-        };
         insert(&mut grower, 0..200);
-        let guard = early.enter(1_700_000_000_000);
+        let guard = early.enter(NOW);
         let names: Vec<[u8; 4]> = (0..400u32).map(u32::to_be_bytes).collect();
         let keys: Vec<Key<'_>> = names.iter().map(|name| guard.key(name)).collect();
         let hints: Vec<Hint<'_>> = keys.iter().map(|key| guard.prefetch_bucket(key)).collect();
         insert(&mut grower, 400..4_000);
-        let mut moved = 0;
-        for (key, hint) in keys.iter().zip(&hints) {
-            let Some(control) = guard.lock_hinted(key, hint) else {
-                moved += 1;
-                continue;
-            };
-            let home = store.index.place(&store.arena, key.hash).home();
-            hint.home.unlock(control);
-            assert!(ptr::eq(home, hint.home), "its segment has grown");
-        }
+        let homes = keys.iter().map(|key| store.index.place(&store.arena, key.hash).home());
+        let moved = homes.zip(&hints).filter(|(home, hint)| !ptr::eq(*home, hint.home)).count();
         assert!(moved > 100, "{moved} keys are at home elsewhere");
+        assert!(hints.iter().all(|hint| guard.lock_hinted(hint).is_none()));
+    }
+
+    /// A key's home moves between the stages of a batch that reads it. The last stage then finds the key's slot
+    /// by the new place, while the bucket in which the reader looks for a transaction is the old one.
+    #[test]
+    fn a_hint_from_before_a_growth_reads_nothing_beside_a_transaction() {
+        let store = Store::new(Config { workers_max: 3, ..Config::default() }).unwrap();
+        let mut workers = [(); 3].map(|()| store.worker().unwrap());
+        let [early, grower, writer] = &mut workers;
+        let mut found = 0;
+        for round in 0..30 {
+            // Mostly the index grows somewhere in a round.
+            let old = round * 1_000;
+            insert(grower, old..old + 500);
+            let mut guard = early.enter(NOW);
+            let names: Vec<[u8; 4]> = (0..old).map(u32::to_be_bytes).collect();
+            let keys: Vec<Key<'_>> = names.iter().map(|name| guard.key(name)).collect();
+            let mut hints: Vec<Hint<'_>> = keys.iter().map(|key| guard.prefetch_bucket(key)).collect();
+            insert(grower, old + 500..old + 1_000);
+            for (key, hint) in keys.iter().zip(&mut hints) {
+                if guard.prefetch_item(key, hint) {
+                    guard.prefetch_again(key, hint);
+                }
+                let named = !hint.slot.is_empty() && store.item_at(hint.slot, key).is_some();
+                if named && !ptr::eq(store.index.place(&store.arena, key.hash).home(), hint.home) {
+                    found += 1;
+                    let mut writing = writer.enter(NOW);
+                    let its = writing.key(key.bytes);
+                    writing.begin([its]);
+                    let seen = guard.hinted_slot(hint);
+                    writing.finish();
+                    assert_eq!(seen, None, "its transaction has begun");
+                }
+            }
+            for (key, hint) in keys.iter().zip(&hints) {
+                assert!(guard.get_hinted(key, hint).hit().is_some());
+            }
+        }
+        assert!(found > 10, "{found} keys were found by their new place, and the hint names their old home");
     }
 }

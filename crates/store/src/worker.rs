@@ -20,7 +20,7 @@ use crate::drain::Drain;
 use crate::event::EventBuffer;
 use crate::evict::Fresh;
 use crate::flush::Cleaning;
-use crate::index::Locked;
+use crate::index::{Layout, Locked};
 use crate::limbo::Limbo;
 use crate::read::Mark;
 use crate::slab::Magazine;
@@ -115,8 +115,8 @@ pub struct Guard<'w> {
     pub(crate) now_s: u64,
     /// The store has no other worker, ever.
     pub(crate) alone: bool,
-    /// [`crate::index::Index::changes`] when the batch began.
-    pub(crate) index_changes: u64,
+    /// What the index was like when the batch began.
+    pub(crate) layout: Layout,
     /// Reads leave no trace in what is evicted first.
     pub(crate) traceless: bool,
     /// What this batch's hints carry.
@@ -179,7 +179,7 @@ impl Worker {
             now,
             now_s: store.accesses.seconds(now),
             alone: store.counters.len() == 1,
-            index_changes: store.index.changes(),
+            layout: store.index.gate.layout(),
             traceless: false,
         }
     }

@@ -158,7 +158,7 @@ impl Index {
         if let Some(new) = new_directory {
             self.change_directory(growth, new, items);
         }
-        self.changes.raise();
+        self.gate.raise();
         let control = Control::new(writes, stamp);
         let control = if held.is_some() { control.with_held() } else { control };
         for i in 0..all.len() {

@@ -217,7 +217,7 @@ impl Index {
             false => (place.meta >> 16) + 1,
         };
         place.directory.announce(hash, depth - u32::from(merge), &pages, version);
-        self.changes.raise();
+        self.gate.raise();
         let control = Control::new(writes, stamp);
         for i in 0..old_buckets {
             locks.set(i, locks.controls()[i].without_away().written());

@@ -2,7 +2,7 @@
 
 use super::{TAG, World};
 use crate::bucket::Slot;
-use crate::index::Changes;
+use crate::index::Gate;
 use crate::pin::Pins;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -186,7 +186,7 @@ fn bucket_is_home_still_if_no_segment_has_changed_since_it_was_asked_for() {
     loom::model(|| {
         let world = World::new();
         // Which of the two buckets is home, as a directory says it.
-        let segment = Arc::new((Changes::default(), AtomicU64::new(0)));
+        let segment = Arc::new((Gate::default(), AtomicU64::new(0)));
         let rebuild = {
             let (world, segment) = (world.clone(), segment.clone());
             thread::spawn(move || {
@@ -197,11 +197,11 @@ fn bucket_is_home_still_if_no_segment_has_changed_since_it_was_asked_for() {
                 world.home.unlock(home.written());
             })
         };
-        let seen = segment.0.seen();
+        let layout = segment.0.layout();
         let at = segment.1.load(Ordering::Acquire);
         let bucket = if at == 0 { &world.home } else { &world.other };
         let control = bucket.lock();
-        if segment.0.seen() == seen {
+        if control.passes(segment.0.since(layout)) {
             assert_eq!(segment.1.load(Ordering::Acquire), at, "the keys live elsewhere by now");
         }
         bucket.unlock(control);

@@ -4,6 +4,7 @@
 
 use crate::bucket::{Bucket, Control, Slot};
 use crate::epoch::Epochs;
+use crate::index::Gate;
 use crate::read::Hint;
 use crate::transaction::World;
 use loom::sync::Arc;
@@ -117,6 +118,45 @@ fn hinted_reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
         let second = hint.open_slot(GATE).map(Slot::location);
         // Not open: it is looked up, and waited for.
         assert!(second.is_none_or(|second| first <= second), "{first} {second:?}");
+    });
+}
+
+/// The second key's home becomes another bucket before the transaction begins, while its slot stays where the
+/// hint has seen it. The reader looks for the transaction's bit in the bucket that was its home.
+#[test]
+fn hinted_reader_of_a_key_whose_home_has_moved_sees_no_half_of_a_transaction() {
+    let mut explorer = loom::model::Builder::new();
+    explorer.preemption_bound = Some(3);
+    explorer.check(|| {
+        let (pair, moved, gate) = (Pair::new(), Arc::new(Bucket::new()), Arc::new(Gate::default()));
+        let layout = gate.layout();
+        let reader = {
+            let (pair, gate) = (pair.clone(), gate.clone());
+            thread::spawn(move || {
+                let first = pair.read(0);
+                let home = &pair.0[1];
+                let hint = Hint { home, cell: home.cell(0), slot: home.slot(0), tag: 1, mark: 1 };
+                let second = hint.open_slot(gate.since(layout)).map(Slot::location);
+                assert!(second.is_none_or(|second| first <= second), "{first} {second:?}");
+            })
+        };
+        // A rebuilding.
+        let (old, new) = (pair.0[1].lock(), moved.lock());
+        gate.raise();
+        pair.0[1].unlock(old);
+        moved.unlock(new);
+        // Adds one to both keys as one.
+        for home in [&pair.0[0], &*moved] {
+            let control = home.lock();
+            home.unlock(control.with_held());
+        }
+        for bucket in &pair.0 {
+            bucket.replace(0, value(bucket.slot(0).location() + 1));
+        }
+        for home in [&pair.0[0], &*moved] {
+            home.unlock(home.control().written().without_held());
+        }
+        reader.join().unwrap();
     });
 }
 

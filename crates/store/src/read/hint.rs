@@ -63,9 +63,10 @@ impl Hint<'_> {
         (self.mark ^ mark.believed) | u32::from(key.number) == 0
     }
 
-    /// What the cell says now; none unless the home bucket passes the gate. That is looked at first: who saw
-    /// one of a transaction's writes finds the bits of all its keys, or all of its writes. The other way round
-    /// he could read the cell, wait until the transaction is over, and find no bit.
+    /// What the cell says now; none unless the home bucket passes the gate, which also says that it still is the
+    /// key's home. That is looked at first: a reader who saw one of a transaction's writes finds the bits of all its
+    /// keys, or all of its writes. The other way round it could read the cell, wait until the transaction is over,
+    /// and find no bit.
     #[inline(always)]
     pub(crate) fn open_slot(&self, gate: u64) -> Option<Slot> {
         if !self.home.control().passes(gate) {
@@ -184,6 +185,13 @@ impl<'w> Guard<'w> {
         self.store.prefetch_chunk(hint.slot.location());
     }
 
+    /// What the hint's cell says now; none if that may be a part of what a transaction writes, or if the index has
+    /// changed since the batch began.
+    #[inline(always)]
+    pub(crate) fn hinted_slot(&self, hint: &Hint<'_>) -> Option<Slot> {
+        hint.open_slot(self.store.index.gate.since(self.layout))
+    }
+
     /// As [`Guard::get`], looking first where the prefetch stages of this batch have looked.
     #[inline(always)]
     pub fn get_hinted(&mut self, key: &Key<'_>, hint: &Hint<'_>) -> Lookup<'_> {
@@ -191,7 +199,7 @@ impl<'w> Guard<'w> {
         // what it names in this epoch is an item.
         if hint.is_of(self.mark)
             && !hint.slot.is_empty()
-            && let Some(slot) = hint.open_slot(self.store.gate())
+            && let Some(slot) = self.hinted_slot(hint)
             && !slot.is_empty()
             && let Some((raw, header)) = self.store.item_at(slot, key)
             && !raw.expired_by(header, self.now)
@@ -215,7 +223,7 @@ impl<'w> Guard<'w> {
             return None;
         }
         // As in `get_hinted`; an empty slot is not hot.
-        if hint.open_slot(store.gate()) != Some(slot) || !slot.is_hot(self.now_s) {
+        if self.hinted_slot(hint) != Some(slot) || !slot.is_hot(self.now_s) {
             return None;
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
