@@ -18,13 +18,11 @@ use crate::{Eviction, Millis, Store};
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
 /// Rounds of it where somebody waits for this worker: some 200 ms, …
 const ALLOCATE_ROUNDS_IMPATIENT: usize = 1600;
-/// … those of them in which it waits for what others hold, none of its own being on its way: some 50 ms, so that the
-/// system may keep another worker from its core for a while, …
+/// … those of them in which it waits for what others hold, none of its own being on its way, or, where nothing is
+/// evicted, for others' batches: some 50 ms, so that the system may keep another worker from its core for a while, …
 const ALLOCATE_WAITS_IMPATIENT: usize = 400;
 /// … and the time in which what others hold is not waited for again.
 const VAIN_MS: Millis = 100;
-/// Rounds of waiting for others' batches before a write is refused where nothing is evicted: some milliseconds.
-const REFUSED_ROUNDS_MAX: usize = 96;
 /// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
 /// Rounds after which it has begun to sleep, and asks others for what they hold.
@@ -180,12 +178,13 @@ impl Local {
                     spared += 1;
                     continue;
                 }
-                // Nothing comes but what this worker has retired, when others have left their batches. Who did not
-                // within some milliseconds is not waited for again before it has.
+                // Nothing comes but what this worker has retired, when others have left their batches. A worker that has
+                // not left its own for so long is not waited for again before it has.
                 if self.limbo.len() == 0 || self.vain_epoch == store.epochs.now() {
                     break;
                 }
-                if round == REFUSED_ROUNDS_MAX {
+                waited += 1;
+                if !self.patient && waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == rounds_max {
                     self.vain_epoch = store.epochs.now();
                     break;
                 }

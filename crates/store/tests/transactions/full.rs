@@ -242,3 +242,57 @@ fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
     drop(worker);
     store.check();
 }
+
+/// A full store that evicts nothing is flushed; the next thing stored is several keys of other sizes, while another
+/// worker stays in a batch for some milliseconds, as one does that the system keeps from its core.
+#[test]
+fn what_a_flush_left_is_room_for_a_transaction_beside_a_batch_that_lasts() {
+    for beside_ms in [0, 20] {
+        let store = store(4);
+        store.set_eviction(larder_store::Eviction::Off);
+        let mut worker = store.worker().unwrap();
+        let mut other = store.worker().unwrap();
+        let sizes = [60, 400, 3_000, 20_000, 200_000];
+        for round in 0..20u64 {
+            let mut guard = worker.enter(NOW + round * 100);
+            let mut full = [false; 5];
+            let mut n = 0u64;
+            while !full.iter().all(|&full| full) {
+                let size = sizes[n as usize % 5];
+                let name = n.to_be_bytes();
+                let key = guard.key(&name);
+                let value = vec![1; size];
+                full[n as usize % 5] |=
+                    guard.store_value(&key, &value, &Attributes::default(), Expect::Any).is_err();
+                n += 1;
+            }
+            drop(guard);
+            let inside = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                let (other, inside) = (&mut other, &inside);
+                scope.spawn(move || {
+                    let guard = other.enter(NOW + round * 100);
+                    inside.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(beside_ms));
+                    drop(guard);
+                });
+                inside.wait();
+                let mut guard = worker.enter(NOW + round * 100);
+                guard.flush();
+                drop(guard);
+                let mut guard = worker.enter(NOW + round * 100);
+                let names: Vec<_> = (0..16).map(|k| [round, k].map(u64::to_be_bytes).concat()).collect();
+                let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
+                guard.begin(keys.iter().copied());
+                for (k, key) in keys.iter().enumerate() {
+                    let size = [100, 1_000, 8_000, 50_000][k % 4];
+                    let stored = guard.store_value(key, &vec![7; size], &Attributes::default(), Expect::Any);
+                    assert!(stored.is_ok(), "{beside_ms} ms, round {round}, key {k}: {stored:?}");
+                }
+                guard.finish();
+            });
+        }
+        drop((worker, other));
+        store.check();
+    }
+}
