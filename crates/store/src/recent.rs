@@ -42,6 +42,12 @@ impl Recent {
 }
 
 impl Guard<'_> {
+    /// Has [`Guard::visit_recent`] visit this key from now on, as it would if it were new.
+    pub fn note_recent(&self, database: Database, key: &[u8]) {
+        let number = database.number();
+        self.counters.recent.note(number, self.store.hash_of(number, key));
+    }
+
     /// Visits live items of a database whose keys were new lately, 64 for each worker at most; any of them twice
     /// if several workers have stored it. Some 100 ns each.
     pub fn visit_recent(&mut self, database: Database, visit: &mut dyn FnMut(Item<'_>)) {

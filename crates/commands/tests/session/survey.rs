@@ -173,8 +173,29 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
     let (reply, yields) = bench.turns(&mut session, &ask);
     assert_eq!(reply, b"$3\r\n017\r\n");
     assert!(yields <= 30, "once round at most: {yields}");
+    for _ in 0..20 {
+        assert_eq!(
+            bench.turns(&mut session, &ask),
+            (b"$3\r\n017\r\n".to_vec(), 0),
+            "it is known from then on"
+        );
+    }
     bench.turn(&mut session, &command(&["DEL", "017"]));
     assert_eq!(bench.turns(&mut session, &ask), (b"$-1\r\n".to_vec(), 0));
+    // Of some that are old several are known.
+    bench.fill(5, 1000, 3);
+    for n in 100..1000 {
+        bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
+    }
+    // Sooner or later none of them is near a random place, and they are looked for.
+    while bench.turns(&mut session, &ask).1 == 0 {}
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let (reply, yields) = bench.turns(&mut session, &ask);
+        assert_eq!(yields, 0);
+        seen.insert(reply);
+    }
+    assert!(seen.len() >= 8, "{} of a hundred", seen.len());
 }
 
 #[test]

@@ -84,7 +84,10 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     match &picked.key {
         Some(key) => put_bulk(call.out, key),
         None if none => put_null(call.out, call.client.resp3),
-        None => return call.survey(Goal::Random { database, start: cursor, round: false, picked }, cursor),
+        None => {
+            return call
+                .survey(Goal::Random { database, start: cursor, round: false, picked, found: 0 }, cursor);
+        }
     }
     Ok(())
 }

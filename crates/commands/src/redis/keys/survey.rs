@@ -226,11 +226,14 @@ pub(crate) enum Goal {
     Keys { wanted: Wanted, found: Found },
     /// SCAN; `left` keys are still to be looked at.
     Scan { wanted: Wanted, found: Found, left: usize },
-    /// RANDOMKEY, from `start` on and round.
-    Random { database: Database, start: u64, round: bool, picked: Picked },
+    /// RANDOMKEY, from `start` on and round; `found` keys of the database were met.
+    Random { database: Database, start: u64, round: bool, picked: Picked, found: usize },
     /// DEBUG DIGEST
     Digest(Digesting),
 }
+
+/// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
+const RANDOM_KEYS: usize = 16;
 
 /// A survey under way.
 #[derive(Debug)]
@@ -333,15 +336,22 @@ impl Survey {
                 *left -= items;
                 Ok(next == 0 || *left == 0)
             }
-            Goal::Random { database, start, round, picked } => {
+            Goal::Random { database, start, round, picked, found } => {
+                let mut met: Vec<Box<[u8]>> = Vec::new();
                 let next = walk(items_max, &mut |item| {
                     if item.is_in(*database) {
                         picked.offer(item.key());
+                        if met.len() < RANDOM_KEYS {
+                            met.push(item.key().into());
+                        }
                     }
                 });
+                // They are found at once the next time.
+                met.iter().for_each(|key| cx.guard.note_recent(*database, key));
+                *found += met.len();
                 // Behind the end comes the beginning, once.
                 let again = std::mem::replace(round, *round || next == 0);
-                Ok(picked.key.is_some() || again && (next == 0 || next >= *start))
+                Ok(*found >= RANDOM_KEYS || again && (next == 0 || next >= *start))
             }
             Goal::Digest(digesting) => {
                 let next = walk(items_max.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item));
