@@ -109,9 +109,14 @@ impl<B: Backend> Worker<B> {
         let wait = due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())));
         let turn = self.events.turn(&mut self.service, wait)?;
         if turn.woken {
+            let handle = &self.hub.handles[self.index];
+            // Before the boxes are looked at: what is left behind them wakes again.
+            handle.waker.drain();
+            // Before the arrivals are taken: none comes after it was set, and so none behind the drain.
+            let stops = handle.stop.load(SeqCst);
             self.take_mail();
             self.service.deliver(&mut self.events);
-            if self.stops_at.is_none() && self.hub.handles[self.index].stop.load(SeqCst) {
+            if stops && self.stops_at.is_none() {
                 self.stops_at = Some(self.events.now() + DRAIN_MS);
                 self.events.drain(&mut self.service, DRAIN_STALL_MS);
             }
@@ -157,9 +162,8 @@ impl<B: Backend> Worker<B> {
     /// Takes its connections over, and closes who is to be shed.
     fn take_mail(&mut self) {
         let handle = &self.hub.handles[self.index];
-        // Before the boxes are looked at: what is left behind them wakes again.
-        handle.waker.drain();
         for Arrival { stream, peer, listener } in self.arrivals.take() {
+            debug_assert!(self.stops_at.is_none(), "no connection arrives at a worker that ends its own");
             self.service.enter(&mut self.events, stream, peer, listener);
         }
         for Shed { index, since, input } in handle.mailbox.take() {

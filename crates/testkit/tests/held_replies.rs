@@ -132,6 +132,43 @@ fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     })
 }
 
+/// Beside clients who have said the password, whose replies wait in the server, one asks who has not.
+#[test]
+fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
+    let server = server(&["--requirepass", "word"]);
+    let ok: &[u8] = b"+OK\r\n";
+    let value = vec![b's'; 15_000];
+    let hello = [(encode(&[b"AUTH", b"word"]), ok), (encode(&[b"SET", b"secret", &value]), ok)];
+    let set = |bytes: usize| encode(&[b"SET", b"k", &vec![b'v'; bytes]]);
+    let round = [encode(&[b"GET", b"secret"]), set(SHORT)].concat();
+    for resets in [true, false] {
+        let mut known = uploader(&server, &hello, &set(LONG), ok);
+        sockopt::set_socket_recv_buffer_size(&known, 32 << 10).expect("a socket");
+        let mut strangers = Vec::new();
+        for _ in 0..ROUNDS {
+            known.write_all(&round).expect("sent");
+            // It comes while the other one's replies wait, and asks beside them.
+            let mut stranger = server.connect().expect("a connection");
+            let asks = [encode(&[b"GET", b"secret"]), encode(&[b"PING"])].concat();
+            stranger.write_all(&asks).expect("sent");
+            strangers.push(stranger);
+        }
+        if resets {
+            sockopt::set_socket_linger(&known, Some(Duration::ZERO)).expect("a socket");
+            drop(known);
+        } else {
+            let replies = [b"$15000\r\n", &value[..], b"\r\n", ok].concat();
+            (0..ROUNDS).for_each(|_| expect(&mut known, &replies));
+        }
+        for mut stranger in strangers {
+            let refusals = b"-NOAUTH Authentication required.\r\n".repeat(2);
+            expect(&mut stranger, &refusals);
+            exchange(&mut stranger, &encode(&[b"QUIT"]), ok);
+            assert_eq!(stranger.read(&mut [0; 100]).expect("the end"), 0);
+        }
+    }
+}
+
 /// More of them than the system has room for the replies to.
 const ROUNDS: usize = 60;
 
