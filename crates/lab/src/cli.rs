@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use larder_eventloop::socket::Address;
 
+use crate::driver;
 use crate::error::Error;
 use crate::load::{self, RequestArgs};
 use crate::null::{Canned, Null};
@@ -47,6 +48,9 @@ enum Sub {
     Matrix(Box<matrix::Options>),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
+    /// Larder's own client as a driver, which is told what to do on stdin
+    #[command(hide = true)]
+    Drive,
     /// The server's figures and their targets
     #[command(hide = true)]
     BenchServer(bench::Options),
@@ -113,6 +117,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Hitratio(options) => hitratio::run(options),
         Sub::Matrix(options) => matrix::run(options),
         Sub::Compare(args) => compare(args),
+        Sub::Drive => driver::own::serve(),
         Sub::BenchServer(options) => bench::server(options),
     };
     match result {

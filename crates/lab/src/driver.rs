@@ -11,6 +11,7 @@
 //! and no error of the lab: [`Said::Ended`].
 
 pub mod build;
+pub mod own;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -18,8 +19,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use larder_eventloop::cpu;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::tally::Latencies;
 use crate::value;
+use own::Way;
 
 /// How long a driver may be silent: longer than any timeout of a library times the calls of a visit that time out.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -34,8 +36,10 @@ const SILENCE: Duration = Duration::from_secs(300);
 const SAMPLE: (u32, u64, usize) = (305_419_896, 7, 61);
 
 /// What a driver is to do.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Job {
+    /// How Larder's own client stores; other drivers do not look at it.
+    pub way: Way,
     /// By the loop by hand, and not by the library.
     pub by_hand: bool,
     /// A handle, and a connection, for each call.
@@ -85,7 +89,7 @@ pub struct Job {
 }
 
 /// A driver that is connected and warm.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// The library says that `NO_BLOCK` is on; so the others.
     pub has_no_block: u8,
@@ -108,7 +112,7 @@ pub struct Ready {
 }
 
 /// A driver that waits in the middle.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// Calls so far.
     pub paused: u64,
@@ -121,7 +125,7 @@ pub struct Paused {
 }
 
 /// What came of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Calls, each with one of the following outcomes.
     pub calls: u64,
@@ -164,6 +168,15 @@ impl Done {
         }
         all
     }
+}
+
+/// The bucket that a time falls into.
+fn bucket_of(ns: u64) -> u32 {
+    if ns < 64 {
+        return ns as u32;
+    }
+    let power = ns.ilog2();
+    (power - 5) * 64 + ((ns >> (power - 6)) & 63) as u32
 }
 
 /// The middle of a bucket: exact below 64 ns, then 64 buckets for each power of two.
@@ -209,7 +222,7 @@ pub struct Driver {
     complaint: Arc<Mutex<String>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Hello {
     hello: String,
     value: String,
@@ -234,8 +247,22 @@ impl Driver {
     /// # Errors
     /// [`Error::Peer`] when it does not start, or makes other values.
     pub fn start(program: &Path, core: Option<usize>) -> Result<Driver, Error> {
+        Driver::start_with(program, &[], core)
+    }
+
+    /// The driver of Larder's own client, which is this very program, on `core`.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn start_own(core: Option<usize>) -> Result<Driver, Error> {
+        let program = env::current_exe().map_err(|error| Error::System("finding own program", error))?;
+        Driver::start_with(&program, &["lab", "drive"], core)
+    }
+
+    fn start_with(program: &Path, arguments: &[&str], core: Option<usize>) -> Result<Driver, Error> {
         let refuse = |why: String| Error::Peer(format!("driver {}: {why}", program.display()));
         let mut child = Command::new(program)
+            .args(arguments)
             // Symbols are bound before anything is timed.
             .env("LD_BIND_NOW", "1")
             .stdin(Stdio::piped())
@@ -271,11 +298,7 @@ impl Driver {
             Err(ended) => return Err(refuse(format!("{} {}", ended.how, ended.complaint))),
         };
         let hello: Hello = parse(&line)?;
-        let (key, version, bytes) = SAMPLE;
-        let mut ours = Vec::new();
-        value::write(&mut ours, key, version, bytes);
-        let ours: String = ours.iter().map(|byte| format!("{byte:02x}")).collect();
-        if hello.value != ours {
+        if hello.value != sample() {
             return Err(refuse("its values are not the lab's".to_owned()));
         }
         driver.version = hello.hello;
@@ -372,6 +395,14 @@ impl Drop for Driver {
     }
 }
 
+/// The value that is compared, in hexadecimal digits.
+fn sample() -> String {
+    let (key, version, bytes) = SAMPLE;
+    let mut value = Vec::new();
+    value::write(&mut value, key, version, bytes);
+    value.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn parse<'l, T: Deserialize<'l>>(line: &'l str) -> Result<T, Error> {
     let shown = || line.chars().take(200).collect::<String>();
     serde_json::from_str(line)
@@ -396,15 +427,8 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_bucket_is_within_a_hundredth_of_what_fell_into_it() {
-        let bucket = |ns: u64| match ns {
-            0..64 => ns as u32,
-            _ => {
-                let power = ns.ilog2();
-                (power - 5) * 64 + ((ns >> (power - 6)) & 63) as u32
-            }
-        };
         for ns in (0..100_000).chain([1_000_000, 123_456_789, 59_999_999_999]) {
-            let middle = middle_ns(bucket(ns));
+            let middle = middle_ns(bucket_of(ns));
             assert!(middle.abs_diff(ns) as f64 <= 0.008 * ns as f64, "{ns}: {middle}");
         }
     }
@@ -425,7 +449,7 @@ mod tests {
     fn a_job_is_one_flat_object_in_a_line() {
         let job = Job { port: 11211, buffer: true, ..Job::default() };
         let line = serde_json::to_string(&Run { r#do: "run", job: &job }).unwrap();
-        assert!(line.starts_with(r#"{"do":"run","by_hand":false,"#), "{line}");
+        assert!(line.starts_with(r#"{"do":"run","way":"one-by-one","by_hand":false,"#), "{line}");
         assert!(line.contains(r#""buffer":true,"#) && line.contains(r#""port":11211,"#), "{line}");
         assert!(!line[1..].contains('{') && !line.contains('\n'), "{line}");
     }

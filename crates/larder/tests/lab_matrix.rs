@@ -118,7 +118,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         ["calls", "said OK", "stored", "told by calls", "lost and not told"]
             .map(|column| figure(fault, client, column).unwrap_or(f64::NAN))
     };
-    for client in ["as shipped", "by hand"] {
+    for client in ["as shipped", "by hand", "larder-client"] {
         // Killed between two calls: all before are stored, all after are told.
         assert_eq!(
             row("server killed half-way", client),
@@ -132,10 +132,32 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         assert!(ok == stored && ok + told == calls && told > 0.0 && lost == 0.0, "{client}");
     }
     // A batch ends where it ends.
-    let together = "by hand, 64 together";
-    assert_eq!(row("server killed half-way", together), [3_000.0, 1_536.0, 1_536.0, 1_464.0, 0.0]);
-    assert_eq!(figure("a value too large", together, "first error at call"), Some(1_500.0));
-    for client in ["as shipped", "NOREPLY", "by hand", together] {
+    let together = ["by hand, 64 together", "larder-client, batch of 64"];
+    for client in together {
+        assert_eq!(
+            row("server killed half-way", client),
+            [3_000.0, 1_536.0, 1_536.0, 1_464.0, 0.0],
+            "{client}"
+        );
+        assert_eq!(figure("a value too large", client, "first error at call"), Some(1_500.0), "{client}");
+    }
+    // A stream is told in the end, of each by its barrier.
+    for client in ["larder-client, stream", "larder-client, quiet"] {
+        let late = |fault| figure(fault, client, "told in the end").unwrap();
+        // Others may be refused or unknown with it: what matters is that they are told.
+        let [_, ok, stored, told, lost] = row("a value too large", client);
+        assert!(ok == 3_000.0 && stored <= 2_999.0 && told == 0.0 && lost == 0.0, "{client}");
+        assert!(late("a value too large") >= ok - stored, "{client}");
+        let [calls, ok, stored, told, lost] = row("server full", client);
+        assert!(
+            ok == calls && told == 0.0 && lost == 0.0 && late("server full") == calls - stored,
+            "{client}"
+        );
+        let [_, ok, stored, _, lost] = row("server killed half-way", client);
+        assert!(lost == 0.0 && ok - stored <= late("server killed half-way"), "{client}");
+        assert_eq!(row("none", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
+    }
+    for client in ["as shipped", "NOREPLY", "by hand", together[0], "larder-client", together[1]] {
         assert_eq!(row("none", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
         assert_eq!(row("exits, closes nothing", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
         assert_eq!(row("server stopped 300 ms", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");

@@ -16,6 +16,7 @@ use super::setting::{BUFFER, Client, Handle, Link, Op, Options, Reply, Setting};
 use super::visit::{Bench, check_options, of};
 use crate::contender::{Contender, Setup};
 use crate::control::Control;
+use crate::driver::own::Way;
 use crate::driver::{Done, Driver, Ended, Job, Said};
 use crate::error::Error;
 use crate::experiment::Experiment;
@@ -74,12 +75,16 @@ impl Mode {
     }
 
     /// All of them.
-    pub const ALL: [Mode; 5] = [
+    pub const ALL: [Mode; 9] = [
         Mode::library(0, Reply::Awaited),
         Mode::library(BUFFER, Reply::Awaited),
         Mode::library(0, Reply::Noreply),
         Mode { client: Client::Hand, reply: Reply::Awaited },
         Mode { client: Client::Batch, reply: Reply::Awaited },
+        Mode { client: Client::Own(Way::OneByOne), reply: Reply::Awaited },
+        Mode { client: Client::Own(Way::Batch), reply: Reply::Awaited },
+        Mode { client: Client::Own(Way::Stream), reply: Reply::Awaited },
+        Mode { client: Client::Own(Way::Quiet), reply: Reply::Awaited },
     ];
 
     /// How it is called.
@@ -93,8 +98,16 @@ impl Mode {
 
     /// The reply to each store is read before, or with, the call that returns: then nothing may be lost untold.
     pub fn is_acknowledged(self) -> bool {
-        self.reply == Reply::Awaited
-            && !matches!(self.client, Client::Library(options) if options.has(BUFFER))
+        match self.client {
+            Client::Library(options) => self.reply == Reply::Awaited && !options.has(BUFFER),
+            Client::Hand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => true,
+            Client::Own(Way::Stream | Way::Quiet) => false,
+        }
+    }
+
+    /// A barrier in the end says what became of everything: nothing may be lost untold that was waited for with it.
+    pub fn reports(self) -> bool {
+        matches!(self.client, Client::Own(Way::Stream | Way::Quiet))
     }
 }
 
@@ -180,7 +193,7 @@ pub fn visit(
         large_bytes: if fault == Fault::TooLarge { LARGE_BYTES } else { 0 },
         ..setting.job()
     };
-    let mut driver = bench.another()?;
+    let mut driver = bench.another(client)?;
     let name = format!("{}, {}, {}", server.name, mode.name(), fault.name());
     let mut account = Account::default();
     match driver.prepare(&job)? {
@@ -220,7 +233,7 @@ pub fn visit(
         Some(stored) => stored,
         None => read_back(experiment, &server, calls as u32, value_bytes, &name)?,
     };
-    check(experiment, mode, &account, &name);
+    check(experiment, mode, fault, &account, &name);
     Ok(account)
 }
 
@@ -247,7 +260,7 @@ impl Account {
 }
 
 /// Every call has one outcome; and where every reply is read, nothing is lost untold.
-fn check(experiment: &mut Experiment, mode: Mode, account: &Account, name: &str) {
+fn check(experiment: &mut Experiment, mode: Mode, fault: Fault, account: &Account, name: &str) {
     if account.ended.is_none() {
         let outcomes = account.said_ok + account.told;
         experiment.checks.equal("every call said OK or told an error", account.calls, outcomes, name);
@@ -256,6 +269,13 @@ fn check(experiment: &mut Experiment, mode: Mode, account: &Account, name: &str)
         let claim = "where every reply is read, nothing is lost and not told";
         experiment.checks.add(claim, account.untold() == 0, || {
             format!("{name}: {} said OK, {} are stored", account.said_ok, account.stored)
+        });
+    }
+    if mode.reports() && fault != Fault::Leaves {
+        let claim = "behind a barrier, what was sent is stored, refused or unknown";
+        experiment.checks.add(claim, account.untold() == 0, || {
+            let Account { said_ok, stored, late, .. } = account;
+            format!("{name}: {said_ok} sent, {stored} are stored, {late} were told")
         });
     }
 }
@@ -336,10 +356,15 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_store_have_names_and_three_of_them_read_every_reply() {
+    fn ways_to_store_have_names_and_most_of_them_read_every_reply() {
         let names: Vec<String> = Mode::ALL.iter().map(|mode| mode.name()).collect();
-        assert_eq!(names, ["as shipped", "BUFFER", "NOREPLY", "by hand", "by hand, 64 together"]);
+        assert_eq!(names[..5], ["as shipped", "BUFFER", "NOREPLY", "by hand", "by hand, 64 together"]);
+        assert_eq!(names[7..], ["larder-client, stream", "larder-client, quiet"]);
         let acknowledged: Vec<bool> = Mode::ALL.iter().map(|mode| mode.is_acknowledged()).collect();
-        assert_eq!(acknowledged, [true, false, false, true, true]);
+        assert_eq!(acknowledged, [true, false, false, true, true, true, true, false, false]);
+        assert_eq!(
+            Mode::ALL.map(Mode::reports),
+            [false, false, false, false, false, false, false, true, true]
+        );
     }
 }

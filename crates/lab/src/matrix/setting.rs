@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::BATCH;
 use crate::driver::Job;
+use crate::driver::own::Way;
 
 /// Bytes that the loop by hand sends together at most.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -56,6 +57,8 @@ pub enum Client {
     Hand,
     /// A loop by hand that sends [`BATCH`] requests together and reads as many replies.
     Batch,
+    /// Larder's own client; it takes part in the faults.
+    Own(Way),
 }
 
 impl Client {
@@ -65,6 +68,7 @@ impl Client {
             Client::Library(options) => options.name(),
             Client::Hand => "by hand".to_owned(),
             Client::Batch => format!("by hand, {BATCH} together"),
+            Client::Own(way) => way.name().to_owned(),
         }
     }
 
@@ -72,7 +76,7 @@ impl Client {
     pub fn options(self) -> Option<Options> {
         match self {
             Client::Library(options) => Some(options),
-            Client::Hand | Client::Batch => None,
+            Client::Hand | Client::Batch | Client::Own(_) => None,
         }
     }
 }
@@ -270,7 +274,7 @@ impl Setting {
             {
                 Some(LeftOut::TooMuchForABatch)
             }
-            Client::Hand | Client::Batch => None,
+            Client::Hand | Client::Batch | Client::Own(_) => None,
         }
     }
 
@@ -287,7 +291,8 @@ impl Setting {
             noreply: self.reply == Reply::Noreply,
             op: self.op.number(),
             value_bytes: self.value_bytes,
-            batch: if self.client == Client::Batch { BATCH } else { 1 },
+            batch: if matches!(self.client, Client::Batch | Client::Own(Way::Batch)) { BATCH } else { 1 },
+            way: if let Client::Own(way) = self.client { way } else { Way::default() },
             ..Job::default()
         }
     }

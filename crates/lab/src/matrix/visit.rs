@@ -104,12 +104,15 @@ impl Bench {
         }
     }
 
-    /// A driver of its own, for what ends it.
+    /// A driver of its own for a client, for what ends it.
     ///
     /// # Errors
     /// As [`Driver::start`].
-    pub fn another(&self) -> Result<Driver, Error> {
-        Driver::start(&self.program, self.core)
+    pub fn another(&self, client: Client) -> Result<Driver, Error> {
+        match client {
+            Client::Library(_) | Client::Hand | Client::Batch => Driver::start(&self.program, self.core),
+            Client::Own(_) => Driver::start_own(self.core),
+        }
     }
 
     /// Stores what reads want to find.
