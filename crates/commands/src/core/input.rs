@@ -96,12 +96,14 @@ pub(crate) struct Input {
     /// It is of one that has not said who it is.
     strangers: Option<Arc<Strangers>>,
     bytes: u64,
+    /// The request is whole: it is held, and on its way in no more.
+    whole: bool,
 }
 
 impl Input {
     /// Holds nothing yet; `strangers`: of one that has not said who it is.
     pub fn new(store: &Arc<larder_store::Store>, strangers: Option<&Arc<Strangers>>) -> Input {
-        Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0 }
+        Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0, whole: false }
     }
 
     /// Bytes held.
@@ -128,12 +130,24 @@ impl Input {
     }
 }
 
+impl Input {
+    /// The request is whole, and kept until it is answered: nobody goes for its memory as for one that stands.
+    pub fn arrived(&mut self) {
+        if !self.whole {
+            self.whole = true;
+            self.store.note_input(-(self.bytes as i64));
+        }
+    }
+}
+
 impl Drop for Input {
     fn drop(&mut self) {
         if let Some(strangers) = &self.strangers {
             strangers.hold(-(self.bytes as i64));
         }
-        self.store.note_input(-(self.bytes as i64));
+        if !self.whole {
+            self.store.note_input(-(self.bytes as i64));
+        }
         self.store.hold(-(self.bytes as i64));
     }
 }
@@ -155,6 +169,8 @@ mod tests {
         assert!(one.raise(max, max), "beside a quarter of the share one may be larger");
         assert!(!one.raise(max + 1, max), "but not larger than one may be");
         assert!(!two.raise(max / 4 + 1, max));
+        one.arrived();
+        assert!(store.held_bytes() >= max && store.input_bytes() <= max / 4);
         drop((one, two));
         assert_eq!((store.held_bytes(), store.input_bytes()), (0, 0));
     }

@@ -78,7 +78,10 @@ impl Conversation {
                 Decoded::Fault(fault) => return self.fault(turn, fault),
             }
         }
-        let State::Gather(gathering) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        let State::Gather(mut gathering) = std::mem::replace(&mut self.state, State::Ready) else {
+            return None;
+        };
+        gathering.input.arrived();
         turn.left = turn.left.saturating_sub(1);
         match decode_on(&gathering, turn) {
             Decoded::Request(args, _) => {
