@@ -120,7 +120,7 @@ pub use expect::{Expect, Refusal, Seen, Stored};
 pub use flush::FLUSHES_TOGETHER_MAX;
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
-pub use read::{Hint, InPieces, Item, Lookup, Pieces, Pinned, Value};
+pub use read::{Hint, InLeaf, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
 pub use upload::{Spaces, Upload};
 pub use watch::Touched;

@@ -7,7 +7,7 @@ mod view;
 
 pub use hint::Hint;
 pub(crate) use hint::{Mark, prefetch};
-pub use value::{InPieces, Pieces, Pinned, Value};
+pub use value::{InLeaf, InPieces, Pieces, Pinned, Value};
 pub use view::Item;
 pub(crate) use view::seen;
 

@@ -40,7 +40,7 @@ fn shown(collection: &Collection<'_>) -> String {
 
 fn show(guard: &mut Guard<'_>, key: &Key<'_>) -> String {
     match guard.peek(key).hit().map(|item| item.value()) {
-        Some(Value::Collection(collection)) => shown(&collection),
+        Some(Value::Collection(there)) => shown(&there.elements()),
         Some(Value::Whole(value)) => format!("{:?}", String::from_utf8_lossy(value)),
         Some(Value::Pieces(_)) => "pieces".to_owned(),
         None => "nothing".to_owned(),
@@ -390,6 +390,7 @@ fn what_expires_or_is_evicted_is_told_and_flushed_collections_are_gone() {
             let key = guard.key(&name);
             if let Lookup::Hit(item) = guard.get(&key) {
                 let Value::Collection(set) = item.value() else { panic!("it is a set") };
+                let set = set.elements();
                 let member = number.to_string().repeat(1 + number as usize % 60);
                 assert!(set.find(member.as_bytes()).is_some() && set.len() == 3);
                 there += 1;

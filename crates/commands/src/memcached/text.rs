@@ -39,24 +39,26 @@ pub fn put_number(out: &mut Output, n: u64) {
 #[inline(always)]
 #[must_use]
 pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
-    match item.value() {
-        Value::Whole(value) => put_whole(out, key, item.flags(), value, cas, last),
-        // To a memcached client it is not there.
-        Value::Collection(_) => {
-            if last {
-                out.put(END);
-            }
-        }
-        Value::Pieces(_) => {
-            let Some(pinned) = item.pin_for_reply() else { return false };
-            // The token of the bytes that are pinned: neither changes now.
-            let cas = cas.map(|_| item.cas());
-            let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
-            let head = write_value_line(room, key, item.flags(), item.value_bytes(), cas);
-            out.filled(head);
-            out.splice(pinned);
-            out.put(if last { b"\r\nEND\r\n" } else { b"\r\n" });
-        }
+    let Value::Whole(value) = item.value() else { return put_other(out, key, item, cas, last) };
+    put_whole(out, key, item.flags(), value, cas, last);
+    true
+}
+
+/// As [`put_value`], of a value in pieces; a collection is not there to who asks for a string.
+#[cold]
+#[inline(never)]
+fn put_other(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
+    if let Value::Pieces(_) = item.value() {
+        let Some(pinned) = item.pin_for_reply() else { return false };
+        // The token of the bytes that are pinned: neither changes now.
+        let cas = cas.map(|_| item.cas());
+        let room = out.room(key.len() + VALUE_LINE_BYTES_MAX);
+        let head = write_value_line(room, key, item.flags(), item.value_bytes(), cas);
+        out.filled(head);
+        out.splice(pinned);
+        out.put(if last { b"\r\nEND\r\n" } else { b"\r\n" });
+    } else if last {
+        out.put(END);
     }
     true
 }

@@ -118,7 +118,7 @@ impl Guard<'_> {
         match self.get(key).hit() {
             None => Ok(None),
             Some(item) => match item.value() {
-                Value::Collection(collection) if collection.kind() == kind => Ok(Some(collection)),
+                Value::Collection(there) if there.kind() == kind => Ok(Some(there.elements())),
                 Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Declined::Type),
             },
         }
@@ -160,8 +160,8 @@ impl Guard<'_> {
         let store = self.store;
         let (old, item) = match self.get(key) {
             Lookup::Hit(item) => match item.value() {
-                Value::Collection(collection) if collection.kind() == kind => {
-                    (Some(collection.leaf), Some((item.raw, kept(&item), item.seen())))
+                Value::Collection(there) if there.kind() == kind => {
+                    (Some(*there.elements().leaf()), Some((item.raw, kept(&item), item.seen())))
                 }
                 Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => {
                     return Err(Declined::Type.into());

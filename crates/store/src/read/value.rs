@@ -3,7 +3,7 @@
 use super::view::Item;
 use crate::Store;
 use crate::arena::Arena;
-use crate::collection::Collection;
+use crate::collection::{Collection, Type};
 use crate::item::RawItem;
 use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
@@ -18,7 +18,7 @@ pub enum Value<'g> {
     /// Two pieces or more, to be pinned before they are read.
     Pieces(InPieces<'g>),
     /// No string.
-    Collection(Collection<'g>),
+    Collection(InLeaf<'g>),
 }
 
 /// A large value that is not pinned: its bytes may be written over ([`crate::Guard::patch`]), its length stays.
@@ -36,6 +36,25 @@ impl InPieces<'_> {
     /// Keeps the value as it is while it is read ([`Item::pin`]).
     pub fn pin(&self) -> Pinned {
         self.0.pin()
+    }
+}
+
+/// A collection whose leaf is not decoded yet.
+#[derive(Clone, Copy, Debug)]
+pub struct InLeaf<'g>(pub(super) Item<'g>);
+
+impl<'g> InLeaf<'g> {
+    /// What collection it is.
+    #[inline]
+    pub fn kind(&self) -> Type {
+        Type::of(self.0.header.form() as u8).expect("an item says what it is")
+    }
+
+    /// What it has.
+    #[inline]
+    pub fn elements(&self) -> Collection<'g> {
+        // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
+        Collection::new(unsafe { self.0.raw.leaf(self.0.header) }, self.0.arc)
     }
 }
 

@@ -1,10 +1,9 @@
 //! A live item as who reads it sees it: key, value, attributes and what was noted about its use.
 
-use super::value::{InPieces, Pinned, Value};
+use super::value::{InLeaf, InPieces, Pinned, Value};
 use crate::access;
 use crate::bucket::Slot;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
-use crate::collection::Collection;
 use crate::item::{FETCHED, Header, KEY_BINARY, Kind, RawItem, STALE, TOKEN_SENT, key_heap_bytes};
 use crate::large::Large;
 use crate::worker::{chunk_facts, class_of};
@@ -76,8 +75,7 @@ impl<'g> Item<'g> {
     #[inline(never)]
     fn large_value(&self) -> Value<'g> {
         if self.header.is_collection() {
-            // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
-            return Value::Collection(Collection::new(unsafe { self.raw.leaf(self.header) }, self.arc));
+            return Value::Collection(InLeaf(*self));
         }
         // SAFETY: a large item that was reachable in this epoch, which `'g` ends before.
         match unsafe { Large::of(self.raw).in_one_run(&self.arc.arena) } {

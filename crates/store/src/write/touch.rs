@@ -169,7 +169,7 @@ impl Guard<'_> {
                 copy.extend_from_slice(value);
             }
             Value::Collection(collection) => {
-                builder.load(collection.leaf());
+                builder.load(collection.elements().leaf());
                 return self.reshape_collection(key, builder, &attributes, keep, was);
             }
             Value::Pieces(_) => unreachable!("a large item has all words"),

@@ -150,7 +150,7 @@ fn same(item: &Item<'_>, known: &Known, place: Place) {
         Value::Whole(bytes) => known.elements.is_none() && bytes == known.value,
         Value::Pieces(value) => known.elements.is_none() && is_made_of(&known.value, value.pin().pieces(0)),
         Value::Collection(collection) => {
-            known.elements.as_ref().is_some_and(|elements| elements.are_in(&collection))
+            known.elements.as_ref().is_some_and(|elements| elements.are_in(&collection.elements()))
         }
     };
     assert!(same, "{place:?} has another value");

@@ -171,7 +171,7 @@ impl Digesting {
                 self.digest.add(hash.end());
             }
             Value::Collection(collection) => {
-                hash.eat(&digest_of(&collection).to_le_bytes());
+                hash.eat(&digest_of(&collection.elements()).to_le_bytes());
                 self.digest.add(hash.end());
             }
             Value::Pieces(_) => self.large.push((item.database(), item.key().into())),

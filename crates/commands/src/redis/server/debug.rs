@@ -364,6 +364,7 @@ fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option
             }
             Value::Pieces(value) => return Some(Hashing::new(hash, value.pin())),
             Value::Collection(collection) => {
+                let collection = collection.elements();
                 hash.eat(&digest_of(&collection).to_le_bytes());
                 *ns += collection.len() as u64 * KEY_NS;
             }
