@@ -6,7 +6,7 @@ use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::bucket::SLOTS;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::index::PAGE_BYTES;
-use crate::item::RawItem;
+use crate::item::{RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::worker::{chunk_facts, class_of};
@@ -26,6 +26,7 @@ impl Store {
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];
+        let mut keys_beside = 0;
         let (mut cursor, mut slots) = (0, Vec::new());
         loop {
             cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
@@ -40,6 +41,8 @@ impl Store {
                 let facts = chunk_facts(&self.arena, location);
                 items[class_of(&self.arena, raw.header(), location).0 as usize] += 1;
                 assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
+                // SAFETY: the store is at rest.
+                keys_beside += key_heap_bytes(unsafe { raw.key() }.len()) as u64;
                 let hash = self.hash_at(location);
                 let place = self.index.place(&self.arena, hash);
                 let found = self.index.scan(&place, place.home().control(), |other| other == slot);
@@ -104,6 +107,7 @@ impl Store {
         let pages = owned(OWNER_INDEX) * (SPAN_BYTES / PAGE_BYTES) as u64;
         assert_eq!(pages, self.index.pages_of_spans(), "pages of the index");
         let keys = self.key_bytes.load(Ordering::Relaxed);
+        assert_eq!(keys, keys_beside, "bytes of keys on the heap");
         let beside = rings + self.ghosts.bytes() + keys + self.watch_bytes() + self.outside_bytes();
         assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
         // 4. No bucket is locked, and those are watched that a watched key is at home in.

@@ -157,6 +157,7 @@ impl Owner {
                 assert!(live.is_some_and(|live| live.cas != cas), "{} has this token", self.name(n));
             }
             (Err(Refusal::Changed), _) => panic!("{}: nobody else writes it", self.name(n)),
+            (Err(Refusal::Type), _) => panic!("{}: it is a string", self.name(n)),
         }
     }
 
