@@ -292,7 +292,7 @@ impl Arena {
         self.gather_below.store(number, Ordering::Relaxed);
     }
 
-    fn spans_allowed(&self) -> u32 {
+    pub(crate) fn spans_allowed(&self) -> u32 {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
         let spans = limit.saturating_sub(self.charged_bytes.load(Ordering::Relaxed)) / SPAN_BYTES as u64;
         spans.min(u64::from(self.spans_max) - 1) as u32

@@ -87,11 +87,19 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     assert!(client.text(&[b"GET", b"other"]) == model);
     assert!(client.text(&[b"GETRANGE", b"other", b"1000001", b"-2"]) == model[1_000_001..model.len() - 1]);
     holds(&server, "GETRANGE");
-    // What is too long, and what there is no room for, changes nothing.
-    assert!(client.ask(&[b"APPEND", b"other", &vec![b'y'; 4 * MEBIBYTE]]).starts_with("-ERR string exceeds"));
+    // Fields far apart; what lies between them is not held beside the value.
     let far = (20 * MEBIBYTE * 8).to_string();
     let fields = [b"BITFIELD", &b"other"[..], b"SET", b"u8", b"0", b"1", b"SET", b"u8", far.as_bytes(), b"1"];
-    assert_eq!(client.ask(&fields), "-OOM connections hold as much memory as they may");
+    assert_eq!(client.ask(&fields), "*2");
+    let was = |at: usize| format!(":{}", model.get(at).copied().unwrap_or(0));
+    assert_eq!([client.line(), client.line()], [was(0), was(20 * MEBIBYTE)]);
+    model[0] = 1;
+    let length = model.len().max(20 * MEBIBYTE + 1);
+    model.resize(length, 0);
+    model[20 * MEBIBYTE] = 1;
+    holds(&server, "BITFIELD");
+    // What is too long changes nothing.
+    assert!(client.ask(&[b"APPEND", b"other", &vec![b'y'; 4 * MEBIBYTE]]).starts_with("-ERR string exceeds"));
     assert!(client.text(&[b"GET", b"other"]) == model);
     holds(&server, "after all");
 }
