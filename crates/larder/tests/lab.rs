@@ -117,7 +117,10 @@ fn patterns_are_measured_beside_memcached_and_redis() {
         table.value(server, &[pattern, "1000 B", "unread keys"], column).unwrap().median
     };
     for server in ["larder", "memcached", "redis", "larder-redis"] {
-        assert!(value(server, "later-0.5", "hits") >= 90.0, "{server}");
+        // Redis draws five keys, and evicts the one of them that was not used for longest.
+        let least = if server == "redis" { 30.0 } else { 90.0 };
+        let hits = value(server, "later-0.5", "hits");
+        assert!((least..=100.0).contains(&hits), "{server}: {hits}");
         // The keys that a server holds are counted once, and it may hold a few more or fewer.
         let simple = value(server, "later-0.5", "an LRU of as many keys");
         assert!(simple >= 99.9, "{server}: {simple}");
