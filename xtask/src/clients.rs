@@ -12,7 +12,7 @@ const GO_LEAST: (u32, u32) = (1, 24);
 /// Modules below it that have dependencies, and their tests.
 const MODULES: &[&str] = &["prom", "otel", "compare"];
 
-/// What the driver of `larder lab matrix` is built with.
+/// What drivers of `larder lab matrix` and `larder lab clients` are built with.
 const DRIVER: &[(&str, &str)] = &[
     ("cc", "gcc"),
     ("/usr/include/stdio.h", "libc6-dev"),
@@ -20,7 +20,7 @@ const DRIVER: &[(&str, &str)] = &[
 ];
 
 /// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without; and the lab's
-/// experiment about libmemcached.
+/// experiments about clients.
 pub fn clients() -> Outcome {
     debian(&[&[("go", "golang-go")], DRIVER].concat())?;
     check_go()?;
@@ -41,7 +41,9 @@ pub fn clients() -> Outcome {
         run(inside(&["vet", "./..."]))?;
         run(inside(&["test", "-race", "-count=1", "./..."]))?;
     }
-    run(cargo(&["test", "-p", "larder", "--test", "lab_matrix", "--", "--ignored", "--test-threads=1"]))
+    let experiments =
+        ["--test", "lab_matrix", "--test", "lab_clients", "--", "--ignored", "--test-threads=1"];
+    run(cargo(&[&["test", "-p", "larder"], &experiments[..]].concat()))
 }
 
 fn go(program: &str, arguments: &[&str]) -> Command {

@@ -3,7 +3,7 @@
 //! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
 //!   commands; `dump`: their long replies
-//! - `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
+//! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
 
 mod admin;
 mod batch;
@@ -20,6 +20,7 @@ pub mod stats;
 pub mod table;
 mod text;
 mod time;
+mod told;
 pub(crate) mod tuning;
 mod upload;
 mod verbs;

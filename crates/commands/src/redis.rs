@@ -4,9 +4,10 @@
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers; `shared`: what all
 //!   RESP clients share
-//! - commands, by what they are about: `strings`, `keys`, `pubsub`, `transactions`, `connection`, `server`
+//! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `connection`, `server`
 
 mod call;
+mod collections;
 pub(crate) mod connection;
 mod fail;
 mod keys;

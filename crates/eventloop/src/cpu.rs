@@ -48,6 +48,16 @@ pub fn pin_tid(tid: u32, core: usize) -> io::Result<()> {
     pin(Some(tid), core)
 }
 
+/// Lets the thread `tid` run on `cores` alone.
+///
+/// # Errors
+/// As [`pin_tid`].
+pub fn pin_tid_to(tid: u32, cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| set.set(core));
+    Ok(sched_setaffinity(Pid::from_raw(tid as i32), &set)?)
+}
+
 fn pin(tid: Option<u32>, core: usize) -> io::Result<()> {
     if core >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -96,9 +106,50 @@ pub fn thread_time(pid: u32, tid: u32) -> io::Result<CpuTime> {
 /// # Errors
 /// When the thread cannot be read, or the kernel keeps no scheduler statistics.
 pub fn thread_run_time(pid: u32, tid: u32) -> io::Result<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))?;
-    let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| io::Error::other("schedstat: unknown form"))
+    Ok(thread_turns(pid, tid)?.run)
+}
+
+/// How one thread shared its core with others, so far, to the nanosecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Time on a core, user and system together.
+    pub run: Duration,
+    /// Time in which it was ready to run and was not on a core.
+    pub wait: Duration,
+}
+
+/// [`Turns`] of a thread of process `pid`.
+///
+/// # Errors
+/// When the thread cannot be read, or the kernel keeps no scheduler statistics.
+pub fn thread_turns(pid: u32, tid: u32) -> io::Result<Turns> {
+    turns(&std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))?)
+}
+
+/// [`Turns`] of the calling thread.
+///
+/// # Errors
+/// As [`thread_turns`].
+pub fn own_turns() -> io::Result<Turns> {
+    turns(&std::fs::read_to_string("/proc/thread-self/schedstat")?)
+}
+
+/// `run wait timeslices`, the times in nanoseconds (sched-stats.rst).
+fn turns(text: &str) -> io::Result<Turns> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().map(Duration::from_nanos));
+    match (fields.next(), fields.next()) {
+        (Some(Ok(run)), Some(Ok(wait))) => Ok(Turns { run, wait }),
+        _ => Err(io::Error::other("schedstat: unknown form")),
+    }
+}
+
+/// How many cores the thread `tid` may use (a process id means its first thread).
+///
+/// # Errors
+/// When there is no such thread.
+pub fn core_count(tid: u32) -> io::Result<usize> {
+    let set = sched_getaffinity(Pid::from_raw(tid as i32))?;
+    Ok(set.count() as usize)
 }
 
 /// Time the living threads of process `pid` have spent on cores, to the nanosecond.
@@ -157,6 +208,18 @@ mod tests {
         assert_eq!(time, CpuTime { user: Duration::from_millis(2500), system: Duration::from_millis(310) });
         assert_eq!(time.total(), Duration::from_millis(2810));
         assert!(parse_stat("77 (x) S 1 2").is_err());
+    }
+
+    #[test]
+    fn turns_are_the_first_two_fields() {
+        let time = turns("1500 70 3\n").unwrap();
+        assert_eq!(time, Turns { run: Duration::from_nanos(1500), wait: Duration::from_nanos(70) });
+        assert!(turns("1500").is_err() && turns("").is_err() && turns("a b c").is_err());
+        // It is counted at the system's next look at a thread that has just begun.
+        while own_turns().unwrap().run == Duration::ZERO {
+            std::thread::yield_now();
+        }
+        assert_eq!(core_count(std::process::id()).unwrap(), cores().unwrap().len());
     }
 
     #[test]

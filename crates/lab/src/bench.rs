@@ -208,7 +208,7 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             options,
             core: options.generator_core.or(cores.last().copied()).unwrap_or(0),
-            rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
+            rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 6 }),
             visit: Duration::from_millis(
                 options.visit_ms.unwrap_or(if options.quick { 250 } else { 1000 }).into(),
             ),
@@ -304,14 +304,14 @@ impl<'a> Bench<'a> {
         let settled = Duration::from_millis(500);
         let server = self.start(kind, program, data.memory_mb, None)?;
         thread::sleep(settled);
-        let empty = usage::rss_bytes(server.pid())?;
+        let empty = usage::rss_bytes(server.process()?)?;
         let protocol = kind.protocol(Protocol::Classic);
         let filled = fill::fill(&server.control.address, protocol, data.keyspace(), &[Some(self.core)]);
         if kind.is_larder() || !data.overfills() {
             filled.map_err(|error| error.within(|| kind.name().to_owned()))?;
         }
         thread::sleep(settled);
-        let full = usage::rss_bytes(server.pid())?;
+        let full = usage::rss_bytes(server.process()?)?;
         Ok((server, memory(kind, data, empty, full)))
     }
 
@@ -355,7 +355,7 @@ impl<'a> Bench<'a> {
             for (role, server) in [(Role::First, server)].into_iter().chain(again).chain(older) {
                 let load =
                     Load::connect(&server.control.address, &workload, scripts.clone(), &[Some(self.core)])?;
-                visits.push(Visit { cell: cells.len(), load, pid: server.pid(), counts });
+                visits.push(Visit { cell: cells.len(), load, pid: server.process()?, counts });
                 cells.push(Cell { figure: *figure, kind, role, samples: Vec::new() });
             }
         }

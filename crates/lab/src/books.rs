@@ -24,6 +24,11 @@ impl Books {
         Ok(Books { control: control.clone(), before: control.counters()? })
     }
 
+    /// The server counts hits and misses at all.
+    pub fn counts(&self) -> bool {
+        ["get_hits", "keyspace_hits"].iter().any(|name| self.before.number(name).is_some())
+    }
+
     /// Holds what was counted since against `tally`.
     ///
     /// # Errors

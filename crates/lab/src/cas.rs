@@ -29,7 +29,9 @@ use crate::error::Error;
 use crate::experiment::{Experiment, Options as Common, Seat};
 use crate::null::{Canned, Null};
 use crate::peers::CLIENTS_MAX;
+use crate::placement::Placement;
 use crate::results::Ceiling;
+use crate::starvation::Waited;
 use crate::usage::Usage;
 use ledger::Ledger;
 
@@ -145,7 +147,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         format!("{}, {clients} clients, {}", names[cell.seat.contender], method.name())
     };
     experiment.rounds(&mut cells, label, |experiment, cell, round| {
-        let sample = visit_once(experiment, cell, visit, round)?;
+        let name = experiment.seat_name(cell.seat);
+        let sample =
+            experiment.undisturbed(&name, |experiment| visit_once(experiment, cell, visit, round))?;
         cell.samples.push(sample);
         Ok(())
     })?;
@@ -224,7 +228,7 @@ fn visit_once(
     cell: &Cell,
     visit: Duration,
     round: u32,
-) -> Result<Sample, Error> {
+) -> Result<(Sample, Waited), Error> {
     let Setting { method, clients, keys, think, retry } = cell.setting;
     let contender = experiment.contender(cell.seat);
     let control = contender.control.clone();
@@ -237,6 +241,7 @@ fn visit_once(
     let outcome = dialog.run(visit)?;
     let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
     let placement = contender.placement(threads.as_ref())?;
+    let waited = Placement::waited(placement.as_ref(), outcome.elapsed, outcome.waited);
     let mut counts = Counts::default();
     outcome.tallies.into_iter().for_each(|tally| counts.merge(tally));
     let mut acknowledged = vec![0_u64; keys as usize];
@@ -249,14 +254,15 @@ fn visit_once(
     let name = contender.name.clone();
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     let missing = ledger.settle(experiment, &name, &counts, &acknowledged)?;
-    Ok(Sample {
+    let sample = Sample {
         elapsed_s: outcome.elapsed.as_secs_f64(),
         fairness: fairness(&by_client),
         server_us: used.map(|used| used.as_secs_f64() * 1e6 / counts.stored.max(1) as f64),
         missing,
         busy: outcome.busy,
         counts,
-    })
+    };
+    Ok((sample, waited))
 }
 
 /// Jain's index: (Σx)² / (n Σx²).

@@ -16,7 +16,7 @@ use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::wire::Protocol;
 use crate::workload::Verb;
-use crate::{bench, cas, hitratio, latency, matrix, memory, servers, shift};
+use crate::{bench, cas, clients, hitratio, keeper, latency, matrix, memory, servers, shift};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -46,11 +46,16 @@ enum Sub {
     Hitratio(hitratio::Options),
     /// What libmemcached's options cost, and what they hide
     Matrix(Box<matrix::Options>),
+    /// What client libraries add to a request, and what they do when the server does not answer
+    Clients(Box<clients::Options>),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
     /// Larder's own client as a driver, which is told what to do on stdin
     #[command(hide = true)]
     Drive,
+    /// Ends the servers of a lab that was killed
+    #[command(hide = true)]
+    Keep,
     /// The server's figures and their targets
     #[command(hide = true)]
     BenchServer(bench::Options),
@@ -106,6 +111,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
+    keeper::enable();
     let result = match &cli.command {
         Sub::Cas(options) => cas::run(options),
         Sub::Servers(options) => servers::run(options),
@@ -116,14 +122,19 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Shift(options) => shift::run(options),
         Sub::Hitratio(options) => hitratio::run(options),
         Sub::Matrix(options) => matrix::run(options),
+        Sub::Clients(options) => clients::run(options),
         Sub::Compare(args) => compare(args),
         Sub::Drive => driver::own::serve(),
+        Sub::Keep => {
+            keeper::serve();
+            Ok(())
+        }
         Sub::BenchServer(options) => bench::server(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder lab: {error}");
+            let _ = writeln!(io::stderr(), "larder lab: {error}");
             ExitCode::FAILURE
         }
     }
@@ -157,7 +168,14 @@ fn compare(args: &CompareArgs) -> Result<(), Error> {
         );
         return Err(Error::NotValid(why));
     }
-    print!("{}", results::compare::text(&first, &second));
+    for (run, path) in [(&first, &args.first), (&second, &args.second)] {
+        if let Some(check) = run.failed().next() {
+            let why =
+                format!("{} is of a run without a result: {} ({})", path.display(), check.claim, check.found);
+            return Err(Error::NotValid(why));
+        }
+    }
+    results::say(&results::compare::text(&first, &second));
     Ok(())
 }
 

@@ -1,12 +1,15 @@
 //! Who takes part in an experiment: servers that the lab starts, and running ones.
 
-use std::net::ToSocketAddrs;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
+use larder_eventloop::cpu;
 use larder_eventloop::socket::Address;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::control::{Control, Family};
 use crate::error::Error;
+use crate::owner;
 use crate::peers::{Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::usage::Usage;
@@ -72,8 +75,10 @@ pub struct Contender {
     pub settings: Vec<(String, String)>,
     /// The command that started it, or its address.
     pub command: String,
-    /// Its process, where it can be seen from here.
+    /// Its process, where it can be seen from here and is known to be the one that answers.
     pub pid: Option<u32>,
+    /// Why there is none.
+    pub unseen: Option<String>,
     /// How many threads of it serve connections, where known.
     pub workers: Option<u32>,
     /// The process, if it is ours: it ends with the contender.
@@ -91,6 +96,17 @@ pub struct Setup {
     pub core: Option<usize>,
     /// Another larder binary than the one that runs.
     pub larder: Option<PathBuf>,
+}
+
+/// Cores of servers of so many threads: the first for one, else all but the last, which is the generator's, where there
+/// are several.
+pub fn apart(threads: u32) -> Vec<usize> {
+    let cores = cpu::cores().unwrap_or_default();
+    match (threads, &cores[..]) {
+        (1, [first, ..]) => vec![*first],
+        (_, [others @ .., _]) if !others.is_empty() => others.to_vec(),
+        _ => cores,
+    }
 }
 
 impl Contender {
@@ -116,6 +132,12 @@ impl Contender {
             null: None,
         };
         let server = Server::start_with(&spec, more)?;
+        if let (None, Ok(pid)) = (setup.core, server.answering()) {
+            // Threads that start later inherit this.
+            for tid in cpu::threads(pid).unwrap_or_default() {
+                let _ = cpu::pin_tid_to(tid, &apart(setup.threads));
+            }
+        }
         let workers = match kind {
             Kind::Redis | Kind::Valkey | Kind::RedisNew | Kind::ValkeyNew | Kind::Null => 1,
             Kind::Larder | Kind::LarderRedis | Kind::Memcached | Kind::MemcachedNew | Kind::KeyDb => {
@@ -129,7 +151,8 @@ impl Contender {
             version: server.version.clone(),
             settings: server.settings.clone(),
             command: server.command.clone(),
-            pid: Some(server.pid()),
+            pid: server.answering().ok(),
+            unseen: server.answering().err(),
             workers: Some(workers),
             server: Some(server),
         })
@@ -142,18 +165,20 @@ impl Contender {
     pub fn reach(target: &Target) -> Result<Contender, Error> {
         let control =
             Control { name: target.name.clone(), family: target.family, address: target.address.clone() };
-        let (version, settings, counters) = (control.version()?, control.settings()?, control.counters()?);
+        let (version, settings) = (control.version()?, control.settings()?);
         // It may run on another machine: then its process is not the one with that number here.
-        let local = matches!(&target.address, Address::Tcp(address) if address.ip().is_loopback());
-        let pid = counters.number("pid").or_else(|| counters.number("process_id"));
-        let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| local && Usage::of(pid).is_ok());
+        let answering = match target.address.is_local() {
+            true => owner::answering(&target.address, None, control.process_id()?),
+            false => Err("it may run on another machine".to_owned()),
+        };
         let setting = |name: &str| settings.iter().find(|(have, _)| have == name)?.1.parse().ok();
         Ok(Contender {
             name: target.name.clone(),
             kind: None,
             version,
             command: target.address.to_string(),
-            pid,
+            pid: answering.clone().ok(),
+            unseen: answering.err(),
             workers: setting("num_threads").or_else(|| setting("server-threads")),
             settings,
             control,
@@ -172,6 +197,29 @@ impl Contender {
     /// Its address.
     pub fn address(&self) -> &Address {
         &self.control.address
+    }
+
+    /// Where it listens, for a driver.
+    ///
+    /// # Errors
+    /// [`Error::NotValid`] when it has no IPv4 address.
+    pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
+        match self.address() {
+            Address::Tcp(SocketAddr::V4(address)) => Ok((*address.ip(), address.port())),
+            other => {
+                Err(Error::NotValid(format!("{}: the driver reaches IPv4 addresses, not {other}", self.name)))
+            }
+        }
+    }
+
+    /// Sends a signal to its process.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it has none here, [`Error::System`] when it is not allowed.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = self.pid.and_then(|pid| Pid::from_raw(pid as i32));
+        let pid = pid.ok_or_else(|| Error::Peer(format!("{} has no process here", self.name)))?;
+        kill_process(pid, signal).map_err(|error| Error::System("a signal to a server", error.into()))
     }
 
     /// CPU time so far, where its process can be seen.
@@ -225,6 +273,17 @@ mod tests {
             "a=redis://127.0.0.1",
         ] {
             assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn servers_of_any_number_of_threads_leave_the_last_core_to_the_generator() {
+        let cores = cpu::cores().unwrap();
+        let (last, rest) = cores.split_last().unwrap();
+        for threads in [1, 2, 64] {
+            let placed = apart(threads);
+            assert!(rest.is_empty() || !placed.contains(last), "{threads}: {placed:?}");
+            assert!(!placed.is_empty() && placed.iter().all(|core| cores.contains(core)));
         }
     }
 

@@ -102,6 +102,16 @@ impl Control {
         }))
     }
 
+    /// The process id that it reports: memcached's `pid`, Redis's `process_id`; of its own namespace.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn process_id(&self) -> Result<Option<u32>, Error> {
+        let counters = self.counters()?;
+        let pid = counters.number("pid").or_else(|| counters.number("process_id"));
+        Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
+    }
+
     /// One counter as a number.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters().ok()?.number(name)

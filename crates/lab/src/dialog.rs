@@ -16,11 +16,12 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
 
 use crate::error::Error;
-use crate::generator::{STALL, prefer, thread_cpu_time};
+use crate::generator::{STALL, prefer, thread_cpu_time, waited_since};
 
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +75,12 @@ pub struct Outcome<T> {
     pub elapsed: Duration,
     /// Share of the time that the busiest thread worked; the rest it waited.
     pub busy: f64,
+    /// Share of the time in which a thread was ready to run and somebody else had its core, at most.
+    pub waited: f64,
 }
 
-/// What a thread counted, how long it ran, and which share of that it worked.
-type Ended<T> = (T, Duration, f64);
+/// What a thread counted, how long it ran, and which shares of that it worked and was kept from its core.
+type Ended<T> = (T, Duration, f64, f64);
 
 #[derive(Debug)]
 struct Lane<A> {
@@ -162,14 +165,20 @@ impl<A: Agent> Dialog<A> {
                 self.lanes.iter_mut().map(|lane| scope.spawn(move || lane.run(time))).collect();
             runs.into_iter().map(|run| run.join().expect("a lane does not panic")).collect()
         });
-        let mut outcome = Outcome { tallies: Vec::new(), elapsed: Duration::ZERO, busy: 0.0 };
+        let mut outcome = Outcome { tallies: Vec::new(), elapsed: Duration::ZERO, busy: 0.0, waited: 0.0 };
         for result in results {
-            let (tally, elapsed, busy) = result?;
+            let (tally, elapsed, busy, waited) = result?;
+            outcome.waited = outcome.waited.max(waited);
             outcome.tallies.push(tally);
             outcome.elapsed = outcome.elapsed.max(elapsed);
             outcome.busy = outcome.busy.max(busy);
         }
         Ok(outcome)
+    }
+
+    /// The agents, to be told something between two runs.
+    pub fn agents_mut(&mut self) -> impl Iterator<Item = &mut A> {
+        self.lanes.iter_mut().flat_map(|lane| lane.seats.iter_mut().map(|seat| &mut seat.agent))
     }
 
     /// The agents.
@@ -187,7 +196,7 @@ impl<A: Agent> Lane<A> {
         let mut tally = A::Tally::default();
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut buffer = vec![0; RECEIVE_BYTES];
-        let cpu_started = thread_cpu_time();
+        let (cpu_started, turns) = (thread_cpu_time(), cpu::own_turns().unwrap_or_default());
         let started = Instant::now();
         let end = started + time;
         let mut idle = Duration::ZERO;
@@ -203,9 +212,10 @@ impl<A: Agent> Lane<A> {
             let awake = alone || due.is_some_and(|due| due <= AWAKE);
             let wait = if awake { Duration::ZERO } else { due.map_or(STALL, |due| (due - AWAKE).min(STALL)) };
             let asked = now;
+            let cpu = if awake { thread_cpu_time() } else { Duration::ZERO };
             self.poller.wait(&mut events, Some(wait)).map_err(|error| Error::System("epoll", error))?;
             now = Instant::now();
-            let mut worked = false;
+            let (mut worked, mut received) = (false, false);
             // Clients in step with each other would else always be served in the same order.
             first = (first + 1) % events.len().max(1);
             for index in 0..events.len() {
@@ -216,6 +226,7 @@ impl<A: Agent> Lane<A> {
                     self.send(token)?;
                 }
                 if event.readable || event.hangup {
+                    received = true;
                     self.receive(token, &mut buffer, end, &mut tally)?;
                 }
             }
@@ -226,23 +237,23 @@ impl<A: Agent> Lane<A> {
                 self.timers.pop();
                 self.advance(token, now, end, &mut tally)?;
             }
-            if worked {
+            // Only what comes tells that the server lives: what is sent meanwhile does not.
+            if received || self.asking == 0 {
                 heard = now;
-            } else {
-                if awake {
-                    idle += now - asked;
-                }
-                if now - asked > wait + SUSPENDED {
-                    // We were not running ourselves: what came meanwhile is about to be told.
-                    heard = now;
-                } else if self.asking > 0 && now - heard >= STALL {
-                    return Err(Error::Stalled { missing_bytes: 0 });
-                }
+            } else if now - asked > wait + SUSPENDED {
+                // We were not running ourselves: what came meanwhile is about to be told.
+                heard = now;
+            } else if now - heard >= STALL {
+                return Err(Error::Stalled { missing_bytes: 0 });
+            }
+            if awake && !worked {
+                idle += thread_cpu_time().saturating_sub(cpu);
             }
         }
         let elapsed = started.elapsed();
         let worked = thread_cpu_time().saturating_sub(cpu_started).saturating_sub(idle);
-        Ok((tally, elapsed, worked.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)))
+        let busy = worked.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        Ok((tally, elapsed, busy, waited_since(turns, elapsed)))
     }
 
     /// Asks an agent what comes next.

@@ -1,7 +1,8 @@
 //! Drivers: clients in other languages as processes, which the lab builds, starts, and tells what to do by lines.
 //!
 //! ```text
-//! {"do":"hello"}     ──►  {"hello":version,"value":hex}     the library's version; a value, to compare with ours
+//! {"do":"hello"}     ──►  {"hello":version,"value":hex}     its version; a value, to compare with ours; its clients,
+//!                                                           where it has several
 //! {"do":"run", job}  ──►  {"ready":…}                       connected and warm; which options are in effect
 //! {"do":"go"}        ──►  {"paused":n}                      at the job's `pause_at`; another "go" lets it go on
 //!                    ──►  {"done":…}                        counts, times, a histogram of its calls
@@ -12,6 +13,7 @@
 
 pub mod build;
 pub mod own;
+mod sources;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -86,10 +88,21 @@ pub struct Job {
     pub pause_at: u64,
     /// The call whose value has `large_bytes`; 0 for none.
     pub large_at: u64,
+    /// Which client, of a driver that has several.
+    pub client: String,
+    /// How many call at the same time, each as soon as it can; 0 means 1, as for drivers that know of one only.
+    pub callers: u64,
+    /// Instead, all of them together so many times, each with one call; 0 for none.
+    pub bursts: u64,
+    /// Nanoseconds between bursts; else for which a caller waits after a call that told an error.
+    pub pause_ns: u64,
+    /// How long a call may take, if a client has such an option; 0 for what it does as shipped.
+    pub timeout_ms: u64,
 }
 
-/// A driver that is connected and warm.
+/// A driver that is connected and warm. What one does not say is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ready {
     /// The library says that `NO_BLOCK` is on; so the others.
     pub has_no_block: u8,
@@ -124,8 +137,9 @@ pub struct Paused {
     pub told: u64,
 }
 
-/// What came of a job.
+/// What came of a job. What a driver does not say is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Done {
     /// Calls, each with one of the following outcomes.
     pub calls: u64,
@@ -155,6 +169,18 @@ pub struct Done {
     pub barrier_ns: u64,
     /// CPU time of the driver until then.
     pub cpu_ns: u64,
+    /// Of the errors told, those that said that it took too long.
+    pub timeouts: u64,
+    /// Nanoseconds that the calls took that told an error, all together.
+    pub told_ns: u64,
+    /// Nanoseconds from the beginning to the end of the last call that told an error; 0 if none did.
+    pub last_error_ns: u64,
+    /// Writes to sockets, where the client counts them.
+    pub writes: u64,
+    /// Allocations of the whole process, where they can be counted.
+    pub allocations: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
     /// Calls by how long they took: bucket and count.
     pub histogram: Vec<(u32, u64)>,
 }
@@ -214,8 +240,10 @@ pub struct Ended {
 /// A driver that runs. Dropping it ends it.
 #[derive(Debug)]
 pub struct Driver {
-    /// What the library says its version is.
+    /// What the library, or the language, says its version is.
     pub version: String,
+    /// Its clients with their versions, where it has several.
+    pub clients: Vec<(String, String)>,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -226,6 +254,8 @@ pub struct Driver {
 struct Hello {
     hello: String,
     value: String,
+    #[serde(default)]
+    clients: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -247,7 +277,7 @@ impl Driver {
     /// # Errors
     /// [`Error::Peer`] when it does not start, or makes other values.
     pub fn start(program: &Path, core: Option<usize>) -> Result<Driver, Error> {
-        Driver::start_with(program, &[], core)
+        Driver::start_command(Command::new(program), core)
     }
 
     /// The driver of Larder's own client, which is this very program, on `core`.
@@ -256,25 +286,25 @@ impl Driver {
     /// As [`Driver::start`].
     pub fn start_own(core: Option<usize>) -> Result<Driver, Error> {
         let program = env::current_exe().map_err(|error| Error::System("finding own program", error))?;
-        Driver::start_with(&program, &["lab", "drive"], core)
+        let mut command = Command::new(program);
+        command.args(["lab", "drive"]);
+        Driver::start_command(command, core)
     }
 
-    fn start_with(program: &Path, arguments: &[&str], core: Option<usize>) -> Result<Driver, Error> {
-        let refuse = |why: String| Error::Peer(format!("driver {}: {why}", program.display()));
-        let mut child = Command::new(program)
-            .args(arguments)
+    /// Starts what `command` says.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn start_command(mut command: Command, core: Option<usize>) -> Result<Driver, Error> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let refuse = |why: String| Error::Peer(format!("driver {name}: {why}"));
+        command
             // Symbols are bound before anything is timed.
             .env("LD_BIND_NOW", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| refuse(error.to_string()))?;
-        // As servers and generator: where it is not allowed, none of them has it.
-        let _ = cpu::raise_priority(Some(child.id()));
-        if let Some(core) = core {
-            cpu::pin_tid(child.id(), core).map_err(|error| refuse(error.to_string()))?;
-        }
+            .stderr(Stdio::piped());
+        let mut child = on_core(command, core).map_err(|error| refuse(error.to_string()))?;
         let (sender, lines) = channel();
         let stdout = child.stdout.take().expect("it was asked for");
         thread::spawn(move || {
@@ -292,7 +322,8 @@ impl Driver {
             }
         });
         let stdin = child.stdin.take();
-        let mut driver = Driver { version: String::new(), child, stdin, lines, complaint };
+        let (version, clients) = (String::new(), Vec::new());
+        let mut driver = Driver { version, clients, child, stdin, lines, complaint };
         let line = match driver.exchange(r#"{"do":"hello"}"#)? {
             Ok(line) => line,
             Err(ended) => return Err(refuse(format!("{} {}", ended.how, ended.complaint))),
@@ -301,7 +332,7 @@ impl Driver {
         if hello.value != sample() {
             return Err(refuse("its values are not the lab's".to_owned()));
         }
-        driver.version = hello.hello;
+        (driver.version, driver.clients) = (hello.hello, hello.clients);
         Ok(driver)
     }
 
@@ -349,6 +380,38 @@ impl Driver {
         }
     }
 
+    /// Has it become ready; that it ends is an error here.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it ends, or says what cannot be understood.
+    pub fn ready(&mut self, job: &Job) -> Result<(), Error> {
+        match self.prepare(job)? {
+            Ok(_) => Ok(()),
+            Err(ended) => Err(Error::Peer(format!("the driver {}: {}", ended.how, ended.complaint))),
+        }
+    }
+
+    /// Has it do its job, and waits until it is done.
+    ///
+    /// # Errors
+    /// As [`Driver::ready`].
+    pub fn done(&mut self) -> Result<Done, Error> {
+        self.tell_to_go();
+        self.wait_done()
+    }
+
+    /// Waits until its job is done.
+    ///
+    /// # Errors
+    /// As [`Driver::ready`].
+    pub fn wait_done(&mut self) -> Result<Done, Error> {
+        match self.wait()? {
+            Said::Done(done) => Ok(*done),
+            Said::Ended(ended) => Err(Error::Peer(format!("the driver {}: {}", ended.how, ended.complaint))),
+            Said::Paused(_) => Err(Error::Peer("a driver waits that was not asked to".to_owned())),
+        }
+    }
+
     fn exchange(&mut self, line: &str) -> Result<Result<String, Ended>, Error> {
         self.tell(line);
         self.hear()
@@ -393,6 +456,20 @@ impl Drop for Driver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a process on `core`, from its first instruction on: a runtime counts the cores that it has, and starts threads,
+/// before anybody else could pin it.
+fn on_core(mut command: Command, core: Option<usize>) -> std::io::Result<Child> {
+    let starter = thread::spawn(move || {
+        // As servers and generator: where it is not allowed, none of them has it. A child inherits both.
+        let _ = cpu::raise_priority(None);
+        if let Some(core) = core {
+            cpu::pin_thread(core)?;
+        }
+        command.spawn()
+    });
+    starter.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended")))
 }
 
 /// The value that is compared, in hexadecimal digits.

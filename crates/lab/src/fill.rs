@@ -27,6 +27,29 @@ pub fn fill(
     prepare(address, &Workload::new(protocol, Verb::Hit, keyspace), cores)
 }
 
+/// Windows of 16 requests that are read back.
+const READ_BACK_WINDOWS: u64 = 64;
+
+/// Reads a sample of what `workload` writes over a connection of its own, and verifies every value: a server that mixes keys
+/// up acknowledges writes like any other. Nothing is read where nothing is written.
+///
+/// # Errors
+/// Those of [`Load::run`].
+pub fn read_back(
+    address: &Address,
+    workload: &Workload,
+    seed: u64,
+    cores: &[Option<usize>],
+) -> Result<Tally, Error> {
+    if workload.zeros || !(workload.mix.has(Verb::Set) || workload.mix.has(Verb::Cas)) {
+        return Ok(Tally::default());
+    }
+    let mix = Mix::from(Verb::Get);
+    let sample = Workload { mix, connections: 1, pipeline: 16, keys_per_request: 1, ..workload.clone() };
+    let mut load = Load::connect(address, &sample, sample.scripts(seed), &cores[..1])?;
+    load.run(Check::Verify, Stop::Windows(READ_BACK_WINDOWS))
+}
+
 /// Stores what `workload` wants to find: its keys, and its numbers at 0 if it adds to numbers.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_eventloop::cpu;
+use larder_eventloop::cpu::{self, Turns};
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
 use rand::rngs::StdRng;
@@ -195,9 +195,11 @@ impl Load {
                 prefer(lane.core)?;
                 lane.connections.iter_mut().for_each(Connection::start);
                 let mut run = Run { workload, check, renew, tally: Tally::default() };
+                let turns = cpu::own_turns().unwrap_or_default();
                 let (started, cpu_started) = (Instant::now(), thread_cpu_time());
                 let idle = work(lane, &mut run, index)?;
                 run.tally.elapsed = started.elapsed();
+                run.tally.waited = waited_since(turns, run.tally.elapsed);
                 run.tally.generator_cpu = thread_cpu_time().saturating_sub(cpu_started).saturating_sub(idle);
                 Ok(run.tally)
             };
@@ -309,26 +311,29 @@ impl Lane {
             let next = if due < end { due.saturating_duration_since(Instant::now()) } else { STALL };
             let awake = next <= AWAKE;
             let wait = if awake { Duration::ZERO } else { (next - AWAKE).min(STALL) };
-            let asked = Instant::now();
+            // CPU time, as all that the thread worked is: what others had of the core meanwhile is not idleness.
+            let cpu = if awake { thread_cpu_time() } else { Duration::ZERO };
             self.poller.wait(&mut events, Some(wait)).map_err(epoll)?;
-            let mut worked = begun > 0;
+            let (mut worked, mut received, mut answered) = (begun > 0, false, 0);
             for event in events.iter() {
                 let token = event.token as usize;
                 if event.writable {
                     self.send(token)?;
                 }
                 if event.readable || event.hangup {
-                    under_way -= self.receive(token, run, Pace::Open)? as u64;
-                    worked = true;
+                    answered += self.receive(token, run, Pace::Open)? as u64;
+                    (worked, received) = (true, true);
                 }
             }
             now = Instant::now();
-            if worked {
-                heard = now;
-            } else if awake {
-                idle += now - asked;
+            if awake && !worked {
+                idle += thread_cpu_time().saturating_sub(cpu);
             }
-            if under_way > 0 && now - heard >= STALL {
+            under_way -= answered;
+            // Only what comes tells that the server lives: what is sent meanwhile does not.
+            if received || under_way == 0 {
+                heard = now;
+            } else if now - heard >= STALL {
                 return Err(self.stalled());
             }
         }
@@ -379,6 +384,12 @@ pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
         Some(core) => cpu::pin_thread(core).map_err(|error| Error::System("pinning the generator", error)),
         None => Ok(()),
     }
+}
+
+/// The share of `elapsed` in which the calling thread was ready to run and did not; 0 where the kernel does not tell.
+pub(crate) fn waited_since(earlier: Turns, elapsed: Duration) -> f64 {
+    let wait = cpu::own_turns().unwrap_or_default().wait.saturating_sub(earlier.wait);
+    wait.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
 }
 
 /// CPU time of the calling thread so far.

@@ -50,9 +50,10 @@ pub struct Options {
     /// Keys and values of a stream, as a multiple of the memory
     #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
-    /// Seconds in which misses are counted [default: 2; 0.5 with --quick, 5 with --full]
-    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
-    seconds: Option<f64>,
+    /// Requests whose misses are counted, of every server as many [default: 500,000; 100,000 with --quick, 2,000,000 with
+    /// --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    requests: Option<u64>,
     #[command(flatten)]
     ways: Ways,
 }
@@ -61,14 +62,15 @@ pub struct Options {
 const NEAR: f64 = 0.02;
 /// Servers that are started in search of a limit, at most.
 const TRIES: usize = 4;
-/// Requests of the oracle that are counted.
-const ORACLE_REQUESTS: u64 = 2_000_000;
+/// Requests that a server answers in a second, about.
+const PER_S: f64 = 200_000.0;
 
 /// What a variant did on a stream.
 #[derive(Debug)]
 struct Found {
     limit_mb: u32,
-    resident_mib: f64,
+    /// Where it can be seen.
+    resident_mib: Option<f64>,
     /// Share of requests that missed, by round.
     misses: Vec<f64>,
 }
@@ -79,7 +81,7 @@ struct Found {
 /// When a server cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
-    common.rounds = common.rounds.or(Some(common.by_effort(1, 5, 5)));
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
     let memory_mb = common.memory_mb.unwrap_or(common.by_effort(16, 64, 64));
     if options.working_set.is_nan() || options.working_set <= 0.0 {
         return Err(Error::NotValid("a working set is not negative".to_owned()));
@@ -101,8 +103,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let title = "Hit ratio: misses on streams like those of real caches, in the same memory";
     let mut experiment = Experiment::start("hitratio", title, &common, memory_mb)?;
     let cores = experiment.generator_cores.clone();
-    let driver = Driver { cores: &cores, seed: common.seed };
-    let time = Duration::from_secs_f64(options.seconds.unwrap_or(common.by_effort(0.5, 2.0, 5.0)).max(0.1));
+    let warm_max = Duration::from_secs_f64(options.ways.warm_max);
+    let driver = Driver { cores: &cores, seed: common.seed, warm_max };
+    let requests = options.requests.unwrap_or(common.by_effort(100_000, 500_000, 2_000_000));
     let mut variants = Variant::all(&experiment, &options.ways);
     if streams.is_empty() {
         // What is asked in order has no chance in it.
@@ -111,7 +114,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let run = &mut experiment.run;
     run.set("working set over memory", options.working_set);
     run.set("warmed until", "twice the memory was written");
-    run.set("seconds counted", time.as_secs_f64());
+    run.set("requests counted", requests);
     options.ways.note(run);
     for stream in &streams {
         run.set(stream.name, stream.describe());
@@ -135,7 +138,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut found: Vec<Vec<Option<Found>>> =
         streams.iter().map(|_| variants.iter().map(|_| None).collect()).collect();
     // As much is written to warm a server as it holds twice, and more in search of its limit.
-    experiment.announce(visits.len(), time + Duration::from_secs_f64(f64::from(memory_mb) / 16.0));
+    let each = f64::from(memory_mb) / 16.0 + requests as f64 / PER_S;
+    experiment.announce(visits.len(), Duration::from_secs_f64(each));
     experiment.rounds(
         &mut visits,
         |&(stream, at)| format!("{}, {}", streams[stream].name, variants[at].name),
@@ -149,10 +153,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
                 let server = variant.start(limit_mb)?;
                 let shelf = Shelf::new(&plan);
                 let before = Counted::of(&server.control)?;
-                let warm = driver.warm(&server, &plan, &shelf)?;
-                check_values(experiment, variant, &warm);
-                let resident_mib = resident_mib(&server, f64::from(memory_mb))?;
-                let off = resident_mib - f64::from(memory_mb);
+                let mut warm = driver.warm(&server, &plan, &shelf)?;
+                check_values(experiment, variant, &warm.seen);
+                let resident_mib = resident_mib(&server)?;
+                let off = resident_mib.map_or(0.0, |resident_mib| resident_mib - f64::from(memory_mb));
                 let next = (f64::from(limit_mb) - off).round().max(2.0) as u32;
                 let near = off.abs() < NEAR * f64::from(memory_mb);
                 if search && cell.is_none() && !near && next != limit_mb && attempt < TRIES {
@@ -160,11 +164,11 @@ pub fn run(options: &Options) -> Result<(), Error> {
                     continue;
                 }
                 guesses[at] = limit_mb;
-                let seen = driver.count(&server, &plan, &shelf, time)?;
+                let seen = warm.count(requests)?;
                 check_values(experiment, variant, &seen);
                 let after = Counted::of(&server.control)?;
                 let counted = after.zip(before).map(|(after, before)| after.since(before));
-                check_counts(experiment, variant, &[&warm, &seen], counted);
+                check_counts(experiment, variant, &[&warm.seen, &seen], counted);
                 let (gets, hits, _) = seen.totals();
                 let misses = 1.0 - hits as f64 / gets.max(1) as f64;
                 cell.get_or_insert(Found { limit_mb, resident_mib, misses: Vec::new() }).misses.push(misses);
@@ -176,14 +180,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let oracle: Vec<f64> = streams
         .iter()
         .map(|stream| {
-            oracle::misses(&stream.plan(memory_mb, options.working_set), ORACLE_REQUESTS, common.seed)
+            let plan = stream.plan(memory_mb, options.working_set);
+            oracle::misses(&plan, (FILL_CONNECTIONS, FILL_BATCH), requests, common.seed)
         })
         .collect();
     let found: Vec<Vec<Found>> = found.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
     let ceiling = Driver::ceiling(&experiment, FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
     if !streams.is_empty() {
-        report(&mut experiment, (&streams, &variants), &found, &oracle, memory_mb);
+        report(&mut experiment, (&streams, &variants), &found, &oracle, (memory_mb, &options.ways));
     }
     if !cases.is_empty() {
         let said = behaviour::run(&mut experiment, &variants, &cases, memory_mb)?;
@@ -200,7 +205,7 @@ fn report(
     (streams, variants): (&[&Stream], &[Variant]),
     found: &[Vec<Found>],
     oracle: &[f64],
-    memory_mb: u32,
+    (memory_mb, ways): (u32, &Ways),
 ) {
     let run = &mut experiment.run;
     let mut table = Table::new("misses", "Requests that missed", &["stream"]);
@@ -226,11 +231,11 @@ fn report(
                 [
                     misses,
                     Estimate::of(&against),
-                    Estimate::exact(row[at].limit_mb.into()),
-                    Estimate::exact(row[at].resident_mib),
+                    variant.can_be_limited().then(|| Estimate::exact(row[at].limit_mb.into())).flatten(),
+                    row[at].resident_mib.and_then(Estimate::exact),
                 ],
             );
-            let off = row[at].resident_mib / f64::from(memory_mb) - 1.0;
+            let off = row[at].resident_mib.map_or(0.0, |mib| mib / f64::from(memory_mb) - 1.0);
             if off.abs() > NEAR {
                 let (name, stream) = (&variant.name, streams[stream].name);
                 run.notes.push(format!("{stream}: resident memory of {name} is {:+.1} % off", 100.0 * off));
@@ -256,9 +261,13 @@ fn report(
         .filter(|(_, variant)| !variant.again)
         .map(|(at, variant)| format!("{} {} %", variant.name, number::text(mean(at))))
         .collect();
+    let of = |at: usize| found.iter().map(move |row| row[at].resident_mib);
+    let seen: Vec<(&Variant, Option<f64>)> =
+        variants.iter().enumerate().flat_map(|(at, variant)| of(at).map(move |mib| (variant, mib))).collect();
     run.verdict = format!(
-        "On the mean of {} stream(s), in {memory_mb} MiB of resident memory, requests miss: {}.",
+        "On the mean of {} stream(s), {}, requests miss: {}.",
         streams.len(),
+        ways.memory_words(memory_mb, NEAR, &seen),
         said.join(", ")
     );
     for (stream, row) in streams.iter().zip(found) {

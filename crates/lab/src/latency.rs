@@ -3,7 +3,7 @@
 //! Open loop: requests come at random times (Poisson), whatever is answered, and their time is counted
 //! from when they were due, so that a server that pauses is charged for everybody who would have asked
 //! meanwhile. The service time, from when a request was sent, stands beside it: the difference is the
-//! queue. A ladder of loads, in percent of the server's own peak (closed loop, measured first), gives the
+//! queue. A ladder of loads, the same for all servers, in percent of the lowest peak (closed loop, measured first), gives the
 //! curve; the figure to take home is the throughput at which the 99th percentile is still below a
 //! millisecond.
 //!
@@ -27,7 +27,9 @@ use crate::keys::Choice;
 use crate::null::Null;
 use crate::numbers;
 use crate::peers::CLIENTS_MAX;
+use crate::placement::Placement;
 use crate::results::Ceiling;
+use crate::starvation::Waited;
 use crate::stats::median;
 use crate::tally::{Latencies, Tally, in_time};
 use crate::usage::Usage;
@@ -42,7 +44,7 @@ pub struct Options {
     /// Connections
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     connections: u32,
-    /// Loads in percent of the peak [default: 10, 25, 50, 75, 90, 95; with --full every 5 from 5 on]
+    /// Loads in percent of the slowest server's peak [default: 10, 25, 50, 75, 90, 95; with --full every 5 from 5 on]
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
     percent: Vec<u32>,
     /// What is asked: hit, miss, set, or several with weights: hit:9,set:1
@@ -111,7 +113,7 @@ impl Sample {
 pub struct Cell {
     /// Who.
     pub seat: Seat,
-    /// Percent of its peak.
+    /// Percent of the lowest peak.
     pub percent: u32,
     /// Requests a second.
     pub per_s: f64,
@@ -129,9 +131,9 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// What 100 % of a contender's ladder are.
-    pub fn of(&self, contender: usize) -> f64 {
-        median(&self.closed[contender]).min(self.generator)
+    /// What 100 % of the ladder are, the same for all: the peak of the slowest, as far as the generator can send it.
+    pub fn shared(&self) -> f64 {
+        self.closed.iter().map(|rates| median(rates)).fold(self.generator, f64::min)
     }
 }
 
@@ -161,18 +163,23 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut cells = Vec::new();
     for seat in experiment.seats() {
         for percent in options.percents() {
-            let per_s = peaks.of(seat.contender) * f64::from(percent) / 100.0;
+            let per_s = peaks.shared() * f64::from(percent) / 100.0;
             cells.push(Cell { seat, percent, per_s, samples: Vec::new() });
         }
     }
     experiment.announce(cells.len(), visit.mul_f64(1.3));
     let names = experiment.names();
-    let label = |cell: &Cell| format!("{}, {} % of the peak", names[cell.seat.contender], cell.percent);
+    let label =
+        |cell: &Cell| format!("{}, {} % of the lowest peak", names[cell.seat.contender], cell.percent);
     experiment.rounds(&mut cells, label, |experiment, cell, round| {
-        let mut sample = visit_once(experiment, options, cell, visit, round)?;
+        let name = experiment.seat_name(cell.seat);
+        let once = |experiment: &mut Experiment| {
+            experiment.undisturbed(&name, |experiment| visit_once(experiment, options, cell, visit, round))
+        };
+        let mut sample = once(experiment)?;
         for _ in 0..REPEATS_MAX {
             if sample.fault().is_some() {
-                sample = visit_once(experiment, options, cell, visit, round)?;
+                sample = once(experiment)?;
             }
         }
         cell.samples.push(sample);
@@ -207,19 +214,34 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
     let names = experiment.names();
     let label = |peak: &(usize, Vec<f64>)| format!("peak of {}", names[peak.0]);
     experiment.rounds(&mut peaks, label, |experiment, (index, rates), _| {
-        let contender = &experiment.contenders[*index];
-        let workload = options.workload(contender.protocol(Protocol::Classic));
-        let books = Books::open(&contender.control)?;
-        let scripts = workload.scripts(experiment.options.seed);
-        let mut load = Load::connect(contender.address(), &workload, scripts, &experiment.generator_cores)?;
-        let tally = load.run(Check::Verify, Stop::After(visit))?;
-        drop(load);
-        rates.push(tally.rate());
-        let name = contender.name.clone();
-        books.settle(&mut experiment.checks, &name, &tally)
+        let name = names[*index].clone();
+        rates
+            .push(experiment.undisturbed(&name, |experiment| peak_once(experiment, options, visit, *index))?);
+        Ok(())
     })?;
     let generator = generator_peak(experiment, options, visit)?;
     Ok(Peaks { closed: peaks.into_iter().map(|(_, rates)| rates).collect(), generator })
+}
+
+/// A server's peak of a closed loop.
+fn peak_once(
+    experiment: &mut Experiment,
+    options: &Options,
+    visit: Duration,
+    index: usize,
+) -> Result<(f64, Waited), Error> {
+    let contender = &experiment.contenders[index];
+    let workload = options.workload(contender.protocol(Protocol::Classic));
+    let books = Books::open(&contender.control)?;
+    let scripts = workload.scripts(experiment.options.seed);
+    let mut load = Load::connect(contender.address(), &workload, scripts, &experiment.generator_cores)?;
+    let threads = contender.threads()?;
+    let tally = load.run(Check::Verify, Stop::After(visit))?;
+    let placement = contender.placement(threads.as_ref())?;
+    drop(load);
+    let (rate, name) = (tally.rate(), contender.name.clone());
+    books.settle(&mut experiment.checks, &name, &tally)?;
+    Ok((rate, Placement::waited(placement.as_ref(), tally.elapsed, tally.waited)))
 }
 
 /// The most that the generator sends in time when the server costs next to nothing.
@@ -255,7 +277,7 @@ fn visit_once(
     cell: &Cell,
     visit: Duration,
     round: u32,
-) -> Result<Sample, Error> {
+) -> Result<(Sample, Waited), Error> {
     let contender = experiment.contender(cell.seat);
     let workload = options.workload(contender.protocol(Protocol::Classic));
     let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32 | u64::from(cell.percent));
@@ -269,8 +291,10 @@ fn visit_once(
     let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
     let placement = contender.placement(threads.as_ref())?;
     let sample = Sample::of(&tally, load.threads(), used);
+    let waited = Placement::waited(placement.as_ref(), tally.elapsed, tally.waited);
     drop(load);
     let name = contender.name.clone();
+    all.merge(fill::read_back(contender.address(), &workload, seed, &experiment.generator_cores)?);
     let due = cell.per_s * visit.as_secs_f64();
     // Six standard deviations of a Poisson count, and the ends of the time.
     let sent_all = (tally.requests as f64 - due).abs() <= 6.0 * due.sqrt() + 2.0;
@@ -280,12 +304,19 @@ fn visit_once(
     all.merge(tally);
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;
-    Ok(sample)
+    Ok((sample, waited))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_servers_are_offered_the_same() {
+        let peaks = Peaks { closed: vec![vec![90.0, 110.0, 100.0], vec![50.0, 60.0, 55.0]], generator: 80.0 };
+        assert_eq!(peaks.shared(), 55.0);
+        assert_eq!(Peaks { generator: 40.0, ..peaks }.shared(), 40.0);
+    }
 
     #[test]
     fn a_visit_with_a_late_or_busy_generator_says_nothing() {

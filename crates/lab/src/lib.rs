@@ -8,17 +8,19 @@
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
-//! | [`numbers`] | numbers with a fraction on the command line |
+//! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
-//! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server |
-//! | [`usage`], [`placement`] | their CPU time and memory; which threads worked |
+//! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
+//! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server, and one with faults |
+//! | [`counted`] | system calls, segments and delayed acknowledgements, counted |
+//! | [`usage`], [`placement`], [`starvation`] | their CPU time and memory; which threads worked, and which were kept from their cores |
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
-//! | [`cas`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
+//! | [`cas`], [`clients`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies.
@@ -29,9 +31,11 @@ pub mod bench;
 pub mod books;
 pub mod cas;
 pub mod cli;
+pub mod clients;
 pub mod connection;
 pub mod contender;
 pub mod control;
+pub mod counted;
 pub mod dialog;
 pub mod driver;
 pub mod error;
@@ -39,14 +43,17 @@ pub mod experiment;
 pub mod fill;
 pub mod generator;
 pub mod hitratio;
+mod keeper;
 pub mod keys;
 pub mod latency;
 pub mod load;
 pub mod matrix;
 pub mod memory;
 pub mod mix;
+mod named;
 pub mod null;
 pub mod numbers;
+pub mod owner;
 pub mod peers;
 pub mod placement;
 pub mod progress;
@@ -58,6 +65,7 @@ pub mod servers;
 pub mod shift;
 pub mod single;
 pub mod sizes;
+pub mod starvation;
 pub mod stats;
 pub mod tally;
 pub mod usage;

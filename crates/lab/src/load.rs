@@ -5,17 +5,19 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use larder_eventloop::cpu;
 
+use crate::books::Books;
 use crate::connection::Check;
 use crate::contender::Target;
-use crate::control::Family;
+use crate::control::{Control, Family};
 use crate::error::Error;
+use crate::experiment::Checks;
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
 use crate::numbers;
 use crate::results::histogram::QUANTILES;
 use crate::sizes::Sizes;
-use crate::tally::{BUSY_MAX, in_time};
+use crate::tally::{BUSY_MAX, in_time, late_at};
 use crate::usage::Usage;
 use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
@@ -133,6 +135,9 @@ pub struct Options {
     /// Cores to pin the generator's threads to, one thread each [default: one thread, last core]
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
+    /// Percent of the time that a thread of the generator may be kept from its core by others: more is no result
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
+    wait_max: f64,
     /// Seed of key choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -170,6 +175,9 @@ pub fn run(args: &Options) -> Result<(), Error> {
     if !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set)) {
         fill::prepare(address, &workload, &cores)?;
     }
+    let Target { name, family, .. } = &args.target;
+    let control = Control { name: name.clone(), family: *family, address: address.clone() };
+    let books = Books::open(&control).ok().filter(Books::counts);
     let mut load = Load::connect(address, &workload, workload.scripts(args.seed), &cores)?;
     load.churn(args.churn);
     let check = match Check::from(args.check) {
@@ -185,6 +193,9 @@ pub fn run(args: &Options) -> Result<(), Error> {
         }
     };
     let after = args.pid.map(Usage::of).transpose()?;
+    let threads = load.threads();
+    drop(load);
+    let back = fill::read_back(address, &workload, args.seed, &cores)?;
 
     println!("{}: {} requests in {:.2} s", args.target.name, tally.requests, tally.elapsed.as_secs_f64());
     println!("throughput        {:>12.0} requests/s", tally.rate());
@@ -206,7 +217,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
     println!(
         "generator CPU     {:>12.4} µs/request, busy {:.0} %",
         tally.generator_cpu.as_secs_f64() * 1e6 / tally.requests.max(1) as f64,
-        100.0 * tally.generator_load(load.threads())
+        100.0 * tally.generator_load(threads)
     );
     let n = workload.pipeline;
     let shown = match args.rate {
@@ -217,20 +228,58 @@ pub fn run(args: &Options) -> Result<(), Error> {
             ("lag of the generator".to_owned(), &tally.lag),
         ],
     };
+    let late = |quantile| args.rate.and_then(|_| late_at(&tally.lag, &tally.latency, quantile));
     for (what, latencies) in shown {
         print!("{what}, µs:");
         for (name, quantile) in QUANTILES {
-            print!("  {name} {:.0}", latencies.quantile_us(quantile));
+            // What is as much the generator's as the server's is no figure of either.
+            match late(quantile).filter(|_| !what.starts_with("lag")) {
+                None => print!("  {name} {:.0}", latencies.quantile_us(quantile)),
+                Some(_) => print!("  {name} –"),
+            }
         }
         println!();
         if latencies.over_range > 0 {
             println!("{} took more than 60 s", latencies.over_range);
         }
     }
-    if let Some(first) = tally.first_wrong {
-        return Err(Error::NotValid(format!("{} wrong replies, the first: {first}", tally.wrong)));
+    if QUANTILES.iter().any(|&(_, quantile)| late(quantile).is_some()) {
+        println!("–: the generator was late by more than a quarter of it");
     }
-    let busy = tally.generator_load(load.threads());
+    if back.keys > 0 {
+        println!("read back over another connection: {} values, {} keys not there", back.hits, back.misses);
+    }
+    let busy = tally.generator_load(threads);
+    let bound = args.wait_max / 100.0;
+    if tally.waited > bound {
+        let share = 100.0 * tally.waited;
+        return Err(Error::NotValid(format!(
+            "the generator was kept from its core {share:.1} % of the time; {} % are allowed",
+            args.wait_max
+        )));
+    }
+    let mut all = tally.clone();
+    all.merge(back);
+    if let Some(first) = &all.first_wrong {
+        return Err(Error::NotValid(format!("{} wrong replies, the first: {first}", all.wrong)));
+    }
+    match books {
+        None => println!("the server counts no hits and misses: nothing to compare with"),
+        Some(books) => {
+            let mut checks = Checks::default();
+            books.settle(&mut checks, name, &all)?;
+            let failed: Vec<String> = checks
+                .list()
+                .into_iter()
+                .filter(|check| !check.held)
+                .map(|c| format!("{} ({})", c.claim, c.found))
+                .collect();
+            if !failed.is_empty() {
+                return Err(Error::NotValid(failed.join("; ")));
+            }
+            println!("the server counted the same");
+        }
+    }
     match args.rate {
         Some(_) => in_time(&tally.lag, &tally.latency, busy).map_err(Error::NotValid),
         None => {

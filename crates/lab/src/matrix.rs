@@ -19,7 +19,6 @@
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 
-mod counted;
 mod effects;
 mod faults;
 mod report;
@@ -33,17 +32,18 @@ use clap::{Args, ValueEnum};
 
 use crate::connection::Check;
 use crate::control::Family;
+use crate::counted::Tracer;
 use crate::driver::Ended;
-use crate::driver::build;
+use crate::driver::build::Language;
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat};
 use crate::generator::{Load, Stop};
 use crate::keys::Keyspace;
+use crate::named::named;
 use crate::progress::Progress;
 use crate::stats;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
-use counted::Tracer;
 use faults::{Account, Fault, Mode};
 use setting::{Client, Grid, Handle, Link, Op, Reply, Setting};
 use visit::{Bench, Counted, Sample};
@@ -87,13 +87,6 @@ enum Part {
     Grid,
     /// What they hide
     Faults,
-}
-
-fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
-    let found = all.iter().copied().find(|&one| name(one) == text);
-    found.ok_or_else(|| {
-        format!("expected one of {}", all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(", "))
-    })
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
@@ -142,13 +135,14 @@ pub struct Faulted {
 /// When the driver cannot be built, a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     options.only_memcached()?;
-    let program = build::libmemcached()?;
+    // Whether it can be built is known before servers are started.
+    Language::C.build()?;
     let grid = options.grid();
     let title = "Client options: what they cost, and what they hide";
     let mut experiment = Experiment::start("matrix", title, &options.common, AMPLE_MB)?;
     let visit = options.common.visit(options.visit_ms, 50, 50);
     let core = experiment.generator_cores.first().copied().flatten();
-    let mut bench = Bench::new(program, core, &grid.sizes);
+    let mut bench = Bench::new(core, &grid.sizes);
     let version = bench.driver()?.version.clone();
     experiment.run.set("libmemcached", version);
     experiment.run.set("visit, ms", visit.as_millis());

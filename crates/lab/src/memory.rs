@@ -121,7 +121,7 @@ struct Found {
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
     // Memory hardly differs from round to round: one is enough for a first look.
-    common.rounds = common.rounds.or(Some(common.by_effort(1, 5, 5)));
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
     let mut experiment =
         Experiment::start("memory", "Memory: bytes per key above key and value", &common, FULL_MB)?;
     let (items, shapes) = grid(options);
@@ -139,7 +139,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
             // The same server twice, for the first question alone: the noise of all is the same.
             let first = question == questions[0];
             let running = experiment.contender(seat).kind.is_none();
-            if (seat.again && !first) || (running && matches!(question, Question::Full { .. })) {
+            // What a running server has taken it may keep: its memory grows once.
+            if seat.again && !first || running && (seat.again || !first) {
                 continue;
             }
             found.push(Found { question, seat, cost: Vec::new(), full: Vec::new(), stages: Vec::new() });
@@ -153,7 +154,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.rounds(
         &mut found,
         |found| format!("{}, {}", names[found.seat.contender], found.question.name()),
-        |experiment, found, _| {
+        |experiment, found, round| {
+            if round > 0 && experiment.contender(found.seat).kind.is_none() {
+                return Ok(());
+            }
             let mut bench = Bench::new(experiment, found.seat.contender, settle);
             match found.question {
                 Question::Cost { items, shape, ttl } => {

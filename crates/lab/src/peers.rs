@@ -1,9 +1,12 @@
 //! Server processes: found, started on a free port, pinned, asked what they are, and stopped.
 
-use std::io::{BufRead, BufReader};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -14,6 +17,7 @@ use crate::control::{Control, Family};
 use crate::error::Error;
 use crate::wire::Protocol;
 use crate::workload::Workload;
+use crate::{keeper, owner};
 
 /// A server that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -166,7 +170,7 @@ pub struct Spec {
     pub null: Option<Workload>,
 }
 
-/// A running server. Dropping it kills it.
+/// A running server. Dropping it kills it, and what it has started.
 #[derive(Debug)]
 pub struct Server {
     /// Which it is.
@@ -180,7 +184,13 @@ pub struct Server {
     /// The command that started it.
     pub command: String,
     child: Child,
+    /// The process that answers, or why it is not known to be the one that was started.
+    answering: Result<u32, String>,
+    said: LastLines,
 }
+
+/// The last lines that a server printed.
+type LastLines = Arc<Mutex<VecDeque<String>>>;
 
 /// Connections that servers are started for; loads have at most [`CLIENTS_MAX`].
 const CONNECTIONS_MAX: u32 = 2048;
@@ -188,6 +198,13 @@ const CONNECTIONS_MAX: u32 = 2048;
 pub const CLIENTS_MAX: u32 = 2000;
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(20);
+/// What starts a server when it is told to, and does not when nobody is left to tell it: by then the keeper knows of it,
+/// and it is pinned.
+const SHELL: &str = "/bin/sh";
+const WHEN_TOLD: &str = "read -r go && exec \"$@\" </dev/null";
+/// Lines of what a server printed that an error shows, and characters of each.
+const LAST_LINES: usize = 3;
+const LINE_CHARS: usize = 200;
 /// How often another port is tried when somebody else took the free one first.
 const PORT_TRIES: usize = 5;
 
@@ -238,16 +255,20 @@ impl Server {
         let mut command = match on_path("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command.args(["--pdeathsig", "KILL", "--", SHELL]);
                 command
             }
-            None => Command::new(program),
+            None => Command::new(SHELL),
         };
-        command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["-c", WHEN_TOLD, name]).arg(program);
+        command.args(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
         let mut child = command
             .spawn()
             .map_err(|error| Error::Peer(format!("cannot start {}: {error}", program.display())))?;
-        let stdout = child.stdout.take();
+        let (mut go, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let said = LastLines::default();
+        drain(stderr, &said);
         let mut server = Server {
             kind: spec.kind,
             control: Control {
@@ -259,35 +280,76 @@ impl Server {
             settings: Vec::new(),
             command: format!("{} {}", program.display(), arguments.join(" ")),
             child,
+            answering: Err("it has not answered yet".to_owned()),
+            said,
         };
+        // Where it cannot be kept it is ended here, as whoever is told of the error drops it.
+        keeper::keep(server.pid())?;
         // Before it starts threads, which inherit both. Where it is not allowed all servers go without.
         let _ = cpu::raise_priority(Some(server.pid()));
         if let Some(core) = spec.core {
             cpu::pin_tid(server.pid(), core)
                 .map_err(|error| Error::Peer(format!("cannot pin {name} to core {core}: {error}")))?;
         }
+        // One that has ended by now says so below.
+        let _ = go.as_mut().map(|go| go.write_all(b"go\n"));
+        drop(go);
         if spec.kind == Kind::Null {
             server.control.address = announced(stdout)?;
         } else {
-            drain(stdout);
+            drain(stdout, &server.said);
         }
         server.wait_until_it_answers()?;
         if let Some(core) = spec.core {
             // Threads that started before the first pin.
-            for tid in cpu::threads(server.pid()).unwrap_or_default() {
-                let _ = cpu::pin_tid(tid, core);
+            for pid in owner::listeners(&server.control.address).into_iter().chain([server.pid()]) {
+                for tid in cpu::threads(pid).unwrap_or_default() {
+                    let _ = cpu::pin_tid(tid, core);
+                }
             }
         }
+        let mut reported = None;
         if spec.kind != Kind::Null {
             server.version = server.control.version()?;
             server.settings = server.control.settings()?;
+            reported = server.control.process_id()?;
+            if more.is_empty()
+                && let Some(why) = otherwise(spec, &server.settings)
+            {
+                return Err(Error::Peer(format!("{name} {why}: {}", server.command)));
+            }
         }
+        server.answering = owner::answering(&server.control.address, Some(server.pid()), reported);
         Ok(server)
     }
 
-    /// Its process id.
+    /// The process id of what was started.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The process whose figures are the server's: what was started, the process id that the server reports, and the
+    /// owner of the socket that listens are one.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] with the reason where they are not.
+    pub fn process(&self) -> Result<u32, Error> {
+        let refuse =
+            |why| Error::Peer(format!("{}: its process cannot be seen from here: {why}", self.kind.name()));
+        self.answering.clone().map_err(refuse)
+    }
+
+    /// The same, and why not in words.
+    pub(crate) fn answering(&self) -> Result<u32, String> {
+        self.answering.clone()
+    }
+
+    /// The last lines that it printed, to be put behind a message.
+    fn last_words(&self) -> String {
+        // Whoever reads them may be a little behind.
+        thread::sleep(Duration::from_millis(50));
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.iter().map(|line| format!("\n  it said: {line}")).collect()
     }
 
     fn wait_until_it_answers(&mut self) -> Result<(), Error> {
@@ -295,9 +357,10 @@ impl Server {
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(Error::Peer(format!(
-                    "{} ended at once ({status}): {}",
+                    "{} ended at once ({status}): {}{}",
                     self.kind.name(),
-                    self.command
+                    self.command,
+                    self.last_words()
                 )));
             }
             let answers = match self.kind {
@@ -308,7 +371,8 @@ impl Server {
                 return Ok(());
             }
             if started.elapsed() > START {
-                return Err(Error::Peer(format!("{} does not answer: {}", self.kind.name(), self.command)));
+                let (name, command) = (self.kind.name(), &self.command);
+                return Err(Error::Peer(format!("{name} does not answer: {command}{}", self.last_words())));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -317,7 +381,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // The group has its number for as long as its leader was not waited for.
+        keeper::end_group(self.pid());
+        keeper::forget(self.pid());
         let _ = self.child.wait();
     }
 }
@@ -377,6 +443,30 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     }
 }
 
+/// Settings that change figures and are not what a server was asked for, in words; those that it does not tell are taken as
+/// asked.
+fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
+    let bytes = (u64::from(spec.memory_mb) << 20).to_string();
+    let threads = spec.threads.to_string();
+    let one = "1".to_owned();
+    let asked: Vec<(&str, &str)> = match spec.kind {
+        Kind::Larder | Kind::LarderRedis | Kind::Null => Vec::new(),
+        Kind::Memcached | Kind::MemcachedNew => vec![("num_threads", &threads), ("maxbytes", &bytes)],
+        Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::RedisNew | Kind::ValkeyNew => vec![
+            ("maxmemory", &bytes),
+            ("maxmemory-policy", "allkeys-lru"),
+            ("appendonly", "no"),
+            ("save", ""),
+            ("io-threads", &one),
+            ("server-threads", &threads),
+        ],
+    };
+    asked.into_iter().find_map(|(name, wanted)| {
+        let (_, have) = settings.iter().find(|(have, _)| have == name)?;
+        (have != wanted).then(|| format!("has {name} at {have:?} and was asked for {wanted:?}"))
+    })
+}
+
 /// Whether a larder binary knows an option of `serve`.
 fn helps_with(program: &Path, option: &str) -> bool {
     let help = Command::new(program).args(["serve", "--help"]).output();
@@ -399,11 +489,26 @@ fn announced(stdout: Option<ChildStdout>) -> Result<Address, Error> {
     Ok(Address::Tcp(address))
 }
 
-/// Reads what a server prints, so that it never waits for a reader.
-fn drain(stdout: Option<ChildStdout>) {
-    if let Some(mut stdout) = stdout {
-        thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-    }
+/// Reads what a server prints, so that it never waits for a reader, and keeps the last lines in `said`.
+fn drain(from: Option<impl Read + Send + 'static>, said: &LastLines) {
+    let Some(from) = from else { return };
+    let said = said.clone();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(from);
+        let mut line = Vec::new();
+        // A line without an end is taken in pieces.
+        while matches!(reader.by_ref().take(4096).read_until(b'\n', &mut line), Ok(1..)) {
+            let text: String = String::from_utf8_lossy(&line).trim_end().chars().take(LINE_CHARS).collect();
+            line.clear();
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            if !text.trim().is_empty() {
+                said.push_back(text);
+            }
+            while said.len() > LAST_LINES {
+                said.pop_front();
+            }
+        }
+    });
 }
 
 /// The machine and system a run was made on, in a line.

@@ -9,7 +9,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::time::Duration;
 
+use larder_eventloop::cpu;
+
 use crate::error::Error;
+use crate::starvation::{Waited, foreign_wait};
 use crate::usage::{self, ThreadUsage};
 
 /// A thread that had less than this share of the busiest one's time did no work worth the name.
@@ -26,6 +29,8 @@ pub struct Placement {
     pub threads: Vec<(String, Duration)>,
     /// Connections of each event loop, most first; empty where the process may not be looked into.
     pub connections: Vec<usize>,
+    /// How long one of its threads was kept from a core by others, at most.
+    pub waited: Duration,
 }
 
 impl Threads {
@@ -43,16 +48,25 @@ impl Threads {
     /// When there is no such process any more.
     pub fn placement(&self, pid: u32) -> Result<Placement, Error> {
         let before = |tid| self.0.iter().find(|thread| thread.tid == tid).map_or(Duration::ZERO, |t| t.run);
-        let mut threads: Vec<(String, Duration)> = usage::threads(pid)?
+        let now = usage::threads(pid)?;
+        let gone = |error| Error::System("reading a server's cores", error);
+        let waited = foreign_wait(&self.0, &now, cpu::core_count(pid).map_err(gone)?);
+        let mut threads: Vec<(String, Duration)> = now
             .into_iter()
             .map(|thread| (thread.name, thread.run.saturating_sub(before(thread.tid))))
             .collect();
         threads.sort_by_key(|thread| std::cmp::Reverse(thread.1));
-        Ok(Placement { threads, connections: connections_by_loop(pid).unwrap_or_default() })
+        Ok(Placement { threads, connections: connections_by_loop(pid).unwrap_or_default(), waited })
     }
 }
 
 impl Placement {
+    /// Shares of `elapsed` in which threads were kept from their cores, with the generator's own.
+    pub fn waited(placement: Option<&Placement>, elapsed: Duration, generator: f64) -> Waited {
+        let share = |placement: &Placement| placement.waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        Waited { server: placement.map(share), generator }
+    }
+
     /// How many threads worked. Those that serve no connection, as they watch none, do not count: they see to
     /// the server's clock or its items.
     pub fn busy(&self) -> usize {
@@ -163,6 +177,7 @@ mod tests {
         let mut placement = Placement {
             threads: vec![thread(ms(900)), thread(ms(1)), thread(ms(0))],
             connections: vec![16, 0],
+            waited: ms(0),
         };
         assert_eq!(placement.busy(), 1);
         let words = placement.complaint(4).unwrap();

@@ -7,10 +7,15 @@
 //! A reader notes when what it received is due, a writer waits for that and sends it: any number of bytes is on the
 //! way at once. TCP ends at the relay on both sides, so Nagle's algorithm and acknowledgements are those of the
 //! loopback; a close or a reset passes as a close.
+//!
+//! One with [`Trouble`] does harm on the way back, while it is told to: it holds what a server says for longer, cuts a
+//! connection in the middle of it, says it twice, or is not there at all. It counts its connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +30,195 @@ use crate::stats::median;
 const RECEIVE_BYTES: usize = 256 * 1024;
 /// Round trips of which a relay's delay is the median.
 const TRIPS: usize = 21;
+
+/// What a relay does to what a server says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Harm {
+    /// Nothing.
+    #[default]
+    None,
+    /// It holds it for so many milliseconds.
+    Slow(u32),
+    /// It closes the connection in the middle of every [`OFTEN`]th piece.
+    Cut,
+    /// It says every [`OFTEN`]th piece twice.
+    Twice,
+    /// Nobody listens, and connections are closed.
+    Refuse,
+}
+
+/// Pieces of which one is harmed.
+pub const OFTEN: u64 = 20;
+
+impl Harm {
+    /// In a word, for threads to share.
+    fn to_word(self) -> u32 {
+        match self {
+            Harm::None => 0,
+            Harm::Cut => 1,
+            Harm::Twice => 2,
+            Harm::Refuse => 3,
+            Harm::Slow(ms) => 4 + ms,
+        }
+    }
+
+    fn of_word(word: u32) -> Harm {
+        match word {
+            0 => Harm::None,
+            1 => Harm::Cut,
+            2 => Harm::Twice,
+            3 => Harm::Refuse,
+            more => Harm::Slow(more - 4),
+        }
+    }
+}
+
+/// What a relay with faults is told, and what it counts.
+#[derive(Debug, Default)]
+struct Shared {
+    harm: AtomicU32,
+    listens: AtomicBool,
+    /// Connections taken.
+    taken: AtomicU64,
+    /// Pieces that came from the server while there was harm.
+    pieces: AtomicU64,
+    /// Connections, to close them.
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl Shared {
+    fn harm(&self) -> Harm {
+        Harm::of_word(self.harm.load(Ordering::Relaxed))
+    }
+
+    fn close_all(&self) {
+        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A relay that does harm when it is told to. It serves until it is dropped.
+#[derive(Debug)]
+pub struct Trouble {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// Ports that it takes: below those that the system gives to who connects, as one could else connect to itself where
+/// nobody listens.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+/// How long it looks away between looking for who connects.
+const BLINK: Duration = Duration::from_micros(200);
+/// How long its port may be somebody else's.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Trouble {
+    /// A relay to `server` that does no harm yet.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot listen.
+    pub fn start(server: SocketAddr) -> Result<Trouble, Error> {
+        let own = PORTS.start + (std::process::id() % 10_000) as u16;
+        let mut ports = (own..PORTS.end).chain(PORTS.start..own);
+        let failed = |error| Error::System("a relay", error);
+        let none = || failed(std::io::ErrorKind::AddrInUse.into());
+        let listener = ports.find_map(|port| listen(port).ok()).ok_or_else(none)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared { listens: AtomicBool::new(true), ..Shared::default() });
+        let weak = Arc::downgrade(&shared);
+        thread::spawn(move || {
+            let _ = cpu::raise_priority(None);
+            let mut listener = Some(listener);
+            while let Some(shared) = weak.upgrade() {
+                if shared.harm() == Harm::Refuse {
+                    listener = None;
+                    shared.close_all();
+                } else if listener.is_none() {
+                    listener = listen(address.port()).ok();
+                }
+                shared.listens.store(listener.is_some(), Ordering::Relaxed);
+                match listener.as_ref().map(TcpListener::accept) {
+                    Some(Ok((client, _))) => take(client, server, &shared),
+                    _ => {
+                        drop(shared);
+                        thread::sleep(BLINK);
+                    }
+                }
+            }
+        });
+        Ok(Trouble { address, shared })
+    }
+
+    /// Does this from now on; returns when it listens, or does not, as it should.
+    pub fn set(&self, harm: Harm) {
+        self.shared.harm.store(harm.to_word(), Ordering::Relaxed);
+        let began = Instant::now();
+        while self.shared.listens.load(Ordering::Relaxed) == (harm == Harm::Refuse)
+            && began.elapsed() < PATIENCE
+        {
+            thread::sleep(BLINK);
+        }
+    }
+
+    /// Connections taken so far.
+    pub fn taken(&self) -> u64 {
+        self.shared.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Trouble {
+    fn drop(&mut self) {
+        self.shared.close_all();
+    }
+}
+
+fn listen(port: u16) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Relays a connection.
+fn take(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
+    shared.taken.fetch_add(1, Ordering::Relaxed);
+    let Ok(upstream) = TcpStream::connect(server) else { return };
+    for stream in [&client, &upstream] {
+        let _ = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(false));
+    }
+    let (Ok(back), Ok(forth), Ok(own)) = (client.try_clone(), upstream.try_clone(), client.try_clone())
+    else {
+        return;
+    };
+    shared.open.lock().unwrap_or_else(PoisonError::into_inner).push(own);
+    pass(client, upstream, || Duration::ZERO, |_| Fate::Pass);
+    let (slow, harm) = (Arc::clone(shared), Arc::clone(shared));
+    let hold = move || match slow.harm() {
+        Harm::Slow(ms) => Duration::from_millis(ms.into()),
+        _ => Duration::ZERO,
+    };
+    pass(forth, back, hold, move |bytes| {
+        let kind = harm.harm();
+        if !matches!(kind, Harm::Cut | Harm::Twice) {
+            return Fate::Pass;
+        }
+        match (harm.pieces.fetch_add(1, Ordering::Relaxed) % OFTEN, kind) {
+            (0, Harm::Cut) => Fate::Cut(bytes / 2),
+            (0, Harm::Twice) => Fate::Twice,
+            _ => Fate::Pass,
+        }
+    });
+}
+
+/// What becomes of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pass,
+    /// So many bytes of it are sent, and then the connection is closed.
+    Cut(usize),
+    Twice,
+}
 
 /// A relay. It serves until the process ends.
 #[derive(Clone, Debug)]
@@ -55,8 +249,8 @@ impl Relay {
                     let _ = stream.set_nodelay(true);
                 }
                 if let (Ok(back), Ok(forth)) = (client.try_clone(), upstream.try_clone()) {
-                    pass(client, upstream, one_way);
-                    pass(forth, back, one_way);
+                    pass(client, upstream, move || one_way, |_| Fate::Pass);
+                    pass(forth, back, move || one_way, |_| Fate::Pass);
                 }
             }
         });
@@ -106,23 +300,39 @@ fn trip(control: &Control) -> Result<f64, Error> {
 /// Bytes, and when they are due.
 type Held = (Instant, Vec<u8>);
 
-/// Passes bytes one way, in two threads.
-fn pass(mut from: TcpStream, mut to: TcpStream, hold: Duration) {
+/// Passes bytes one way, in two threads: each piece is held as long as `hold` says when it comes, and `fate` is asked
+/// about it when it goes.
+fn pass(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    hold: impl Fn() -> Duration + Send + 'static,
+    fate: impl Fn(usize) -> Fate + Send + 'static,
+) {
     let (sender, due) = channel::<Held>();
     thread::spawn(move || {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Ok(received @ 1..) = from.read(&mut buffer) {
-            if sender.send((Instant::now() + hold, buffer[..received].to_vec())).is_err() {
+            if sender.send((Instant::now() + hold(), buffer[..received].to_vec())).is_err() {
+                let _ = from.shutdown(Shutdown::Both);
                 return;
             }
         }
         // Nothing more: an empty piece is the end, due as a byte would be.
-        let _ = sender.send((Instant::now() + hold, Vec::new()));
+        let _ = sender.send((Instant::now() + hold(), Vec::new()));
     });
     thread::spawn(move || {
         for (due, bytes) in due {
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            if bytes.is_empty() || to.write_all(&bytes).is_err() {
+            let sent = match fate(bytes.len()) {
+                _ if bytes.is_empty() => break,
+                Fate::Pass => to.write_all(&bytes),
+                Fate::Twice => to.write_all(&bytes).and_then(|()| to.write_all(&bytes)),
+                Fate::Cut(most) => {
+                    let _ = to.write_all(&bytes[..most]).and_then(|()| to.shutdown(Shutdown::Both));
+                    break;
+                }
+            };
+            if sent.is_err() {
                 break;
             }
         }
@@ -177,5 +387,59 @@ mod tests {
         // A close or a reset: nothing came either way.
         let _ = stream.read_to_end(&mut received);
         assert!(received.is_empty());
+    }
+
+    fn exchange(stream: &mut TcpStream, text: &[u8], want: usize) -> std::io::Result<Vec<u8>> {
+        stream.write_all(text)?;
+        let mut got = vec![0; want];
+        stream.read_exact(&mut got).map(|()| got)
+    }
+
+    #[test]
+    fn a_relay_with_faults_does_each_of_them_and_no_harm_before_and_after() {
+        let trouble = Trouble::start(echo()).unwrap();
+        let connect = || {
+            let stream = TcpStream::connect(trouble.address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream
+        };
+        let mut stream = connect();
+        assert_eq!(exchange(&mut stream, b"one", 3).unwrap(), b"one");
+        trouble.set(Harm::Slow(30));
+        let began = Instant::now();
+        assert_eq!(exchange(&mut stream, b"two", 3).unwrap(), b"two");
+        assert!(began.elapsed() >= Duration::from_millis(30));
+        // The first piece of a count is the one that is harmed.
+        trouble.set(Harm::Twice);
+        assert_eq!(exchange(&mut stream, b"three", 10).unwrap(), b"threethree");
+        assert_eq!(exchange(&mut stream, b"four", 4).unwrap(), b"four");
+        let mut other = connect();
+        assert_eq!(exchange(&mut other, b"five", 4).unwrap(), b"five");
+        trouble.set(Harm::Refuse);
+        assert!(exchange(&mut stream, b"six", 3).is_err() && TcpStream::connect(trouble.address).is_err());
+        trouble.set(Harm::Cut);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut stream = loop {
+            match TcpStream::connect(trouble.address) {
+                Ok(stream) => break stream,
+                Err(error) if Instant::now() > deadline => panic!("{error}"),
+                Err(_) => thread::sleep(BLINK),
+            }
+        };
+        let mut got = Vec::new();
+        for _ in 0..=OFTEN {
+            if stream.write_all(b"seven!").is_err() {
+                break;
+            }
+            let mut piece = [0; 6];
+            match stream.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(received) => got.extend_from_slice(&piece[..received]),
+            }
+        }
+        assert_eq!(got.len() % 6, 3, "{got:?}");
+        assert_eq!(trouble.taken(), 3);
+        trouble.set(Harm::None);
+        assert_eq!(exchange(&mut connect(), b"eight", 5).unwrap(), b"eight");
     }
 }

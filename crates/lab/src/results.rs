@@ -30,6 +30,7 @@ pub mod terminal;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
@@ -125,7 +126,11 @@ impl Target {
             address: contender.address().to_string(),
             command: contender.is_ours().then(|| contender.command.clone()),
             settings: contender.settings.iter().cloned().collect(),
-            notes: Vec::new(),
+            notes: contender
+                .unseen
+                .iter()
+                .map(|why| format!("no CPU time or memory of it is shown: {why}"))
+                .collect(),
         }
     }
 }
@@ -216,6 +221,9 @@ impl Output {
     /// # Errors
     /// [`Error::File`].
     pub fn check(&self) -> Result<(), Error> {
+        if let (Some(path), true) = (&self.json, self.json == self.report) {
+            return Err(Error::File(path.clone(), "JSON and page cannot both be written there".to_owned()));
+        }
         for path in self.json.iter().chain(&self.report) {
             let existed = path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -225,6 +233,14 @@ impl Output {
             }
         }
         Ok(())
+    }
+}
+
+/// Prints on stdout. One that is closed or full is told on stderr, and changes neither files nor exit code.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let _ = writeln!(std::io::stderr(), "larder lab: stdout: {error}");
     }
 }
 
@@ -318,13 +334,18 @@ impl Run {
     /// When a file cannot be written, or a check did not hold: then it is all printed, and no result.
     pub fn finish(mut self, began: Instant, output: &Output) -> Result<(), Error> {
         self.elapsed_s = began.elapsed().as_secs_f64();
-        print!("{}", terminal::text(&self));
+        // Whoever reads the file alone must not take it for a result.
+        if self.failed().next().is_some() {
+            self.verdict.clear();
+        }
+        // Files first: nothing of them is lost to a terminal that is closed.
         if let Some(path) = &output.json {
             self.write_json(path)?;
         }
         if let Some(path) = &output.report {
             crate::report::write(&self, path)?;
         }
+        say(&terminal::text(&self));
         let failed: Vec<String> =
             self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();
         if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) }
@@ -345,7 +366,7 @@ pub(crate) mod tests {
         let mut table = Table::new("goodput", "Goodput", &["clients"]);
         table.column(Column::new("goodput", "1/s", Better::Higher));
         table.column(Column::new("p99", "µs", Better::Lower));
-        let goodput = [100.0, 110.0, 105.0, 90.0, 104.0];
+        let goodput = [100.0, 110.0, 105.0, 90.0, 104.0, 98.0, 104.0, 109.0];
         table.row("larder", ["3"], [Estimate::of(&goodput), None]);
         run.tables.push(table);
         run.compare("larder / itself", &goodput, &goodput, None);
@@ -387,7 +408,12 @@ pub(crate) mod tests {
     fn a_check_that_does_not_hold_leaves_no_result() {
         let mut run = sample();
         run.check_equal("server and generator count the same", 3, 4);
-        let error = run.finish(Instant::now(), &Output::default()).unwrap_err().to_string();
+        let path = std::env::temp_dir().join(format!("larder-invalid-{}.json", std::process::id()));
+        let output = Output { json: Some(path.clone()), ..Output::default() };
+        let error = run.finish(Instant::now(), &output).unwrap_err().to_string();
+        let back = Run::read_json(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((back.verdict.as_str(), back.failed().count()), ("", 1));
         assert!(
             error.starts_with("result not valid: server and generator count the same (3 ≠ 4)"),
             "{error}"

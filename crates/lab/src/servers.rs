@@ -21,6 +21,9 @@ use crate::fill;
 use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
 use crate::peers::CLIENTS_MAX;
+use crate::placement::Placement;
+use crate::starvation::Waited;
+use crate::stats::median;
 use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::wire::Protocol;
@@ -186,7 +189,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         let names = experiment.names();
         let label = |cell: &Cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words());
         experiment.rounds(&mut group, label, |experiment, cell, round| {
-            let sample = visit_once(experiment, options, cell, visit, round)?;
+            let name = experiment.seat_name(cell.seat);
+            let sample = experiment
+                .undisturbed(&name, |experiment| visit_once(experiment, options, cell, visit, round))?;
             cell.samples.push(sample);
             Ok(())
         })?;
@@ -195,6 +200,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for setting in report::extremes(&settings) {
         let workload = setting.workload(Protocol::Classic, 1);
         let ceiling = experiment.ceiling(&workload, Check::Length, setting.words())?;
+        for cell in cells.iter().filter(|cell| cell.setting == setting) {
+            let rates: Vec<f64> = cell.samples.iter().map(|sample| sample.rate).collect();
+            // The null server speaks memcached's text, whose replies others may be shorter than.
+            if experiment.contender(cell.seat).protocol(Protocol::Classic) == Protocol::Classic
+                && !options.meta
+            {
+                let name = experiment.seat_name(cell.seat);
+                experiment.check_ceiling(&ceiling, &name, median(&rates));
+            }
+        }
         experiment.run.ceilings.push(ceiling);
     }
     report::report(&mut experiment, &cells)?;
@@ -259,7 +274,7 @@ fn visit_once(
     cell: &Cell,
     visit: Duration,
     round: u32,
-) -> Result<Sample, Error> {
+) -> Result<(Sample, Waited), Error> {
     let contender = experiment.contender(cell.seat);
     let workload = cell.setting.workload(contender.protocol(options.protocol()), options.keys);
     let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32);
@@ -275,6 +290,7 @@ fn visit_once(
     let tally = load.run(check, stop)?;
     let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
     let placement = contender.placement(threads.as_ref())?;
+    let waited = Placement::waited(placement.as_ref(), tally.elapsed, tally.waited);
     let sample = Sample {
         rate: tally.rate(),
         server_us: used.map(|used| used.as_secs_f64() * 1e6 / tally.requests.max(1) as f64),
@@ -284,10 +300,11 @@ fn visit_once(
     };
     drop(load);
     all.merge(tally);
+    all.merge(fill::read_back(contender.address(), &workload, seed, &experiment.generator_cores)?);
     let name = contender.name.clone();
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;
-    Ok(sample)
+    Ok((sample, waited))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ pub(crate) struct Found {
 /// When a server cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
-    common.rounds = common.rounds.or(Some(common.by_effort(1, 5, 5)));
+    common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
     let (memory_mb, sizes, pipeline) = options.preset.terms();
     let memory_mb = common.memory_mb.unwrap_or(common.by_effort(memory_mb / 8, memory_mb, memory_mb));
     let sizes: Vec<usize> = if options.sizes.is_empty() {
@@ -151,7 +151,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut experiment =
         Experiment::start("shift", "Shift: hit ratio when the sizes of values change", &common, memory_mb)?;
     let cores = experiment.generator_cores.clone();
-    let driver = Driver { cores: &cores, seed: common.seed };
+    let warm_max = Duration::from_secs_f64(options.ways.warm_max);
+    let driver = Driver { cores: &cores, seed: common.seed, warm_max };
+    let fresh_requests = common.by_effort(100_000, 500_000, 1_000_000);
     let peak_time = Duration::from_millis(common.by_effort(300, 1_000, 2_000));
     let variants = Variant::all(&experiment, &options.ways);
     let mut found: Vec<Found> = Vec::new();
@@ -175,12 +177,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
         &mut order,
         |(at, _)| names[*at].clone(),
         |experiment, (_, found), _| {
+            let visit = experiment.undisturbed(&found.variant.name, |experiment| {
+                let server = found.variant.start(found.fit.limit_mb)?;
+                let visit = driver.visit(&server, &plan, rate)?;
+                check::check(experiment, &found.variant, &visit);
+                let waited = visit.waited;
+                Ok((visit, waited))
+            })?;
             let server = found.variant.start(found.fit.limit_mb)?;
-            let visit = driver.visit(&server, &plan, rate)?;
-            check::check(experiment, &found.variant, &visit);
-            drop(server);
-            let server = found.variant.start(found.fit.limit_mb)?;
-            let (ratio, seen, counts) = driver.fresh_ratio(&server, &plan, peak_time)?;
+            let (ratio, seen, counts) = driver.fresh_ratio(&server, &plan, fresh_requests)?;
             check::check_values(experiment, &found.variant, &seen);
             check::check_counts(experiment, &found.variant, &[&seen], counts);
             found.visits.push(visit);
@@ -192,6 +197,6 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let oracle = oracle::ratios(&plan, rate, common.seed);
     let ceiling = Driver::ceiling(&experiment, plan.connections, plan.pipeline)?;
     experiment.run.ceilings.push(ceiling);
-    report::fill(&mut experiment, &plan, &found, &oracle, options.ways.equal_limit)?;
+    report::fill(&mut experiment, &plan, &found, &oracle, &options.ways)?;
     experiment.finish()
 }

@@ -52,6 +52,8 @@ pub struct ThreadUsage {
     pub name: String,
     /// Time on a core.
     pub run: Duration,
+    /// Time in which it was ready to run and was not on a core.
+    pub wait: Duration,
 }
 
 /// CPU time of each thread of a process, for telling busy from idle ones.
@@ -61,8 +63,8 @@ pub struct ThreadUsage {
 pub fn threads(pid: u32) -> Result<Vec<ThreadUsage>, Error> {
     let tids = cpu::threads(pid).map_err(|error| Error::System("listing a server's threads", error))?;
     let read = |tid| {
-        let run = cpu::thread_run_time(pid, tid).ok()?;
-        Some(ThreadUsage { tid, name: cpu::thread_name(pid, tid).ok()?, run })
+        let cpu::Turns { run, wait } = cpu::thread_turns(pid, tid).ok()?;
+        Some(ThreadUsage { tid, name: cpu::thread_name(pid, tid).ok()?, run, wait })
     };
     Ok(tids.into_iter().filter_map(read).collect())
 }

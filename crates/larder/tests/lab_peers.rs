@@ -49,12 +49,13 @@ fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
     redis_as(&folder, "keydb-server", "--server-threads");
     let json = folder.join("out.json");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let output = lab(&["cas", "--quick", "--rounds", "1", "--clients", "2", "--no-larder"])
-        .args(["--peer", "valkey", "--peer", "keydb", "--threads", "2", "--json"])
-        .arg(&json)
-        .env("PATH", path)
-        .output()
-        .unwrap();
+    let output =
+        lab(&["cas", "--quick", "--rounds", "1", "--clients", "2", "--no-larder", "--wait-max", "100"])
+            .args(["--peer", "valkey", "--peer", "keydb", "--threads", "2", "--json"])
+            .arg(&json)
+            .env("PATH", path)
+            .output()
+            .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let run = Run::read_json(&json).unwrap();
     std::fs::remove_dir_all(folder).unwrap();
@@ -121,7 +122,18 @@ fn newest_peers_are_taken_from_where_they_are_fetched_to() {
     let home = target_of("fetched", &fetched);
     let json = home.join("out.json");
     let output = Command::new(home.join("debug/larder"))
-        .args(["lab", "cas", "--quick", "--rounds", "1", "--clients", "2", "--no-larder"])
+        .args([
+            "lab",
+            "cas",
+            "--quick",
+            "--rounds",
+            "1",
+            "--clients",
+            "2",
+            "--no-larder",
+            "--wait-max",
+            "100",
+        ])
         .args(["--peer", "memcached-new,valkey-new,redis-new", "--json"])
         .arg(&json)
         .output()
@@ -190,6 +202,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         &["matrix", "--operation", "fly"],
         &["matrix", "--link", "relay-0ms"],
         &["matrix", "--value-bytes", "0"],
+        &["clients", "--driver", "cobol"],
+        &["clients", "--operation", "fly"],
+        &["clients", "--callers", "0"],
         &["latency", "--zipf", "-1"],
         &["load", "--target", "a=redis://127.0.0.1:1", "--seconds", "inf"],
         &["load", "--target", "127.0.0.1:1"],
@@ -212,6 +227,27 @@ fn the_matrix_says_in_a_line_what_it_lacks() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
     let output = lab(&["matrix", "--quick", "--peer", "redis"]).output().unwrap();
     refused(&output, "libmemcached does not speak redis's protocol");
+}
+
+#[test]
+fn the_clients_say_in_a_line_what_they_lack() {
+    for (driver, lacks) in [
+        ("go", "go is not on PATH; Debian has it: apt install golang-go"),
+        ("c", "cc is not on PATH; Debian has it: apt install gcc libc6-dev libmemcached-dev"),
+        ("rust", "cargo is not on PATH; Debian has it: apt install cargo"),
+        ("python", "python3 is not on PATH; Debian has it: apt install python3-venv"),
+        ("java", "mvn is not on PATH; Debian has it: apt install maven"),
+    ] {
+        let folder = folder(&format!("no-{driver}"));
+        let mut lab = lab(&["clients", "--quick", "--driver", driver]);
+        let output = lab.env("PATH", "/nowhere").env("XDG_CACHE_HOME", &folder).output().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        refused(&output, lacks);
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+    }
+    refused(&lab(&["clients", "--quick", "--client", "nobody"]).output().unwrap(), "there is no such client");
+    let listed = lab(&["clients", "--list"]).output().unwrap();
+    assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains("go: gomemcache"));
 }
 
 #[test]
@@ -249,6 +285,50 @@ fn runs_of_two_experiments_are_not_compared() {
     assert!(lab(&["compare", &paths[0], &paths[0]]).output().unwrap().status.success());
     let output = lab(&["compare", &paths[0], "/nowhere/run"]).output().unwrap();
     refused(&output, "/nowhere/run");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_closed_or_full_stdout_loses_no_file_and_no_exit_code() {
+    let folder = folder("stdout");
+    let json = folder.join("out.json");
+    let few = ["memory", "--quick", "--items", "1000", "--memory-mb", "4"];
+    for closed in [true, false] {
+        let mut command = lab(&few);
+        command.arg("--json").arg(&json).stderr(Stdio::piped());
+        command.stdout(match closed {
+            true => Stdio::piped(),
+            false => std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
+        });
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            complained.contains("larder lab: stdout: ") && !complained.contains("panicked"),
+            "{complained}"
+        );
+        let run = Run::read_json(&json).unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(run.failed().next().is_some())), "{complained}");
+        std::fs::remove_file(&json).unwrap();
+    }
+    let output = lab(&few).arg("--json").arg(&json).arg("--report").arg(&json).output().unwrap();
+    refused(&output, "JSON and page cannot both be written there");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_run_that_was_not_valid_is_not_compared() {
+    let folder = folder("invalid");
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let mut run = Run::new("memory", "memory");
+    run.write_json(&folder.join("valid")).unwrap();
+    run.check_equal("counts agree", 1, 2);
+    run.write_json(&folder.join("invalid")).unwrap();
+    for pair in [["valid", "invalid"], ["invalid", "valid"]] {
+        let output = lab(&["compare", &path(pair[0]), &path(pair[1])]).output().unwrap();
+        refused(&output, "invalid is of a run without a result: counts agree");
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -2,8 +2,11 @@
 //!
 //! A thread of its own writes them: where nobody reads stderr, lines are dropped and counted, and no worker waits.
 
+use std::io::{self, Stderr, Write};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use larder_eventloop::Millis;
 use tracing::level_filters::LevelFilter;
@@ -20,8 +23,55 @@ pub struct Log {
     lines: Arc<AtomicU64>,
     handle: Option<reload::Handle<LevelFilter, Registry>>,
     dropped: Option<ErrorCounter>,
-    /// Writes what is left when the last log is gone.
-    _writer: Option<Arc<WorkerGuard>>,
+    _writer: Option<Arc<Writer>>,
+}
+
+/// The thread that writes. When the last log is gone it has a while to write what is left.
+#[derive(Debug)]
+struct Writer {
+    given: Arc<AtomicU64>,
+    written: Arc<AtomicU64>,
+    dropped: ErrorCounter,
+    /// Where nobody reads stderr, its own end prints to stdout, which may be closed: a panic. It is left running.
+    _thread: ManuallyDrop<WorkerGuard>,
+}
+
+/// How long the log is waited for at the end.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let left = || {
+            let done = self.written.load(Relaxed) + self.dropped.dropped_lines() as u64;
+            self.given.load(Relaxed).saturating_sub(done)
+        };
+        let until = Instant::now() + LAST_LINES;
+        while left() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// stderr, whose lines are counted.
+struct Counted {
+    stderr: Stderr,
+    written: Arc<AtomicU64>,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stderr.write(bytes)
+    }
+
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        let written = self.stderr.write_all(line);
+        self.written.fetch_add(1, Relaxed);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stderr.flush()
+    }
 }
 
 /// Lines that wait for the one who reads stderr, at most.
@@ -33,21 +83,29 @@ impl Log {
         let (filter, handle) = reload::Layer::new(filter(level));
         let lines = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lines);
-        let (stderr, guard) =
-            NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING_MAX).finish(std::io::stderr());
+        let written = Arc::new(AtomicU64::new(0));
+        let (stderr, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(LINES_WAITING_MAX)
+            .finish(Counted { stderr: io::stderr(), written: Arc::clone(&written) });
         let dropped = stderr.error_counter();
-        let writer = move || {
+        let writer = Writer {
+            given: Arc::clone(&lines),
+            written,
+            dropped: dropped.clone(),
+            _thread: ManuallyDrop::new(guard),
+        };
+        let make = move || {
             counted.fetch_add(1, Relaxed);
             stderr.clone()
         };
-        let layer = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+        let layer = fmt::layer().with_writer(make).with_ansi(false).with_target(false);
         let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
         Log {
             level: Arc::new(AtomicU8::new(level)),
             lines,
             handle: Some(handle),
             dropped: Some(dropped),
-            _writer: Some(Arc::new(guard)),
+            _writer: Some(Arc::new(writer)),
         }
     }
 

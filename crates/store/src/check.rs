@@ -26,7 +26,7 @@ impl Store {
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];
-        let mut keys_beside = 0;
+        let (mut keys_beside, mut trees) = (0, 0);
         let (mut cursor, mut slots) = (0, Vec::new());
         loop {
             cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
@@ -54,7 +54,14 @@ impl Store {
                         assert!(reached.insert(chunk, facts).is_none(), "a piece is in two values");
                     });
                 }
-                if raw.header().is_collection() {
+                if raw.header().is_tree() {
+                    trees += 1;
+                    self.check_tree(raw, hash);
+                    self.each_node(raw, &mut |chunk, _| {
+                        let facts = chunk_facts(&self.arena, chunk);
+                        assert!(reached.insert(chunk, facts).is_none(), "a node is in two trees");
+                    });
+                } else if raw.header().is_collection() {
                     // SAFETY: a collection at rest.
                     let leaf = unsafe { raw.leaf(raw.header()) };
                     assert_eq!(leaf.kind() as u16, raw.header().form(), "a leaf of another collection");
@@ -65,6 +72,16 @@ impl Store {
                 break;
             }
         }
+        self.trees.each_felled(&self.arena, &mut |raw, location| {
+            let mut take = |chunk| {
+                let facts = chunk_facts(&self.arena, chunk);
+                assert!(reached.insert(chunk, facts).is_none(), "what is taken apart is somebody's");
+            };
+            trees += 1;
+            take(location);
+            self.each_node(raw, &mut |chunk, _| take(chunk));
+        });
+        assert_eq!(self.trees.count(), trees, "numbers of trees");
         // 2. What the classes have free, and how it adds up with what is reached.
         for class in ClassId::all() {
             let slab = self.slabs.class(class);
@@ -108,7 +125,8 @@ impl Store {
         assert_eq!(pages, self.index.pages_of_spans(), "pages of the index");
         let keys = self.key_bytes.load(Ordering::Relaxed);
         assert_eq!(keys, keys_beside, "bytes of keys on the heap");
-        let beside = rings + self.ghosts.bytes() + keys + self.watch_bytes() + self.outside_bytes();
+        let tables = rings + self.ghosts.bytes() + self.trees.bytes();
+        let beside = tables + keys + self.watch_bytes() + self.outside_bytes();
         assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
         // 4. No bucket is locked, and those are watched that a watched key is at home in.
         let mut watched = 0;

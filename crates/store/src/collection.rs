@@ -1,13 +1,14 @@
 //! Collections: hashes, sets, sorted sets and lists, each one item.
 //!
 //! ```text
-//! item    header (kind 3, form ≠ 0) │ expiry? │ extension? │ key │ pad to 8 │ leaf
-//! form    13 … 4 spare │ 3 … 0 type: 1 hash, 2 set, 3 sorted set, 4 list
+//! item    header (kind 3, form ≠ 0) │ expiry? │ extension? │ key │ pad to 8 │ leaf, or root of a tree
+//! form    13 … 5 spare │ 4 tree │ 3 … 0 type: 1 hash, 2 set, 3 sorted set, 4 list
 //! ```
 //!
-//! All of a collection is one leaf ([`leaf`]), which never changes: a write makes a new item, as a `set` does, so that who
-//! reads holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and versions are
-//! those of any item.
+//! All of a small collection is one leaf ([`leaf`]), which never changes: a write makes a new item, as a `set` does, so
+//! that who reads holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and
+//! versions are those of any item. A hash or a set of more than 2 KiB is a tree of such leaves ([`tree`]), of which a
+//! write makes those anew that lead to what it changes, and the item, which has the root.
 //!
 //! ```text
 //! write   look ─▶ change a copy of the leaf ─▶ allocate, copy ─▶ publish if nobody was faster, else again
@@ -15,12 +16,11 @@
 //!
 //! - No collection is empty: the last element takes the key with it.
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - A collection is no larger than a chunk, with its key and header: what would be larger is refused
-//!   ([`Declined::TooLarge`]), and nothing is changed.
+//! - A sorted set or a list is no larger than a chunk, with its key and header, and nor is one element of a hash or a set:
+//!   what would be larger is refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
-//! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`
-//! and `list.rs` are the verbs; `change.rs` is what all that write have in common. The tree that larger ones take is not
-//! there.
+//! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
+//! `list.rs` and `whole.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs` is the tree.
 
 mod build;
 mod change;
@@ -33,16 +33,25 @@ mod set;
 mod sorted;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod tree;
+mod whole;
 
 pub(crate) use build::Builder;
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element};
-pub use leaf::{Entries, EntriesBack, Entry, Removed};
+pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes};
 pub use sorted::{ScoreRule, Scored};
+pub(crate) use tree::{
+    Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, word_of as node_word_of,
+};
+pub use whole::Made;
 
 use crate::Store;
+use crate::item::{Header, RawItem};
+use leaf::{Backwards, InOrder};
 use std::ops::Range;
+use tree::Tree;
 
 /// What collection it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,37 +79,91 @@ impl Type {
             _ => return None,
         })
     }
+
+    /// The type that an item's form says.
+    #[inline]
+    pub(crate) fn of_form(form: u16) -> Type {
+        Type::of((form & 0xf) as u8).expect("an item says what it is")
+    }
+
+    /// The form of an item of this type in a tree.
+    pub(crate) fn form_of_tree(self) -> u16 {
+        Header::form_of_tree(self as u16)
+    }
 }
 
 /// A collection of one moment, borrowed from the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection<'g> {
-    leaf: Leaf<'g>,
+    body: Body<'g>,
     store: &'g Store,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body<'g> {
+    Leaf(Leaf<'g>),
+    Tree(Tree<'g>),
 }
 
 impl<'g> Collection<'g> {
     #[inline]
     pub(crate) fn new(leaf: Leaf<'g>, store: &'g Store) -> Collection<'g> {
-        Collection { leaf, store }
+        Collection { body: Body::Leaf(leaf), store }
     }
 
+    /// # Safety
+    /// The item is a collection that was reachable in this epoch, which `'g` ends before.
     #[inline]
-    pub(crate) fn leaf(&self) -> &Leaf<'g> {
-        &self.leaf
+    pub(crate) unsafe fn of(item: RawItem, store: &'g Store) -> Collection<'g> {
+        let header = item.header();
+        // SAFETY: the caller's obligation.
+        let body = unsafe {
+            if header.is_tree() { Body::Tree(Tree::of(store, item)) } else { Body::Leaf(item.leaf(header)) }
+        };
+        Collection { body, store }
+    }
+
+    /// All of it, where that is one leaf.
+    fn only_leaf(&self) -> Option<&Leaf<'g>> {
+        match &self.body {
+            Body::Leaf(leaf) => Some(leaf),
+            Body::Tree(_) => None,
+        }
+    }
+
+    fn tree(&self) -> Option<&Tree<'g>> {
+        match &self.body {
+            Body::Leaf(_) => None,
+            Body::Tree(tree) => Some(tree),
+        }
     }
 
     /// What it is.
     #[inline]
     pub fn kind(&self) -> Type {
-        self.leaf.kind()
+        match &self.body {
+            Body::Leaf(leaf) => leaf.kind(),
+            Body::Tree(tree) => tree.kind(),
+        }
     }
 
     /// Fields, members or elements; never 0.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
-        self.leaf.len()
+        match &self.body {
+            Body::Leaf(leaf) => leaf.len(),
+            Body::Tree(tree) => tree.len(),
+        }
+    }
+
+    /// Bytes that its elements take together.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        match &self.body {
+            Body::Leaf(leaf) => leaf.bytes(),
+            Body::Tree(tree) => tree.bytes(),
+        }
     }
 
     /// Where a field of a hash or a member of a set is. In a sorted set that is its rank.
@@ -110,20 +173,38 @@ impl<'g> Collection<'g> {
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         assert!(self.kind() != Type::List, "elements of a list have no names");
-        self.leaf.find(name, self.store.tag_of(name))
+        match &self.body {
+            Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)),
+            Body::Tree(tree) => tree.find(name),
+        }
+    }
+
+    /// Whether a field or a member is there: as [`Collection::find`], which in a large collection has to count, too.
+    ///
+    /// # Panics
+    /// If it is a list.
+    #[inline]
+    pub fn has(&self, name: &[u8]) -> bool {
+        match &self.body {
+            Body::Leaf(_) => self.find(name).is_some(),
+            Body::Tree(tree) => tree.entry_of(name).is_some(),
+        }
     }
 
     /// The value of a field.
     #[inline]
     pub fn field(&self, name: &[u8]) -> Option<Element<'g>> {
         debug_assert_eq!(self.kind(), Type::Hash);
-        self.find(name).map(|i| self.leaf.entry(i).value)
+        match &self.body {
+            Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)).map(|i| leaf.entry(i).value),
+            Body::Tree(tree) => tree.entry_of(name).map(|(leaf, i)| leaf.entry(i).value),
+        }
     }
 
     /// The score of a member.
     pub fn score(&self, name: &[u8]) -> Option<f64> {
         debug_assert_eq!(self.kind(), Type::SortedSet);
-        self.find(name).map(|i| self.leaf.score(i))
+        self.find(name).map(|i| self.entry(i).score)
     }
 
     /// The entry at a place below [`Collection::len`]: of a list by position, of a sorted set by rank, of others by no
@@ -133,31 +214,167 @@ impl<'g> Collection<'g> {
     /// If there is none.
     #[inline]
     pub fn entry(&self, i: usize) -> Entry<'g> {
-        self.leaf.entry(i)
+        match &self.body {
+            Body::Leaf(leaf) => leaf.entry(i),
+            Body::Tree(tree) => {
+                let (leaf, start) = tree.leaf_with(i);
+                leaf.entry(i - start)
+            }
+        }
     }
 
     /// The entries at these places, in order.
     #[inline]
     pub fn entries(&self, range: Range<usize>) -> Entries<'g> {
-        self.leaf.entries(range)
+        Entries::new(*self, range)
     }
 
     /// The entries at these places, the last first.
     pub fn entries_back(&self, range: Range<usize>) -> EntriesBack<'g> {
-        self.leaf.entries_back(range)
+        EntriesBack::new(*self, range)
     }
 
     /// How many members of a sorted set have a lower score, or, if `also_equal`, one that is no higher.
     pub fn below(&self, score: f64, also_equal: bool) -> usize {
         debug_assert_eq!(self.kind(), Type::SortedSet);
-        self.leaf.below(score, also_equal)
+        match &self.body {
+            Body::Leaf(leaf) => leaf.below(score, also_equal),
+            Body::Tree(_) => unreachable!("no sorted set is a tree"),
+        }
     }
 
     /// How many entries come before the first one of which `before` is false, where it is true of all before that.
     pub fn partition(&self, before: impl Fn(&Entry<'g>) -> bool) -> usize {
-        self.leaf.partition(0..self.len(), before)
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if before(&self.entry(middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The leaf with the entry `i`, and the places of its entries.
+    fn leaf_with(&self, i: usize) -> (Leaf<'g>, Range<usize>) {
+        match &self.body {
+            Body::Leaf(leaf) => (*leaf, 0..leaf.len()),
+            Body::Tree(tree) => {
+                let (leaf, start) = tree.leaf_with(i);
+                (leaf, start..start + leaf.len())
+            }
+        }
     }
 }
+
+/// Iterator over entries, in order.
+#[derive(Clone, Debug)]
+pub struct Entries<'g> {
+    collection: Collection<'g>,
+    /// Those that are left.
+    range: Range<usize>,
+    /// Those of them that are in `leaf`.
+    here: InOrder<'g>,
+}
+
+impl<'g> Entries<'g> {
+    fn new(collection: Collection<'g>, range: Range<usize>) -> Entries<'g> {
+        let here = match &collection.body {
+            Body::Leaf(leaf) => leaf.entries(range.clone()),
+            Body::Tree(_) => collection.entries_here(&range),
+        };
+        Entries { collection, range, here }
+    }
+}
+
+impl<'g> Collection<'g> {
+    /// The first of these entries, as far as they are in one leaf.
+    fn entries_here(&self, range: &Range<usize>) -> InOrder<'g> {
+        let (leaf, there) = self.leaf_with(range.start.min(self.len() - 1));
+        let (from, to) = (range.start - there.start, range.end.min(there.end).max(range.start) - there.start);
+        leaf.entries(from..to)
+    }
+}
+
+impl<'g> Iterator for Entries<'g> {
+    type Item = Entry<'g>;
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'g>> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let entry = match self.here.next() {
+            Some(entry) => entry,
+            None => {
+                self.here = self.collection.entries_here(&self.range);
+                self.here.next()?
+            }
+        };
+        self.range.start += 1;
+        Some(entry)
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Entries<'_> {}
+
+/// Iterator over entries, the last first.
+#[derive(Clone, Debug)]
+pub struct EntriesBack<'g> {
+    collection: Collection<'g>,
+    /// Those that are left.
+    range: Range<usize>,
+    /// Those of them that are in one leaf.
+    here: Backwards<'g>,
+}
+
+impl<'g> EntriesBack<'g> {
+    fn new(collection: Collection<'g>, range: Range<usize>) -> EntriesBack<'g> {
+        let here = match &collection.body {
+            Body::Leaf(leaf) => leaf.entries_back(range.clone()),
+            Body::Tree(_) => collection.entries_back_here(&range),
+        };
+        EntriesBack { collection, range, here }
+    }
+}
+
+impl<'g> Collection<'g> {
+    /// The last of these entries, as far as they are in one leaf.
+    fn entries_back_here(&self, range: &Range<usize>) -> Backwards<'g> {
+        if range.is_empty() {
+            return self.leaf_with(0).0.entries_back(0..0);
+        }
+        let (leaf, there) = self.leaf_with(range.end - 1);
+        leaf.entries_back(range.start.max(there.start) - there.start..range.end - there.start)
+    }
+}
+
+impl<'g> Iterator for EntriesBack<'g> {
+    type Item = Entry<'g>;
+    fn next(&mut self) -> Option<Entry<'g>> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let entry = match self.here.next() {
+            Some(entry) => entry,
+            None => {
+                self.here = self.collection.entries_back_here(&self.range);
+                self.here.next()?
+            }
+        };
+        self.range.end -= 1;
+        Some(entry)
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+impl ExactSizeIterator for EntriesBack<'_> {}
 
 impl Store {
     /// The tag of a field or member.

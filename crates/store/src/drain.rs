@@ -17,8 +17,7 @@ use crate::class::ClassId;
 use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason, batch_of};
 use crate::index::Found;
 use crate::item::RawItem;
-use crate::large::Large;
-use crate::owner::{has, owner_at};
+use crate::owner::{has, judged_at, owner_at};
 use crate::slab::Magazine;
 use crate::sync::atomic::Ordering;
 use crate::worker::Local;
@@ -174,7 +173,7 @@ impl Local {
                     let location =
                         Arena::location_of(drain.number) + (drain.chunk * class.chunk_bytes() / UNIT) as u64;
                     // SAFETY: a carved chunk has a header word at all times.
-                    if let Some(owner) = unsafe { owner_at(arena, location) } {
+                    if let Some(owner) = unsafe { owner_at(store, location) } {
                         found[count] = (location, owner);
                         count += 1;
                     }
@@ -253,16 +252,16 @@ impl Local {
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
             // SAFETY: reachable, under its home's lock.
-            Some(found) if unsafe { has(&store.arena, owner, location) } => {
+            Some(found) if unsafe { has(store, owner, location) } => {
                 // SAFETY: reachable in this epoch.
                 let item = unsafe { RawItem::new(store.arena.at(owner)) };
                 let header = item.header();
                 let (slot, expired) = (found.slot, item.expired_by(header, self.now));
                 let protected = store.is_protected(item, header) || self.may_be_own(hash);
-                // A part of a large value is worth what its first piece is, which is judged where that is.
-                let part = header.is_large()
-                    // SAFETY: as above, a large one.
-                    && unsafe { Large::of(item) }.first_piece().is_some_and(|first| first != location);
+                // A part of a large value or of a tree is worth what its first is, which is judged where that is.
+                // SAFETY: as above.
+                let part = header.is_not_plain()
+                    && unsafe { judged_at(store, item) }.is_some_and(|first| first != location);
                 if !part && !slot.probation() && !drain.keep {
                     store.slabs.view(drain.class).count_judged(slot.frequency() > 0);
                 }
@@ -272,7 +271,10 @@ impl Local {
                     false => slot.frequency() > 0,
                 };
                 let stays = hot && (drain.keep || !drain.vain) || protected || drain.keep && spare.is_some();
-                if expired || !stays {
+                if !expired && header.is_tree() && self.may_be_own(hash) {
+                    // Who writes to it has looked at its nodes.
+                    Drained::Held
+                } else if expired || !stays {
                     self.take_out(store, hash, &mut locked, &found, item, expired);
                     Drained::Gone
                 } else {
@@ -305,13 +307,18 @@ impl Local {
             (false, true) => slot,
             (false, false) => slot.with_frequency(store.worn(slot.frequency())),
         };
+        // SAFETY: reachable, under its home's lock.
+        let judged = unsafe { judged_at(store, item) };
         let moved = if location == slot.location() {
-            let passed = if item.header().is_large() { slot } else { passed };
+            let passed = if judged.is_some() { slot } else { passed };
             self.move_item(store, found, item, passed, chunk)
         } else {
-            // SAFETY: it has a piece, so it is a large one.
-            let first = unsafe { Large::of(item) }.first_piece() == Some(location);
-            let moved = self.move_piece(store, item, location, chunk);
+            let first = judged == Some(location);
+            let moved = if item.header().is_large() {
+                self.move_piece(store, item, location, chunk)
+            } else {
+                self.move_node(store, item, location, chunk)
+            };
             if moved && first {
                 found.bucket.replace(found.i, passed);
             }
@@ -407,7 +414,7 @@ impl Local {
                     let location = Arena::location_of(number) + (chunk * class.chunk_bytes() / UNIT) as u64;
                     chunk += 1;
                     // SAFETY: a carved chunk has a header word at all times.
-                    if let Some(owner) = unsafe { owner_at(arena, location) } {
+                    if let Some(owner) = unsafe { owner_at(store, location) } {
                         victims[count] = (location, owner);
                         count += 1;
                     }
@@ -435,7 +442,7 @@ impl Local {
             // SAFETY: reachable in this epoch.
             let item = unsafe { RawItem::new(store.arena.at(owner)) };
             // SAFETY: as above, under its home's lock.
-            let goes = unsafe { has(&store.arena, owner, location) }
+            let goes = unsafe { has(store, owner, location) }
                 && !store.is_protected(item, item.header())
                 && !self.may_be_own(hash);
             if goes {

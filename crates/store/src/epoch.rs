@@ -61,6 +61,11 @@ impl Epochs {
         self.global.load(Ordering::Relaxed)
     }
 
+    /// What worker `id` has announced, for itself: while it is the same, nothing that it could reach was used again.
+    pub(crate) fn announced(&self, id: usize) -> u64 {
+        self.workers[id].load(Ordering::Relaxed)
+    }
+
     /// Withdraws worker `id`.
     #[inline]
     pub(crate) fn leave(&self, id: usize) {

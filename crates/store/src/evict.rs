@@ -24,9 +24,9 @@ use crate::class::{CHUNK_BYTES_MAX, ClassId, SPAN_BYTES};
 use crate::event::Event;
 use crate::ghost::Queue;
 use crate::index::{Found, Locked};
-use crate::item::{EXPIRY, FETCHED, Header, Kind, RawItem};
+use crate::item::{EXPIRY, FETCHED, Header, RawItem};
 use crate::large::Large;
-use crate::owner::owner_at;
+use crate::owner::{judged_at, owner_at};
 use crate::sync::atomic::Ordering;
 use crate::worker::{Local, class_of};
 use crate::{Eviction, Millis, Store, access};
@@ -116,9 +116,9 @@ impl Store {
         match self.eviction() {
             Eviction::Off => true,
             Eviction::All => false,
-            // A large value is judged at its first piece, and its expiry is where its head is.
+            // A large value is judged at its first piece, a tree at its first leaf, and its expiry is where its head is.
             Eviction::Volatile | Eviction::VolatileTtl => {
-                class.chunk_bytes() < CHUNK_BYTES_MAX && span.due.is_never()
+                class.chunk_bytes() < CHUNK_BYTES_MAX && span.due.is_never() && !self.trees.any()
             }
         }
     }
@@ -295,7 +295,7 @@ impl Local {
                 work += slab.pass(arena, store.moment(now), HAND_CHUNKS_MAX, skips, |location| {
                     // SAFETY: a carved chunk has a header word at all times, and under the class's lock
                     // an item stays one for this worker's epoch.
-                    match unsafe { victim_at(arena, location) } {
+                    match unsafe { victim_at(store, location) } {
                         Some(owner) if soonest => victims.keep_soonest(store, owner),
                         // SAFETY: it is an item in this epoch.
                         Some(owner) if volatile && unsafe { store.is_protected_at(owner) } => {}
@@ -424,20 +424,21 @@ impl Local {
     }
 }
 
-/// The item that the hand judges at a chunk: the one in it, or the large one whose first piece it is.
-/// A large one is not judged at its head: what counts is the memory of its pieces.
+/// The item that the hand judges at a chunk: the one in it, or the large one whose first piece it is, or the tree whose
+/// first leaf. Those are not judged at their heads: what counts is the memory of their parts.
 ///
 /// # Safety
 /// The chunk is carved, and the caller holds its class's lock.
-unsafe fn victim_at(arena: &Arena, location: u64) -> Option<u64> {
+unsafe fn victim_at(store: &Store, location: u64) -> Option<u64> {
     // SAFETY: the caller's obligation; what is found is an item for as long as this epoch, and of its kind.
     unsafe {
-        let owner = owner_at(arena, location)?;
-        let item = RawItem::new(arena.at(owner));
-        let first = match item.header().kind() {
-            Kind::Large => Large::of(item).first_piece(),
-            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece | Kind::Collection => None,
-        };
-        (first.unwrap_or(owner) == location).then_some(owner)
+        let header = RawItem::new(store.arena.at(location)).header();
+        // Nearly all nodes are not the first.
+        if header.is_node() && !header.is_first_leaf() {
+            return None;
+        }
+        let owner = owner_at(store, location)?;
+        let item = RawItem::new(store.arena.at(owner));
+        (judged_at(store, item).unwrap_or(owner) == location).then_some(owner)
     }
 }

@@ -1,5 +1,6 @@
 //! The condition of a write, and what came of it.
 
+use crate::collection::moves_of;
 use crate::item::RawItem;
 use crate::read::seen;
 
@@ -25,6 +26,8 @@ pub struct Seen {
     pub(crate) location: u64,
     pub(crate) version: u32,
     pub(crate) token: u64,
+    /// Of a tree that is being changed: how often one of its nodes was moved by then. Else 0, which is not compared.
+    pub(crate) moves: u64,
 }
 
 /// Why a conditional write did not happen.
@@ -59,7 +62,15 @@ pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> 
         (Expect::Absent, Some(_)) => Err(Refusal::Present),
         (Expect::Present | Expect::Cas(_) | Expect::Unchanged(_), None) => Err(Refusal::Absent),
         (Expect::Cas(wire), Some((raw, _))) if raw.token(hash) == wire => Ok(()),
-        (Expect::Unchanged(was), Some((raw, at))) if seen(raw, at, hash) == was => Ok(()),
+        (Expect::Unchanged(was), Some((raw, at))) if is_unchanged(raw, at, hash, was) => Ok(()),
         (Expect::Cas(_) | Expect::Unchanged(_), Some(_)) => Err(Refusal::Changed),
     }
+}
+
+/// The item is the one that was seen, and no node of its tree was moved, where that was looked at.
+#[inline]
+fn is_unchanged(raw: RawItem, at: u64, hash: u64, was: Seen) -> bool {
+    let is = seen(raw, at, hash);
+    // SAFETY: reachable, under its home's lock.
+    Seen { moves: was.moves, ..is } == was && (was.moves == 0 || unsafe { moves_of(raw) } == was.moves)
 }

@@ -215,6 +215,12 @@ impl Local {
                         visit.beside += value_bytes;
                         bytes += value_bytes;
                     }
+                    if header.is_tree() {
+                        // SAFETY: as above.
+                        let nodes_bytes = unsafe { item.root(header) }.bytes;
+                        visit.beside += nodes_bytes;
+                        bytes += nodes_bytes;
+                    }
                     match item.expires_at() {
                         0 => {}
                         at => visit.later.add(at.saturating_sub(now), bytes),

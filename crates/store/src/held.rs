@@ -71,6 +71,11 @@ impl Held {
     }
 }
 
+/// Who has `own` of `all` may take `more`: within `max`, or alone, beside others that have half of it.
+fn is_within(all: u64, own: u64, more: u64, max: u64) -> bool {
+    all + more <= max || 2 * all.saturating_sub(own) <= max
+}
+
 impl Store {
     /// Says that connections' buffers take `bytes` more, or (negative) fewer. They count against the
     /// memory limit and the share of it that connections may hold.
@@ -153,8 +158,17 @@ impl Store {
     /// A request that holds `own` bytes may take `more`. One may be larger than the share, as long as the others
     /// together hold no more than half of it: items may be up to half of the limit.
     pub fn may_take_input(&self, own: u64, more: u64) -> bool {
-        let (all, max) = (self.input_bytes(), self.input_bytes_max());
-        all + more <= max || 2 * all.saturating_sub(own) <= max
+        is_within(self.input_bytes(), own, more, self.input_bytes_max())
+    }
+
+    /// As [`Store::may_take_input`], of a request that is held ([`Store::hold`]) as long as it is answered: beside
+    /// all that connections hold, too. Where they hold too much, those who stand are to let go.
+    pub fn may_keep_input(&self, own: u64, more: u64) -> bool {
+        let held = is_within(self.held_bytes(), own, more, self.held_bytes_max());
+        if !held {
+            self.held.refused.store(true, Ordering::Relaxed);
+        }
+        held && self.may_take_input(own, more)
     }
 
     /// A value was not pinned for a reply since this was last asked.

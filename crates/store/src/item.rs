@@ -7,7 +7,7 @@
 //! flags       4   if not 0
 //! key         n   above 8 KiB: the address of a copy on the heap
 //! value       n   in place up to about 16 KiB; else, 8-byte aligned, the head of a large value
-//!                 of a collection, 8-byte aligned, its leaf
+//!                 of a collection, 8-byte aligned, its leaf, or the root of its tree
 //! ```
 //!
 //! Key, value and flags never change after the item was published. The header's marks and version
@@ -24,7 +24,7 @@ pub(crate) use header::{
 pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
-use crate::collection::{HEAD_BYTES, Leaf, leaf_bytes};
+use crate::collection::{HEAD_BYTES, Leaf, ROOT_BYTES, Root, leaf_bytes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use header::{KEY_LONG, KEY_SHIFT};
 use shape::key_room;
@@ -240,10 +240,10 @@ impl RawItem {
     /// The leaf of a collection with this header.
     ///
     /// # Safety
-    /// As for [`RawItem::new`], for as long as the leaf is used; the item is a collection.
+    /// As for [`RawItem::new`], for as long as the leaf is used; the item is a collection, and no tree.
     #[inline]
     pub(crate) unsafe fn leaf<'a>(self, header: Header) -> Leaf<'a> {
-        debug_assert!(header.is_collection());
+        debug_assert!(header.is_collection() && !header.is_tree());
         // SAFETY: a collection has its leaf there, inside the chunk; its head says how long it is, and it never changes.
         unsafe {
             let at = self.0.add(self.leaf_offset(header));
@@ -252,22 +252,35 @@ impl RawItem {
         }
     }
 
-    /// Bytes before the leaf of a collection with this header.
+    /// The root of a tree with this header.
+    ///
+    /// # Safety
+    /// As for [`RawItem::new`], for as long as the root is used; the item is a tree.
+    pub(crate) unsafe fn root<'a>(self, header: Header) -> &'a Root {
+        debug_assert!(header.is_tree());
+        // SAFETY: a tree has its root there, inside the chunk and aligned to 8; what changes in it is atomic.
+        unsafe { self.0.add(self.leaf_offset(header)).cast::<Root>().as_ref() }
+    }
+
+    /// Bytes before the leaf of a collection with this header, or before its root.
     fn leaf_offset(self, header: Header) -> usize {
         (header.body_offset() + key_room(self.key_bytes(header))).next_multiple_of(8)
     }
 
-    /// Bytes of the leaf of a collection with this header.
+    /// Bytes of the leaf, or of the root, of a collection with this header.
     ///
     /// # Safety
     /// As for [`RawItem::leaf`].
     pub(crate) unsafe fn leaf_bytes(self, header: Header) -> usize {
         debug_assert!(header.is_collection());
+        if header.is_tree() {
+            return ROOT_BYTES;
+        }
         // SAFETY: as for `leaf`.
         leaf_bytes(unsafe { self.0.add(self.leaf_offset(header)).cast::<[u8; HEAD_BYTES]>().read() })
     }
 
-    /// Bytes of a collection with this header, all of it.
+    /// Bytes of a collection with this header, all of its chunk.
     ///
     /// # Safety
     /// As for [`RawItem::leaf`].

@@ -110,7 +110,8 @@ mod write;
 pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
-    Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Removed, ScoreRule, Scored, Type,
+    Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Made, Removed, ScoreRule, Scored,
+    Type,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};
@@ -189,6 +190,7 @@ pub struct Store {
     cleaned: AtomicU64,
     /// Bytes of keys on the heap.
     key_bytes: AtomicU64,
+    trees: collection::Trees,
     /// Bytes held by requests on their way in.
     input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
@@ -251,6 +253,7 @@ impl Store {
             flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
+            trees: collection::Trees::default(),
             input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),

@@ -93,6 +93,9 @@ impl Guard<'_> {
         if self.local.expire_in_passing(store, self.now) {
             return true;
         }
+        if self.local.take_apart(store) {
+            return true;
+        }
         if store.arena.trim(TRIM_SPANS) {
             return true;
         }

@@ -4,6 +4,7 @@
 //! item in place   copy, then one store to the slot: readers see the old chunk or the new one
 //! large: head     copy, pieces' owner, slot; the old head says where pins go now
 //! large: piece    copy, then one store to the word that names it
+//! tree: node      the same
 //! ```
 //!
 //! Version, token, expiry, marks and access stay. Whoever read the old chunk in this epoch goes on
@@ -16,6 +17,7 @@ use crate::class::ClassId;
 use crate::index::Found;
 use crate::item::RawItem;
 use crate::large::Large;
+use crate::owner::word_of;
 use crate::slab::unpoison_chunk;
 use crate::sync::atomic::Ordering;
 use crate::worker::{Local, chunk_facts};
@@ -113,5 +115,27 @@ impl Local {
         }
         pins.end_move();
         word.is_some()
+    }
+
+    /// Moves a node of the tree to `chunk`. False if it has no such node.
+    pub(crate) fn move_node(&mut self, store: &Store, item: RawItem, node: u64, chunk: u64) -> bool {
+        let arena = &store.arena;
+        // SAFETY: a tree that is reachable under the lock that the caller holds.
+        let Some(word) = (unsafe { word_of(store, item, node) }) else { return false };
+        let (class, bytes) = chunk_facts(arena, node);
+        self.occupy(store, class, chunk, bytes);
+        Self::copy_body(store, node, chunk, bytes);
+        // SAFETY: the node is the tree's, the chunk this worker's.
+        let (old, copy) = unsafe { (RawItem::new(arena.at(node)), RawItem::new(arena.at(chunk))) };
+        let header = old.header();
+        copy.header_word().store(header.0, Ordering::Release);
+        // Release: who finds the new node finds what is in it. What the word says beside the place stays.
+        word.store(word.load(Ordering::Relaxed) - node + chunk, Ordering::Release);
+        // Behind the word: who sees this move counted sees the word, too, and who has read the word as it was has counted
+        // one move less, by which its write is refused. The other way round it could count the move and read the old word.
+        // SAFETY: as above.
+        unsafe { item.root(item.header()) }.note_move();
+        self.retire_alone(old, header.moved_piece(), node, class, bytes);
+        true
     }
 }

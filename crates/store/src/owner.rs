@@ -3,6 +3,7 @@
 //! ```text
 //! item    header says so                                  its own
 //! piece   header ─▶ head's header ─▶ its own header again   the head's item, if both say what they said
+//! node    header ─▶ number ─▶ index                         the item that has the tree: `collection/tree/own.rs`
 //! ```
 //!
 //! A sweep holds the lock of the chunk's class and is inside an epoch. What it sees as an item stays one for that
@@ -11,20 +12,27 @@
 //! the middle of one of another class. So the piece is read again behind the head; and what follows from it is done
 //! under the lock of the item's bucket, and only if the item names the piece ([`has`]), which may have moved meanwhile.
 
+use crate::Store;
 use crate::arena::Arena;
-use crate::item::{Header, RawItem};
+use crate::collection::{first_leaf, node_word_of, owner_of_node};
+use crate::item::{Header, Kind, RawItem};
 use crate::large::Large;
+use crate::sync::atomic::AtomicU64;
 
 /// The item that has the chunk at a location, as its own or as a piece; none if there is none, or it is not published
 /// yet. An item of this epoch, whether or not it has the chunk by now.
 ///
 /// # Safety
 /// The chunk is carved, and the caller holds its class's lock.
-pub(crate) unsafe fn owner_at(arena: &Arena, location: u64) -> Option<u64> {
+pub(crate) unsafe fn owner_at(store: &Store, location: u64) -> Option<u64> {
+    let arena = &store.arena;
     // SAFETY: carved chunks have a header word.
     let header = unsafe { RawItem::new(arena.at(location)) }.header();
     if header.is_item() {
         return Some(location);
+    }
+    if header.is_node() {
+        return owner_of_node(store, header.node_number());
     }
     // SAFETY: the caller's obligation; the header was read from there.
     if header.is_piece() { unsafe { owner_of_piece(arena, location, header) } } else { None }
@@ -48,13 +56,42 @@ unsafe fn owner_of_piece(arena: &Arena, location: u64, piece: Header) -> Option<
 ///
 /// # Safety
 /// The item is reachable, and the caller holds the lock of its home bucket.
-pub(crate) unsafe fn has(arena: &Arena, owner: u64, location: u64) -> bool {
+pub(crate) unsafe fn has(store: &Store, owner: u64, location: u64) -> bool {
     // SAFETY: under the lock it stays reachable, and of its kind.
-    let item = unsafe { RawItem::new(arena.at(owner)) };
-    owner == location
-        || item.header().is_large()
-            // SAFETY: a large item, whose pieces move under the lock alone.
-            && unsafe { Large::of(item) }.word_of(arena, location).is_some()
+    let item = unsafe { RawItem::new(store.arena.at(owner)) };
+    // SAFETY: the caller's obligation.
+    owner == location || unsafe { word_of(store, item, location) }.is_some()
+}
+
+/// The word of an item that names a piece, or a node, at a location; none if it has none there.
+///
+/// # Safety
+/// As for [`has`].
+pub(crate) unsafe fn word_of(store: &Store, item: RawItem, location: u64) -> Option<&AtomicU64> {
+    // SAFETY: the caller's obligation; pieces and nodes move under the lock alone.
+    unsafe {
+        match item.header().kind() {
+            Kind::Large => Large::of(item).word_of(&store.arena, location),
+            Kind::Collection if item.header().is_tree() => node_word_of(store, item, location),
+            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece | Kind::Collection => None,
+        }
+    }
+}
+
+/// The place of an item's memory by which it is judged, if that is not its own chunk: the first piece of a large value,
+/// the first leaf of a tree.
+///
+/// # Safety
+/// The item is reachable in this epoch.
+pub(crate) unsafe fn judged_at(store: &Store, item: RawItem) -> Option<u64> {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        match item.header().kind() {
+            Kind::Large => Large::of(item).first_piece(),
+            Kind::Collection if item.header().is_tree() => Some(first_leaf(store, item)),
+            Kind::Free | Kind::Draft | Kind::Whole | Kind::Piece | Kind::Collection => None,
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

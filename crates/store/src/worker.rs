@@ -14,7 +14,7 @@ mod retire;
 pub(crate) use retire::{chunk_facts, class_of, free_alone};
 
 use crate::class::{CLASSES, ClassId};
-use crate::collection::Builder;
+use crate::collection::{Builder, Edit};
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
 use crate::event::EventBuffer;
@@ -93,6 +93,13 @@ pub(crate) struct Local {
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
     pub(crate) builder: Builder,
+    /// Room for the nodes of a tree that is being changed.
+    pub(crate) edit: Edit,
+    /// Locations of roots that leave their nodes to others when they are retired; 0 for none.
+    pub(crate) leaving: [u64; 2],
+    /// How many more chunks a test lets this worker have.
+    #[cfg(test)]
+    pub(crate) refuse_after: Option<u32>,
 }
 
 /// The part of one thread: `Send`, not shared.
@@ -157,6 +164,10 @@ impl Worker {
             events: EventBuffer::default(),
             copy: Vec::new(),
             builder: Builder::default(),
+            edit: Edit::default(),
+            leaving: [0; 2],
+            #[cfg(test)]
+            refuse_after: None,
         };
         Worker { store, local }
     }

@@ -278,7 +278,9 @@ impl Storm<'_> {
 
     fn raise_field(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
-        let field = format!("field {}", self.random.below(5));
+        // Some are trees.
+        let fields = if name.ends_with(['1', '3', '5']) { 5 * MEMBERS } else { 5 };
+        let field = format!("field {}", self.random.below(fields));
         let padding = "x".repeat(self.random.below(100) as usize);
         let raised = guard.hash_update(&key, field.as_bytes(), |old| {
             let old = old.map(|old| string(old));
@@ -321,7 +323,8 @@ impl Storm<'_> {
     fn move_member(&mut self, guard: &mut Guard<'_>, database: u8, number: u64) -> Result<(), Declined> {
         let names = [format!("set-{number}-one"), format!("set-{number}-other")];
         let keys = [0, 1].map(|i| guard.key_in(database, names[i].as_bytes()));
-        let member = format!("member {}", self.random.below(MEMBERS));
+        let members = if number % 2 == 1 { 20 * MEMBERS } else { MEMBERS };
+        let member = format!("member {}", self.random.below(members));
         let once = || [member.as_bytes()].into_iter();
         guard.begin(keys);
         let there = keys.map(|key| {

@@ -1,9 +1,11 @@
 //! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
-//! same core. What both wait for is the machine's; what only the worker's canary waits for is Larder's.
+//! same core. What both wait for is the machine's, and so is the time in which the worker could have run and another
+//! program had its core, which the system counts; what else the worker's canary waits for is Larder's.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Time between two questions.
@@ -19,13 +21,19 @@ pub struct Sample {
     pub asked_us: u64,
     /// How long the answer took.
     pub took_us: u64,
+    /// How long, from a question before it until the answer, the worker could have run and did not.
+    pub stood_us: u64,
 }
 
 #[derive(Debug)]
 struct Canary {
     name: String,
     stream: TcpStream,
+    /// Who answers.
+    thread: Option<Thread>,
     asked: Option<Instant>,
+    /// What the thread had stood when it was asked.
+    stood_us: u64,
     received: usize,
     samples: Vec<Sample>,
 }
@@ -39,27 +47,72 @@ pub struct Song {
     pub samples: Vec<Sample>,
 }
 
-/// Connections to each of two workers, which have none yet, and to the null server, which is the last.
+/// A thread of the server.
+#[derive(Clone, Debug)]
+struct Thread {
+    schedstat: PathBuf,
+}
+
+impl Thread {
+    /// The workers of a process.
+    fn workers(pid: u32) -> io::Result<Vec<Thread>> {
+        let mut workers = Vec::new();
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            let path = entry?.path();
+            if std::fs::read_to_string(path.join("comm"))?.starts_with("worker-") {
+                workers.push(Thread { schedstat: path.join("schedstat") });
+            }
+        }
+        Ok(workers)
+    }
+
+    /// How often it ran, and how long it was ready to run and did not, microseconds.
+    fn runs_and_stood_us(&self) -> io::Result<(u64, u64)> {
+        let text = std::fs::read_to_string(&self.schedstat)?;
+        let mut fields = text.split_ascii_whitespace().skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
+        let stood_us = fields.next().unwrap_or(0) / 1000;
+        Ok((fields.next().unwrap_or(0), stood_us))
+    }
+}
+
+/// Questions by whose answers it is seen who gives them.
+const QUESTIONS: usize = 50;
+
+/// Connections to each of two workers of a server that has no others, and to the null server, which is the last.
 ///
 /// # Errors
 /// What the system said.
-pub fn hatch(server: SocketAddr, null: SocketAddr) -> io::Result<Canaries> {
-    let canary = |name: &str, address| {
+pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canaries> {
+    let workers = Thread::workers(pid)?;
+    let runs =
+        || workers.iter().map(|worker| Ok(worker.runs_and_stood_us()?.0)).collect::<io::Result<Vec<u64>>>();
+    let canary = |name: &str, address, is_worker: bool| {
+        let before = runs()?;
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         // Answered once, it is some worker's: the next connection goes to the other.
-        stream.write_all(request().as_bytes())?;
-        stream.read_exact(&mut [0; ANSWER.len()])?;
+        for _ in 0..QUESTIONS {
+            stream.write_all(request().as_bytes())?;
+            stream.read_exact(&mut [0; ANSWER.len()])?;
+        }
         stream.set_nonblocking(true)?;
+        let ran = runs()?.into_iter().zip(before).map(|(now, before)| now - before);
+        let answers = workers.iter().zip(ran).max_by_key(|(_, ran)| *ran).map(|(worker, _)| worker.clone());
         Ok::<_, io::Error>(Canary {
             name: name.to_owned(),
             stream,
+            thread: answers.filter(|_| is_worker),
             asked: None,
+            stood_us: 0,
             received: 0,
             samples: Vec::new(),
         })
     };
-    Ok(Canaries(vec![canary("worker 1", server)?, canary("worker 2", server)?, canary("null server", null)?]))
+    Ok(Canaries(vec![
+        canary("worker 1", server, true)?,
+        canary("worker 2", server, true)?,
+        canary("null server", null, false)?,
+    ]))
 }
 
 fn request() -> String {
@@ -84,6 +137,7 @@ impl Canaries {
                 // What was missed is not made up for.
                 next = now + EVERY;
                 for canary in self.0.iter_mut().filter(|canary| canary.asked.is_none()) {
+                    canary.stood_us = canary.thread_stood_us()?;
                     canary.asked = Some(Instant::now());
                     canary.stream.write_all(request.as_bytes())?;
                 }
@@ -108,9 +162,15 @@ impl Canary {
     /// All that it has seen; what is not answered yet has taken as long as that.
     fn end(mut self, now: Instant, started: Instant) -> Song {
         if let Some(asked) = self.asked.take() {
-            self.samples.push(sample(asked, now, started));
+            // The process may be gone.
+            let stood_us = self.thread_stood_us().unwrap_or(self.stood_us) - self.stood_us;
+            self.samples.push(sample(asked, now, started, stood_us));
         }
         Song { name: self.name, samples: self.samples }
+    }
+
+    fn thread_stood_us(&self) -> io::Result<u64> {
+        self.thread.as_ref().map_or(Ok(0), |thread| Ok(thread.runs_and_stood_us()?.1))
     }
 
     fn hear(&mut self, now: Instant, started: Instant) -> io::Result<()> {
@@ -126,21 +186,24 @@ impl Canary {
             && let Some(asked) = self.asked.take()
         {
             self.received = 0;
-            self.samples.push(sample(asked, now, started));
+            let stood_us = self.thread_stood_us()? - self.stood_us;
+            self.samples.push(sample(asked, now, started, stood_us));
         }
         Ok(())
     }
 }
 
-fn sample(asked: Instant, now: Instant, started: Instant) -> Sample {
+fn sample(asked: Instant, now: Instant, started: Instant, stood_us: u64) -> Sample {
     let micros = |time: Duration| time.as_micros() as u64;
     Sample {
         asked_us: micros(asked.saturating_duration_since(started)),
         took_us: micros(now.saturating_duration_since(asked)),
+        stood_us,
     }
 }
 
-/// The longest times by which `one` waited longer than the null server did meanwhile, longest first, and when.
+/// The longest times by which `one` waited longer than the machine took, longest first, and when: the longest that the
+/// null server's canary waited meanwhile, or the time that the worker stood, whichever is more.
 pub fn excesses(one: &[Sample], null: &[Sample]) -> Vec<Sample> {
     let mut excesses = Vec::with_capacity(one.len());
     let mut from = 0;
@@ -151,7 +214,7 @@ pub fn excesses(one: &[Sample], null: &[Sample]) -> Vec<Sample> {
             from += 1;
         }
         let meanwhile = null[from..].iter().take_while(|null| null.asked_us <= end);
-        let machine = meanwhile.map(|null| null.took_us).max().unwrap_or(0);
+        let machine = meanwhile.map(|null| null.took_us).max().unwrap_or(0).max(sample.stood_us);
         excesses.push(Sample { took_us: sample.took_us.saturating_sub(machine), ..*sample });
     }
     excesses.sort_by_key(|excess| std::cmp::Reverse(excess.took_us));
@@ -169,11 +232,13 @@ mod tests {
 
     #[test]
     fn what_the_machine_took_is_not_larders() {
-        let sample = |asked_us, took_us| Sample { asked_us, took_us };
+        let sample = |asked_us, took_us| Sample { asked_us, took_us, stood_us: 0 };
         let null = [sample(0, 100), sample(10_000, 15_000), sample(30_000, 100), sample(40_000, 100)];
         let one = [sample(0, 150), sample(10_000, 16_000), sample(30_000, 12_000)];
         assert_eq!(excesses(&one, &null)[0].took_us, 11_900);
         assert_eq!(excesses(&one[..2], &null)[0].took_us, 1_000);
         assert!(excesses(&[], &null).is_empty());
+        let stood = [Sample { stood_us: 8_000, ..sample(30_000, 12_000) }];
+        assert_eq!(excesses(&stood, &null)[0].took_us, 4_000);
     }
 }

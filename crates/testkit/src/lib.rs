@@ -11,7 +11,8 @@
 //! - [`talk`]: RESP clients of such a server, in words;
 //! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
 //!   take minutes;
-//! - [`proof`]: values that prove where they come from.
+//! - [`proof`]: values that prove where they come from;
+//! - [`stand_in`]: what is put in a program's place or in its way; [`model_cache`]: a cache whose hits are known.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod host;
 pub mod linear;
 pub mod local;
 pub mod model;
+pub mod model_cache;
 pub mod pattern;
 pub mod process;
 pub mod proof;
@@ -32,6 +34,7 @@ pub mod redis;
 pub mod runner;
 pub mod socket;
 pub mod stage;
+pub mod stand_in;
 pub mod store_model;
 pub mod talk;
 pub mod transcript;

@@ -32,6 +32,8 @@ counters! {
     GetExpired,
     /// Of the misses, those whose item a flush took.
     GetFlushed,
+    /// Keys asked for by these, and by gat and gats, that have a collection: not found either.
+    TypeMisses,
     /// Stores that got as far as memory for their item.
     CmdSet,
     /// flush_all, allowed or not.

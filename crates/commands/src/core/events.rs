@@ -35,6 +35,14 @@ pub enum Class {
     Generic = 1 << 0,
     /// Of strings.
     String = 1 << 1,
+    /// Of lists.
+    List = 1 << 2,
+    /// Of sets.
+    Set = 1 << 3,
+    /// Of hashes.
+    Hash = 1 << 4,
+    /// Of sorted sets.
+    SortedSet = 1 << 5,
 }
 
 /// How a command's changes of a key are called.
@@ -48,6 +56,8 @@ pub struct Change {
     pub gone: &'static str,
     /// That the key has another expiry is told besides.
     pub tells_expiry: bool,
+    /// A key that is gone was changed until nothing was left of it: that is told first.
+    pub empties: bool,
 }
 
 impl Change {
@@ -62,12 +72,22 @@ impl Change {
 
     /// A change of a string.
     pub const fn string(name: &'static str) -> Change {
-        Change { class: Class::String, name, gone: "del", tells_expiry: true }
+        Change { class: Class::String, name, gone: "del", tells_expiry: true, empties: false }
+    }
+
+    /// A change of a collection, which may be its end.
+    pub const fn of(class: Class, name: &'static str) -> Change {
+        Change { class, name, gone: "del", tells_expiry: false, empties: true }
+    }
+
+    /// A collection that takes the place of whatever was there, or, if it is empty, of which nothing is left.
+    pub const fn store(class: Class, name: &'static str) -> Change {
+        Change { empties: false, ..Change::of(class, name) }
     }
 
     /// A key that came from elsewhere, its expiry with it.
     pub const fn made(name: &'static str) -> Change {
-        Change { class: Class::Generic, name, gone: "del", tells_expiry: false }
+        Change { class: Class::Generic, name, gone: "del", tells_expiry: false, empties: false }
     }
 }
 
@@ -189,7 +209,12 @@ impl Shared {
         let tell = |class: Class, event| self.tell(host, class, event, db, key);
         match (was, is) {
             (was, is) if was == is => {}
-            (_, None) => tell(Class::Generic, change.gone),
+            (_, None) => {
+                if change.empties {
+                    tell(change.class, change.name);
+                }
+                tell(Class::Generic, change.gone);
+            }
             (was, Some((token, expires_at))) => {
                 if was.is_none() && self.events.wants(NEW) {
                     self.tell_of(host, NEW, "new", db, key);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use larder_store::Millis;
+use larder_store::{Millis, Upload};
 
 use super::context::Context;
 use super::progress::Next;
@@ -18,7 +18,7 @@ pub(crate) const UPLOAD_SPACE_MIN: u64 = 2048;
 /// bytes is no more than this and a piece.
 pub(crate) const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 /// What an upload takes at a time, at most.
-pub(crate) const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
+const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 
 /// Requests of those that have not said who they are may hold one part in this many of what all may.
 pub const STRANGERS_SHARE: u64 = 4;
@@ -34,10 +34,22 @@ const LOOK_MS: Millis = 10;
 pub(crate) struct Looks(u8);
 
 impl Looks {
-    /// A request that holds `held` bytes got no `more`. If others hold them it waits; none if that is in vain.
+    /// A value on its way into its item got no more memory. If others hold it, it waits; none if that is in vain.
     #[cold]
-    pub fn again(&mut self, cx: &Context<'_, '_>, held: u64, more: u64) -> Option<Next> {
-        if cx.guard.store().may_take_input(held, more) {
+    pub fn for_upload(&mut self, cx: &Context<'_, '_>, upload: &Upload) -> Option<Next> {
+        let may = cx.guard.store().may_take_input(upload.held_bytes(), UPLOAD_PIECE_BYTES);
+        self.again(cx, may)
+    }
+
+    /// As [`Looks::for_upload`], of a request that is gathered and wants `bytes` in all.
+    #[cold]
+    pub fn for_input(&mut self, cx: &Context<'_, '_>, input: &Input, bytes: u64) -> Option<Next> {
+        let may = cx.guard.store().may_keep_input(input.bytes, bytes.saturating_sub(input.bytes));
+        self.again(cx, may)
+    }
+
+    fn again(&mut self, cx: &Context<'_, '_>, may: bool) -> Option<Next> {
+        if may {
             // What the store has none of may come.
             return self.once_more().filter(|_| cx.guard.memory_comes());
         }
@@ -101,6 +113,15 @@ pub(crate) struct Input {
 }
 
 impl Input {
+    /// Holds a whole request, or the rest of one, that is kept until it is answered; none if it may not be `max`
+    /// bytes, or there is no room for it.
+    pub fn kept(store: &Arc<larder_store::Store>, bytes: u64, max: u64) -> Option<Input> {
+        let mut input = Input::new(store, None);
+        let kept = input.raise(bytes, max);
+        input.arrived();
+        kept.then_some(input)
+    }
+
     /// Holds nothing yet; `strangers`: of one that has not said who it is.
     pub fn new(store: &Arc<larder_store::Store>, strangers: Option<&Arc<Strangers>>) -> Input {
         Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0, whole: false }
@@ -114,7 +135,7 @@ impl Input {
     /// Holds `bytes` in all; false if that would be more than `max`, or with others' more than requests may hold.
     pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        if bytes > max || !self.store.may_take_input(self.bytes, more) {
+        if bytes > max || !self.store.may_keep_input(self.bytes, more) {
             return false;
         }
         if let Some(strangers) = &self.strangers {
@@ -128,9 +149,7 @@ impl Input {
         self.bytes += more;
         true
     }
-}
 
-impl Input {
     /// The request is whole, and kept until it is answered: nobody goes for its memory as for one that stands.
     pub fn arrived(&mut self) {
         if !self.whole {

@@ -77,6 +77,20 @@ pub fn store(
     }
 }
 
+/// append, prepend of bytes that were gathered: the prefix was counted when their line came.
+pub fn add(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    store: &Store<'_>,
+    value: &[u8],
+) {
+    if let Some(outcome) = verbs::store_if(cx, out, tally, key, store, value) {
+        put_stored(out, outcome, store.noreply);
+    }
+}
+
 /// Writes the classic reply of a store.
 #[inline]
 pub fn put_stored(out: &mut Output, outcome: Outcome, noreply: bool) {

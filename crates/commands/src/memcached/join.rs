@@ -12,15 +12,15 @@
 use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
 
 use crate::core::context::Context;
-use crate::core::events::seen;
 use crate::core::input::Input;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
 use crate::memcached::classic::put_stored;
 use crate::memcached::meta;
+use crate::memcached::told::Before;
 use crate::memcached::upload::Purpose;
-use crate::memcached::verbs::{Outcome, account, append, attributes, fits};
+use crate::memcached::verbs::{Outcome, account, append, attributes, fits, string};
 
 /// So often what is there may change meanwhile.
 const TRIES_MAX: u8 = 3;
@@ -68,10 +68,8 @@ pub(crate) fn begin(
     value: &[u8],
     purpose: Purpose,
 ) -> bool {
-    let mut input = Input::new(cx.guard.store(), None);
-    if !input.raise(value.len() as u64, cx.shared.settings.append_bytes_max) {
-        return false;
-    }
+    let max = cx.shared.settings.append_bytes_max;
+    let Some(input) = Input::kept(cx.guard.store(), value.len() as u64, max) else { return false };
     begin_with(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
     true
 }
@@ -83,8 +81,9 @@ pub(crate) fn begin_with(
     key: Box<[u8]>,
     value: Vec<u8>,
     purpose: Purpose,
-    input: Input,
+    mut input: Input,
 ) {
+    input.arrived();
     let joining = Joining { key, purpose, value, tries: 0, under_way: None, _input: input };
     cx.room.go_on_later(Box::new(joining));
     out.end_turn();
@@ -158,7 +157,7 @@ impl Joining {
     /// Begins to make the value of what is there now; none if that is to be done otherwise.
     fn begin_value(&self, cx: &mut Context<'_, '_>, lane: Lane) -> Option<Result<UnderWay, Refusal>> {
         let (key, memory_bytes) = (cx.guard.key(&self.key), cx.guard.store().memory_bytes());
-        let item = cx.guard.peek(&key).hit()?;
+        let item = string(&mut cx.guard, &key)?;
         let old_bytes = item.value_bytes();
         let value_bytes = old_bytes + self.value.len() as u64;
         if self.purpose.compares_with().is_some_and(|cas| cas != item.cas())
@@ -237,8 +236,7 @@ impl Joining {
         tally: &mut Tally,
         store: impl FnOnce(&mut Context<'_, '_>) -> Option<Outcome>,
     ) -> bool {
-        let tells = cx.shared.events.any();
-        let was = if tells { seen(&mut cx.guard, 0, &self.key) } else { None };
+        let before = Before::look(cx, &self.key);
         let Some(outcome) = store(cx) else { return false };
         let key = cx.guard.key(&self.key);
         match &self.purpose {
@@ -251,12 +249,7 @@ impl Joining {
                 meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
             }
         }
-        if tells {
-            let is = seen(&mut cx.guard, 0, &self.key);
-            if let Some(change) = self.purpose.row().change() {
-                cx.shared.tell_change(cx.host, change, 0, &self.key, was, is);
-            }
-        }
+        before.tell(cx, self.purpose.row(), &self.key);
         true
     }
 }

@@ -33,8 +33,9 @@ use super::flow::Flow;
 use super::join::Joining;
 use super::meta;
 use super::shared::Shared;
-use super::table::{answers_always, line_command};
+use super::table::{answers_always, line_command, row_of_meta};
 use super::text::{END, ERROR};
+use super::told::Before;
 use super::upload::{Gathering, Purpose};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
@@ -440,7 +441,9 @@ impl Conversation {
         let key = call.cx.guard.key(key);
         if meta.verb != Verb::Set {
             let hint = call.cx.guard.prefetch_bucket(&key);
-            return call.meta(&key, &hint, meta, &[]);
+            let before = Before::look(call.cx, key.bytes());
+            call.meta(&key, &hint, meta, &[]);
+            return before.tell(call.cx, row_of_meta(meta.verb), key.bytes());
         }
         match meta::plan_set(call.cx, &meta.flags) {
             Ok(mut plan) => {

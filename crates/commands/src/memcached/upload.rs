@@ -6,13 +6,13 @@ use larder_protocol::meta::Verb;
 use larder_store::{End, Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
-use super::classic::{put_stored, store as store_at_once};
+use super::classic::{add, put_stored};
 use super::join;
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
-use super::verbs::{Outcome, account, attributes, class_there, classic_expect, classic_outcome};
+use super::told::Before;
+use super::verbs::{NO_CLASS, Outcome, account, attributes, class_compared, classic_expect, classic_outcome};
 use crate::core::context::Context;
-use crate::core::events::seen;
 use crate::core::input::{Input, Looks};
 use crate::core::output::Output;
 use crate::core::progress::Next;
@@ -105,6 +105,7 @@ pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Sto
     match (expect, cx.guard.peek(key)) {
         (Expect::Any, _) => None,
         (Expect::Absent, Lookup::Hit(_)) => Some(Outcome::NotStored),
+        (Expect::Cas(_), Lookup::Hit(item)) if item.is_collection() => Some(Outcome::NotFound),
         (Expect::Cas(cas), Lookup::Hit(item)) if cas != item.cas() => Some(Outcome::Exists),
         (_, Lookup::Hit(_)) | (Expect::Absent, _) => None,
         (Expect::Cas(_), _) => Some(Outcome::NotFound),
@@ -125,14 +126,16 @@ pub(crate) fn publish(
     let bytes = upload.key().len();
     room[..bytes].copy_from_slice(upload.key());
     let key = cx.guard.key(&room[..bytes]);
-    let tells = cx.shared.events.any();
-    let was = if tells { seen(&mut cx.guard, 0, key.bytes()) } else { None };
+    let before = Before::look(cx, key.bytes());
     match purpose {
         Purpose::Classic(store) => {
             let expect = classic_expect(store, &cx.shared.settings);
             let class = attributes(store, cx.now()).class(&key, value_bytes);
-            let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, &key));
-            let outcome = classic_outcome(cx.guard.publish(upload, expect), store, value_bytes);
+            let compared = (store.verb == StoreVerb::Cas).then(|| class_compared(cx, &key));
+            let outcome = match compared {
+                Some(NO_CLASS) => Outcome::NotFound,
+                _ => classic_outcome(cx.guard.publish(upload, expect), store, value_bytes),
+            };
             account(cx, tally, &key, outcome, class, compared, purpose.overwrites());
             put_stored(out, outcome, store.noreply);
         }
@@ -142,12 +145,7 @@ pub(crate) fn publish(
             });
         }
     }
-    if tells {
-        let is = seen(&mut cx.guard, 0, key.bytes());
-        if let Some(change) = purpose.row().change() {
-            cx.shared.tell_change(cx.host, change, 0, key.bytes(), was, is);
-        }
-    }
+    before.tell(cx, purpose.row(), key.bytes());
 }
 
 /// Bytes to be added to a value, gathered while they arrive. They take memory as they come, not as
@@ -196,8 +194,8 @@ impl Gathering {
 
     /// There was no memory for `bytes` more: whether they are waited for.
     pub fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
-        let (held, room) = (self.held_bytes(), self.room_for(bytes.min(self.missing())) as u64);
-        self.looks.again(cx, held, room.saturating_sub(held))
+        let room = self.room_for(bytes.min(self.missing())) as u64;
+        self.looks.for_input(cx, &self.input, room)
     }
 
     /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
@@ -222,10 +220,14 @@ impl Gathering {
             let Gathering { key, purpose, value, input, .. } = self;
             return join::begin_with(cx, out, key, value, purpose, input);
         }
-        let hint = cx.guard.prefetch_bucket(&key);
+        let before = Before::look(cx, key.bytes());
         match &self.purpose {
-            Purpose::Classic(store) => store_at_once(cx, out, tally, &key, &hint, store, &self.value),
-            Purpose::Meta(plan) => set_at_once(cx, out, tally, &key, &hint, plan, &self.value),
+            Purpose::Classic(store) => add(cx, out, tally, &key, store, &self.value),
+            Purpose::Meta(plan) => {
+                let hint = cx.guard.prefetch_bucket(&key);
+                set_at_once(cx, out, tally, &key, &hint, plan, &self.value);
+            }
         }
+        before.tell(cx, self.purpose.row(), key.bytes());
     }
 }

@@ -9,6 +9,6 @@ pub(crate) use arithmetic::{Change, Changed, change, count_no_number};
 pub(crate) use fetch::{Told, fetch, fetch_and_touch};
 pub(crate) use remove::{Removal, Removed, Touched, class_there, delete, remove, touch};
 pub(crate) use store::{
-    Outcome, account, append, attributes, classic_expect, classic_outcome, concat, count_too_large, fits,
-    fitting_value_bytes, refuse, store,
+    NO_CLASS, Outcome, account, append, attributes, class_compared, classic_expect, classic_outcome, concat,
+    count_too_large, fits, fitting_value_bytes, has_collection, refuse, store, store_if, string,
 };

@@ -1,7 +1,7 @@
 //! What a command works with, and the words that most of them use.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
+use larder_store::{Attributes, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
 
 use super::fail::{Done, Fail};
 use super::reply;
@@ -83,8 +83,16 @@ impl Call<'_, '_, '_> {
     }
 
     /// The live string of a key, read without a trace.
+    ///
+    /// # Errors
+    /// It has another type of value.
     pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, Fail> {
-        Ok(self.cx.guard.peek(key).hit())
+        peek(&mut self.cx.guard, key)
+    }
+
+    /// The key has a value, of whatever type.
+    pub fn is_there(&mut self, key: &Key<'_>) -> bool {
+        self.cx.guard.peek(key).hit().is_some()
     }
 
     /// Stores a value.
@@ -200,9 +208,37 @@ impl Call<'_, '_, '_> {
     }
 }
 
+/// As [`Call::peek`], where the rest of the call is at hand meanwhile.
+pub(crate) fn peek<'r>(guard: &'r mut Guard<'_>, key: &Key<'_>) -> Result<Option<Item<'r>>, Fail> {
+    strings(guard.peek(key).hit())
+}
+
+/// The same, if it is a string.
+#[inline]
+fn strings(item: Option<Item<'_>>) -> Result<Option<Item<'_>>, Fail> {
+    match item {
+        Some(item) if item.is_collection() => Err(Fail::WRONG_TYPE),
+        string => Ok(string),
+    }
+}
+
 /// The live string of a key, counted as an access and as a hit or miss.
+///
+/// # Errors
+/// It has another type of value, which counts as a hit.
 #[inline]
 pub(crate) fn read<'r>(
+    cx: &'r mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+) -> Result<Option<Item<'r>>, Fail> {
+    strings(find(cx, tally, key, hint))
+}
+
+/// The live item of a key, counted as an access and as a hit or miss.
+#[inline]
+pub(crate) fn find<'r>(
     cx: &'r mut Context<'_, '_>,
     tally: &mut Tally,
     key: &Key<'_>,

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use larder_store::Declined;
+
 use crate::core::calls::{RowId, Rows};
 
 /// An error reply, without its minus sign and line end.
@@ -21,6 +23,8 @@ impl Fail {
     pub const OUT_OF_MEMORY: Fail = Fail::of("OOM command not allowed when used memory > 'maxmemory'.");
     pub const WRONG_TYPE: Fail =
         Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub const COLLECTION_TOO_LARGE: Fail =
+        Fail::of("ERR collection exceeds maximum allowed size (16384 bytes with its key)");
     pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");
     pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");
@@ -109,6 +113,18 @@ impl Fail {
     /// The text.
     pub fn text(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<Declined> for Fail {
+    #[cold]
+    fn from(declined: Declined) -> Fail {
+        match declined {
+            Declined::Type => Fail::WRONG_TYPE,
+            Declined::TooLarge => Fail::COLLECTION_TOO_LARGE,
+            Declined::NoMemory => Fail::OUT_OF_MEMORY,
+            Declined::NotANumber => Fail::of("ERR resulting score is not a number (NaN)"),
+        }
     }
 }
 

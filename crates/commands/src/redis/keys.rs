@@ -207,7 +207,7 @@ fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.count_in_moments("exists", args, |call, args| {
         call.look_as_one(args, |call, args| {
             note_all(call, args);
-            count(call, args, |call, key| call.cx.guard.peek(key).hit().is_some())
+            count(call, args, |call, key| call.is_there(key))
         })
     })
 }
@@ -233,12 +233,20 @@ fn delex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Arg
         (Some(word), Some(value), None) if is(word, "IFNE") => Condition::Differs(value),
         _ => return Err(Fail::SYNTAX),
     };
-    delete_if(call, key, condition)
+    delete_if(call, key, condition).map_err(|fail| match fail {
+        fail if fail == Fail::WRONG_TYPE => {
+            Fail::of("ERR Key should be of string type if conditions are specified")
+        }
+        fail => fail,
+    })
 }
 
 fn delete_if(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_>) -> Done {
     loop {
-        let Some(item) = call.peek(key)? else { return call.integer(0) };
+        let Some(item) = call.cx.guard.peek(key).hit() else { return call.integer(0) };
+        if item.is_collection() && condition != Condition::Any {
+            return Err(Fail::WRONG_TYPE);
+        }
         let unchanged = Expect::Unchanged(item.seen());
         let holds = match condition {
             Condition::Equal(value) => equals(item.value(), value),
@@ -266,7 +274,7 @@ fn wait(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn kind(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
-    let there = call.peek(key)?.is_some();
-    super::reply::put_simple(call.out, if there { "string" } else { "none" });
+    let name = call.cx.guard.peek(key).hit().map_or("none", |item| object::type_of(&item));
+    super::reply::put_simple(call.out, name);
     Ok(())
 }

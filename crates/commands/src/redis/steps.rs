@@ -2,5 +2,6 @@
 
 pub(crate) mod again;
 pub(crate) mod job;
+pub(crate) mod kept;
 pub(crate) mod moments;
 pub(crate) mod pieces;

@@ -3,7 +3,7 @@
 mod bitfield;
 pub(crate) mod bitmap;
 mod bitop;
-mod float;
+pub(crate) mod float;
 mod lcs;
 pub(crate) mod making;
 pub(crate) mod rewrite;
@@ -16,7 +16,7 @@ use crate::redis::steps::moments::{KEYS_AT_ONCE, keys_ns};
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 
-use super::call::{Call, integer, kept, read};
+use super::call::{Call, integer, kept, peek, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
 use super::table::flag::{ASKS, DENYOOM, FAST, MOMENTS, READONLY, WRITE};
@@ -159,7 +159,7 @@ pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>)
 
 /// [`fetch`] where reading leaves a trace, or the value is not simply there.
 fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
-    match read(call.cx, call.tally, key, hint) {
+    match read(call.cx, call.tally, key, hint)? {
         Some(item) => put_value(call.out, &item),
         None => put_null(call.out, call.client.resp3),
     }
@@ -257,8 +257,10 @@ fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece, mo
                 return count;
             }
             call.cx.guard.note(key);
-            // It fails at nothing.
-            let _ = fetch(call, key, hint);
+            // It fails at nothing but what is no string, which has no value here.
+            if fetch(call, key, hint).is_err() {
+                put_null(call.out, call.client.resp3);
+            }
             count += 1;
         }
     }
@@ -295,7 +297,7 @@ fn setex(
 fn getdel(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
     loop {
         let mark = call.out.mark();
-        let Some(item) = call.cx.guard.peek(key).hit() else { return call.null() };
+        let Some(item) = peek(&mut call.cx.guard, key)? else { return call.null() };
         let unchanged = Expect::Unchanged(item.seen());
         put_value(call.out, &item);
         match call.cx.guard.delete(key, unchanged) {
@@ -322,15 +324,15 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
             None => return Err(Fail::SYNTAX),
         }
     }
-    if call.cx.guard.peek(key).hit().is_none() {
-        let _ = read(call.cx, call.tally, key, hint);
+    if call.peek(key)?.is_none() {
+        let _ = read(call.cx, call.tally, key, hint)?;
         return call.null();
     }
     let expiry = match expires {
         Some((clock, time)) => Some(deadline("getex", time, clock, now)?),
         None => persist.then_some(0),
     };
-    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.null() };
+    let Some(item) = read(call.cx, call.tally, key, hint)? else { return call.null() };
     let mark = call.out.mark();
     put_value(call.out, &item);
     // One that another removed since was still read before: the reply holds.
@@ -349,7 +351,7 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
 }
 
 fn strlen(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'_>) -> Done {
-    let bytes = read(call.cx, call.tally, key, hint).map_or(0, |item| item.value_bytes());
+    let bytes = read(call.cx, call.tally, key, hint)?.map_or(0, |item| item.value_bytes());
     call.integer(bytes as i64)
 }
 
@@ -357,7 +359,7 @@ fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
     let words = args;
     let value = args.next().unwrap_or_default();
     loop {
-        let Some(item) = call.cx.guard.peek(key).hit() else {
+        let Some(item) = call.peek(key)? else {
             if call.store(key, value, &Attributes::default(), Expect::Absent)?.is_ok() {
                 return call.length(value.len());
             }
@@ -405,7 +407,7 @@ pub(crate) fn range(start: i64, end: i64, bytes: u64) -> std::ops::Range<usize> 
 fn getrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let start = integer(args.next().unwrap_or_default())?;
     let end = integer(args.next().unwrap_or_default())?;
-    let Some(item) = read(call.cx, call.tally, key, hint) else { return call.bulk(b"") };
+    let Some(item) = read(call.cx, call.tally, key, hint)? else { return call.bulk(b"") };
     put_part(call.out, &item, range(start, end, item.value_bytes()));
     Ok(())
 }
@@ -429,7 +431,7 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
     if end as u64 > max {
         return Err(Fail::TOO_LONG);
     }
-    while let Some((there, expect)) = large_with(call, key, end) {
+    while let Some((there, expect)) = large_with(call, key, end)? {
         let (from, reply) =
             ((call.client.db, key), |_: &Call<'_, '_, '_>, bytes: u64| edited(integer_reply(bytes as i64)));
         let edit = |old| Edit::over(value, offset as u64, old);
@@ -469,7 +471,11 @@ pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, b
     loop {
         let (old, attributes, expect) = match call.cx.guard.get_hinted(key, hint).hit() {
             Some(item) => {
-                let Value::Whole(text) = item.value() else { return Err(Fail::NOT_AN_INTEGER) };
+                let text = match item.value() {
+                    Value::Whole(text) => text,
+                    Value::Pieces(_) => return Err(Fail::NOT_AN_INTEGER),
+                    Value::Collection(_) => return Err(Fail::WRONG_TYPE),
+                };
                 (stored_integer(text)?, kept(&item), Expect::Unchanged(item.seen()))
             }
             None => (0, Attributes::default(), Expect::Absent),
@@ -509,7 +515,7 @@ fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     call.as_one_in(args.step_by(2), |call| {
         for name in args.step_by(2) {
-            if call.peek(&call.key(name))?.is_some() {
+            if call.is_there(&call.key(name)) {
                 return call.integer(0);
             }
         }

@@ -186,6 +186,8 @@ pub enum Access {
     Update,
     /// Changes its value, and says what it is or was.
     Change,
+    /// Takes something out of its value.
+    Reduce,
     /// Removes it.
     Remove,
     /// Removes it, and says what it had, or gives that to another.
@@ -203,6 +205,7 @@ impl Access {
             Access::Extend => &["RW", "insert"],
             Access::Update => &["RW", "update"],
             Access::Change => &["RW", "access", "update"],
+            Access::Reduce => &["RW", "delete"],
             Access::Remove => &["RM", "delete"],
             Access::Take => &["RW", "access", "delete"],
         }
@@ -223,6 +226,18 @@ pub enum Tells {
     Each(Change),
     /// The same, and something else behind them.
     EachAnd(Change, ArgsTold),
+    /// Each change is called as the arguments say.
+    By(ChangeOf),
+}
+
+/// A function that says what a command with these arguments calls its change of the nth of its keys.
+#[derive(Clone, Copy)]
+pub struct ChangeOf(pub(crate) fn(Args<'_>, usize) -> Change);
+
+impl std::fmt::Debug for ChangeOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChangeOf")
+    }
 }
 
 /// A function that tells something of a command that was carried out.
@@ -280,6 +295,8 @@ pub struct Command {
     pub tells: Option<Tells>,
     /// Arguments with which it [takes all](flag::TAKES_ALL).
     pub(crate) takes_all_if: fn(Args<'_>) -> bool,
+    /// It works at elements of collections: what it takes goes by how large they are.
+    pub(crate) elements: bool,
     /// The first version of Redis that had it.
     pub since: &'static str,
     /// What follows the name.
@@ -301,6 +318,22 @@ impl Command {
         Command::with_keys(keys, Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))))
     }
 
+    /// A command of one key that has a collection.
+    pub(crate) const fn of_collection(name: &'static str, arity: i32, flags: u32, run: OfKey) -> Command {
+        Command { elements: true, ..Command::key(name, arity, flags, run) }
+    }
+
+    /// A command of several keys that have collections.
+    pub(crate) const fn of_collections(
+        name: &'static str,
+        arity: i32,
+        flags: u32,
+        keys: Keys,
+        run: OfArgs,
+    ) -> Command {
+        Command { elements: true, ..Command::args(name, arity, flags, keys, run) }
+    }
+
     /// A command with subcommands.
     pub(crate) const fn container(name: &'static str, rows: &'static [Command]) -> Command {
         Command::bare(name, -2, 0, Run::Container(rows))
@@ -315,6 +348,7 @@ impl Command {
             access: &[],
             tells: None,
             takes_all_if: |_| false,
+            elements: false,
             since: "1.0.0",
             usage: "",
             summary: "",
@@ -461,6 +495,10 @@ pub static REDIS: &[Group] = GROUPS;
 
 const GROUPS: &[Group] = &[
     Group { name: "string", category: Some("string"), rows: super::strings::ROWS },
+    Group { name: "hash", category: Some("hash"), rows: super::collections::hash::ROWS },
+    Group { name: "list", category: Some("list"), rows: super::collections::list::ROWS },
+    Group { name: "set", category: Some("set"), rows: super::collections::set::ROWS },
+    Group { name: "sorted-set", category: Some("sortedset"), rows: super::collections::sorted::ROWS },
     Group { name: "generic", category: Some("keyspace"), rows: super::keys::ROWS },
     Group { name: "bitmap", category: Some("bitmap"), rows: crate::redis::strings::bitmap::ROWS },
     Group { name: "pubsub", category: Some("pubsub"), rows: super::pubsub::ROWS },
@@ -652,7 +690,7 @@ mod tests {
                     assert_eq!(super::row(sub(id, at)).expect("a row").name, subcommand.name);
                 }
             }
-            assert!(find(format!("{}x", row.name).as_bytes()).is_none());
+            assert!(find(format!("{}_", row.name).as_bytes()).is_none());
         }
         assert!(find(b"").is_none());
     }

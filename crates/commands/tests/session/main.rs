@@ -1,12 +1,14 @@
 //! Sessions over a real store: what goes in, what comes out.
 
 mod closed;
+mod collections;
 mod figures;
 mod later;
 mod meta;
 mod slices;
 mod steps;
 mod survey;
+mod types;
 
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};

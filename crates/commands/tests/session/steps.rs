@@ -120,6 +120,51 @@ fn keyspace_events_of_many_keys_are_told() {
     }
 }
 
+/// What text clients do in slots, with keys in base64, through uploads, by bytes that were gathered, and in steps.
+#[test]
+fn what_text_clients_do_is_told_and_counted_once_however_it_comes() {
+    let mut bench = large_items();
+    let mut listens = Session::new();
+    bench.turns(&mut listens, &command(&["CONFIG", "SET", "notify-keyspace-events", "EAm"]));
+    bench.turns(&mut listens, &command(&["PSUBSCRIBE", "__keyevent@0__:*"]));
+    let mut asks = Session::new();
+    let asked = |bench: &mut Bench, asks: &mut Session, request: &[u8]| {
+        let (replies, closed) = bench.run(asks, request, 4096);
+        assert!(!closed);
+        String::from_utf8(replies).expect("text")
+    };
+    asked(&mut bench, &mut asks, b"stats detail on\r\n");
+    let long = "v".repeat(100_000);
+    let large = "v".repeat(LARGE);
+    let mut sets = 0;
+    // k:ey, twice: the second time in base64.
+    for (request, reply, events) in [
+        ("set k:ey 0 0 1\r\n1\r\n".to_owned(), "STORED", &["set"][..]),
+        ("ms azpleQ== 1 b\r\n1\r\n".to_owned(), "HD", &["set"]),
+        ("ma azpleQ== b\r\n".to_owned(), "HD", &["incrby"]),
+        ("md azpleQ== b\r\n".to_owned(), "HD", &["del"]),
+        ("mg azpleQ== b v\r\n".to_owned(), "EN", &["keymiss"]),
+        (format!("set k:ey 0 0 100000\r\n{long}\r\n"), "STORED", &["set"]),
+        (format!("append k:ey 0 0 100000\r\n{long}\r\n"), "STORED", &["append"]),
+        (format!("ms azpleQ== 100000 b MP\r\n{long}\r\n"), "HD", &["set"]),
+        (format!("set k:ey 0 0 {LARGE}\r\n{large}\r\n"), "STORED", &["set"]),
+        (format!("append k:ey 0 0 100000\r\n{long}\r\n"), "STORED", &["append"]),
+        (format!("append k:ou 0 0 100000\r\n{long}\r\n"), "NOT_STORED", &[]),
+    ] {
+        assert_eq!(asked(&mut bench, &mut asks, request.as_bytes()).trim_end(), reply);
+        let heard = bench.turns(&mut listens, &command(&["PING"])).0;
+        let heard = String::from_utf8(heard).expect("text");
+        let line = &request[..request.len().min(30)];
+        for event in events {
+            assert!(heard.contains(&format!("__keyevent@0__:{event}\r\n")), "{line}: {heard}");
+        }
+        assert_eq!(heard.matches("pmessage").count(), events.len(), "{line}: {heard}");
+        sets += u64::from(request.starts_with("set") || request.starts_with("append"));
+    }
+    let detail = asked(&mut bench, &mut asks, b"stats detail dump\r\n");
+    assert!(detail.contains(&format!(" set {sets} del")), "{detail}");
+}
+
 #[test]
 fn large_payloads_are_restored_in_steps() {
     let mut bench = large_items();

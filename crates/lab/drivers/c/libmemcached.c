@@ -1,4 +1,5 @@
 /* A driver of the lab: libmemcached, and a loop by hand over a socket, as a process that is told what to do by lines.
+ * One caller with every option of the library, or several, a thread and a handle each, steady or in bursts.
  *
  *   lab                                     driver
  *   {"do":"hello"}                    ->
@@ -21,6 +22,7 @@
 #include <libmemcached/memcached.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,18 +50,20 @@ static struct job {
   uint64_t version;
   size_t value_bytes, large_bytes;
   long ops_min, ops_max, time_ns, batch, pause_at, large_at;
+  long callers, bursts, pause_ns, timeout_ms;
 } job;
 
-/* What came of it. */
-static struct result {
-  long ok, queued, misses, told, late, wrong, first_error_at;
+/* What came of it: of the calls of a thread. */
+static _Thread_local struct result {
+  long calls, ok, queued, misses, told, late, wrong, first_error_at;
+  long timeouts, told_ns, last_error_ns;
   char error[160];
   long connections, segments;
   uint32_t histogram[BUCKETS];
 } result;
 
-static volatile sig_atomic_t calls; /* that have returned */
-static long answered;               /* of the requests of the call that is under way */
+static _Thread_local volatile sig_atomic_t calls; /* that have returned */
+static _Thread_local long answered;               /* of the requests of the call that is under way */
 static char *values;                /* of all keys, one behind the other, when they are set */
 static char *large;                 /* a value that a server refuses */
 static char line[LINE_BYTES];       /* what the lab said last, and what is said to it */
@@ -202,8 +206,8 @@ static size_t bytes_of(long n) {
 
 /* ---- what is seen of sockets: the library calls these in place of libc's ---- */
 
-static int connected = -1; /* the last socket that was connected, until it is closed */
-static long segments_before;
+static _Thread_local int connected = -1; /* the last socket that was connected, until it is closed */
+static _Thread_local long segments_before;
 
 static long segments_of(int fd) {
   struct tcp_info info;
@@ -231,6 +235,31 @@ int close(int fd) {
   return (int)syscall(SYS_close, fd);
 }
 
+/* ---- what is allocated: by the library, too ---- */
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+static _Thread_local long allocations, allocated_bytes;
+
+static void note_allocation(size_t bytes) {
+  allocations++;
+  allocated_bytes += (long)bytes;
+}
+
+void *malloc(size_t bytes) {
+  note_allocation(bytes);
+  return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes) {
+  note_allocation(count * bytes);
+  return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *old, size_t bytes) {
+  note_allocation(bytes);
+  return __libc_realloc(old, bytes);
+}
+
 /* ---- outcomes ---- */
 
 static void tell(long count, const char *what) {
@@ -246,7 +275,7 @@ static void tell(long count, const char *what) {
 
 /* ---- libmemcached ---- */
 
-static memcached_st *handle;
+static _Thread_local memcached_st *handle;
 
 static void library_open(void) {
   handle = memcached_create(NULL);
@@ -260,6 +289,10 @@ static void library_open(void) {
              {MEMCACHED_BEHAVIOR_NOREPLY, job.noreply}};
   for (size_t at = 0; at < sizeof all / sizeof *all; at++)
     if (all[at].on && memcached_behavior_set(handle, all[at].name, 1) != MEMCACHED_SUCCESS) fail("memcached_behavior_set");
+  if (job.timeout_ms) {
+    memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, (uint64_t)job.timeout_ms);
+    memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, (uint64_t)job.timeout_ms);
+  }
   char host[16];
   snprintf(host, sizeof host, "%u.%u.%u.%u", job.host >> 24, job.host >> 16 & 255, job.host >> 8 & 255, job.host & 255);
   if (memcached_server_add(handle, host, job.port) != MEMCACHED_SUCCESS) fail("memcached_server_add");
@@ -277,8 +310,10 @@ static void library_said(memcached_return_t said) {
     result.queued++;
   else if (said == MEMCACHED_NOTFOUND)
     result.misses++;
-  else
+  else {
+    if (said == MEMCACHED_TIMEOUT) result.timeouts++;
     tell(1, memcached_strerror(handle, said));
+  }
 }
 
 static void library_mget(uint32_t at) {
@@ -352,9 +387,9 @@ static void library_barrier(void) {
 
 /* ---- a loop by hand: one send, and as many receives as replies need ---- */
 
-static int hand = -1;
-static char *out, *in;
-static size_t out_bytes, in_room, in_from, in_to;
+static _Thread_local int hand = -1;
+static _Thread_local char *out, *in;
+static _Thread_local size_t out_bytes, in_room, in_from, in_to;
 
 static void hand_open(void) {
   struct sockaddr_in to;
@@ -363,6 +398,7 @@ static void hand_open(void) {
   to.sin_port = htons(job.port);
   to.sin_addr.s_addr = htonl(job.host);
   struct timeval patience = {PATIENCE_S, 0};
+  if (job.timeout_ms) patience = (struct timeval){job.timeout_ms / 1000, job.timeout_ms % 1000 * 1000};
   int on = 1;
   in_from = in_to = 0;
   hand = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -428,6 +464,7 @@ static char *hand_line(size_t *bytes) {
 }
 
 static void hand_lost(long unanswered) {
+  if (errno == EAGAIN) result.timeouts += unanswered;
   tell(unanswered, errno ? strerror(errno) : "the server closed the connection");
   hand_close();
 }
@@ -497,11 +534,12 @@ static void hand_call(long n, long count) {
   for (; answered < count; answered++) {
     size_t length;
     if (job.op == GET || job.op == MGET) {
+      long absent = result.misses;
       if (!hand_values(job.op == MGET ? MGET_KEYS : 1)) {
         hand_lost(count - answered);
         return;
       }
-      result.ok++;
+      if (job.op == MGET || absent == result.misses) result.ok++;
       continue;
     }
     char *said = hand_line(&length);
@@ -555,6 +593,17 @@ static void call(long n, long count) {
   if (job.churn) close_client();
 }
 
+/* Room for requests and replies of a thread. */
+static void buffers(void) {
+  size_t largest = job.value_bytes > job.large_bytes ? job.value_bytes : job.large_bytes;
+  free(out);
+  free(in);
+  out = malloc((size_t)job.batch * (job.value_bytes + 64) + largest + 64 + MGET_KEYS * (KEY_BYTES + 1));
+  in_room = job.value_bytes + 64 * 1024;
+  in = malloc(in_room);
+  if (!out || !in) fail("memory");
+}
+
 static void prepare(void) {
   memset(&result, 0, sizeof result);
   memset(&job, 0, sizeof job);
@@ -581,27 +630,46 @@ static void prepare(void) {
   job.batch = number("batch");
   job.pause_at = number("pause_at");
   job.large_at = number("large_at");
+  job.callers = number("callers");
+  job.bursts = number("bursts");
+  job.pause_ns = number("pause_ns");
+  job.timeout_ms = number("timeout_ms");
+  if (job.callers < 1) job.callers = 1;
   if (job.batch < 1) job.batch = 1;
   if (job.keys < 1) job.keys = 1;
   calls = answered = 0;
   free(values);
   free(large);
-  free(out);
-  free(in);
   size_t all = job.op == SET ? job.keys * job.value_bytes : 0;
   values = malloc(all + 1);
   large = calloc(1, job.large_bytes + 1);
-  size_t largest = job.value_bytes > job.large_bytes ? job.value_bytes : job.large_bytes;
-  out = malloc((size_t)job.batch * (job.value_bytes + 64) + largest + 64 + MGET_KEYS * (KEY_BYTES + 1));
-  in_room = job.value_bytes + 64 * 1024;
-  in = malloc(in_room);
-  if (!values || !large || !out || !in) fail("memory");
+  if (!values || !large) fail("memory");
+  buffers();
   for (uint32_t at = 0; all && at < job.keys; at++)
     write_value(values + at * job.value_bytes, job.first + at, job.version, job.value_bytes);
 }
 
+/* Says what came of it, of all calls that `result` has. */
+static void tell_done(long returned, long settled, long cpu, long allocated, long bytes) {
+  int at = snprintf(line, LINE_BYTES,
+                    "{\"done\":1,\"calls\":%ld,\"ok\":%ld,\"queued\":%ld,\"misses\":%ld,\"told\":%ld,\"late\":%ld,"
+                    "\"wrong\":%ld,\"first_error_at\":%ld,\"error\":\"%s\",\"connections\":%ld,\"segments\":%ld,"
+                    "\"return_ns\":%ld,\"barrier_ns\":%ld,\"cpu_ns\":%ld,\"timeouts\":%ld,\"told_ns\":%ld,"
+                    "\"last_error_ns\":%ld,\"allocations\":%ld,\"allocated_bytes\":%ld,\"histogram\":[",
+                    result.calls, result.ok, result.queued, result.misses, result.told, result.late, result.wrong,
+                    result.first_error_at, result.error, result.connections, result.segments, returned, settled, cpu,
+                    result.timeouts, result.told_ns, result.last_error_ns, allocated, bytes);
+  const char *comma = "";
+  for (int bucket = 0; bucket < BUCKETS && at < LINE_BYTES - 64; bucket++)
+    if (result.histogram[bucket]) {
+      at += snprintf(line + at, 64, "%s[%d,%u]", comma, bucket, result.histogram[bucket]);
+      comma = ",";
+    }
+  at += snprintf(line + at, 8, "]}\n");
+  say((size_t)at);
+}
+
 static void run(void) {
-  prepare();
   if (!job.churn) {
     open_client();
     /* Connects, and warms what is cold; a delete would take a key away that is counted on. */
@@ -636,6 +704,7 @@ static void run(void) {
                        seen_nodelay, seen_linger.l_onoff, warm.told + warm.late, warm.error));
   if (!hear()) _exit(0);
 
+  long allocations_before = allocations, bytes_before = allocated_bytes;
   long cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), start = now_ns(CLOCK_MONOTONIC), last = start, done = 0;
   while (done < job.ops_max && (done < job.ops_min || last - start < job.time_ns)) {
     long count = job.batch < job.ops_max - done ? job.batch : job.ops_max - done;
@@ -652,30 +721,117 @@ static void run(void) {
       last = now_ns(CLOCK_MONOTONIC);
     }
   }
+  result.calls = done;
   long returned = last - start;
-  /* Over a handle for each call there is nothing left to wait for. */
-  if (!job.churn && !job.leave) barrier();
+  /* Over a handle for each call there is nothing left to wait for, nor where each is awaited within a timeout. */
+  if (!job.churn && !job.leave && !job.timeout_ms) barrier();
   long settled = now_ns(CLOCK_MONOTONIC) - start;
   cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
   if (job.segments && connected >= 0) result.segments += segments_of(connected) - segments_before;
-
-  int at = snprintf(line, LINE_BYTES,
-                    "{\"done\":1,\"calls\":%ld,\"ok\":%ld,\"queued\":%ld,\"misses\":%ld,\"told\":%ld,\"late\":%ld,"
-                    "\"wrong\":%ld,\"first_error_at\":%ld,\"error\":\"%s\",\"connections\":%ld,\"segments\":%ld,"
-                    "\"return_ns\":%ld,\"barrier_ns\":%ld,\"cpu_ns\":%ld,\"histogram\":[",
-                    done, result.ok, result.queued, result.misses, result.told, result.late, result.wrong,
-                    result.first_error_at, result.error, result.connections, result.segments, returned, settled, cpu);
-  const char *comma = "";
-  for (int bucket = 0; bucket < BUCKETS && at < LINE_BYTES - 64; bucket++)
-    if (result.histogram[bucket]) {
-      at += snprintf(line + at, 64, "%s[%d,%u]", comma, bucket, result.histogram[bucket]);
-      comma = ",";
-    }
-  at += snprintf(line + at, 8, "]}\n");
-  say((size_t)at);
+  tell_done(returned, settled, cpu, allocations - allocations_before, allocated_bytes - bytes_before);
   /* Gone without a word: what the library still holds goes with it. */
   if (job.leave) _exit(0);
   if (!job.churn) close_client();
+}
+
+/* ---- several callers: a thread each, with a handle or a socket of its own ---- */
+
+static pthread_barrier_t ready_barrier, go_barrier, burst_barrier;
+static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct result all; /* of all threads that are done */
+static long callers_start;
+
+static void timed_call(long n, long *last) {
+  long told = result.told;
+  call(n, 1);
+  result.calls++;
+  calls++;
+  long time = now_ns(CLOCK_MONOTONIC);
+  note_call(time - *last);
+  if (result.told != told) {
+    result.told_ns += time - *last;
+    result.last_error_ns = time - callers_start;
+    if (job.pause_ns && !job.bursts) {
+      struct timespec pause = {job.pause_ns / 1000000000L, job.pause_ns % 1000000000L};
+      nanosleep(&pause, NULL);
+      time = now_ns(CLOCK_MONOTONIC);
+    }
+  }
+  *last = time;
+}
+
+static void *caller(void *number_of) {
+  long own = (long)(intptr_t)number_of, n = own * 37, most = job.ops_max / job.callers;
+  buffers();
+  if (!job.bursts) open_client();
+  if (!job.bursts && !job.cold) call(n, 1);
+  long connections = result.connections;
+  memset(&result, 0, sizeof result);
+  result.connections = connections;
+  pthread_barrier_wait(&ready_barrier);
+  pthread_barrier_wait(&go_barrier);
+  long last = callers_start;
+  if (job.bursts) {
+    open_client();
+    for (long burst = 0; burst < job.bursts; burst++) {
+      pthread_barrier_wait(&burst_barrier);
+      last = now_ns(CLOCK_MONOTONIC);
+      timed_call(n + burst, &last);
+      pthread_barrier_wait(&burst_barrier);
+      struct timespec pause = {job.pause_ns / 1000000000L, job.pause_ns % 1000000000L};
+      nanosleep(&pause, NULL);
+    }
+  } else {
+    while (result.calls < most && (!job.time_ns || last - callers_start < job.time_ns)) timed_call(n++, &last);
+  }
+  pthread_mutex_lock(&all_mutex);
+  if (result.told && !all.told) {
+    all.first_error_at = result.first_error_at;
+    memcpy(all.error, result.error, sizeof all.error);
+  }
+  long *sums = &all.calls, *own_sums = &result.calls;
+  for (size_t at = 0; at <= offsetof(struct result, wrong) / sizeof(long); at++) sums[at] += own_sums[at];
+  all.timeouts += result.timeouts;
+  all.told_ns += result.told_ns;
+  if (result.last_error_ns > all.last_error_ns) all.last_error_ns = result.last_error_ns;
+  all.connections += result.connections;
+  for (int bucket = 0; bucket < BUCKETS; bucket++) all.histogram[bucket] += result.histogram[bucket];
+  pthread_mutex_unlock(&all_mutex);
+  pthread_barrier_wait(&go_barrier);
+  close_client();
+  free(out);
+  free(in);
+  out = in = NULL;
+  return NULL;
+}
+
+enum { CALLERS_MAX = 1024 };
+
+static void run_callers(void) {
+  static pthread_t threads[CALLERS_MAX];
+  if (job.callers > CALLERS_MAX) fail("too many callers");
+  memset(&all, 0, sizeof all);
+  pthread_barrier_init(&ready_barrier, NULL, (unsigned)job.callers + 1);
+  pthread_barrier_init(&go_barrier, NULL, (unsigned)job.callers + 1);
+  pthread_barrier_init(&burst_barrier, NULL, (unsigned)job.callers);
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 256 * 1024);
+  for (long at = 0; at < job.callers; at++)
+    if (pthread_create(&threads[at], &small, caller, (void *)(intptr_t)at)) fail("pthread_create");
+  pthread_barrier_wait(&ready_barrier);
+  say((size_t)snprintf(line, LINE_BYTES, "{\"ready\":1}\n"));
+  if (!hear()) _exit(0);
+  long cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+  callers_start = now_ns(CLOCK_MONOTONIC);
+  pthread_barrier_wait(&go_barrier);
+  /* They wait here when they are done, and close when all is read. */
+  pthread_barrier_wait(&go_barrier);
+  long returned = now_ns(CLOCK_MONOTONIC) - callers_start;
+  cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  for (long at = 0; at < job.callers; at++) pthread_join(threads[at], NULL);
+  result = all;
+  tell_done(returned, returned, cpu, 0, 0);
 }
 
 static void hello(void) {
@@ -696,7 +852,11 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   while (hear()) {
     if (strstr(line, "\"do\":\"hello\"")) hello();
-    else if (strstr(line, "\"do\":\"run\"")) run();
+    else if (strstr(line, "\"do\":\"run\"")) {
+      prepare();
+      if (job.callers > 1) run_callers();
+      else run();
+    }
     else fail("not understood");
   }
   return 0;

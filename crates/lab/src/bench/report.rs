@@ -177,8 +177,10 @@ pub fn measurements(cells: &[Cell]) -> Table {
 pub fn verdicts(verdicts: &[Verdict]) -> Table {
     let mut table = table(&["figure", "claim", "measured", "95 %", "of minima", "target", ""], 2..6);
     for verdict in verdicts {
-        let interval =
-            verdict.ratio.map_or(String::new(), |r| format!("{} … {}", ratio(r.low), ratio(r.high)));
+        let interval = verdict
+            .ratio
+            .filter(|r| r.low.is_finite())
+            .map_or(String::new(), |r| format!("{} … {}", ratio(r.low), ratio(r.high)));
         table.add_row([
             verdict.id.clone(),
             verdict.claim.clone(),

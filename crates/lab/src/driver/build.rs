@@ -1,34 +1,182 @@
-//! Building drivers: their sources lie in this binary, and are compiled when they are first wanted.
+//! Building drivers: their sources lie in this binary, and are built when they are first wanted.
 //!
-//! A built driver lies in the user's cache folder, under a hash of its source, and is built once.
+//! ```text
+//! sources ── unpacked as in the repository ──► steps of the language's own tools ──► ~/.cache/larder/drivers/NAME-HASH
+//! ```
+//!
+//! A built driver lies in the user's cache folder, under a hash of its sources and steps, and is built once. The versions
+//! of what it is built with are those of its lock file, or it does not build.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs, process};
 
+use super::sources;
 use crate::error::Error;
 
-const SOURCE: &str = include_str!("../../drivers/c/libmemcached.c");
+const SOURCE: (&str, &str) = ("libmemcached.c", include_str!("../../drivers/c/libmemcached.c"));
 
-/// How a driver is compiled, with its source and where it goes between.
-const COMPILER: &str = "cc";
-const FLAGS: [&str; 4] = ["-std=c11", "-O2", "-Wall", "-Wextra"];
-const LIBRARIES: [&str; 1] = ["-lmemcached"];
+/// How the C driver is compiled.
+const CC: Step = Step {
+    folder: "",
+    program: "cc",
+    arguments: &["-std=c11", "-O2", "-Wall", "-Wextra", "-pthread", "-o", "driver", SOURCE.0, "-lmemcached"],
+    environment: &[],
+    package: "gcc libc6-dev libmemcached-dev",
+};
 
-/// The driver of libmemcached, built if it is not there yet.
-///
-/// # Errors
-/// [`Error::Peer`] that says what to install.
-pub fn libmemcached() -> Result<PathBuf, Error> {
-    let mut hash = DefaultHasher::new();
-    (SOURCE, FLAGS, LIBRARIES).hash(&mut hash);
-    let folder = cache().join(format!("libmemcached-{:016x}", hash.finish()));
-    let program = folder.join("driver");
-    if !program.is_file() {
-        compile(&folder, &program)?;
+/// A driver that the lab can build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Language {
+    /// `drivers/go`.
+    Go,
+    /// `drivers/c`.
+    C,
+    /// `drivers/rust`.
+    Rust,
+    /// `drivers/python`.
+    Python,
+    /// `drivers/java`.
+    Java,
+}
+
+/// A tool's part in a build.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Step {
+    /// Where it runs, below the folder of the sources.
+    folder: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+    /// What Debian calls the package that has the program.
+    package: &'static str,
+}
+
+/// Packages of a virtual environment: those of the lock file and no other.
+const PIP: &[&str] = &[
+    "-m",
+    "pip",
+    "install",
+    "--quiet",
+    "--disable-pip-version-check",
+    "--require-hashes",
+    "--no-deps",
+    "--only-binary",
+    ":all:",
+    "-r",
+    "requirements.txt",
+];
+
+/// Copies the packages of a Maven project and does nothing else.
+const COPY_PACKAGES: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+const fn python(program: &'static str, arguments: &'static [&'static str]) -> Step {
+    let folder = "crates/lab/drivers/python";
+    Step { folder, program, arguments, environment: &[], package: "python3-venv" }
+}
+
+const fn java(program: &'static str, package: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { folder: "crates/lab/drivers/java", program, arguments, environment: &[], package }
+}
+
+const PYTHON: &[Step] = &[python("python3", &["-m", "venv", "own"]), python("own/bin/python", PIP)];
+
+const JAVA: &[Step] = &[
+    java("mvn", "maven", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=jars"]),
+    java("sha256sum", "coreutils", &["--check", "--quiet", "jars.sha256"]),
+    java("javac", "default-jdk-headless", &["-d", "classes", "-cp", "jars/*", "Driver.java"]),
+];
+
+/// What a driver is made from, by what, and how it is started.
+struct Plan {
+    sources: &'static [(&'static str, &'static str)],
+    steps: &'static [Step],
+    /// Program and arguments; `{}` is the folder.
+    start: &'static [&'static str],
+}
+
+impl Language {
+    /// All of them.
+    pub const ALL: [Language; 5] =
+        [Language::Go, Language::C, Language::Rust, Language::Python, Language::Java];
+
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Go => "go",
+            Language::C => "c",
+            Language::Rust => "rust",
+            Language::Python => "python",
+            Language::Java => "java",
+        }
     }
-    Ok(program)
+
+    fn plan(self) -> Plan {
+        match self {
+            Language::Go => Plan {
+                sources: sources::GO,
+                steps: &[Step {
+                    folder: "crates/lab/drivers/go",
+                    program: "go",
+                    arguments: &["build", "-o", "driver", "."],
+                    environment: &[("GOFLAGS", "-mod=readonly"), ("GOWORK", "off")],
+                    package: "golang-go",
+                }],
+                start: &["{}/crates/lab/drivers/go/driver"],
+            },
+            Language::C => Plan { sources: &[SOURCE], steps: &[CC], start: &["{}/driver"] },
+            Language::Rust => Plan {
+                sources: sources::RUST,
+                steps: &[Step {
+                    folder: "crates/lab/drivers/rust",
+                    program: "cargo",
+                    arguments: &["build", "--release", "--locked", "--quiet", "--target-dir", "built"],
+                    environment: &[],
+                    package: "cargo",
+                }],
+                start: &["{}/crates/lab/drivers/rust/built/release/larder-lab-driver"],
+            },
+            Language::Python => Plan {
+                sources: sources::PYTHON,
+                steps: PYTHON,
+                start: &[
+                    "{}/crates/lab/drivers/python/own/bin/python",
+                    "{}/crates/lab/drivers/python/driver.py",
+                ],
+            },
+            Language::Java => Plan {
+                sources: sources::JAVA,
+                steps: JAVA,
+                start: &[
+                    "java",
+                    "-XX:+UseSerialGC",
+                    "-cp",
+                    "{}/crates/lab/drivers/java/jars/*:{}/crates/lab/drivers/java/classes",
+                    "Driver",
+                ],
+            },
+        }
+    }
+
+    /// The command that starts its driver, which is built if it is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] that says what to install, or what the tool complains of.
+    pub fn build(self) -> Result<Command, Error> {
+        let plan = self.plan();
+        let mut hash = DefaultHasher::new();
+        (plan.sources, plan.steps).hash(&mut hash);
+        let folder = cache().join(format!("{}-{:016x}", self.name(), hash.finish()));
+        if !folder.is_dir() {
+            make(&plan, &folder).map_err(|error| error.within(|| format!("driver {}", self.name())))?;
+        }
+        let place = folder.to_string_lossy();
+        let mut words = plan.start.iter().map(|word| word.replace("{}", &place));
+        let mut command = Command::new(words.next().expect("it has a program"));
+        command.args(words);
+        Ok(command)
+    }
 }
 
 /// Where built drivers are kept.
@@ -38,42 +186,64 @@ fn cache() -> PathBuf {
     home.unwrap_or_else(env::temp_dir).join("larder/drivers")
 }
 
-fn compile(folder: &Path, program: &Path) -> Result<(), Error> {
+/// Builds in a folder of this process's own. Two labs may build at once: the first to be done has the name.
+fn make(plan: &Plan, folder: &Path) -> Result<(), Error> {
     let file = |path: &Path, error: std::io::Error| Error::File(path.to_owned(), error.to_string());
-    fs::create_dir_all(folder).map_err(|error| file(folder, error))?;
-    // Two labs may build at once: each has its own file, and the last to be named stays.
-    let own = |suffix: &str| folder.join(format!("{}{suffix}", process::id()));
-    let (source, built) = (own(".c"), own(".out"));
-    fs::write(&source, SOURCE).map_err(|error| file(&source, error))?;
-    let output = Command::new(COMPILER)
-        .args(FLAGS)
-        .arg("-o")
-        .arg(&built)
-        .arg(&source)
-        .args(LIBRARIES)
-        .env("LC_ALL", "C")
-        .output();
-    let _ = fs::remove_file(&source);
-    let output = output.map_err(|_| {
-        Error::Peer(format!(
-            "{COMPILER} is not on PATH; Debian has it: apt install gcc libc6-dev libmemcached-dev"
-        ))
-    })?;
-    if !output.status.success() {
-        return Err(Error::Peer(complaint(&String::from_utf8_lossy(&output.stderr))));
-    }
-    fs::rename(&built, program).map_err(|error| file(program, error))
+    let own = folder.with_extension(process::id().to_string());
+    let made = || {
+        for (name, text) in plan.sources {
+            let path = own.join(name);
+            let parent = path.parent().expect("a file is in a folder");
+            fs::create_dir_all(parent).map_err(|error| file(parent, error))?;
+            fs::write(&path, text).map_err(|error| file(&path, error))?;
+        }
+        plan.steps.iter().try_for_each(|step| take(step, &own))?;
+        match fs::rename(&own, folder) {
+            Err(error) if !folder.is_dir() => Err(file(folder, error)),
+            _ => Ok(()),
+        }
+    };
+    let outcome = made();
+    let _ = fs::remove_dir_all(&own);
+    outcome
 }
 
-/// What to do about what the compiler says.
-fn complaint(said: &str) -> String {
-    let first = said.lines().find(|line| line.contains("error")).unwrap_or("it says nothing").trim();
+fn take(step: &Step, own: &Path) -> Result<(), Error> {
+    let absent = || {
+        Error::Peer(format!("{} is not on PATH; Debian has it: apt install {}", step.program, step.package))
+    };
+    let output = Command::new(step.program)
+        .args(step.arguments)
+        .current_dir(own.join(step.folder))
+        .envs(step.environment.iter().copied())
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|_| absent())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stderr, output.stdout].concat();
+    Err(Error::Peer(complaint(&String::from_utf8_lossy(&said), step.package)))
+}
+
+/// What to do about what a tool says, in a line.
+fn complaint(said: &str, package: &str) -> String {
+    let is_one = |line: &&str| {
+        let line = line.to_lowercase();
+        line.contains("error") || line.contains("no module named")
+    };
+    let first = said.lines().find(is_one).or(said.lines().find(|line| !line.trim().is_empty()));
+    let first = first.unwrap_or("it says nothing").trim();
     match said {
         _ if said.contains("libmemcached/memcached.h") || said.contains("-lmemcached") => {
             "libmemcached is not installed; Debian has it: apt install libmemcached-dev".to_owned()
         }
         _ if said.contains(".h: No such file") => {
             format!("headers of the C library are missing; Debian has them: apt install libc6-dev ({first})")
+        }
+        _ if said.contains("ensurepip is not available") || said.contains("No module named") => {
+            format!("a part of Python is missing; Debian has it: apt install {package} ({first})")
         }
         _ => format!("the driver cannot be built: {first}"),
     }
@@ -86,17 +256,47 @@ mod tests {
     #[test]
     fn what_is_missing_is_a_line_that_says_what_to_install() {
         let header = "driver.c:24:10: fatal error: libmemcached/memcached.h: No such file or directory\n";
+        let complaint = |said: &str| complaint(said, "python3-venv");
         assert!(complaint(header).ends_with("apt install libmemcached-dev"));
         let library = "/usr/bin/ld: cannot find -lmemcached: No such file or directory\n";
         assert!(complaint(library).ends_with("apt install libmemcached-dev"));
         let libc =
             "driver.c:22:10: fatal error: errno.h: No such file or directory\ncompilation terminated.\n";
         assert!(complaint(libc).contains("apt install libc6-dev"));
+        let python = "/usr/bin/python3: No module named venv\n";
+        assert!(complaint(python).contains("apt install python3-venv"));
         let other = "driver.c:1:1: error: unknown type name 'x'\n";
         assert_eq!(
             complaint(other),
             "the driver cannot be built: driver.c:1:1: error: unknown type name 'x'"
         );
-        assert!([header, library, libc, other].iter().all(|said| !complaint(said).contains('\n')));
+        assert!([header, library, libc, python, other].iter().all(|said| !complaint(said).contains('\n')));
+    }
+
+    #[test]
+    fn a_driver_that_cannot_be_built_leaves_nothing_behind() {
+        let folder = env::temp_dir().join(format!("larder-build-{}", process::id()));
+        let step = |program| Step { folder: "", program, arguments: &[], environment: &[], package: "none" };
+        for (program, why) in [("false", "cannot be built"), ("larder-no-such-tool", "apt install none")] {
+            let steps: &'static [Step] = Box::leak(Box::new([step(program)]));
+            let plan = Plan { sources: &[("a/b.txt", "text")], steps, start: &[] };
+            let error = make(&plan, &folder).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(!folder.exists() && !folder.with_extension(process::id().to_string()).exists());
+        }
+    }
+
+    #[test]
+    fn the_sources_of_drivers_are_those_that_they_are_built_from() {
+        for language in Language::ALL {
+            let plan = language.plan();
+            assert!(!plan.sources.is_empty() && !plan.steps.is_empty() && !plan.start.is_empty());
+            assert!(plan.sources.iter().all(|(name, _)| !name.starts_with('/') && !name.contains("..")));
+        }
+        let names: Vec<&str> = sources::GO.iter().map(|(name, _)| *name).collect();
+        for name in ["crates/lab/drivers/go/go.sum", "clients/go/go.mod", "clients/go/memcache/memcache.go"] {
+            assert!(names.contains(&name), "{name}");
+        }
+        assert!(names.iter().all(|name| !name.ends_with("_test.go")));
     }
 }

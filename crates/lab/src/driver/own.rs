@@ -58,7 +58,11 @@ pub fn serve() -> Result<(), Error> {
     while let Some(line) = hear()? {
         let asked: Asked = super::parse(&line)?;
         match (asked.r#do.as_str(), asked.job) {
-            ("hello", _) => say(&Hello { hello: env!("CARGO_PKG_VERSION").to_owned(), value: sample() })?,
+            ("hello", _) => say(&Hello {
+                hello: env!("CARGO_PKG_VERSION").to_owned(),
+                value: sample(),
+                clients: Vec::new(),
+            })?,
             ("run", Some(job)) => run(&job, &mut hear)?,
             (what, _) => return Err(Error::Peer(format!("{what} is not understood"))),
         }

@@ -6,7 +6,8 @@ use crate::experiment::{Experiment, Seat};
 use crate::results::{
     Axis, Better, Column, Dash, Estimate, Kind, Latency, Plot, Point, Scale, Table, number,
 };
-use crate::tally::Latencies;
+use crate::stats::median;
+use crate::tally::{Latencies, late_at};
 
 /// Fills in what the run found.
 ///
@@ -18,7 +19,7 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
     table.column(Column::new("peak", "1/s", Better::Higher));
     table.column(Column::new("100 % of the ladder", "1/s", Better::Neither));
     for (index, contender) in experiment.contenders.iter().enumerate() {
-        let of = peaks.of(index);
+        let of = peaks.shared();
         let row = table.row(
             &contender.name,
             [] as [&str; 0],
@@ -26,6 +27,8 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
         );
         if of == peaks.generator {
             row.note = "the ladder ends where the generator's time does".to_owned();
+        } else if of < median(&peaks.closed[index]) {
+            row.note = "the ladder ends at the slowest server's peak".to_owned();
         }
     }
     experiment.run.tables.push(table);
@@ -58,6 +61,15 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
         ];
         let dropped = cell.samples.len() - valid(cell).count();
         let row = table.row(&experiment.seat_name(cell.seat), [cell.percent.to_string()], values);
+        let late = |at: f64| valid(cell).filter(|s| late_at(&s.lag, &s.latency, at).is_some()).count();
+        let tails: Vec<String> = [("p99.9", 0.999), ("max", 1.0)]
+            .into_iter()
+            .filter(|&(_, at)| late(at) > 0)
+            .map(|(name, at)| {
+                format!("{name} without {} visits in which the generator was late there", late(at))
+            })
+            .collect();
+        row.note = tails.join("; ");
         if dropped > 0 {
             row.note = format!("{dropped} of {} visits left out: the generator was late", cell.samples.len());
         }
@@ -78,7 +90,8 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
 }
 
 fn quantile(cell: &Cell, quantile: f64) -> Option<Estimate> {
-    estimate(cell, |sample| sample.latency.quantile_us(quantile))
+    let known = valid(cell).filter(|sample| late_at(&sample.lag, &sample.latency, quantile).is_none());
+    Estimate::of(&known.map(|sample| sample.latency.quantile_us(quantile)).collect::<Vec<_>>())
 }
 
 /// Each rung has at least as many visits that say something as others.
@@ -116,6 +129,7 @@ fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
     let mut table = Table::new("p99", "Highest load of the ladder with p99 ≤ 1 ms", &[]);
     table.column(Column::new("throughput", "1/s", Better::Higher));
     let seats = experiment.seats();
+    let highest = cells.iter().map(|cell| cell.per_s).fold(0.0, f64::max);
     let mut parts = Vec::new();
     for &seat in &seats {
         let name = experiment.seat_name(seat);
@@ -124,6 +138,9 @@ fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
             && !seat.again
         {
             parts.push(match throughput.median > 0.0 {
+                true if throughput.median >= highest => {
+                    format!("{name} {}/s or more", number::text(throughput.median.round()))
+                }
                 true => format!("{name} {}/s", number::text(throughput.median.round())),
                 false => format!("{name} none of its ladder"),
             });
@@ -185,7 +202,7 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
             if all.is_empty() {
                 continue;
             }
-            let what = format!("{} % of the peak", cell.percent);
+            let what = format!("{} % of the lowest peak", cell.percent);
             let name = experiment.seat_name(cell.seat);
             experiment.run.histograms.push(Latency::new(&name, &what, clock, &all.ns, all.over_range)?);
         }

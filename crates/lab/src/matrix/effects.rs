@@ -107,7 +107,7 @@ mod tests {
             time *= if on(4) { 0.5 } else { 1.0 };
             time *= if on(2) && on(4) { 1.2 } else { 1.0 };
             // A round that was disturbed as a whole.
-            vec![time, 3.0 * time, 1.5 * time]
+            vec![time, 3.0 * time, 1.5 * time, time, time, time]
         })
     }
 

@@ -10,10 +10,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use super::setting::{BUFFER, Client, Handle, Link, Op, Options, Reply, Setting};
-use super::visit::{Bench, check_options, of};
+use super::visit::{Bench, check_options};
 use crate::contender::{Contender, Setup};
 use crate::control::Control;
 use crate::driver::own::Way;
@@ -176,7 +176,7 @@ pub fn visit(
     let Mode { client, reply } = mode;
     let setting =
         Setting { client, op: Op::Set, value_bytes, handle: Handle::Kept, reply, link: Link::Loopback };
-    let (host, port) = of(&server)?;
+    let (host, port) = server.ipv4()?;
     let half = calls / 2;
     let job = Job {
         host: host.into(),
@@ -212,9 +212,9 @@ pub fn visit(
             Fault::None => account.visible_ms = visible(&server.control, before + paused.paused)?,
             Fault::Killed => {
                 killed_with = Some(settled(&server.control)? - before);
-                signal(&server, Signal::KILL)?;
+                server.signal(Signal::KILL)?;
             }
-            Fault::Stopped => signal(&server, Signal::STOP)?,
+            Fault::Stopped => server.signal(Signal::STOP)?,
             Fault::Leaves | Fault::Full | Fault::TooLarge => {}
         }
         said = go_on(&mut driver, &server, fault)?;
@@ -244,7 +244,7 @@ fn go_on(driver: &mut Driver, server: &Contender, fault: Fault) -> Result<Said, 
     }
     driver.tell_to_go();
     thread::sleep(STOP);
-    signal(server, Signal::CONT)?;
+    server.signal(Signal::CONT)?;
     driver.wait()
 }
 
@@ -278,12 +278,6 @@ fn check(experiment: &mut Experiment, mode: Mode, fault: Fault, account: &Accoun
             format!("{name}: {said_ok} sent, {stored} are stored, {late} were told")
         });
     }
-}
-
-fn signal(server: &Contender, signal: Signal) -> Result<(), Error> {
-    let pid = server.pid.and_then(|pid| Pid::from_raw(pid as i32));
-    let pid = pid.ok_or_else(|| Error::Peer(format!("{} has no process here", server.name)))?;
-    kill_process(pid, signal).map_err(|error| Error::System("a signal to a server", error.into()))
 }
 
 /// How long it takes until the server has counted so many sets; none if it does not in [`VISIBLE`].

@@ -2,18 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_eventloop::socket::Address;
-
-use super::counted::{self, Tracer};
 use super::setting::{
     BUFFER, Client, Handle, Link, MGET_KEYS, NO_BLOCK, NODELAY, Op, Reply, Setting, one_way,
 };
 use crate::contender::Contender;
 use crate::control::{Control, Counters};
+use crate::counted::{self, Tracer};
+use crate::driver::build::Language;
 use crate::driver::{Done, Driver, Ended, Job, Ready, Said};
 use crate::error::Error;
 use crate::experiment::{Checks, Experiment};
@@ -78,7 +76,6 @@ pub fn keys_of(value_bytes: usize) -> u32 {
 
 /// Drivers and relays, and where keys are.
 pub struct Bench {
-    program: PathBuf,
     core: Option<usize>,
     driver: Option<Driver>,
     relays: HashMap<(usize, Link), Relay>,
@@ -89,8 +86,8 @@ pub struct Bench {
 
 impl Bench {
     /// With a driver to start as often as needed, on `core`.
-    pub fn new(program: PathBuf, core: Option<usize>, sizes: &[usize]) -> Bench {
-        Bench { program, core, driver: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
+    pub fn new(core: Option<usize>, sizes: &[usize]) -> Bench {
+        Bench { core, driver: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
     }
 
     /// The driver, started anew if it has ended.
@@ -100,7 +97,7 @@ impl Bench {
     pub fn driver(&mut self) -> Result<&mut Driver, Error> {
         match &mut self.driver {
             Some(driver) => Ok(driver),
-            none => Ok(none.insert(Driver::start(&self.program, self.core)?)),
+            none => Ok(none.insert(Driver::start_command(Language::C.build()?, self.core)?)),
         }
     }
 
@@ -110,7 +107,9 @@ impl Bench {
     /// As [`Driver::start`].
     pub fn another(&self, client: Client) -> Result<Driver, Error> {
         match client {
-            Client::Library(_) | Client::Hand | Client::Batch => Driver::start(&self.program, self.core),
+            Client::Library(_) | Client::Hand | Client::Batch => {
+                Driver::start_command(Language::C.build()?, self.core)
+            }
             Client::Own(_) => Driver::start_own(self.core),
         }
     }
@@ -140,7 +139,7 @@ impl Bench {
 
     /// The way to a server: itself, or a relay before it.
     fn port(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<(u32, u16), Error> {
-        let server = of(&experiment.contenders[contender])?;
+        let server = experiment.contenders[contender].ipv4()?;
         let Link::Relay(ms) = link else { return Ok((u32::from(server.0), server.1)) };
         let relay = match self.relays.entry((contender, link)) {
             std::collections::hash_map::Entry::Occupied(relay) => relay.into_mut(),
@@ -342,20 +341,6 @@ impl Bench {
             }
             Said::Paused(_) => Err(Error::Peer("a driver waits that was not asked to".to_owned())),
         }
-    }
-}
-
-/// Where a server listens, for a driver.
-///
-/// # Errors
-/// [`Error::NotValid`] when it has no IPv4 address.
-pub fn of(contender: &Contender) -> Result<(Ipv4Addr, u16), Error> {
-    match contender.address() {
-        Address::Tcp(SocketAddr::V4(address)) => Ok((*address.ip(), address.port())),
-        other => Err(Error::NotValid(format!(
-            "{}: the driver reaches IPv4 addresses, not {other}",
-            contender.name
-        ))),
     }
 }
 

@@ -91,6 +91,12 @@ impl<'e> Bench<'e> {
         );
         self.read(&server, Keys::all(space), &sizes, 1, false)?;
         let data = (space.key_bytes + space.value_bytes) as f64;
+        let (grown, stored) = (rss - rss_before, data * f64::from(space.count));
+        if !server.is_ours() {
+            self.experiment.checks.add("memory grew by what was stored at least", grown >= stored, || {
+                format!("{whose}: by {grown:.0} of {stored:.0} bytes: it had been used before, or what is small is lost in pages")
+            });
+        }
         let per_item = |bytes: f64| bytes / f64::from(space.count) - data;
         Ok(Reading {
             overhead_bytes: per_item(rss - rss_before),
@@ -190,10 +196,16 @@ impl<'e> Bench<'e> {
                 Contender::start(kind, &Setup { memory_mb, ..self.experiment.setup.clone() })?
             }
             None => {
-                template.control.flush()?;
+                let items = held(&template.control)?;
+                if items > 0 {
+                    return Err(Error::Peer(format!(
+                        "{} holds {items} items: what a key costs is measured of an empty server just started",
+                        template.name
+                    )));
+                }
                 let target =
                     self.experiment.options.targets.iter().find(|target| target.name == template.name);
-                let note = "was running before: memory that it had taken earlier is not seen";
+                let note = "was running before: measured once";
                 let notes = &mut self.experiment.run.targets[self.contender].notes;
                 if !notes.iter().any(|have| have == note) {
                     notes.push(note.to_owned());
@@ -202,7 +214,8 @@ impl<'e> Bench<'e> {
             }
         };
         if server.pid.is_none() {
-            return Err(Error::Peer(format!("{}: its process cannot be seen from here", server.name)));
+            let (name, why) = (&server.name, server.unseen.as_deref().unwrap_or("it is not known"));
+            return Err(Error::Peer(format!("{name}: its process cannot be seen from here: {why}")));
         }
         Ok(server)
     }

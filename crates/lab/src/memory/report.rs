@@ -203,7 +203,9 @@ fn ratios(experiment: &mut Experiment, found: &[Found], names: &[String]) {
             let outcome = Outcome::Noise;
             experiment.run.comparisons.push(Comparison { claim, ratio, control: true, outcome });
         }
-        for other in found.iter().filter(same).filter(|other| other.seat.contender != 0) {
+        // A running server was measured once.
+        let paired = |other: &&Found| rounds(other).len() == rounds(first).len();
+        for other in found.iter().filter(same).filter(|other| other.seat.contender != 0).filter(paired) {
             let claim = format!("{} / {}, {}", names[0], names[other.seat.contender], first.question.name());
             experiment.run.compare(claim, &rounds(first), &rounds(other), control.as_ref());
         }
@@ -222,8 +224,11 @@ fn verdict(experiment: &mut Experiment, found: &[Found], names: &[String]) {
         .iter()
         .enumerate()
         .filter_map(|(at, name)| {
-            let (without, with) = (cost(at, false)?, cost(at, true)?);
-            Some(format!("{name} {without:.1} B ({with:.1} with a TTL)"))
+            let without = cost(at, false)?;
+            Some(match cost(at, true) {
+                Some(with) => format!("{name} {without:.1} B ({with:.1} with a TTL)"),
+                None => format!("{name} {without:.1} B"),
+            })
         })
         .collect();
     experiment.run.verdict = format!(

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::{Better, Column, Estimate, Outcome, Run, Shown, number, terminal};
+use crate::stats::chance_alike;
 
 /// One figure in both runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,9 +40,14 @@ impl Change {
     }
 }
 
-/// Every figure that both runs have.
+/// The chance that any figure of two runs of the same is called different.
+const CHANCE_MAX: f64 = 0.05;
+
+/// Every figure that both runs have. One differs when its rounds are ranked so unevenly (Mann and Whitney) that, over all
+/// figures together (Bonferroni), chance does so in one of twenty comparisons at most, and by more than any server differed from
+/// itself in either run.
 pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
-    let mut changes = Vec::new();
+    let mut changes: Vec<(Change, Option<f64>)> = Vec::new();
     // A digest has nothing that its table has not.
     for table in a.tables.iter().filter(|table| table.shown != Shown::Digest) {
         let Some(other) = b.tables.iter().find(|other| other.id == table.id) else { continue };
@@ -51,7 +57,9 @@ pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
                 let after = other.value(&row.target, &labels, &column.name);
                 let (Some(before), Some(after)) = (before, after) else { continue };
                 let ratio = Estimate::ratio_of_runs(after, before);
-                changes.push(Change {
+                let ranked = before.rounds.len().min(after.rounds.len()) > 1;
+                let chance = ranked.then(|| chance_alike(&before.rounds, &after.rounds));
+                let change = Change {
                     table: table.title.clone(),
                     row: std::iter::once(row.target.as_str())
                         .chain(labels.clone())
@@ -60,13 +68,33 @@ pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
                     column: column.clone(),
                     before: before.clone(),
                     after: after.clone(),
-                    outcome: ratio.as_ref().map_or(Outcome::Unknown, |ratio| Outcome::of(ratio, None)),
+                    outcome: Outcome::Unknown,
                     ratio,
-                });
+                };
+                changes.push((change, chance));
             }
         }
     }
-    changes
+    let allowed = CHANCE_MAX / changes.len().max(1) as f64;
+    let noise = noise(a).max(noise(b));
+    for (change, chance) in &mut changes {
+        let (n, m) = (change.before.rounds.len(), change.after.rounds.len());
+        // Samples of these sizes that do not touch at all.
+        let least = 2.0 / (1..=n).map(|i| (m + i) as f64 / i as f64).product::<f64>();
+        let (Some(chance), Some(ratio)) = (*chance, &change.ratio) else { continue };
+        change.outcome = match () {
+            () if least > allowed => Outcome::Unknown,
+            () if chance <= allowed && ratio.median.ln().abs() > noise => Outcome::Differs,
+            () => Outcome::Noise,
+        };
+    }
+    changes.into_iter().map(|(change, _)| change).collect()
+}
+
+/// The largest difference of a server to itself in a run, as the logarithm of a ratio.
+fn noise(run: &Run) -> f64 {
+    let controls = run.comparisons.iter().filter(|comparison| comparison.control);
+    controls.map(|control| control.ratio.median.ln().abs()).filter(|log| log.is_finite()).fold(0.0, f64::max)
 }
 
 /// What is not the same in the two runs, though it should be: then the ratios compare more than one
@@ -139,17 +167,29 @@ pub fn text(a: &Run, b: &Run) -> String {
     let count = |word: &str| changes.iter().filter(|change| change.word() == word).count();
     let _ = writeln!(
         out,
-        "\nOf {} figures {} are better, {} worse, {} inside the noise.",
+        "\nOf {} figures {} are better, {} worse, {} inside the noise, {} of too few rounds to tell.",
         changes.len(),
         count("better"),
         count("worse"),
-        count(Outcome::Noise.word())
+        count(Outcome::Noise.word()),
+        count(Outcome::Unknown.word())
+    );
+    let _ = writeln!(
+        out,
+        "In all of them together chance finds a difference in one of 20 comparisons of equal runs at most; each must also be\n\
+         more than {:.1} %, the most that a server differed from itself.",
+        100.0 * (noise(a).max(noise(b)).exp() - 1.0)
     );
     out
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use rand_distr::{Distribution, LogNormal};
+
+    use super::super::Comparison;
     use super::*;
 
     fn faster(run: &Run, factor: f64) -> Run {
@@ -171,7 +211,35 @@ mod tests {
         let mut lower = run.clone();
         lower.tables[0].columns[0].better = Better::Lower;
         assert_eq!(changes(&lower, &faster(&lower, 2.0))[0].word(), "worse");
-        assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 inside the noise."));
+        assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 inside the noise, 0 of"));
+    }
+
+    #[test]
+    fn of_many_figures_of_equal_runs_none_is_called_different() {
+        let run = |seed: u64| {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let noise = LogNormal::new(0.0, 0.3).unwrap();
+            let mut run = super::super::tests::sample();
+            run.tables[0].rows.clear();
+            for row in 0..120 {
+                let rounds: Vec<f64> = (0..8).map(|_| noise.sample(&mut rng)).collect();
+                run.tables[0].row("larder", [row.to_string()], [Estimate::of(&rounds), None]);
+            }
+            run
+        };
+        let told = |a: &Run, b: &Run| {
+            changes(a, b).iter().filter(|change| change.outcome == Outcome::Differs).count()
+        };
+        let pairs: Vec<(Run, Run)> = (0..20).map(|seed| (run(2 * seed), run(2 * seed + 1))).collect();
+        let all: usize = pairs.iter().map(|(a, b)| told(a, b)).sum();
+        assert!(all <= 4, "{all} of 2400");
+        assert_eq!(told(&pairs[0].0, &faster(&pairs[0].1, 100.0)), 120);
+        // A server that differed from itself as much tells that this is no difference.
+        let mut noisy = pairs[0].0.clone();
+        let ratio = Estimate::exact(200.0).unwrap();
+        let claim = "larder / larder again".to_owned();
+        noisy.comparisons.push(Comparison { claim, ratio, control: true, outcome: Outcome::Noise });
+        assert_eq!(told(&noisy, &faster(&pairs[0].1, 100.0)), 0);
     }
 
     #[test]

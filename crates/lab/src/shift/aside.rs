@@ -49,6 +49,8 @@ pub struct Aside {
     started: Instant,
     intended: Instant,
     idle: bool,
+    /// Batches that it begins at most from now on, if they are counted.
+    left: Option<u64>,
     doing: Doing,
     /// Keys of the batch under way, with the version acknowledged when they were asked for, or with
     /// the one being written.
@@ -89,6 +91,7 @@ impl Aside {
             started,
             intended: started,
             idle: true,
+            left: None,
             doing: Doing::Nothing,
             keys: Vec::new(),
             answered: 0,
@@ -99,6 +102,16 @@ impl Aside {
         let gap = client.gap();
         client.intended += gap;
         client
+    }
+
+    /// From now on it ends after so many batches.
+    pub fn limit(&mut self, batches: u64) {
+        self.left = Some(batches);
+    }
+
+    /// Batches of its limit that it has not begun.
+    pub fn left(&self) -> u64 {
+        self.left.unwrap_or(0)
     }
 
     /// Time to the next batch: exponential, so that arrivals are Poisson's.
@@ -182,7 +195,7 @@ impl Agent for Aside {
             self.intended += gap;
             self.idle = false;
         }
-        if ending {
+        if ending || self.left == Some(0) {
             return Next::Done;
         }
         if matches!(self.pace, Pace::Closed) {
@@ -195,6 +208,7 @@ impl Agent for Aside {
             // Nothing but ourselves kept this send waiting.
             seen.lag.record(now - self.intended);
         }
+        self.left = self.left.map(|left| left - 1);
         self.get(now, out);
         Next::Request
     }

@@ -34,15 +34,13 @@ pub fn check_counts(
         (gets, hits, sets, refused) =
             (gets + more_gets, hits + more_hits, sets + more_sets, refused + seen.refused);
     }
+    let checks = &mut experiment.checks;
+    let claim = "the server counted as many hits as the clients";
     let Some(theirs) = server_counts else {
-        let note = format!("{name} does not count hits and misses");
-        if !experiment.run.notes.contains(&note) {
-            experiment.run.notes.push(note);
-        }
+        checks.add(claim, false, || format!("{name} does not count hits and misses"));
         return;
     };
-    let checks = &mut experiment.checks;
-    checks.equal("the server counted as many hits as the clients", hits, theirs.hits, name);
+    checks.equal(claim, hits, theirs.hits, name);
     checks.equal("the server counted as many misses as the clients", gets - hits, theirs.misses, name);
     if let Some(theirs) = theirs.sets {
         checks.add(

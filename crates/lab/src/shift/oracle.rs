@@ -2,6 +2,7 @@
 
 use super::draw::Draw;
 use super::plan::Plan;
+use super::visit::{FILL_TIMES, warm_step};
 
 const NONE: u32 = u32::MAX;
 
@@ -100,6 +101,45 @@ impl Trial<'_> {
     }
 }
 
+/// Clients that share a stream, as [`super::aside`] has them: each asks for a batch of keys, and then stores what was not
+/// there.
+struct Clients {
+    draws: Vec<Draw>,
+    batch: usize,
+    asked: u64,
+    missed: u64,
+    written_bytes: u64,
+}
+
+impl Clients {
+    /// Asks so many requests, rounded up to whole batches of all.
+    fn ask(&mut self, trial: &mut Trial<'_>, requests: u64) {
+        let mut missed: Vec<u32> = Vec::with_capacity(self.batch);
+        for _ in 0..requests.div_ceil((self.draws.len() * self.batch) as u64) {
+            for draw in &mut self.draws {
+                missed.clear();
+                for _ in 0..self.batch {
+                    let key = draw.next_key();
+                    if !trial.cache.look(key) {
+                        self.missed += 1;
+                        missed.push(key);
+                    }
+                }
+                self.asked += self.batch as u64;
+                for (at, &key) in missed.iter().enumerate() {
+                    if missed[..at].contains(&key) {
+                        continue;
+                    }
+                    let phase = trial.plan.phase_of(key);
+                    let bytes = phase.key_bytes(key) + phase.value_bytes(key);
+                    trial.cache.ask(key, bytes as u32);
+                    self.written_bytes += bytes as u64;
+                }
+            }
+        }
+    }
+}
+
 /// Requests of a warm-up at most.
 const WARM_MAX: u64 = 100_000_000;
 
@@ -135,10 +175,22 @@ pub fn ratios(plan: &Plan, rate: f64, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The share of `requests` of the first phase that miss in a warm cache.
-pub fn misses(plan: &Plan, requests: u64, seed: u64) -> f64 {
-    let (mut trial, mut draw) = warmed(plan, seed);
-    (0..requests).filter(|_| !trial.ask(&mut draw)).count() as f64 / requests as f64
+/// The share of `requests` of the first phase that miss in a warm cache: of the very requests that clients ask of a
+/// server, in turns.
+pub fn misses(plan: &Plan, (clients, batch): (usize, usize), requests: u64, seed: u64) -> f64 {
+    let mut trial = Trial { plan, cache: Lru::new(plan.capacity_bytes(), plan.numbers()) };
+    let draws = (0..clients).map(|number| Draw::new(plan, 0, (number, clients), seed)).collect();
+    let mut clients = Clients { draws, batch, asked: 0, missed: 0, written_bytes: 0 };
+    while clients.written_bytes < FILL_TIMES * plan.capacity_bytes() && clients.asked < WARM_MAX {
+        let before = clients.written_bytes;
+        clients.ask(&mut trial, warm_step(plan));
+        if clients.written_bytes == before {
+            break;
+        }
+    }
+    let (asked, missed) = (clients.asked, clients.missed);
+    clients.ask(&mut trial, requests);
+    (clients.missed - missed) as f64 / (clients.asked - asked) as f64
 }
 
 #[cfg(test)]

@@ -106,6 +106,7 @@ mod tests {
             samples,
             offered: 2_800.0,
             busy: 0.1,
+            waited: Default::default(),
             server_counts: None,
         };
         let outcome = of(&plan, &visit, 0, Some(0.8));

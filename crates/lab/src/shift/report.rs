@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::outcome::{self, Outcome, series};
 use super::plan::Plan;
 use super::seen::{Seen, together};
+use super::variant::Ways;
 use super::visit::{FIT_SHARE, Visit};
 use super::{Found, Options};
 use crate::error::Error;
@@ -50,7 +51,7 @@ pub fn fill(
     plan: &Plan,
     found: &[Found],
     oracle: &[f64],
-    equal_limit: bool,
+    ways: &Ways,
 ) -> Result<(), Error> {
     let run = &mut experiment.run;
     // Each variant is a server of its own in colours and legends.
@@ -67,14 +68,14 @@ pub fn fill(
         .map(|found| (0..plan.phases.len() - 1).map(|shift| outcomes(plan, found, shift)).collect())
         .collect();
     shifts(run, plan, found, &all);
-    memory(run, plan, found, equal_limit);
+    memory(run, plan, found, ways.equal_limit);
     ratios(run, plan, found, oracle);
     latencies(run, plan, found, &all)?;
     layers(run, found);
     for found in found {
         notes(run, found);
     }
-    verdict(run, plan, found, &all);
+    verdict(run, plan, found, &all, ways);
     // The hit ratio in the end, of the first server over the others'.
     let in_the_end = |all: &[Vec<Outcome>]| -> Vec<f64> {
         all.last().map_or(Vec::new(), |outcomes| outcomes.iter().map(|outcome| outcome.last).collect())
@@ -169,7 +170,8 @@ fn memory(run: &mut Run, plan: &Plan, found: &[Found], equal_limit: bool) {
                     .samples
                     .iter()
                     .rfind(|sample| sample.at_s <= time)
-                    .map_or(f64::NAN, |sample| sample.rss_mib)
+                    .and_then(|sample| sample.rss_mib)
+                    .unwrap_or(f64::NAN)
             };
             Estimate::of(&found.visits.iter().map(rss).collect::<Vec<_>>())
         };
@@ -177,14 +179,15 @@ fn memory(run: &mut Run, plan: &Plan, found: &[Found], equal_limit: bool) {
             &found.variant.name,
             Vec::<String>::new(),
             [
-                Estimate::exact(found.fit.limit_mb.into()),
-                Estimate::exact(found.fit.rss_mib),
+                found.variant.can_be_limited().then(|| Estimate::exact(found.fit.limit_mb.into())).flatten(),
+                found.fit.rss_mib.and_then(Estimate::exact),
                 at(plan.before.as_secs_f64()),
                 at(f64::INFINITY),
                 Estimate::exact(found.fit.peak.round()),
             ],
         );
-        let off = found.fit.rss_mib / f64::from(plan.memory_mb) - 1.0;
+        let Some(rss_mib) = found.fit.rss_mib else { continue };
+        let off = rss_mib / f64::from(plan.memory_mb) - 1.0;
         if !equal_limit && off.abs() > 2.0 * FIT_SHARE && found.variant.can_be_limited() {
             run.notes.push(format!(
                 "resident memory of {} is {:+.1} % off: no limit in whole MB comes nearer",
@@ -380,7 +383,7 @@ fn notes(run: &mut Run, found: &Found) {
     }
 }
 
-fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) {
+fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>], ways: &Ways) {
     let last = plan.phases.len() - 2;
     let said: Vec<String> = found
         .iter()
@@ -405,11 +408,12 @@ fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>
             format!("{} {when}{written}, {lost} hits lost", found.variant.name)
         })
         .collect();
+    let seen: Vec<_> = found.iter().map(|found| (&found.variant, found.fit.rss_mib)).collect();
     run.verdict = format!(
-        "When values of {} become {} in {} MiB, 95 % of a fresh server's hit ratio is back: {}.",
+        "When values of {} become {} {}, 95 % of a fresh server's hit ratio is back: {}.",
         plan.phases[last].sizes,
         plan.phases[last + 1].sizes,
-        plan.memory_mb,
+        ways.memory_words(plan.memory_mb, 2.0 * FIT_SHARE, &seen),
         said.join("; ")
     );
 }

@@ -6,6 +6,7 @@ use crate::contender::{Contender, Setup, Target};
 use crate::control::Family;
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::numbers;
 use crate::peers::Kind;
 use crate::results::Run;
 
@@ -16,6 +17,9 @@ pub struct Ways {
     /// Give every server the same memory limit, not the same resident memory
     #[arg(long)]
     pub equal_limit: bool,
+    /// Seconds that a warm-up may take: a run whose warm-up is cut off has no result
+    #[arg(long, default_value = "600", value_name = "S", value_parser = numbers::seconds)]
+    pub warm_max: f64,
     /// memcached's automove, one run for each: 0, 1, 2 [default: as it starts]
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2))]
     automove: Vec<u32>,
@@ -28,6 +32,31 @@ impl Ways {
     /// Notes in the settings what is equal.
     pub fn note(&self, run: &mut Run) {
         run.set("memory is equal by", if self.equal_limit { "limit" } else { "resident memory" });
+        run.set("seconds of a warm-up at most", self.warm_max);
+    }
+
+    /// How much memory servers had, each with its name, the resident memory that was seen and whether the lab chose its
+    /// limit: words that say no more than is known.
+    pub fn memory_words(&self, memory_mb: u32, near: f64, servers: &[(&Variant, Option<f64>)]) -> String {
+        if self.equal_limit && servers.iter().all(|(variant, _)| variant.can_be_limited()) {
+            return format!("with limits of {memory_mb} MB");
+        }
+        let wanted = f64::from(memory_mb);
+        let off = |&(variant, seen): &(&Variant, Option<f64>)| match seen.map(|mib| mib / wanted - 1.0) {
+            None => Some(format!("{} is not seen", variant.name)),
+            Some(share) if share.abs() > near => Some(format!("{} {:+.1} %", variant.name, 100.0 * share)),
+            Some(_) => None,
+        };
+        let mut others: Vec<String> =
+            servers.iter().filter(|(variant, _)| !variant.again).filter_map(off).collect();
+        others.sort_unstable();
+        others.dedup();
+        match others.is_empty() {
+            true => format!("in {memory_mb} MiB of resident memory"),
+            false => {
+                format!("in memory that was not equal ({} of {memory_mb} MiB resident)", others.join(", "))
+            }
+        }
     }
 }
 

@@ -17,7 +17,9 @@ use crate::dialog::Dialog;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::keys::Keyspace;
+use crate::placement::Placement;
 use crate::results::Ceiling;
+use crate::starvation::Waited;
 use crate::usage;
 use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
@@ -27,9 +29,11 @@ pub const FILL_BATCH: usize = 32;
 /// Connections that fill.
 pub const FILL_CONNECTIONS: usize = 16;
 /// A fill ends when so many times the memory was written.
-const FILL_TIMES: u64 = 2;
-/// A fill that takes longer than this has reached what it can.
-const FILL_MAX: Duration = Duration::from_secs(90);
+pub const FILL_TIMES: u64 = 2;
+/// Requests of a fill that are asked together, as a share of the keys; then it is seen how much was written.
+const FILL_SHARE: u64 = 8;
+/// What is counted takes this long at most.
+const COUNT_MAX: Duration = Duration::from_secs(3600);
 
 /// What drives the load.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +42,49 @@ pub struct Driver<'d> {
     pub cores: &'d [Option<usize>],
     /// Seed of all choices.
     pub seed: u64,
+    /// How long a warm-up may take.
+    pub warm_max: Duration,
+}
+
+/// A server that was warmed, and the clients that did it: what they ask next continues the stream.
+#[derive(Debug)]
+pub struct Warm {
+    dialog: Dialog<Aside>,
+    /// What was seen until then.
+    pub seen: Seen,
+}
+
+impl Warm {
+    /// Has the clients go on with so many requests, rounded up to whole batches of all.
+    ///
+    /// # Errors
+    /// When a connection fails or a reply is none.
+    pub fn count(&mut self, requests: u64) -> Result<Seen, Error> {
+        let (seen, left) = go_on(&mut self.dialog, requests, COUNT_MAX)?;
+        if left > 0 {
+            return Err(Error::NotValid(format!(
+                "what is counted took longer than {} s",
+                COUNT_MAX.as_secs()
+            )));
+        }
+        Ok(seen)
+    }
+}
+
+/// Has clients that fill ask so many requests, in `time` at most; what they saw, and batches that were not begun.
+fn go_on(dialog: &mut Dialog<Aside>, requests: u64, time: Duration) -> Result<(Seen, u64), Error> {
+    let batches = requests.div_ceil((FILL_CONNECTIONS * FILL_BATCH) as u64);
+    dialog.agents_mut().for_each(|client| client.limit(batches));
+    let outcome = dialog.run(time)?;
+    let mut seen = Seen::default();
+    outcome.tallies.into_iter().for_each(|tally| seen.merge(tally));
+    Ok((seen, dialog.agents().map(Aside::left).sum()))
+}
+
+/// Requests of a warm-up after which it is seen how much was written: a share of the keys, so that servers of every
+/// speed are asked the same.
+pub fn warm_step(plan: &Plan) -> u64 {
+    (u64::from(plan.phases[0].count) / FILL_SHARE).max(1)
 }
 
 /// Memory at one moment.
@@ -46,7 +93,7 @@ pub struct Sample {
     /// Seconds from the start of the measurement on.
     pub at_s: f64,
     /// Resident memory, where it can be seen.
-    pub rss_mib: f64,
+    pub rss_mib: Option<f64>,
     /// Pages that have moved between classes so far.
     pub pages_moved: u64,
     /// Memory by class, or by use: name and MiB.
@@ -77,6 +124,8 @@ pub struct Visit {
     pub offered: f64,
     /// Share of the time that the generator worked.
     pub busy: f64,
+    /// Who was kept from a core.
+    pub waited: Waited,
     /// What the server counted in all that.
     pub server_counts: Option<Counted>,
 }
@@ -103,33 +152,45 @@ impl Driver<'_> {
         Driver { seed: !self.seed, ..*self }
     }
 
-    fn run(&self, dialog: &mut Dialog<Aside>, time: Duration) -> Result<(Seen, f64, Duration), Error> {
+    fn run(&self, dialog: &mut Dialog<Aside>, time: Duration) -> Result<(Seen, f64, Duration, f64), Error> {
         let outcome = dialog.run(time)?;
         let mut seen = Seen::default();
         outcome.tallies.into_iter().for_each(|tally| seen.merge(tally));
-        Ok((seen, outcome.busy, outcome.elapsed))
+        Ok((seen, outcome.busy, outcome.elapsed, outcome.waited))
     }
 
     /// Asks for the first phase's keys until the cache has been written over and over.
     ///
     /// # Errors
-    /// When a connection fails or a reply is none.
-    pub fn warm(&self, server: &Contender, plan: &Arc<Plan>, shelf: &Arc<Shelf>) -> Result<Seen, Error> {
+    /// When a connection fails or a reply is none; [`Error::NotValid`] when it takes too long: what is counted of a
+    /// cache that is half warm is the cold half.
+    pub fn warm(&self, server: &Contender, plan: &Arc<Plan>, shelf: &Arc<Shelf>) -> Result<Warm, Error> {
         let still = Arc::new(plan.only_in(0));
         let started = Instant::now();
         let mut seen = Seen::default();
         let mut dialog =
             self.dialog(server, &still, shelf, FILL_CONNECTIONS, (Pace::Closed, FILL_BATCH), started)?;
-        while started.elapsed() < FILL_MAX {
+        loop {
             let before = shelf.written_bytes.load(Relaxed);
-            seen.merge(self.run(&mut dialog, Duration::from_millis(250))?.0);
+            let time = self.warm_max.saturating_sub(started.elapsed());
+            let (more, left) = go_on(&mut dialog, warm_step(plan), time)?;
+            seen.merge(more);
             let written = shelf.written_bytes.load(Relaxed);
+            let enough = FILL_TIMES * plan.capacity_bytes();
             // A cache in which everything fits is never written over.
-            if written >= FILL_TIMES * plan.capacity_bytes() || written == before {
-                break;
+            if written >= enough || written == before && left == 0 {
+                return Ok(Warm { dialog, seen });
+            }
+            if left > 0 {
+                return Err(Error::NotValid(format!(
+                    "{}: the warm-up was cut off after {} s, when {} of {} MiB were written; --warm-max gives it more",
+                    server.name,
+                    self.warm_max.as_secs_f64(),
+                    written >> 20,
+                    enough >> 20
+                )));
             }
         }
-        Ok(seen)
     }
 
     /// Requests a second that a warm server answers in the plan's own way, without a pause: in the phase that is
@@ -150,28 +211,10 @@ impl Driver<'_> {
             let pace = (Pace::Closed, plan.pipeline);
             let mut dialog =
                 self.anew().dialog(server, &still, shelf, plan.connections, pace, Instant::now())?;
-            let (seen, _, elapsed) = self.run(&mut dialog, time)?;
+            let (seen, _, elapsed, _) = self.run(&mut dialog, time)?;
             lowest = lowest.min(seen.totals().0 as f64 / elapsed.as_secs_f64());
         }
         Ok(lowest)
-    }
-
-    /// What a warm server answers in `time`, in a closed loop.
-    ///
-    /// # Errors
-    /// When a connection fails or a reply is none.
-    pub fn count(
-        &self,
-        server: &Contender,
-        plan: &Arc<Plan>,
-        shelf: &Arc<Shelf>,
-        time: Duration,
-    ) -> Result<Seen, Error> {
-        let still = Arc::new(plan.only_in(0));
-        let pace = (Pace::Closed, FILL_BATCH);
-        let connections = FILL_CONNECTIONS;
-        let mut dialog = self.anew().dialog(server, &still, shelf, connections, pace, Instant::now())?;
-        Ok(self.run(&mut dialog, time)?.0)
     }
 
     /// What the generator alone reaches with the clients' first question, which a null server can only answer as
@@ -195,13 +238,14 @@ impl Driver<'_> {
         &self,
         server: &Contender,
         plan: &Plan,
-        time: Duration,
+        requests: u64,
     ) -> Result<(f64, Seen, Option<Counted>), Error> {
         let plan = Arc::new(plan.only_last());
         let shelf = Shelf::new(&plan);
         let before = Counted::of(&server.control)?;
-        let mut seen = self.warm(server, &plan, &shelf)?;
-        let counted = self.count(server, &plan, &shelf, time)?;
+        let mut warm = self.warm(server, &plan, &shelf)?;
+        let counted = warm.count(requests)?;
+        let mut seen = warm.seen;
         let after = Counted::of(&server.control)?;
         let (gets, hits, _) = counted.totals();
         seen.merge(counted);
@@ -216,11 +260,12 @@ impl Driver<'_> {
     pub fn visit(&self, server: &Contender, plan: &Arc<Plan>, rate: f64) -> Result<Visit, Error> {
         let shelf = Shelf::new(plan);
         let before = Counted::of(&server.control)?;
-        let warm = self.warm(server, plan, &shelf)?;
+        let warm = self.warm(server, plan, &shelf)?.seen;
         let per_connection = rate / (plan.connections * plan.pipeline) as f64;
         let pace = (Pace::Open(per_connection), plan.pipeline);
         let started = Instant::now() + Duration::from_millis(20);
         let mut dialog = self.anew().dialog(server, plan, &shelf, plan.connections, pace, started)?;
+        let threads = server.threads()?;
         let done = AtomicBool::new(false);
         let (outcome, samples) = thread::scope(|scope| {
             let sampler = scope.spawn(|| watch(server, started, &done));
@@ -228,13 +273,15 @@ impl Driver<'_> {
             done.store(true, Relaxed);
             (outcome, sampler.join().expect("the sampler does not panic"))
         });
-        let (mut seen, busy, _) = outcome?;
+        let (mut seen, busy, elapsed, waited) = outcome?;
+        let placement = server.placement(threads.as_ref())?;
+        let waited = Placement::waited(placement.as_ref(), elapsed, waited);
         let after = Counted::of(&server.control)?;
         let server_counts = after.zip(before).map(|(after, before)| after.since(before));
         // Batches that were under way at the end.
         seen.bins.resize(seen.bins.len().max(plan.bins()), Default::default());
         let offered = rate * plan.length().as_secs_f64();
-        Ok(Visit { seen, warm, samples, offered, busy, server_counts })
+        Ok(Visit { seen, warm, samples, offered, busy, waited, server_counts })
     }
 }
 
@@ -259,16 +306,16 @@ fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample>
 
 const MIB: f64 = 1_048_576.0;
 
-/// Resident memory; `unseen` where it cannot be seen.
+/// Resident memory, where it can be seen.
 ///
 /// # Errors
 /// When the process is gone.
-pub fn resident_mib(server: &Contender, unseen: f64) -> Result<f64, Error> {
-    server.pid.map_or(Ok(unseen), |pid| Ok(usage::rss_bytes(pid)? as f64 / MIB))
+pub fn resident_mib(server: &Contender) -> Result<Option<f64>, Error> {
+    server.pid.map(|pid| Ok(usage::rss_bytes(pid)? as f64 / MIB)).transpose()
 }
 
 fn sample(server: &Contender, at_s: f64) -> Result<Sample, Error> {
-    let rss_mib = resident_mib(server, 0.0)?;
+    let rss_mib = resident_mib(server)?;
     let counters = server.control.counters()?;
     let layers = match server.control.family {
         Family::Memcached => classes(&server.control.stats("slabs")?),
@@ -278,7 +325,7 @@ fn sample(server: &Contender, at_s: f64) -> Result<Sample, Error> {
             vec![
                 ("data set".to_owned(), dataset),
                 ("overhead that it counts".to_owned(), (used - dataset).max(0.0)),
-                ("fragmentation and the rest".to_owned(), (rss_mib - used).max(0.0)),
+                ("fragmentation and the rest".to_owned(), (rss_mib.unwrap_or(used) - used).max(0.0)),
             ]
         }
     };
@@ -348,15 +395,18 @@ pub fn fit(
         let server = variant.start(limit_mb)?;
         let shelf = Shelf::new(plan);
         driver.warm(&server, plan, &shelf)?;
-        let rss_mib = resident_mib(&server, target_mib)?;
-        let miss = (rss_mib / target_mib - 1.0).abs();
-        let better = best.as_ref().is_none_or(|best| miss < (best.rss_mib / target_mib - 1.0).abs());
+        let rss_mib = resident_mib(&server)?;
+        let off = |rss_mib: Option<f64>| rss_mib.map_or(0.0, |rss_mib| (rss_mib / target_mib - 1.0).abs());
+        let miss = off(rss_mib);
+        let better = best.as_ref().is_none_or(|best| miss < off(best.rss_mib));
         if better {
             best = Some(Fit { limit_mb, rss_mib, peak: 0.0 });
         }
         // What the limit bounds is a part of what is resident: the rest hardly changes.
-        let next = (f64::from(limit_mb) + target_mib - rss_mib).round().max(2.0) as u32;
-        let last = !search || miss < FIT_SHARE || next == limit_mb || attempt + 1 == FIT_TRIES;
+        let resident_mib = rss_mib.unwrap_or(target_mib);
+        let next = (f64::from(limit_mb) + target_mib - resident_mib).round().max(2.0) as u32;
+        let last =
+            !search || rss_mib.is_none() || miss < FIT_SHARE || next == limit_mb || attempt + 1 == FIT_TRIES;
         if last {
             let peak = driver.peak(&server, plan, &shelf, time)?;
             return Ok(Fit { peak, ..best.expect("there was one") });
@@ -375,8 +425,8 @@ pub const FIT_SHARE: f64 = 0.01;
 pub struct Fit {
     /// The limit given to the server.
     pub limit_mb: u32,
-    /// Resident memory of the warm server.
-    pub rss_mib: f64,
+    /// Resident memory of the warm server, where it can be seen.
+    pub rss_mib: Option<f64>,
     /// Requests a second it answers at most, in the plan's way and its hardest phase.
     pub peak: f64,
 }

@@ -1,5 +1,7 @@
 //! Replies in bytes, and the numbers in them.
 
+use std::fmt::Write;
+
 use crate::number::{with_line_end, write_u64};
 use crate::reply::{SMALL_BYTES_MAX, SMALL_ROOM, copy};
 
@@ -189,31 +191,79 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     (n.is_finite() && (n != 0.0 || is_zero)).then_some(sign * n)
 }
 
-/// Writes a floating-point number as Redis prints scores and RESP3 doubles: 17 significant digits at
-/// most, no exponent where an integer says the same.
-pub fn format_double(n: f64) -> String {
+/// Bytes of a floating-point number as text, at most: its sign, 17 digits or six zeros in front of them or behind.
+const DOUBLE_BYTES_MAX: usize = 32;
+
+/// A floating-point number as text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DoubleText {
+    bytes: [u8; DOUBLE_BYTES_MAX],
+    len: usize,
+}
+
+impl std::ops::Deref for DoubleText {
+    type Target = str;
+    fn deref(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).expect("digits and letters")
+    }
+}
+
+impl Write for DoubleText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.len + text.len();
+        self.bytes.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Writes a floating-point number as Redis prints scores and RESP3 doubles from 7.2 on: the shortest digits that read
+/// back as the same number; whole numbers below 2^62 and what has few zeros without an exponent.
+pub fn format_double(n: f64) -> DoubleText {
+    let mut text = DoubleText::default();
+    write_double(&mut text, n).expect("room for any number");
+    text
+}
+
+fn write_double(to: &mut DoubleText, n: f64) -> std::fmt::Result {
+    /// Below this, whole numbers are written as such.
+    const WHOLE_MAX: f64 = (1_u64 << 62) as f64;
     if n.is_nan() {
-        return "nan".into();
+        return to.write_str("nan");
     }
+    if n.is_sign_negative() {
+        to.write_char('-')?;
+    }
+    let n = n.abs();
     if n.is_infinite() {
-        return if n > 0.0 { "inf".into() } else { "-inf".into() };
+        return to.write_str("inf");
     }
-    if n == 0.0 {
-        return if n.is_sign_negative() { "-0".into() } else { "0".into() };
+    if n.fract() == 0.0 && n < WHOLE_MAX {
+        return write!(to, "{}", n as u64);
     }
-    if n.fract() == 0.0 && n.abs() < 1e17 {
-        return format!("{n:.0}");
+    // `d.ddde-7`: digits and the power of ten that they are multiplied by.
+    let mut shown = DoubleText::default();
+    write!(shown, "{n:e}")?;
+    let (mantissa, exponent) = shown.split_once('e').ok_or(std::fmt::Error)?;
+    let exponent: i32 = exponent.parse().map_err(|_| std::fmt::Error)?;
+    let mut digits = DoubleText::default();
+    mantissa.split('.').try_for_each(|part| digits.write_str(part))?;
+    let count = digits.len() as i32;
+    let power = exponent - (count - 1);
+    if power >= 0 && exponent < count + 7 {
+        to.write_str(&digits)?;
+        return (0..power).try_for_each(|_| to.write_char('0'));
     }
-    let exponent = n.abs().log10().floor() as i32;
-    if (-5..17).contains(&exponent) {
-        return format!("{n}");
-    }
-    let text = format!("{n:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let exponent: i32 = exponent.parse().unwrap_or(0);
-            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    if power < 0 && (power > -7 || exponent.abs() < 4) {
+        let before = count + power;
+        if before <= 0 {
+            to.write_str("0.")?;
+            (before..0).try_for_each(|_| to.write_char('0'))?;
+            return to.write_str(&digits);
         }
-        None => text,
+        let (whole, fraction) = digits.split_at(before as usize);
+        return write!(to, "{whole}.{fraction}");
     }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    write!(to, "{mantissa}e{sign}{}", exponent.abs())
 }

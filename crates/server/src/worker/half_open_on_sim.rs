@@ -117,6 +117,62 @@ fn one_large_value_alone_may_be_larger_than_the_share_and_drives_nobody_out() {
 }
 
 #[test]
+fn a_request_that_is_answered_in_steps_stands_in_the_way_of_none_behind_it() {
+    const KEYS: usize = 500_000;
+    let mut world = world(Config { item_bytes_max: Some(24 << 20), ..config() });
+    let (asks, small) = (world.connect_to(1), world.connect());
+    let keys: String = (0..KEYS).map(|key| format!("$10\r\nkey:{key:06}\r\n")).collect();
+    let request = format!("*{}\r\n$4\r\nMGET\r\n{keys}", KEYS + 1);
+    let max = world.service.hub().store.input_bytes_max();
+    assert!(request.len() as u64 > max, "alone it is more than all requests may be on their way in");
+    for bytes in request.as_bytes().chunks(500_000) {
+        asks.send(bytes);
+        world.settle();
+    }
+    // It is whole, and its reply waits for who reads it.
+    assert_eq!(world.service.hub().store.input_bytes(), 0);
+    assert!(world.service.hub().store.held_bytes() as usize > request.len());
+    asks.send([resp(&["PING"]).as_bytes(), &part(0)].concat().as_slice());
+    small.send(&part(1));
+    world.settle();
+    world.pass(300);
+    assert!(!asks.closed() && !small.closed());
+    let reply = world.read_all(&asks);
+    assert!(reply.starts_with(&format!("*{KEYS}\r\n$-1\r\n")) && reply.ends_with("$-1\r\n+PONG\r\n"));
+    assert_eq!(reply.matches("$-1\r\n").count(), KEYS);
+}
+
+/// Requests that are whole are held while they are answered, and who reads no answers holds them for long: further
+/// ones are kept within what connections may hold.
+#[test]
+fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() {
+    const KEYS: usize = 200_000;
+    let mut world = world(Config { item_bytes_max: Some(24 << 20), ..config() });
+    let keys: String = (0..KEYS).map(|key| format!("$10\r\nkey:{key:06}\r\n")).collect();
+    let request = format!("*{}\r\n$4\r\nMGET\r\n{keys}", KEYS + 1);
+    let max = world.service.hub().store.held_bytes_max();
+    let small = world.connect();
+    small.send(&part(1));
+    let peers: Vec<Peer> = (0..12).map(|_| world.connect_to(1)).collect();
+    for peer in &peers {
+        for bytes in request.as_bytes().chunks(500_000) {
+            peer.send(bytes);
+            world.settle();
+            let held = world.service.hub().store.held_bytes();
+            assert!(held <= max, "{held} bytes are held");
+        }
+        world.pass(20);
+    }
+    assert!(!small.closed());
+    // Who reads has an answer each: the values, or that there is no room.
+    let last = world.connect_to(1);
+    drop(peers);
+    world.settle();
+    last.send(request.as_bytes());
+    assert_eq!(world.read_all(&last).matches("$-1\r\n").count(), KEYS);
+}
+
+#[test]
 fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
     let mut world = world(config());
     // Values under way, each within what may be refused, that take all the share and stand.

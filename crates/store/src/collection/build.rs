@@ -11,6 +11,7 @@ use super::Type;
 use super::element::{LONG, Packed, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
+use super::tree::ITEM_LEAF_BYTES;
 use crate::class::CHUNK_BYTES_MAX;
 use std::ops::Range;
 
@@ -37,6 +38,8 @@ pub(crate) struct NewEntry<'a> {
 #[derive(Debug)]
 pub(crate) struct Builder {
     kind: Type,
+    /// Bytes that it may have while it is being built.
+    room: usize,
     /// Strings that have their length in front.
     longs: usize,
     words: Vec<u64>,
@@ -50,6 +53,7 @@ impl Default for Builder {
     fn default() -> Builder {
         Builder {
             kind: Type::Hash,
+            room: LEAF_BYTES_MAX,
             longs: 0,
             words: Vec::new(),
             tags: Vec::new(),
@@ -64,6 +68,7 @@ impl Builder {
     /// Begins an empty leaf.
     pub(crate) fn start(&mut self, kind: Type) {
         self.kind = kind;
+        self.room = LEAF_BYTES_MAX;
         self.longs = 0;
         self.words.clear();
         self.tags.clear();
@@ -85,6 +90,44 @@ impl Builder {
         self.codes.extend_from_slice(leaf.codes);
         self.value_codes.extend_from_slice(leaf.value_codes);
         self.payload.extend_from_slice(leaf.payload);
+    }
+
+    /// It will be cut: meanwhile it may be as long as three leaves.
+    pub(super) fn make_roomy(&mut self) {
+        self.room = 3 * LEAF_BYTES_MAX;
+    }
+
+    /// Adds entry `i` of a leaf, which lies at `at`, to the end. Not of a sorted set.
+    pub(super) fn push(&mut self, leaf: &Leaf<'_>, i: usize, at: Range<usize>) {
+        debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        let added = [
+            (&mut self.tags, leaf.tags),
+            (&mut self.codes, leaf.codes),
+            (&mut self.value_codes, leaf.value_codes),
+        ];
+        for (array, from) in added {
+            array.extend(from.get(i));
+        }
+        self.longs += longs(leaf.codes.get(i..=i).unwrap_or_default());
+        self.longs += longs(leaf.value_codes.get(i..=i).unwrap_or_default());
+        self.payload.extend_from_slice(&leaf.payload[at]);
+    }
+
+    /// Adds all entries of a leaf to the end. Not of a sorted set.
+    pub(super) fn append(&mut self, leaf: &Leaf<'_>) {
+        debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        self.tags.extend_from_slice(leaf.tags);
+        self.codes.extend_from_slice(leaf.codes);
+        self.value_codes.extend_from_slice(leaf.value_codes);
+        self.longs += longs(leaf.codes) + longs(leaf.value_codes);
+        self.payload.extend_from_slice(leaf.payload);
+    }
+
+    /// It is too long to lie in an item whose leaf may have so many bytes, and can be a tree.
+    pub(super) fn is_for_tree(&self, item_bytes_max: usize) -> bool {
+        let bytes = self.loose_bytes();
+        matches!(self.kind, Type::Hash | Type::Set)
+            && (bytes > item_bytes_max || bytes > ITEM_LEAF_BYTES && self.codes.len() > 1)
     }
 
     /// What it is a leaf of.
@@ -122,7 +165,7 @@ impl Builder {
         let hash = self.kind == Type::Hash;
         let bytes = name.bytes() + if hash { value.bytes() } else { 0 };
         let arrays = 1 + usize::from(self.kind != Type::List) + usize::from(hash);
-        if self.loose_bytes() + arrays + bytes > LEAF_BYTES_MAX {
+        if self.loose_bytes() + arrays + bytes > self.room {
             return Err(Full);
         }
         let at = if i == self.codes.len() { self.payload.len() } else { self.leaf().offset(i) };
@@ -221,7 +264,7 @@ impl Builder {
         if value {
             start += extent(self.codes[i], &self.payload[start..]).1;
         }
-        if self.loose_bytes() - (end - start) + new.bytes() > LEAF_BYTES_MAX {
+        if self.loose_bytes() - (end - start) + new.bytes() > self.room {
             return Err(Full);
         }
         let code = if value { &mut self.value_codes[i] } else { &mut self.codes[i] };
@@ -234,7 +277,7 @@ impl Builder {
     }
 
     /// Bytes of the leaf without its scores, at most as many as of the leaf that comes of it.
-    fn loose_bytes(&self) -> usize {
+    pub(super) fn loose_bytes(&self) -> usize {
         HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
     }
 

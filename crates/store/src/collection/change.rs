@@ -8,13 +8,14 @@
 
 use super::build::{Builder, Full, NewEntry};
 use super::leaf::{Leaf, Removed};
+use super::tree::{Edit, Hand};
 use super::{Collection, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::item::{RawItem, Shape};
 use crate::read::Value;
 use crate::worker::Guard;
 use crate::write::{Draft, Token, Unpublished};
-use crate::{Attributes, Expect, Item, Key, Lookup, Refusal, Seen, Store, Stored};
+use crate::{Attributes, Expect, Item, Key, Lookup, Refusal, Seen, Stored};
 use std::ops::Range;
 
 /// Why a collection was not changed, or not read.
@@ -46,48 +47,78 @@ impl Key<'_> {
 
 /// A collection that is being changed.
 pub(super) struct Change<'c> {
-    store: &'c Store,
     kind: Type,
-    old: Option<Leaf<'c>>,
+    hand: Hand<'c>,
+    state: State<'c>,
     builder: &'c mut Builder,
-    /// The builder has what the collection is by now.
-    loaded: bool,
+    edit: &'c mut Edit,
     written: bool,
 }
 
+/// Where the collection is.
+enum State<'c> {
+    /// In an item, as it was, if there is one.
+    Item(Option<Leaf<'c>>),
+    /// In the builder.
+    Built,
+    /// In the tree.
+    Tree,
+}
+
 impl Change<'_> {
-    /// What it is by now; none if there is no collection yet.
+    /// What it is by now; none if there is no collection yet. Of one that is no tree.
     #[inline]
     pub(super) fn leaf(&self) -> Option<Leaf<'_>> {
-        if self.loaded { Some(self.builder.leaf()) } else { self.old }
+        match &self.state {
+            State::Item(leaf) => *leaf,
+            State::Built => Some(self.builder.leaf()),
+            State::Tree => unreachable!("the verbs of trees ask for names"),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.leaf().map_or(0, |leaf| leaf.len())
     }
 
-    /// Where a field or member is.
+    /// Where a member is. Of a collection that is no tree.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        self.leaf()?.find(name, self.store.tag_of(name))
+        self.leaf()?.find(name, self.hand.store.tag_of(name))
     }
 
-    /// The collection is published even if nothing of it has changed.
+    /// Calls `read` with the leaf and the place in it of a field or member, if it is there.
+    pub(super) fn with<R>(&self, name: &[u8], read: impl FnOnce(&Leaf<'_>, usize) -> R) -> Option<R> {
+        match &self.state {
+            State::Tree => self.edit.with(self.hand.store, name, read),
+            State::Item(_) | State::Built => {
+                let leaf = self.leaf()?;
+                let i = leaf.find(name, self.hand.store.tag_of(name))?;
+                Some(read(&leaf, i))
+            }
+        }
+    }
+
+    /// Whether a field or member is there.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.with(name, |_, _| ()).is_some()
+    }
+
+    /// The collection is published even if nothing of it has changed. Of one that is no tree.
     pub(super) fn write(&mut self) -> &mut Builder {
-        if !self.loaded {
-            match &self.old {
+        if let State::Item(leaf) = &self.state {
+            match leaf {
                 Some(leaf) => self.builder.load(leaf),
                 None => self.builder.start(self.kind),
             }
-            self.loaded = true;
+            self.state = State::Built;
         }
         self.written = true;
         self.builder
     }
 
-    /// Puts an entry in front of entry `i`, or at the end.
+    /// Puts an entry in front of entry `i`, or at the end. Into a collection that is no tree.
     pub(super) fn insert(&mut self, i: usize, name: &[u8], value: &[u8], score: f64) -> Result<(), Declined> {
-        let tag = if self.kind == Type::List { 0 } else { self.store.tag_of(name) };
+        let tag = if self.kind == Type::List { 0 } else { self.hand.store.tag_of(name) };
         Ok(self.write().insert(i, NewEntry { tag, name, value, score })?)
     }
 
@@ -95,9 +126,49 @@ impl Change<'_> {
         self.write().remove(range);
     }
 
-    /// What it is by now, as who reads sees it.
+    /// Sets a field of a hash, or puts a member into a set that does not have it; whether it is new.
+    pub(super) fn put(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Declined> {
+        if !matches!(self.state, State::Tree) {
+            let there = self.find(name);
+            let (tag, builder) = (self.hand.store.tag_of(name), self.write());
+            let end = builder.leaf().len();
+            let built = match there {
+                Some(i) => builder.set_value(i, value),
+                None => builder.insert(end, NewEntry { tag, name, value, score: 0.0 }),
+            };
+            match built {
+                Ok(()) => return Ok(there.is_none()),
+                Err(Full) if end == 0 => return Err(Declined::TooLarge),
+                Err(Full) => {
+                    self.edit.plant(&mut self.hand, self.builder)?;
+                    self.state = State::Tree;
+                }
+            }
+        }
+        self.written = true;
+        self.edit.put(&mut self.hand, self.kind, name, value)
+    }
+
+    /// Takes a field or member out; whether it was there.
+    pub(super) fn take(&mut self, name: &[u8]) -> Result<bool, Declined> {
+        if matches!(self.state, State::Tree) {
+            if self.edit.elements == 0 {
+                return Ok(false);
+            }
+            let gone = self.edit.take(&mut self.hand, name)?;
+            self.written |= gone;
+            return Ok(gone);
+        }
+        let there = self.find(name);
+        if let Some(i) = there {
+            self.remove(i..i + 1);
+        }
+        Ok(there.is_some())
+    }
+
+    /// What it is by now, as who reads sees it. Of one that is no tree.
     pub(super) fn collection(&self) -> Option<Collection<'_>> {
-        Some(Collection::new(self.leaf()?, self.store))
+        Some(Collection::new(self.leaf()?, self.hand.store))
     }
 }
 
@@ -133,11 +204,12 @@ impl Guard<'_> {
         mut change: impl FnMut(&mut Change<'_>) -> Result<R, E>,
     ) -> Result<Changed<R>, E> {
         self.local.breathe(self.store);
-        // Taken and put back: in steady state a change allocates nothing.
+        // Taken and put back: in steady state a change allocates nothing on the heap.
         let mut builder = std::mem::take(&mut self.local.builder);
+        let mut edit = std::mem::take(&mut self.local.edit);
         self.spare(Some(key));
         let done = loop {
-            match self.change_through(key, kind, &mut builder, &mut change) {
+            match self.change_through(key, kind, (&mut builder, &mut edit), &mut change) {
                 Ok(Some(done)) => break Ok(done),
                 Ok(None) => {}
                 Err(refused) => break Err(refused),
@@ -145,6 +217,7 @@ impl Guard<'_> {
         };
         self.spare(None);
         self.local.builder = builder;
+        self.local.edit = edit;
         done
     }
 
@@ -153,39 +226,113 @@ impl Guard<'_> {
         &mut self,
         key: &Key<'_>,
         kind: Type,
-        builder: &mut Builder,
+        (builder, edit): (&mut Builder, &mut Edit),
         change: &mut impl FnMut(&mut Change<'_>) -> Result<R, E>,
     ) -> Result<Option<Changed<R>>, E> {
         // 1.
         let store = self.store;
-        let (old, item) = match self.get(key) {
+        let item = match self.get(key) {
             Lookup::Hit(item) => match item.value() {
                 Value::Collection(there) if there.kind() == kind => {
-                    (Some(*there.elements().leaf()), Some((item.raw, kept(&item), item.seen())))
+                    Some((item.raw, kept(&item), item.seen()))
                 }
                 Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => {
                     return Err(Declined::Type.into());
                 }
             },
-            Lookup::Miss | Lookup::Expired | Lookup::Flushed => (None, None),
+            Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
+        };
+        let state = match item {
+            // SAFETY: it was found a moment ago, in this epoch; so below.
+            Some((raw, _, seen)) if raw.header().is_tree() => {
+                // SAFETY: as above.
+                unsafe { edit.load(raw, seen) };
+                State::Tree
+            }
+            // SAFETY: as above; it is not looked at any more once memory is allocated, for the builder has it then.
+            Some((raw, ..)) => State::Item(Some(unsafe { raw.leaf(raw.header()) })),
+            None => State::Item(None),
         };
         // 2.
-        let mut changed = Change { store, kind, old, builder, loaded: false, written: false };
-        let answer = change(&mut changed)?;
-        let written = changed.written;
-        let old = item.map(|(raw, ..)| raw);
-        // 3, 4.
-        let done = match item {
-            _ if !written => Ok(()),
-            None if builder.is_empty() => Ok(()),
-            Some((_, _, seen)) if builder.is_empty() => self.delete(key, Expect::Unchanged(seen)),
-            None => self.publish_new(key, builder)?,
-            Some((_, attributes, seen)) => self.publish_again(key, builder, &attributes, seen)?,
+        let hand = Hand { store, local: &mut *self.local, key };
+        let mut changed =
+            Change { kind, hand, state, builder: &mut *builder, edit: &mut *edit, written: false };
+        let answer = change(&mut changed);
+        let (written, tree) = (changed.written, matches!(changed.state, State::Tree));
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(_) if tree && edit.overtaken => {
+                edit.give_up(store, self.local);
+                return Ok(None);
+            }
+            Err(refused) => {
+                edit.give_up(store, self.local);
+                return Err(refused);
+            }
         };
-        match done {
+        let old = item.map(|(raw, ..)| raw);
+        if !written {
+            return Ok(Some(Changed { answer, old }));
+        }
+        // 3, 4.
+        let (attributes, seen) = match item {
+            Some((_, attributes, seen)) => (attributes, Some(seen)),
+            None => (Attributes::default(), None),
+        };
+        let done = if tree {
+            self.publish_edit(key, kind, (builder, edit), &attributes, seen)
+        } else if builder.is_empty() {
+            match seen {
+                Some(seen) => Ok(self.delete(key, Expect::Unchanged(seen))),
+                None => Ok(Ok(())),
+            }
+        } else if builder.is_for_tree(key.collection_bytes_max()) {
+            let hand = &mut Hand { store, local: &mut *self.local, key };
+            match edit.plant(hand, builder) {
+                Ok(()) => self.publish_edit(key, kind, (builder, edit), &attributes, seen),
+                Err(declined) => {
+                    edit.give_up(store, self.local);
+                    Err(declined)
+                }
+            }
+        } else {
+            match seen {
+                None => self.publish_new(key, builder),
+                Some(seen) => self.publish_again(key, builder, &attributes, seen),
+            }
+        };
+        match done? {
             Ok(()) => Ok(Some(Changed { answer, old })),
             Err(Refusal::NoMemory) => Err(Declined::NoMemory.into()),
             Err(Refusal::Absent | Refusal::Present | Refusal::Changed | Refusal::Type) => Ok(None),
+        }
+    }
+
+    /// Publishes what has become of a tree: a tree, a leaf in the item again, or nothing.
+    fn publish_edit(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        (builder, edit): (&mut Builder, &mut Edit),
+        attributes: &Attributes,
+        seen: Option<Seen>,
+    ) -> Result<Result<(), Refusal>, Declined> {
+        // As it was with no node moved, if it was a tree.
+        let seen = edit.base().or(seen);
+        let expect = seen.map_or(Expect::Absent, Expect::Unchanged);
+        if edit.elements > 0 {
+            let Some(leaf) = edit.last_leaf(self.store) else {
+                return Ok(self.publish_tree(key, kind, edit, attributes, expect).map(drop));
+            };
+            builder.load(&leaf);
+        }
+        // A root that is taken out takes its nodes with it, and they are all those that this edit did not make.
+        edit.give_up(self.store, self.local);
+        match (seen, edit.elements) {
+            (None, 0) => Ok(Ok(())),
+            (Some(seen), 0) => Ok(self.delete(key, Expect::Unchanged(seen))),
+            (None, _) => self.publish_new(key, builder),
+            (Some(seen), _) => self.publish_again(key, builder, attributes, seen),
         }
     }
 
@@ -220,7 +367,7 @@ impl Guard<'_> {
     }
 
     /// Publishes the leaf that was built: what the publication said, or that it is too large for any.
-    fn publish_leaf(
+    pub(super) fn publish_leaf(
         &mut self,
         key: &Key<'_>,
         builder: &Builder,
@@ -259,14 +406,14 @@ impl Guard<'_> {
     pub(super) fn removed(&mut self, changed: Changed<Range<usize>>) -> Option<Removed<'_>> {
         let old = changed.old?;
         // SAFETY: 1. The item was reachable when its successor was published, or it was deleted, in this epoch: its chunk
-        // waits in limbo for as long. 2. The result borrows the guard, which leaves the epoch no earlier. 3. It is a
-        // collection: so the change found it.
-        let leaf = unsafe { old.leaf(old.header()) };
-        Some(Removed::new(leaf, changed.answer))
+        // waits in limbo for as long, and so do nodes that it had. 2. The result borrows the guard, which leaves the epoch
+        // no earlier. 3. It is a collection: so the change found it.
+        let collection = unsafe { Collection::of(old, self.store) };
+        Some(Removed::new(collection, changed.answer))
     }
 }
 
 /// What stays when the elements of an item change.
-fn kept(item: &Item<'_>) -> Attributes {
+pub(super) fn kept(item: &Item<'_>) -> Attributes {
     Attributes { expires_at: item.expires_at(), key_binary: item.key_binary(), ..Attributes::default() }
 }

@@ -19,13 +19,7 @@ impl Guard<'_> {
         let changed = self.change_collection(key, Type::Hash, |hash| {
             let mut new = 0;
             for (field, value) in pairs.clone() {
-                match hash.find(field) {
-                    Some(i) => hash.write().set_value(i, value)?,
-                    None => {
-                        hash.insert(hash.len(), field, value, 0.0)?;
-                        new += 1;
-                    }
-                }
+                new += usize::from(hash.put(field, value)?);
             }
             Ok::<_, Declined>(new)
         })?;
@@ -38,9 +32,9 @@ impl Guard<'_> {
     /// [`Declined`], and nothing done.
     pub fn hash_insert(&mut self, key: &Key<'_>, field: &[u8], value: &[u8]) -> Result<bool, Declined> {
         let changed = self.change_collection(key, Type::Hash, |hash| {
-            let new = hash.find(field).is_none();
+            let new = !hash.has(field);
             if new {
-                hash.insert(hash.len(), field, value, 0.0)?;
+                hash.put(field, value)?;
             }
             Ok::<_, Declined>(new)
         })?;
@@ -58,13 +52,11 @@ impl Guard<'_> {
         mut make: impl FnMut(Option<Element<'_>>) -> Result<V, E>,
     ) -> Result<V, E> {
         let changed = self.change_collection(key, Type::Hash, |hash| {
-            let there = hash.find(field);
-            let old = there.and_then(|i| Some(hash.leaf()?.entry(i).value));
-            let new = make(old)?;
-            match there {
-                Some(i) => hash.write().set_value(i, new.as_ref()).map_err(Declined::from)?,
-                None => hash.insert(hash.len(), field, new.as_ref(), 0.0)?,
-            }
+            let new = match hash.with(field, |leaf, i| make(Some(leaf.entry(i).value))) {
+                Some(new) => new?,
+                None => make(None)?,
+            };
+            hash.put(field, new.as_ref())?;
             Ok::<_, E>(new)
         })?;
         Ok(changed.answer)
@@ -84,10 +76,7 @@ impl Guard<'_> {
         let changed = self.change_collection(key, kind, |collection| {
             let mut gone = 0;
             for name in names.clone() {
-                if let Some(i) = collection.find(name) {
-                    collection.remove(i..i + 1);
-                    gone += 1;
-                }
+                gone += usize::from(collection.take(name)?);
             }
             Ok::<_, Declined>(gone)
         })?;

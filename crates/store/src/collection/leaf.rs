@@ -20,9 +20,9 @@
 //!
 //! [`Builder`]: super::build::Builder
 
-use super::Type;
 use super::element::{self, Element, LONG, Packed, bytes_by, extent};
 use super::scores::{Packing, Scores, score_of, word_of};
+use super::{Collection, Entries, EntriesBack, Type};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -197,6 +197,20 @@ impl<'a> Leaf<'a> {
         (Entry { name, value, score }, bytes)
     }
 
+    /// Bytes of the leaf, but for scores.
+    pub(super) fn bytes(&self) -> usize {
+        HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
+    }
+
+    /// Bytes that an entry takes beside its strings, but for its score.
+    pub(super) fn arrays(&self) -> usize {
+        match self.kind {
+            Type::Hash => 3,
+            Type::Set | Type::SortedSet => 2,
+            Type::List => 1,
+        }
+    }
+
     /// The entry `i`.
     ///
     /// # Panics
@@ -220,13 +234,13 @@ impl<'a> Leaf<'a> {
     }
 
     /// These entries, in order.
-    pub(crate) fn entries(&self, range: Range<usize>) -> Entries<'a> {
-        Entries { at: if range.is_empty() { 0 } else { self.offset(range.start) }, leaf: *self, range }
+    pub(crate) fn entries(&self, range: Range<usize>) -> InOrder<'a> {
+        InOrder { at: if range.is_empty() { 0 } else { self.offset(range.start) }, leaf: *self, range }
     }
 
     /// These entries, the last first.
-    pub(crate) fn entries_back(&self, range: Range<usize>) -> EntriesBack<'a> {
-        EntriesBack { leaf: *self, block: range.end..range.end, range, places: [0; BACK_ENTRIES] }
+    pub(crate) fn entries_back(&self, range: Range<usize>) -> Backwards<'a> {
+        Backwards { leaf: *self, block: range.end..range.end, range, places: [0; BACK_ENTRIES] }
     }
 
     /// How many entries come before the first one of which `before` is false, where it is true of all before that.
@@ -347,15 +361,15 @@ fn matches(tags: &[u8], tag: u8) -> impl Iterator<Item = usize> {
     whole.chain(last)
 }
 
-/// Iterator over entries, in order.
+/// Iterator over entries of one leaf, in order.
 #[derive(Clone, Debug)]
-pub struct Entries<'a> {
+pub(crate) struct InOrder<'a> {
     leaf: Leaf<'a>,
     range: Range<usize>,
     at: usize,
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for InOrder<'a> {
     type Item = Entry<'a>;
     #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
@@ -369,11 +383,11 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-impl ExactSizeIterator for Entries<'_> {}
+impl ExactSizeIterator for InOrder<'_> {}
 
-/// Iterator over entries, the last first.
+/// Iterator over entries of one leaf, the last first.
 #[derive(Clone, Debug)]
-pub struct EntriesBack<'a> {
+pub(crate) struct Backwards<'a> {
     leaf: Leaf<'a>,
     /// Those that are left.
     range: Range<usize>,
@@ -382,7 +396,7 @@ pub struct EntriesBack<'a> {
     places: [u16; BACK_ENTRIES],
 }
 
-impl<'a> Iterator for EntriesBack<'a> {
+impl<'a> Iterator for Backwards<'a> {
     type Item = Entry<'a>;
     fn next(&mut self) -> Option<Entry<'a>> {
         let i = self.range.next_back()?;
@@ -401,18 +415,19 @@ impl<'a> Iterator for EntriesBack<'a> {
     }
 }
 
-impl ExactSizeIterator for EntriesBack<'_> {}
+impl ExactSizeIterator for Backwards<'_> {}
 
 /// Entries that were taken out of a collection.
 #[derive(Clone, Debug)]
 pub struct Removed<'g> {
-    leaf: Leaf<'g>,
+    /// As it was before.
+    collection: Collection<'g>,
     range: Range<usize>,
 }
 
 impl<'g> Removed<'g> {
-    pub(super) fn new(leaf: Leaf<'g>, range: Range<usize>) -> Removed<'g> {
-        Removed { leaf, range }
+    pub(super) fn new(collection: Collection<'g>, range: Range<usize>) -> Removed<'g> {
+        Removed { collection, range }
     }
 
     /// How many.
@@ -427,12 +442,12 @@ impl<'g> Removed<'g> {
 
     /// In the order in which they were there.
     pub fn entries(&self) -> Entries<'g> {
-        self.leaf.entries(self.range.clone())
+        self.collection.entries(self.range.clone())
     }
 
     /// The last first.
     pub fn entries_back(&self) -> EntriesBack<'g> {
-        self.leaf.entries_back(self.range.clone())
+        self.collection.entries_back(self.range.clone())
     }
 }
 

@@ -18,8 +18,8 @@ impl Guard<'_> {
         let changed = self.change_collection(key, Type::Set, |set| {
             let mut new = 0;
             for member in members.clone() {
-                if set.find(member).is_none() {
-                    set.insert(set.len(), member, &[], 0.0)?;
+                if !set.has(member) {
+                    set.put(member, &[])?;
                     new += 1;
                 }
             }

@@ -5,8 +5,9 @@
 //!                             of kind 3: its form, 0 for a large value, else what collection it is
 //! retired | as it was                                                             | kind 6, 7    |
 //! free    | 31 … 16 next free chunk of the span                                   | kind 0       |
-//! piece   | 63 … 29 location of the head    | 28 … 3 bytes used                   | kind 4       |
-//! moved   | as it was, of a piece that has a copy elsewhere                       | kind 5       |
+//! piece   | 63 … 29 location of the head    | 16 … 3 bytes used                   | kind 4       |
+//! node    | 63 … 29 number of its tree  | 28 set | 25 … 22 level | 21 first | 16 … 3 bytes used | kind 4 |
+//! moved   | as it was, of a piece or node that has a copy elsewhere, or that is not shown yet | kind 5 |
 //! ```
 //!
 //! All have the same shape, so that a sweep over a span can tell what it sees.
@@ -24,7 +25,7 @@ pub(crate) enum Kind {
     Whole,
     /// An item whose value is in pieces.
     Large,
-    /// A piece, or a table of pieces, of a large value.
+    /// A piece, or a table of pieces, of a large value; or a node of a tree.
     Piece,
     /// An item with a collection: in the header a [`Kind::Large`] with a form.
     Collection,
@@ -55,7 +56,12 @@ pub(super) const KEY_LONG: usize = 255;
 pub(super) const VALUE_SHIFT: u32 = 18;
 /// The bits of a value's length, which items of kind 3 have for their form.
 const FORM_MASK: u64 = 0x3fff << VALUE_SHIFT;
+/// Of those: the collection is a tree.
+const FORM_TREE: u16 = 1 << 4;
 const VERSION_SHIFT: u32 = 32;
+/// A piece that is a node of a tree.
+const NODE: u64 = 1 << 28;
+const LEVEL_SHIFT: u32 = 22;
 const EXTENSION_BYTES: usize = 16;
 /// A header's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +93,15 @@ impl Header {
     #[inline(always)]
     pub(crate) fn is_collection(self) -> bool {
         self.is_not_plain() && self.form() != 0
+    }
+    /// [`Kind::Collection`] in a tree, retired or not.
+    #[inline]
+    pub(crate) fn is_tree(self) -> bool {
+        self.is_collection() && self.form() & FORM_TREE != 0
+    }
+    /// The form of a collection of this type in a tree.
+    pub(crate) fn form_of_tree(form: u16) -> u16 {
+        form | FORM_TREE
     }
     /// [`Kind::Large`] or [`Kind::Collection`], retired or not.
     #[inline(always)]
@@ -174,7 +189,7 @@ impl Header {
     pub(crate) fn with_piece_owner(self, owner: u64) -> Header {
         Header(self.0 & ((1 << 29) - 1) | owner << 29)
     }
-    /// A piece, as a sweep sees it: not moved away.
+    /// A piece or a node, as a sweep sees it: not moved away.
     #[inline]
     pub(crate) fn is_piece(self) -> bool {
         self.0 & KIND_MASK == Kind::Piece as u64
@@ -189,7 +204,34 @@ impl Header {
     }
     #[inline]
     pub(crate) fn piece_bytes(self) -> usize {
-        (self.0 >> 3 & ((1 << 26) - 1)) as usize
+        (self.0 >> 3 & ((1 << 14) - 1)) as usize
+    }
+    /// The header of a node of a tree, with `bytes` used behind it.
+    pub(crate) fn node(number: u64, level: usize, bytes: usize) -> Header {
+        debug_assert!(level < 16 && bytes < 1 << 14);
+        let bits = NODE | (level as u64) << LEVEL_SHIFT | (bytes as u64) << 3 | Kind::Piece as u64;
+        Header(number << 29 | bits)
+    }
+    /// A node of a tree, as a sweep sees it: shown, and not moved away or replaced.
+    #[inline]
+    pub(crate) fn is_node(self) -> bool {
+        self.0 & (KIND_MASK | NODE) == Kind::Piece as u64 | NODE
+    }
+    /// The same node, which sweeps may look at.
+    pub(crate) fn shown_node(self) -> Header {
+        Header(self.0 & !1)
+    }
+    pub(crate) fn node_number(self) -> u64 {
+        self.0 >> 29
+    }
+    /// 0 of a leaf.
+    pub(crate) fn node_level(self) -> usize {
+        (self.0 >> LEVEL_SHIFT & 0xf) as usize
+    }
+    /// It was the first leaf of its tree once.
+    pub(crate) const FIRST_LEAF: u64 = 1 << 21;
+    pub(crate) fn is_first_leaf(self) -> bool {
+        self.has(Header::FIRST_LEAF)
     }
     /// The header of an item with its value in place and no extension; no version yet. Lengths as the
     /// header can say them.

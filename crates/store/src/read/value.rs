@@ -39,7 +39,7 @@ impl InPieces<'_> {
     }
 }
 
-/// A collection whose leaf is not decoded yet.
+/// A collection whose leaf or root is not decoded yet.
 #[derive(Clone, Copy, Debug)]
 pub struct InLeaf<'g>(pub(super) Item<'g>);
 
@@ -47,14 +47,14 @@ impl<'g> InLeaf<'g> {
     /// What collection it is.
     #[inline]
     pub fn kind(&self) -> Type {
-        Type::of(self.0.header.form() as u8).expect("an item says what it is")
+        Type::of_form(self.0.header.form())
     }
 
     /// What it has.
     #[inline]
     pub fn elements(&self) -> Collection<'g> {
         // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
-        Collection::new(unsafe { self.0.raw.leaf(self.0.header) }, self.0.arc)
+        unsafe { Collection::of(self.0.raw, self.0.arc) }
     }
 }
 

@@ -57,8 +57,15 @@ impl<'g> Item<'g> {
             Value::Whole(value) => value.len() as u64,
             Value::Pieces(value) => value.value_bytes(),
             // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
+            Value::Collection(_) if self.header.is_tree() => unsafe { self.raw.root(self.header) }.bytes,
+            // SAFETY: as above.
             Value::Collection(_) => unsafe { self.raw.leaf_bytes(self.header) as u64 },
         }
+    }
+    /// It has a collection, not a string.
+    #[inline]
+    pub fn is_collection(&self) -> bool {
+        !self.header.is_whole() && self.header.is_collection()
     }
     /// The value.
     #[inline]
@@ -169,7 +176,8 @@ impl<'g> Item<'g> {
         if self.header.is_whole() {
             return chunk;
         }
-        let beside = if self.header.is_large() { self.value_bytes() } else { 0 };
+        let apart = self.header.is_large() || self.header.is_tree();
+        let beside = if apart { self.value_bytes() } else { 0 };
         chunk + key_heap_bytes(self.key().len()) as u64 + beside
     }
 }
@@ -177,5 +185,5 @@ impl<'g> Item<'g> {
 /// Identity of the version of an item that is reachable in this epoch.
 #[inline]
 pub(crate) fn seen(raw: RawItem, location: u64, hash: u64) -> Seen {
-    Seen { location, version: raw.header().version(), token: raw.token(hash) }
+    Seen { location, version: raw.header().version(), token: raw.token(hash), moves: 0 }
 }

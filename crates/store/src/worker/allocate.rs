@@ -54,6 +54,12 @@ impl Local {
     /// A chunk of `class` for `requested` bytes; `None` when memory is out.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
+        #[cfg(test)]
+        match &mut self.refuse_after {
+            Some(0) => return None,
+            Some(left) => *left -= 1,
+            None => {}
+        }
         self.take_over(store, class, requested).or_else(|| self.allocate_new(store, class, requested))
     }
 
@@ -140,6 +146,10 @@ impl Local {
             }
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
+            }
+            // What is left of collections that are gone comes before anything that is there.
+            if self.take_apart(store) {
+                continue;
             }
             // What is on its way is waited for already, by somebody else of this worker's.
             if later && self.limbo.len() > 0 && self.later_epoch == store.epochs.now() {

@@ -31,8 +31,16 @@ impl Local {
             let large = unsafe { Large::of(item) };
             large.chunks(&store.arena, &mut |piece| self.recycle(store, piece));
         }
-        if has_key(item.header()) {
+        let header = item.header();
+        if has_key(header) {
             store.free_key(item);
+        }
+        if header.is_tree() {
+            // SAFETY: a root that no worker can see any more.
+            let root = unsafe { item.root(header) };
+            if !root.has_successor() {
+                return self.fell(store, root, chunk);
+            }
         }
         self.recycle(store, chunk);
     }
@@ -56,8 +64,28 @@ impl Local {
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
         let header = item.header();
         let (class, requested) = chunk_facts(&store.arena, chunk);
-        self.limbo.push(Outgoing::new(chunk, class, requested, has_more(item, header)));
+        self.limbo.push(Outgoing::new(chunk, class, requested, self.has_more(item, header, chunk)));
         item.header_word().store(header.retired().0, Ordering::Release);
+    }
+
+    /// An item that is retired, with this header, has memory beside its chunk that goes with it.
+    #[inline]
+    fn has_more(&self, item: RawItem, header: Header, chunk: u64) -> bool {
+        // Nearly all are plain.
+        header.is_not_plain() && (header.is_large() || self.has_more_of_collection(item, header, chunk))
+    }
+
+    fn has_more_of_collection(&self, item: RawItem, header: Header, chunk: u64) -> bool {
+        let beside = item.key_is_beside(header);
+        if !header.is_tree() {
+            return beside;
+        }
+        let leaves = self.leaving.contains(&chunk);
+        if leaves {
+            // SAFETY: reachable until a moment ago, in this epoch, and a tree.
+            unsafe { item.root(header) }.leave_nodes();
+        }
+        beside || !leaves
     }
 
     /// As [`Local::retire`], with what is known about an item whose value is in place.
@@ -178,7 +206,7 @@ impl Local {
     }
 
     /// Puts one chunk into its magazine.
-    fn recycle(&mut self, store: &Store, chunk: u64) {
+    pub(crate) fn recycle(&mut self, store: &Store, chunk: u64) {
         let (class, requested) = chunk_facts(&store.arena, chunk);
         self.count_free(store, class, 1, requested);
         self.put_away(store, chunk, class);
@@ -264,13 +292,6 @@ fn is_large(item: RawItem) -> bool {
     let header = item.header();
     // A draft of a large value says so by its kind in the mark that `large` drafts carry.
     header.is_large() || header.kind() == Kind::Draft && header.has(DRAFT_LARGE)
-}
-
-/// An item with this header has memory beside its chunk.
-#[inline]
-fn has_more(item: RawItem, header: Header) -> bool {
-    // Nearly all are plain.
-    header.is_not_plain() && (header.is_large() || item.key_is_beside(header))
 }
 
 /// What has this header, and is to be freed, may have a key on the heap.

@@ -168,8 +168,9 @@ impl Guard<'_> {
                 copy.clear();
                 copy.extend_from_slice(value);
             }
-            Value::Collection(collection) => {
-                builder.load(collection.elements().leaf());
+            Value::Collection(_) => {
+                // SAFETY: it was just found in this epoch, and is no tree: that has all words.
+                builder.load(&unsafe { item.raw.leaf(item.raw.header()) });
                 return self.reshape_collection(key, builder, &attributes, keep, was);
             }
             Value::Pieces(_) => unreachable!("a large item has all words"),

@@ -10,7 +10,8 @@ use std::rc::Rc;
 const HASH: &[u8] = b"elements-hash";
 const LIST: &[u8] = b"elements-list";
 const SETS: [&[u8]; 2] = [b"elements-one", b"elements-other"];
-const MEMBERS: u64 = 4;
+/// The first four of each set are in a leaf, all of them in a tree.
+const MEMBERS: u64 = 60;
 
 /// What was acknowledged.
 #[derive(Default)]
@@ -59,11 +60,18 @@ fn step(actor: &mut Actor, all: &All) {
 /// Another field each time is a longer leaf and another class.
 fn count(actor: &mut Actor, all: &All) {
     let padding = actor.random.below(200) as usize;
+    let fields: Vec<String> =
+        (0..actor.random.below(12)).map(|_| actor.random.below(80).to_string()).collect();
+    let gone: Vec<String> = (0..actor.random.below(20)).map(|_| actor.random.below(80).to_string()).collect();
     let count = actor.batch(|guard, _, _| {
         let key = guard.key(HASH);
         let count = guard
             .hash_update(&key, b"count", |old| Ok::<_, Declined>((old.map_or(0, number) + 1).to_string()));
         guard.hash_set(&key, [(&b"padding"[..], &vec![b'x'; padding][..])].into_iter()).expect("memory");
+        // Enough for a tree now and then.
+        let pairs = fields.iter().map(|field| (field.as_bytes(), &b"some bytes of a value"[..]));
+        guard.hash_set(&key, pairs).expect("memory");
+        guard.remove_named(&key, Type::Hash, gone.iter().map(String::as_bytes)).expect("memory");
         count.expect("memory")
     });
     let count = count.parse().expect("a number");
@@ -117,7 +125,8 @@ fn has(guard: &mut Guard<'_>, set: &[u8], member: &[u8]) -> bool {
 /// Takes a member to the other set, as one; another that looks as one finds it in one at most.
 fn change_sides(actor: &mut Actor) {
     actor.batch(|guard, _, random| {
-        let member = random.below(MEMBERS).to_string();
+        let few = random.below(2) == 0;
+        let member = random.below(if few { 4 } else { MEMBERS }).to_string();
         let keys = SETS.map(|set| guard.key(set));
         guard.begin(keys);
         let there = SETS.map(|set| has(guard, set, member.as_bytes()));

@@ -152,7 +152,7 @@ fn elements_of_collections_are_there_once() {
         let items = cast.random.below(7_000);
         cast.fill(items);
         elements::join(cast, 3, 25);
-        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep]);
+        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::Mover]);
     });
 }
 

@@ -50,7 +50,20 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
         _ => one == two,
     };
     match (name.as_str(), second.as_deref()) {
-        ("keys", _) => sorted(one) == sorted(two),
+        // Whose order is the server's own.
+        (
+            "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember",
+            _,
+        ) => sorted(one) == sorted(two),
+        ("hgetall" | "hrandfield" | "zrandmember", _) => paired(one) == paired(two),
+        ("hscan" | "zscan", _) => {
+            one.inside.len() == two.inside.len()
+                && one.inside.iter().zip(&two.inside).all(|(one, two)| paired(one) == paired(two))
+        }
+        ("sscan", _) => {
+            one.inside.len() == two.inside.len()
+                && one.inside.iter().zip(&two.inside).all(|(one, two)| sorted(one) == sorted(two))
+        }
         ("scan", _) => {
             let whole = |frame: &Frame| {
                 frame.inside.first().is_some_and(|cursor| cursor.body.as_deref() == Some(b"0"))
@@ -76,6 +89,13 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
 
 fn compares_times(command: &[Vec<u8>]) -> bool {
     command.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"GT") || word.eq_ignore_ascii_case(b"LT"))
+}
+
+/// The frame with its pairs in one order, where it has some.
+fn paired(frame: &Frame) -> (Frame, Vec<Vec<Frame>>) {
+    let mut pairs: Vec<Vec<Frame>> = frame.inside.chunks(2).map(<[Frame]>::to_vec).collect();
+    pairs.sort();
+    (Frame { inside: Vec::new(), ..frame.clone() }, pairs)
 }
 
 fn sorted(frame: &Frame) -> Frame {

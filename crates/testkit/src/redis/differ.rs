@@ -38,8 +38,8 @@ pub struct Difference {
     pub second: Frame,
 }
 
-/// A stream of `length` commands from a number.
-pub fn stream(seed: u64, length: usize) -> Vec<Sent> {
+/// A stream of `length` commands from a number; `elements`: half of them on hashes, lists, sets and sorted sets.
+pub fn stream(seed: u64, length: usize, elements: bool) -> Vec<Sent> {
     let mut choices = Choices::Seed(seed);
     let mut connection = 0;
     (0..length)
@@ -47,7 +47,7 @@ pub fn stream(seed: u64, length: usize) -> Vec<Sent> {
             if choices.below(TURN) == 0 {
                 connection = choices.below(CONNECTIONS);
             }
-            (connection, choices.command_of_both())
+            (connection, if elements { choices.command_of_any() } else { choices.command_of_both() })
         })
         .collect()
 }

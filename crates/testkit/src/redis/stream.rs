@@ -150,6 +150,124 @@ pub const NEWER_FORMS: &[&str] = &[
     "CLIENT GETNAME",
 ];
 
+/// Templates of commands on collections, which have keys of their own: what is not settled by chance, and in no order
+/// that is a server's own.
+pub const ELEMENT_FORMS: &[&str] = &[
+    // Hashes.
+    "HSET %h %g %v {%g %v}",
+    "HSET %h %g %n",
+    "HMSET %h %g %v {%g %v}",
+    "HSETNX %h %g %v",
+    "HGET %h %g",
+    "HMGET %h %g {%g}",
+    "HGETALL %h",
+    "HKEYS %h",
+    "HVALS %h",
+    "HDEL %h %g {%g}",
+    "HEXISTS %h %g",
+    "HLEN %h",
+    "HSTRLEN %h %g",
+    "HINCRBY %h %g %i",
+    "HINCRBYFLOAT %h %g (0.5|1|-1.25|x|10)",
+    "HRANDFIELD %h 1000 [WITHVALUES]",
+    "HSCAN %h 0 {MATCH %p|COUNT 1000|%w}",
+    // Lists.
+    "LPUSH %l %g {%g}",
+    "RPUSH %l %g {%v}",
+    "LPUSHX %l %g",
+    "RPUSHX %l %g",
+    "LPOP %l [%i]",
+    "RPOP %l [%i]",
+    "LLEN %l",
+    "LRANGE %l %r %r",
+    "LINDEX %l %r",
+    "LSET %l %r %g",
+    "LINSERT %l (BEFORE|AFTER|%w) %g %g",
+    "LREM %l %r %g",
+    "LTRIM %l %r %r",
+    "LPOS %l %g {RANK %r|COUNT %i|MAXLEN %i|%w}",
+    "LMOVE %l %l (LEFT|RIGHT|%w) (LEFT|RIGHT)",
+    "RPOPLPUSH %l %l",
+    "LMPOP 2 %l %l (LEFT|RIGHT) [COUNT %i]",
+    "LMPOP %i %l (LEFT|RIGHT) {COUNT %i|%w}",
+    // Sets.
+    "SADD %q %g {%g}",
+    "SADD %q %g {%v}",
+    "SREM %q %g {%g}",
+    "SMEMBERS %q",
+    "SISMEMBER %q %g",
+    "SMISMEMBER %q %g {%g}",
+    "SCARD %q",
+    "SPOP %q 1000",
+    "SRANDMEMBER %q 1000",
+    "SMOVE %q %q %g",
+    "SSCAN %q 0 {MATCH %p|COUNT 1000|%w}",
+    "SINTER %q {%q}",
+    "SUNION %q {%q}",
+    "SDIFF %q {%q}",
+    "SINTERSTORE %q %q {%q}",
+    "SUNIONSTORE %q %q {%q}",
+    "SDIFFSTORE %q %q {%q}",
+    "SINTERCARD 2 %q %q [LIMIT %i]",
+    "SINTERCARD %i %q {%q|LIMIT %i}",
+    // Sorted sets.
+    "ZADD %Z %c %g {%c %g}",
+    "ZADD %Z %c %g",
+    "ZADD %Z {NX|XX|GT|LT|CH|INCR|%w} %c %g [%c %g]",
+    "ZINCRBY %Z %c %g",
+    "ZREM %Z %g {%g}",
+    "ZSCORE %Z %g",
+    "ZMSCORE %Z %g {%g}",
+    "ZCARD %Z",
+    "ZCOUNT %Z %B %B",
+    "ZLEXCOUNT %Z %L %L",
+    "ZRANK %Z %g",
+    "ZREVRANK %Z %g",
+    "ZRANGE %Z %r %r {REV|WITHSCORES|%w}",
+    "ZRANGE %Z %B %B BYSCORE {REV|WITHSCORES|LIMIT %r %r}",
+    "ZRANGE %Z %L %L BYLEX {REV|LIMIT %r %r|WITHSCORES}",
+    "ZREVRANGE %Z %r %r [WITHSCORES]",
+    "ZRANGEBYSCORE %Z %B %B {WITHSCORES|LIMIT %r %r}",
+    "ZREVRANGEBYSCORE %Z %B %B {WITHSCORES|LIMIT %r %r}",
+    "ZRANGEBYLEX %Z %L %L [LIMIT %r %r]",
+    "ZREVRANGEBYLEX %Z %L %L [LIMIT %r %r]",
+    "ZRANGESTORE %Z %Z %r %r [REV]",
+    "ZRANGESTORE %Z %Z %B %B BYSCORE {REV|LIMIT %r %r}",
+    "ZREMRANGEBYRANK %Z %r %r",
+    "ZREMRANGEBYSCORE %Z %B %B",
+    "ZREMRANGEBYLEX %Z %L %L",
+    "ZPOPMIN %Z [%i]",
+    "ZPOPMAX %Z [%i]",
+    "ZMPOP 2 %Z %Z (MIN|MAX) [COUNT %i]",
+    "ZRANDMEMBER %Z 1000 [WITHSCORES]",
+    "ZSCAN %Z 0 {MATCH %p|COUNT 1000}",
+    "ZUNION 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)|WITHSCORES}",
+    "ZINTER 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)|WITHSCORES}",
+    "ZDIFF 2 %Z %Z [WITHSCORES]",
+    "ZUNIONSTORE %Z 2 %Z %q {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)}",
+    "ZINTERSTORE %Z 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)}",
+    "ZDIFFSTORE %Z 2 %Z %Z",
+    "ZINTERCARD 2 %Z %Z [LIMIT %i]",
+    // What they are beside others.
+    "TYPE (%h|%l|%q|%Z)",
+    "EXISTS %h %l %q %Z",
+    "DEL (%h|%l|%q|%Z)",
+    "EXPIRE (%h|%l|%q|%Z) 1000",
+    "TTL (%h|%l|%q|%Z)",
+    "RENAME (%h|%l|%q|%Z) (%h|%l|%q|%Z)",
+    "COPY (%h|%l|%q|%Z) (%h|%l|%q|%Z) [REPLACE]",
+    "SCAN 0 COUNT 100000 TYPE (hash|list|set|zset|string)",
+    "SET (%h|%l|%q|%Z) %v [GET]",
+    "GET (%h|%l|%q|%Z)",
+    "MGET %h %l %q %Z",
+    "APPEND (%h|%l|%q|%Z) x",
+    "INCR (%h|%l|%q|%Z)",
+    "HLEN (%l|%q|%Z|%k)",
+    "LLEN (%h|%q|%Z|%k)",
+    "SCARD (%h|%l|%Z|%k)",
+    "ZCARD (%h|%l|%q|%k)",
+];
+
 /// Commands that get no wrong arguments but those of their forms: what they say of them is not for
 /// programs.
 const AS_THEY_ARE: &[&str] = &["DEBUG", "COMMAND", "FUNCTION", "CONFIG"];
@@ -191,6 +309,15 @@ impl Choices<'_> {
     /// A command that Redis may not know.
     pub fn command_of_both(&mut self) -> Vec<Vec<u8>> {
         let form = if self.below(8) == 0 { self.of(NEWER_FORMS) } else { self.of(FORMS) };
+        self.spoilt(form)
+    }
+
+    /// A command that Redis may not know, or one of collections.
+    pub fn command_of_any(&mut self) -> Vec<Vec<u8>> {
+        if self.below(2) == 0 {
+            return self.command_of_both();
+        }
+        let form = self.of(ELEMENT_FORMS);
         self.spoilt(form)
     }
 
@@ -283,6 +410,26 @@ impl Choices<'_> {
                 "long" => "k".repeat(8193),
                 key => key.to_owned(),
             },
+            // Keys of collections, few of each; now and then another's.
+            'h' => one(&["h1", "h2"], &[&["l1", "a", "none"]]),
+            'l' => one(&["l1", "l2"], &[&["h1", "a", "none"]]),
+            'q' => one(&["s1", "s2", "s3"], &[&["h1", "z1", "a", "none"]]),
+            'Z' => one(&["z1", "z2"], &[&["s1", "h1", "a", "none"]]),
+            // Fields and members.
+            'g' => one(
+                &["a", "b", "c", "d", "e", "field", "1", "2", "-7"],
+                &[&["", "007", "-0", "a b", "\0", "9223372036854775807", "9223372036854775808"], &["long"]],
+            )
+            .replace("long", &"x".repeat(70)),
+            // Scores, and their bounds.
+            'c' => one(
+                &["0", "1", "2", "-1", "1.5", "100", "1700000000000"],
+                &[&["inf", "-inf", "+5", "1e3", "0.1"], &["x", "nan", ""]],
+            ),
+            'B' => {
+                one(&["0", "1", "(1", "2", "-inf", "+inf", "100", "(2"], &[&["x", "(", "-1", "1.5", "nan"]])
+            }
+            'L' => one(&["-", "+", "[a", "(b", "[c", "[field"], &[&["x", "", "[", "("]]),
             'v' => match one(&["value", "number", "short", "more", "bits", "long"], &[]).as_str() {
                 "value" => one(&["hello", "foobar", "ohmytext", "mynewtext", ""], &[]),
                 "number" => return self.word('n'),
@@ -394,7 +541,7 @@ mod tests {
 
     #[test]
     fn every_form_can_be_filled_in() {
-        for form in FORMS.iter().chain(NEWER_FORMS) {
+        for form in FORMS.iter().chain(NEWER_FORMS).chain(ELEMENT_FORMS) {
             for seed in 0..50 {
                 let words = Choices::Seed(seed).filled(form);
                 assert_eq!(words[0], form.split(' ').next().expect("a name").as_bytes());

@@ -6,6 +6,8 @@ use larder_store::{Collection, DIGITS_MAX, Declined, Element, End, Entry, Guard,
 
 /// Elements of one collection are about so many at most: some changes are refused then.
 const LARGE_BYTES: usize = 6_000;
+/// Names of hashes and sets that are many.
+const WIDE: usize = 1_500;
 
 /// A field or member or element; its value, in a hash; its score, in a sorted set.
 type Known3 = (Vec<u8>, Vec<u8>, f64);
@@ -30,13 +32,23 @@ type Gave = (usize, Vec<Known3>);
 
 impl Elements {
     pub(super) fn are_in(&self, collection: &Collection<'_>) -> bool {
-        collection.kind() == self.kind
-            && collection.entries(0..collection.len()).map(known_of).eq(self.entries.iter().cloned())
-            && self
-                .entries
-                .iter()
-                .enumerate()
-                .all(|(i, known)| self.kind == Type::List || collection.find(&known.0) == Some(i))
+        if collection.kind() != self.kind || collection.len() != self.entries.len() {
+            return false;
+        }
+        let mut there: Vec<Known3> = collection.entries(0..collection.len()).map(known_of).collect();
+        let found = |(i, known): (usize, &Known3)| collection.find(&known.0) == Some(i);
+        if self.kind != Type::List && !there.iter().enumerate().all(found) {
+            return false;
+        }
+        if matches!(self.kind, Type::SortedSet | Type::List) {
+            return there == self.entries;
+        }
+        // In what order the elements of a large one are says nothing.
+        let mut known = self.entries.clone();
+        for entries in [&mut there, &mut known] {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        there == known
     }
 
     fn find(&self, name: &[u8]) -> Option<usize> {
@@ -67,8 +79,13 @@ struct Plan {
 impl Plan {
     fn of(op: &Op, writes: u64) -> Plan {
         let kind = [Type::Hash, Type::Set, Type::SortedSet, Type::List][op.flags as usize / 7 % 4];
-        let count = 1 + op.bytes / 4 % 5;
+        // Now and then enough for a tree of several levels.
+        let wide = matches!(kind, Type::Hash | Type::Set) && op.bytes % 29 < 3;
+        let count = if wide { WIDE / 3 } else { 1 + op.bytes / 4 % 5 };
         let string = |i: usize| {
+            if wide {
+                return format!("one of {}", (writes as usize * 101 + i) % WIDE).into_bytes();
+            }
             // From few, so that they meet again; numbers, short and long strings.
             let n = (op.bytes * 7 + i * 13 + writes as usize) % 60;
             match n % 5 {

@@ -8,6 +8,7 @@
 //! `resp.rs` and `text.rs` have the forms of each protocol's commands and hold them to the command tables:
 //! a command without a form fails. Both run on one thread, without sockets.
 
+mod collections;
 mod dumps;
 mod resp;
 mod text;

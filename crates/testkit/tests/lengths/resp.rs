@@ -289,6 +289,7 @@ fn every_command_that_names_a_key_has_a_form() {
         let words = name.replace('|', " ");
         FORMS
             .iter()
+            .chain(super::collections::FORMS)
             .flat_map(|form| form.split(" | "))
             .any(|form| format!("{form} ").starts_with(&format!("{words} ")))
     };

@@ -11,7 +11,7 @@ use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER, put_number};
 use crate::memcached::time::{expires_at, seconds_left};
-use crate::memcached::verbs::{Change, Changed, change, count_no_number};
+use crate::memcached::verbs::{Change, Changed, change, count_no_number, has_collection};
 
 /// What an ma was given.
 struct Given {
@@ -67,7 +67,7 @@ pub fn arithmetic(
             Changed::Done { value, cas, expired_at, expires_at } => {
                 return put_done(cx, out, flags, reply_key, value, cas, [expired_at, expires_at]);
             }
-            Changed::Absent => match given.vivify {
+            Changed::Absent => match given.vivify.filter(|_| !has_collection(cx, key)) {
                 Some(exptime) => match seed(cx, key, flags, &given, exptime) {
                     Ok((cas, expires_at)) => {
                         return put_done(cx, out, flags, reply_key, given.initial, cas, [expires_at; 2]);

@@ -80,7 +80,7 @@ fn get_plain(
 ) -> bool {
     let lookup = cx.guard.get_hinted(key, hint);
     let Lookup::Hit(item) = lookup else { return false };
-    if item.stale() || item.token_sent() {
+    if item.stale() || item.token_sent() || item.is_collection() {
         return false;
     }
     tally.gets += 1;
@@ -143,6 +143,8 @@ fn get_with_flags(
     loop {
         let lookup = if flags.has(b'u') { cx.guard.peek(key) } else { cx.guard.get(key) };
         let why = match lookup {
+            // To who asks for a string it is not there; nor is it made one.
+            Lookup::Hit(item) if item.is_collection() => Some(Counter::TypeMisses),
             Lookup::Hit(item) => {
                 let seen = item.seen();
                 let class = item.class();
@@ -189,7 +191,7 @@ fn get_with_flags(
             Lookup::Expired => Some(Counter::GetExpired),
             Lookup::Flushed => Some(Counter::GetFlushed),
         };
-        if let Some(exptime) = given.vivify {
+        if let Some(exptime) = given.vivify.filter(|_| why != Some(Counter::TypeMisses)) {
             match vivify(cx, out, key, flags, &given, exptime) {
                 Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => continue,
                 Err(Refusal::NoMemory) => {

@@ -3,7 +3,7 @@
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
 use larder_protocol::number::parse_u32;
-use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Refusal, Stored};
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Stored};
 
 use super::reply::Tail;
 use crate::core::context::Context;
@@ -13,7 +13,9 @@ use crate::memcached::join;
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
 use crate::memcached::upload::Purpose;
-use crate::memcached::verbs::{Outcome, account, class_there, concat, refuse};
+use crate::memcached::verbs::{
+    NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
+};
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]
@@ -148,8 +150,10 @@ pub fn set(
     value: &[u8],
 ) {
     let class = plan.attributes.class(key, value.len() as u64);
-    let compared = plan.compares().then(|| class_there(cx, key));
-    let outcome = if plan.concats() {
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else if plan.concats() {
         let outcome = match append(cx, key, plan, value, true) {
             Some(outcome) => outcome,
             None if join::begin(cx, out, key, value, Purpose::Meta(plan.clone())) => return,
@@ -186,10 +190,14 @@ pub fn finish(
     publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
 ) {
     let class = plan.attributes.class(key, value_bytes);
-    let compared = plan.compares().then(|| class_there(cx, key));
-    let outcome = match publish(cx, plan.expect()) {
-        Ok(stored) => done(stored, value_bytes),
-        Err(refusal) => refuse(refusal, plan.compares()),
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else {
+        match publish(cx, plan.expect()) {
+            Ok(stored) => done(stored, value_bytes),
+            Err(refusal) => refuse(refusal, plan.compares()),
+        }
     };
     tally.metas += 1;
     account(cx, tally, key, outcome, class, compared, true);
@@ -210,7 +218,7 @@ pub fn append(
 ) -> Option<Outcome> {
     loop {
         match concat(cx, key, value, (plan.end(), plan.attributes.cas, plan.compare), in_steps)? {
-            Outcome::NotFound if plan.vivify => {
+            Outcome::NotFound if plan.vivify && !has_collection(cx, key) => {
                 match cx.guard.store_value(key, value, &plan.attributes, Expect::Absent) {
                     Ok(stored) => return Some(done(stored, value.len() as u64)),
                     Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
@@ -242,7 +250,7 @@ pub fn end_append(
 /// I with a token that is not the item's: one below it still stores, marked stale, keeping the TTL.
 fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) -> Outcome {
     loop {
-        let Lookup::Hit(item) = cx.guard.peek(key) else { return Outcome::NotFound };
+        let Some(item) = string(&mut cx.guard, key) else { return Outcome::NotFound };
         let unchanged = Expect::Unchanged(item.seen());
         let compare = plan.compare.expect("only called with a token");
         let attributes = if compare == item.cas() {
@@ -270,7 +278,7 @@ impl Plan {
     /// one: the attributes change, so they have to be known before the value arrives.
     pub fn settle_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
         let (true, Some(compare)) = (self.invalidate, self.compare) else { return };
-        if let Lookup::Hit(item) = cx.guard.peek(key)
+        if let Some(item) = string(&mut cx.guard, key)
             && (1..item.cas()).contains(&compare)
         {
             self.attributes.expires_at = item.expires_at();

@@ -5,10 +5,10 @@ use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
 use super::Call;
-use crate::core::events::seen;
 use crate::memcached::batch::Slot;
 use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
+use crate::memcached::told::Before;
 use crate::memcached::{classic, meta};
 
 impl Call<'_, '_, '_, '_> {
@@ -26,17 +26,9 @@ impl Call<'_, '_, '_, '_> {
     #[cold]
     fn execute_and_tell(&mut self, slot: &Slot<'_, '_>) {
         let name = slot.key.bytes();
-        let was = seen(&mut self.cx.guard, 0, name);
+        let before = Before::look(self.cx, name);
         self.execute_slot(slot);
-        let is = seen(&mut self.cx.guard, 0, name);
-        let (shared, host) = (self.cx.shared, self.cx.host);
-        let row = row_of(&slot.request);
-        if row.asks() && was.is_none() {
-            shared.tell_miss(host, 0, name);
-        }
-        if let Some(change) = row.change() {
-            shared.tell_change(host, change, 0, name, was, is);
-        }
+        before.tell(self.cx, row_of(&slot.request), name);
     }
 
     #[inline(always)]

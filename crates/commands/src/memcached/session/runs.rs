@@ -7,7 +7,7 @@ use larder_protocol::meta::decode_start;
 use larder_protocol::number::write_u64;
 use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
-use larder_store::{Guard, Hint, Key, Lookup, plain_class};
+use larder_store::{Guard, Hint, Key, plain_class};
 
 use super::{Call, Conversation, Keys, Next, State};
 use crate::core::counters::{ClassCounter, Counter, Counters};
@@ -17,7 +17,7 @@ use crate::core::tally::Tally;
 use crate::core::usual::add;
 use crate::memcached::classic;
 use crate::memcached::text::{END, NO_MEMORY_FOR_REPLY};
-use crate::memcached::verbs::fitting_value_bytes;
+use crate::memcached::verbs::{fitting_value_bytes, string};
 
 /// Longer values are received into their items rather than read ahead.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -361,7 +361,7 @@ impl Call<'_, '_, '_, '_> {
         for _ in 0..gets {
             let Some(Plain { key, .. }) = lines.next() else { break };
             let key = self.cx.guard.key(key);
-            if let Lookup::Hit(item) = self.cx.guard.peek(&key) {
+            if let Some(item) = string(&mut self.cx.guard, &key) {
                 self.cx.counters.uncount_in(item.class(), ClassCounter::GetHits);
             }
         }

@@ -7,11 +7,12 @@ use larder_store::{Expect, Key, Spaces};
 use super::{Call, Conversation, Next, State};
 use crate::core::context::Context;
 use crate::core::counters::Counter;
-use crate::core::input::{Looks, UPLOAD_PIECE_BYTES, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
 use crate::memcached::meta;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
+use crate::memcached::told::Before;
 use crate::memcached::upload::{Gathering, Purpose, publish, refused_early};
 use crate::memcached::verbs;
 
@@ -26,7 +27,7 @@ impl Conversation {
         if let State::Upload { upload, looks, .. } = &mut self.state
             && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
         {
-            if looks.again(cx, upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
+            if looks.for_upload(cx, upload).is_none() {
                 self.fail_upload(cx);
             }
             return None;
@@ -73,11 +74,13 @@ impl Conversation {
             Block::Whole(value) => {
                 call.reader.at += left as usize;
                 let hint = call.cx.guard.prefetch_bucket(key);
+                let before = Before::look(call.cx, key.bytes());
                 let (cx, out, tally) = (&mut *call.cx, &mut *call.out, &mut call.tally);
                 match &purpose {
                     Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
                     Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
                 }
+                before.tell(cx, purpose.row(), key.bytes());
             }
             Block::Bad => {
                 call.reader.at += left as usize;
@@ -145,7 +148,7 @@ impl Conversation {
                 *looks = Looks::default();
                 continue;
             }
-            let next = looks.again(call.cx, upload.held_bytes(), UPLOAD_PIECE_BYTES);
+            let next = looks.for_upload(call.cx, upload);
             if next.is_none() {
                 self.fail_upload(call.cx);
             }

@@ -1,8 +1,9 @@
 //! incr, decr, ma: adding to a number.
 
 use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, write_u64};
-use larder_store::{Attributes, Expect, Key, Lookup, Millis, Refusal, Value};
+use larder_store::{Attributes, Expect, Key, Millis, Refusal, Value};
 
+use super::string;
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 
@@ -44,7 +45,7 @@ pub enum Changed {
 /// is still there. Counts the hit.
 pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Changed {
     loop {
-        let Lookup::Hit(item) = cx.guard.peek(key) else { return Changed::Absent };
+        let Some(item) = string(&mut cx.guard, key) else { return Changed::Absent };
         if change.expect_cas.is_some_and(|cas| cas != item.cas()) {
             return Changed::OtherCas;
         }

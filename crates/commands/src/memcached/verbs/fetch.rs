@@ -22,6 +22,8 @@ pub fn fetch<'r>(
     // The guard is the item's.
     let store: Option<Arc<Store>> = shared.prefixes.is_on().then(|| Arc::clone(cx.guard.store()));
     let why = match cx.guard.get_hinted(key, hint) {
+        // To who asks for a string it is not there.
+        Lookup::Hit(item) if item.is_collection() => Some(Counter::TypeMisses),
         Lookup::Hit(item) => {
             tally.get_hits += 1;
             counters.count_in(item.class(), ClassCounter::GetHits);
@@ -69,6 +71,10 @@ pub fn fetch_and_touch(
     cx.counters.add(Counter::CmdTouch, 1);
     let now = cx.now();
     let hit = match cx.guard.get(key) {
+        Lookup::Hit(item) if item.is_collection() => {
+            cx.counters.add(Counter::TypeMisses, 1);
+            None
+        }
         Lookup::Hit(item) => {
             if !tell(&item) {
                 return Told::NoMemory;

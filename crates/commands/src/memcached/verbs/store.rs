@@ -4,9 +4,8 @@
 //! through the session's upload and ends in the same account ([`account`]).
 
 use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
-use larder_store::{Attributes, End, Expect, Hint, Key, Lookup, Millis, Refusal};
+use larder_store::{Attributes, End, Expect, Guard, Hint, Item, Key, Millis, Refusal};
 
-use super::class_there;
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::output::Output;
@@ -161,7 +160,7 @@ pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
 
 /// The verbs with a condition.
 #[inline(never)]
-fn store_if(
+pub fn store_if(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
     tally: &mut Tally,
@@ -171,8 +170,9 @@ fn store_if(
 ) -> Option<Outcome> {
     let attributes = attributes(store, cx.now());
     let class = attributes.class(key, value.len() as u64);
-    let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
+    let compared = (store.verb == StoreVerb::Cas).then(|| class_compared(cx, key));
     let outcome = match store.verb {
+        StoreVerb::Cas if compared == Some(NO_CLASS) => Outcome::NotFound,
         StoreVerb::Append | StoreVerb::Prepend => {
             let outcome = match append(cx, key, store, value, true) {
                 Some(outcome) => outcome,
@@ -226,7 +226,7 @@ pub fn concat(
     in_steps: bool,
 ) -> Option<Outcome> {
     loop {
-        let Lookup::Hit(item) = cx.guard.peek(key) else { return Some(Outcome::NotFound) };
+        let Some(item) = string(&mut cx.guard, key) else { return Some(Outcome::NotFound) };
         if expect_cas.is_some_and(|cas| cas != item.cas()) {
             return Some(Outcome::Exists);
         }
@@ -246,6 +246,25 @@ pub fn concat(
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
+}
+
+/// The live string of a key, read without a trace. To verbs that change what is there a collection is as good as
+/// nothing.
+pub fn string<'r>(guard: &'r mut Guard<'_>, key: &Key<'_>) -> Option<Item<'r>> {
+    guard.peek(key).hit().filter(|item| !item.is_collection())
+}
+
+/// The key has a collection: what is made of a string on a condition leaves it alone.
+pub fn has_collection(cx: &mut Context<'_, '_>, key: &Key<'_>) -> bool {
+    cx.guard.peek(key).hit().is_some_and(|item| item.is_collection())
+}
+
+/// No slab class.
+pub const NO_CLASS: u8 = 0;
+
+/// Slab class of the string that a compare-and-swap compares with; [`NO_CLASS`] if there is none, and nothing to swap.
+pub fn class_compared(cx: &mut Context<'_, '_>, key: &Key<'_>) -> u8 {
+    string(&mut cx.guard, key).map_or(NO_CLASS, |item| item.class())
 }
 
 /// A value above the limit: counted, and what it was to overwrite is gone (`overwrites`).

@@ -30,11 +30,10 @@ fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: b
             let pinned = value.pin();
             copy_pinned(guard, &pinned, to, &attributes, expect)
         }
-        Value::Collection(_) => Err(Refusal::Type),
+        Value::Collection(_) => guard.collection_copy(from, to, expect)?,
     };
     match done {
         Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
-        Err(Refusal::Type) => Err(Fail::WRONG_TYPE),
         done => Ok(done.is_ok()),
     }
 }
@@ -159,7 +158,7 @@ pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         if copied {
             let _ = call.cx.guard.delete(&from, Expect::Present);
         }
-        Ok(copied)
+        Ok::<_, Fail>(copied)
     })?;
     call.integer(i64::from(moved))
 }

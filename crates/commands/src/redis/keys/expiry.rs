@@ -152,7 +152,7 @@ pub(crate) fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME.
 pub(crate) fn ttl(call: &mut Call<'_, '_, '_>, key: &Key<'_>, clock: Clock) -> Done {
     let now = call.cx.now() as i64;
-    let reply = match call.peek(key)?.map(|item| item.expires_at() as i64) {
+    let reply = match call.cx.guard.peek(key).hit().map(|item| item.expires_at() as i64) {
         None => -2,
         Some(0) => -1,
         Some(at) => match clock {

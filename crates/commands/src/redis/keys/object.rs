@@ -1,7 +1,7 @@
 //! OBJECT and MEMORY: what a value looks like inside.
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{Item, Value};
+use larder_store::{Collection, Element, Item, Type, Value};
 
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
@@ -73,7 +73,7 @@ enum Facet {
     Frequency,
 }
 
-/// `int`, `embstr` or `raw`, by Redis's rules.
+/// `int`, `embstr`, `raw`, `listpack` and so on: by Redis's rules, from what is there now.
 pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
     /// The longest string that Redis keeps beside its object.
     const EMBEDDED_BYTES_MAX: usize = 44;
@@ -81,13 +81,67 @@ pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
         Value::Whole(text) if text.len() <= 20 && parse_integer(text).is_some() => "int",
         Value::Whole(text) if text.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Value::Whole(_) | Value::Pieces(_) => "raw",
-        Value::Collection(_) => "listpack",
+        Value::Collection(collection) => encoding_of(&collection.elements()),
+    }
+}
+
+/// What Redis would keep these elements in, with its limits as they are by default.
+fn encoding_of(collection: &Collection<'_>) -> &'static str {
+    /// The longest string in a listpack of a hash, a set or a sorted set.
+    const ELEMENT_BYTES_MAX: usize = 64;
+    /// Elements of these, at most.
+    const HASH_MAX: usize = 512;
+    const NUMBERS_MAX: usize = 512;
+    const MEMBERS_MAX: usize = 128;
+    /// Bytes of a list in one listpack, and what each element takes there beside its own.
+    const LIST_BYTES_MAX: usize = 8 << 10;
+    const LIST_ELEMENT_BYTES: usize = 2;
+    let elements = || collection.entries(0..collection.len());
+    let packs = |most| {
+        let short = |element: Element<'_>| element.len() <= ELEMENT_BYTES_MAX;
+        collection.len() <= most && elements().all(|entry| short(entry.name) && short(entry.value))
+    };
+    match collection.kind() {
+        Type::Hash if packs(HASH_MAX) => "listpack",
+        Type::Set
+            if collection.len() <= NUMBERS_MAX && elements().all(|entry| entry.name.number().is_some()) =>
+        {
+            "intset"
+        }
+        Type::Set | Type::SortedSet if packs(MEMBERS_MAX) => "listpack",
+        Type::Hash | Type::Set => "hashtable",
+        Type::SortedSet => "skiplist",
+        Type::List => {
+            let bytes: usize = elements().map(|entry| entry.name.len() + LIST_ELEMENT_BYTES).sum();
+            if bytes <= LIST_BYTES_MAX { "listpack" } else { "quicklist" }
+        }
+    }
+}
+
+/// The type of a value, in Redis's words.
+pub(crate) fn type_of(item: &Item<'_>) -> &'static str {
+    match item.value() {
+        Value::Whole(_) | Value::Pieces(_) => STRING,
+        Value::Collection(collection) => name_of(collection.kind()),
+    }
+}
+
+/// The type of a string.
+pub(crate) const STRING: &str = "string";
+
+/// The type of a collection.
+pub(crate) const fn name_of(kind: Type) -> &'static str {
+    match kind {
+        Type::Hash => "hash",
+        Type::Set => "set",
+        Type::SortedSet => "zset",
+        Type::List => "list",
     }
 }
 
 fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done {
     let key = call.key(args.next().unwrap_or_default());
-    let Some(item) = call.peek(&key)? else { return call.null() };
+    let Some(item) = call.cx.guard.peek(&key).hit() else { return call.null() };
     match facet {
         Facet::Encoding => {
             let name = encoding(&item);
@@ -121,7 +175,7 @@ fn usage(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
     }
     let key = call.key(key);
-    let Some(item) = call.peek(&key)? else { return call.null() };
+    let Some(item) = call.cx.guard.peek(&key).hit() else { return call.null() };
     // The item and its slot in the index.
     let bytes = item.item_bytes() + 8;
     call.integer(bytes as i64)

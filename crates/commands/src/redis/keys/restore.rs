@@ -7,7 +7,6 @@
 use larder_protocol::resp::{Args, Encoder};
 use larder_store::{Attributes, Expect, Hint, Key, Millis, Upload};
 
-use crate::core::input::Input;
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
@@ -17,6 +16,7 @@ use crate::redis::keys::serialize::{
 };
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
+use crate::redis::steps::kept::Kept;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table::{self, Command};
@@ -85,7 +85,7 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
             return Err(Fail::SYNTAX);
         }
     }
-    if !replace && call.peek(key)?.is_some() {
+    if !replace && call.is_there(key) {
         return Err(BUSY);
     }
     let ttl = integer(ttl)?;
@@ -146,17 +146,10 @@ fn unpacking_ns(bytes: u64) -> u64 {
 /// A large value that is restored in steps. `words`: the payload and what follows it.
 fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Terms) -> Done {
     let Some((row, _)) = table::find(b"restore") else { return Ok(()) };
-    let encoded = words.encoded();
-    let mut input = Input::new(call.cx.guard.store(), None);
-    let most = call.cx.shared.settings.append_bytes_max;
-    if !call.client.gathers && !input.raise(encoded.len() as u64, most) {
-        return Err(Fail::HELD);
-    }
+    let kept = Kept::new(call, words)?;
     let name = Name::of(call, call.client.db, key);
-    let (rest, left) = (encoded.len(), words.len());
-    let words = if call.client.gathers { Vec::new() } else { encoded.to_vec() };
     let stage = Stage::Checking { crc: 0, at: 0 };
-    call.go_on_with(Restoring { row, name, terms, words, rest, left, input: Some(input), stage });
+    call.go_on_with(Restoring { row, name, terms, kept, stage });
     Ok(())
 }
 
@@ -166,11 +159,8 @@ struct Restoring {
     row: &'static Command,
     name: Name,
     terms: Terms,
-    /// The words of the request; the payload is the first of those in the last `rest` bytes.
-    words: Vec<u8>,
-    rest: usize,
-    left: usize,
-    input: Option<Input>,
+    /// The payload, and what follows it.
+    kept: Kept,
     stage: Stage,
 }
 
@@ -241,10 +231,6 @@ fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
 }
 
 impl Restoring {
-    fn payload(words: &[u8], rest: usize, left: usize) -> &[u8] {
-        Args::rest(&words[words.len() - rest..], left).next().unwrap_or_default()
-    }
-
     /// Stores what is whole; false if the database was swapped for another.
     fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
         if self.name.is_swapped(call) {
@@ -272,7 +258,7 @@ impl Restoring {
 impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
-        let payload = Restoring::payload(&self.words, self.rest, self.left);
+        let payload = self.kept.words().next().unwrap_or_default();
         if let Stage::Checking { crc, at } = &mut self.stage {
             let (body, wanted) = footer(payload)?;
             let end = if wanted.is_some() { body + 2 } else { 0 };
@@ -344,7 +330,7 @@ impl Job for Restoring {
         Ok(Step::More)
     }
 
-    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
-        (self.words, self.input) = (words, Some(input));
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
     }
 }

@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::Args;
 
-use super::survey::{Found, Goal, ITEMS_PER_WALK, Picked, Wanted};
+use super::survey::{Found, Goal, ITEMS_PER_WALK, Kind, Picked, Wanted};
 use crate::core::work::KEY_NS;
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, integer, is, next};
@@ -28,7 +28,7 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         } else if is(word, "MATCH") {
             wanted.pattern = pattern(value)?;
         } else if is(word, "TYPE") {
-            wanted.none = !is(value, "string");
+            wanted.kind = Some(Kind::of(value));
         } else {
             return Err(Fail::SYNTAX);
         }
@@ -49,7 +49,7 @@ pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Box<[u8]>>) -> Wanted {
-    Wanted { database: call.cx.guard.database(call.client.db), pattern, none: false }
+    Wanted { database: call.cx.guard.database(call.client.db), pattern, kind: None }
 }
 
 fn pattern(pattern: &[u8]) -> Result<Option<Box<[u8]>>, Fail> {

@@ -280,7 +280,7 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: 
     match call.cx.guard.peek(key).hit() {
         Some(item) => match item.value() {
             Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
-            Value::Collection(_) => return Err(Fail::WRONG_TYPE),
+            Value::Collection(_) => return Err(Fail::of("ERR collections are not dumped here")),
             Value::Pieces(_) => {
                 let Some(pinned) = item.pin_for_reply() else {
                     call.out.put(UNPINNED);

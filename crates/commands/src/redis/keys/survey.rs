@@ -7,14 +7,15 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use larder_store::{Database, Guard, Item, Store, Value};
+use larder_store::{Database, Guard, Item, Store, Type, Value};
 
 use crate::core::context::Context;
 use crate::core::glob::{matches, weight};
 use crate::core::output::Output;
 use crate::core::work::{KEY_NS, copying_ns};
-use crate::redis::call::Call;
+use crate::redis::call::{Call, is};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::object::{STRING, name_of, type_of};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
@@ -34,8 +35,30 @@ pub(crate) struct Wanted {
     pub database: Database,
     /// None: all.
     pub pattern: Option<Box<[u8]>>,
-    /// No key has the type that is asked for.
-    pub none: bool,
+    /// The type of their values; none: whatever it is.
+    pub kind: Option<Kind>,
+}
+
+/// A type of values that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It has this name.
+    Named(&'static str),
+    /// No value has it.
+    Unknown,
+}
+
+impl Kind {
+    /// The type of this name.
+    pub fn of(word: &[u8]) -> Kind {
+        let collections = [Type::Hash, Type::Set, Type::SortedSet, Type::List].map(name_of);
+        let mut names = collections.into_iter().chain([STRING]);
+        names.find(|name| is(word, name)).map_or(Kind::Unknown, Kind::Named)
+    }
+
+    fn is_of(self, item: &Item<'_>) -> bool {
+        self == Kind::Named(type_of(item))
+    }
 }
 
 impl Wanted {
@@ -45,8 +68,8 @@ impl Wanted {
     }
 
     fn holds(&self, item: &Item<'_>) -> bool {
-        !self.none
-            && item.is_in(self.database)
+        item.is_in(self.database)
+            && self.kind.is_none_or(|kind| kind.is_of(item))
             && self.pattern.as_ref().is_none_or(|pattern| matches(pattern, item.key(), false))
     }
 }

@@ -4,7 +4,6 @@ use larder_protocol::resp::Args;
 use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Pinned, Type, Value};
 
 use crate::core::glob::{matches, weight};
-use crate::core::input::Input;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
@@ -14,6 +13,7 @@ use crate::redis::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
 };
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL};
 use crate::redis::table::{Command, Keys, NO_KEYS};
@@ -100,7 +100,7 @@ fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 fn object(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let key = call.key(next(&mut args)?);
-    let Some(item) = call.peek(&key)? else { return Err(Fail::NO_SUCH_KEY) };
+    let Some(item) = call.cx.guard.peek(&key).hit() else { return Err(Fail::NO_SUCH_KEY) };
     let text = format!(
         "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:{}",
         item.cas(),
@@ -339,14 +339,8 @@ fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             }
         });
     }
-    let (rest, left) = (args.encoded(), args.len());
-    let mut input = Input::new(call.cx.guard.store(), None);
-    if !call.client.gathers && !input.raise(rest.len() as u64, call.cx.shared.settings.append_bytes_max) {
-        call.out.rewind(mark);
-        return Err(Fail::HELD);
-    }
-    let words = if call.client.gathers { Vec::new() } else { rest.to_vec() };
-    call.go_on_with(Values { words, rest: rest.len(), left, input: Some(input), under_way: None });
+    let kept = Kept::new(call, args).inspect_err(|_| call.out.rewind(mark))?;
+    call.go_on_with(Values { kept, under_way: None });
     Ok(())
 }
 
@@ -387,11 +381,7 @@ fn go_on_with_value(call: &mut Call<'_, '_, '_>, hashing: &mut Hashing, ns: &mut
 /// DEBUG DIGEST-VALUE: each value as it is when its turn comes.
 #[derive(Debug)]
 struct Values {
-    /// The words of the request; those of the last `rest` bytes are not answered.
-    words: Vec<u8>,
-    rest: usize,
-    left: usize,
-    input: Option<Input>,
+    kept: Kept,
     under_way: Option<Hashing>,
 }
 
@@ -408,15 +398,14 @@ impl Job for Values {
                 }
                 continue;
             }
-            if self.left == 0 {
+            if self.kept.left() == 0 {
                 break Step::Done;
             }
             if call.out.is_full() {
                 break Step::Full;
             }
-            let mut args = Args::rest(&self.words[self.words.len() - self.rest..], self.left);
-            self.under_way = begin_value(call, args.next().unwrap_or_default(), &mut ns);
-            (self.rest, self.left) = (args.encoded().len(), args.len());
+            let begun = |words: &mut Args<'_>| begin_value(call, words.next().unwrap_or_default(), &mut ns);
+            self.under_way = self.kept.take(begun);
         };
         call.spend(ns);
         Ok(step)
@@ -426,7 +415,7 @@ impl Job for Values {
         true
     }
 
-    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
-        (self.words, self.input) = (words, Some(input));
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
     }
 }

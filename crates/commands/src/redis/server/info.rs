@@ -249,6 +249,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("evicted_clients", sums.of(Counter::Shed));
     page.line("keyspace_hits", sums.of(Counter::GetHits) + sums.of(Counter::RedisHits));
     page.line("keyspace_misses", sums.of(Counter::GetMisses) + sums.of(Counter::RedisMisses));
+    page.line("type_misses", sums.of(Counter::TypeMisses));
     let topics = &call.cx.shared.topics;
     page.line("pubsub_channels", topics.channels.channels());
     page.line("pubsub_patterns", topics.pattern_count());

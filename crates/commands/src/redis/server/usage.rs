@@ -59,10 +59,13 @@ const TYPES: &[(&str, &[&str])] = &[
             "index",
             "index1",
             "index2",
+            "len",
+            "limit",
             "max_burst",
             "maxage",
             "milliseconds",
             "min-match-len",
+            "numfields",
             "numkeys",
             "numlocal",
             "numreplicas",
@@ -71,11 +74,13 @@ const TYPES: &[(&str, &[&str])] = &[
             "port",
             "protover",
             "quantity",
+            "rank",
             "seconds",
             "size",
             "slot",
             "start",
             "start-slot",
+            "stop",
             "timeout",
             "ttl",
         ],
@@ -88,8 +93,13 @@ fn kind_of(name: &str, row: &Command) -> &'static str {
     if row.keys.any() && KEYS.contains(&name) {
         return "key";
     }
+    if matches!(name, "score" | "weight") {
+        return "double";
+    }
     // Its increment is no whole number, nor are the seconds of DEBUG SLEEP.
-    if matches!((row.name, name), ("incrbyfloat", "increment") | ("debug|sleep", "seconds")) {
+    let increments = ["incrbyfloat", "hincrbyfloat", "zincrby"];
+    if name == "increment" && increments.contains(&row.name) || (row.name, name) == ("debug|sleep", "seconds")
+    {
         return "double";
     }
     TYPES.iter().find(|(_, names)| names.contains(&name)).map_or("string", |(kind, _)| kind)

@@ -5,7 +5,7 @@ use larder_protocol::resp::Args;
 use crate::core::events::{Seen, seen};
 use crate::redis::call::Call;
 use crate::redis::fail::Done;
-use crate::redis::table::{ArgsTold, Command, Tells, flag};
+use crate::redis::table::{ArgsTold, ChangeOf, Command, Tells, flag};
 
 impl Call<'_, '_, '_> {
     fn seen(&mut self, key: &[u8]) -> Seen {
@@ -65,25 +65,38 @@ impl Call<'_, '_, '_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        let (change, and) = match row.tells {
-            Some(Tells::Each(change)) => (change, None),
-            Some(Tells::EachAnd(change, and)) => (change, Some(and)),
+        let tells = match row.tells {
             None | Some(Tells::Nothing) => return run(self),
+            Some(tells) => tells,
         };
         if !self.cx.shared.events.any() {
             return run(self);
         }
-        let mut keys: Vec<&[u8]> = Vec::new();
-        row.each_key(args, &mut |key| keys.push(key));
+        // Those that it only reads stay as they are, unless others write to them: which is not told of this command.
+        let mut keys: Vec<(usize, &[u8])> = Vec::new();
+        let mut nth = 0;
+        row.each_key(args, &mut |key| {
+            if row.access_of(nth).writes() {
+                keys.push((nth, key));
+            }
+            nth += 1;
+        });
         let db = self.client.db;
-        let before: Vec<Seen> = keys.iter().map(|key| self.seen(key)).collect();
+        let before: Vec<Seen> = keys.iter().map(|(_, key)| self.seen(key)).collect();
         let done = run(self);
-        for (key, was) in keys.iter().zip(before) {
+        for ((nth, key), was) in keys.into_iter().zip(before) {
             let is = self.seen(key);
-            let (shared, host) = (self.cx.shared, self.cx.host);
-            shared.tell_change(host, &change, db, key, was, is);
+            if was == is {
+                continue;
+            }
+            let change = match tells {
+                Tells::Nothing => continue,
+                Tells::Each(change) | Tells::EachAnd(change, _) => change,
+                Tells::By(ChangeOf(change)) => change(args, nth),
+            };
+            self.cx.shared.tell_change(self.cx.host, &change, db, key, was, is);
         }
-        if let Some(ArgsTold(tell)) = and
+        if let Tells::EachAnd(_, ArgsTold(tell)) = tells
             && done.is_ok()
         {
             tell(self, args);

@@ -2,7 +2,6 @@
 //! has come, out of what all such requests may take together; or thrown away when that is used up.
 
 use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split};
-use larder_protocol::scan::line_feed;
 
 use super::turn::Turn;
 use crate::core::input::{Input, Looks};
@@ -55,12 +54,12 @@ impl Conversation {
             let taken = match gathering.partial.known_end() {
                 _ if read > 0 => read.min(rest.len()),
                 Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
-                None => gathering.line_bytes(rest).unwrap_or(rest.len()),
+                // Where it ends is seen when it is decoded.
+                None => rest.len(),
             };
             if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
-                let held = gathering.input.bytes();
-                let more = gathering.room_for(gathering.bytes.len() + taken) as u64;
-                let next = gathering.looks.again(turn.cx, held, more.saturating_sub(held));
+                let room = gathering.room_for(gathering.bytes.len() + taken) as u64;
+                let next = gathering.looks.for_input(turn.cx, &gathering.input, room);
                 return next.or_else(|| self.give_up(turn));
             }
             gathering.looks = Looks::default();
@@ -74,7 +73,12 @@ impl Conversation {
             }
             match decode_on(gathering, turn) {
                 Decoded::Incomplete(partial) => gathering.partial = partial,
-                Decoded::Request(..) | Decoded::Inline(..) | Decoded::Nothing(_) => break,
+                Decoded::Request(_, bytes) | Decoded::Inline(_, bytes) | Decoded::Nothing(bytes) => {
+                    // The rest is of the next request.
+                    turn.at -= gathering.bytes.len() - bytes;
+                    gathering.bytes.truncate(bytes);
+                    break;
+                }
                 Decoded::Fault(fault) => return self.fault(turn, fault),
             }
         }
@@ -88,8 +92,10 @@ impl Conversation {
                 self.client.gathers = true;
                 let next = self.single(turn, args);
                 self.client.gathers = false;
-                if let State::Job(under_way) = &mut self.state {
-                    under_way.job.keep_request(gathering.bytes, gathering.input);
+                if let State::Job(under_way) = &mut self.state
+                    && let Some(kept) = under_way.job.kept()
+                {
+                    kept.take_over(gathering.bytes, gathering.input);
                 }
                 next
             }
@@ -172,17 +178,6 @@ impl Gathering {
     /// Bytes of memory that it holds.
     pub fn held_bytes(&self) -> u64 {
         self.input.bytes()
-    }
-
-    /// Up to where `rest` goes on with the header line, or the inline request, that is under way; none if its
-    /// end is not in it.
-    fn line_bytes(&self, rest: &[u8]) -> Option<usize> {
-        match (self.bytes.first(), self.bytes.last()) {
-            // Any byte ends it.
-            (Some(b'*'), Some(b'\r')) if self.bytes.len() > self.partial.bytes_read() => Some(1),
-            (Some(b'*'), _) => header_bytes(rest),
-            _ => line_feed(rest).map(|feed| feed + 1),
-        }
     }
 
     /// Bytes that it has to hold for so many; an argument of known length is not grown by doubling.

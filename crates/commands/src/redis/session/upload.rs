@@ -14,7 +14,7 @@ use larder_store::{Attributes, Expect, Spaces, Upload};
 use super::gather::Discard;
 use super::turn::Turn;
 use crate::core::context::Context;
-use crate::core::input::{Looks, UPLOAD_PIECE_BYTES, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::progress::Next;
 use crate::redis::call::KEY_BYTES_MAX;
 use crate::redis::connection::client::Facts;
@@ -92,7 +92,7 @@ impl Conversation {
                 *looks = Looks::default();
                 continue;
             }
-            let next = looks.again(turn.cx, upload.held_bytes(), UPLOAD_PIECE_BYTES);
+            let next = looks.for_upload(turn.cx, upload);
             if next.is_none() {
                 self.fail_upload();
             }
@@ -134,7 +134,7 @@ impl Conversation {
         }
         let State::Upload(incoming) = &mut self.state else { return None };
         if cx.guard.upload_reserve(&mut incoming.upload, UPLOAD_RECEIVE_BYTES).is_err() {
-            if incoming.looks.again(cx, incoming.upload.held_bytes(), UPLOAD_PIECE_BYTES).is_none() {
+            if incoming.looks.for_upload(cx, &incoming.upload).is_none() {
                 self.fail_upload();
             }
             return None;

@@ -11,7 +11,6 @@
 //! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
 
 use crate::core::counters::Counter;
-use crate::core::input::Input;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::redis::call::{Call, Flow};
@@ -19,6 +18,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
+use crate::redis::steps::kept::Kept;
 use crate::redis::table::RowId;
 
 /// What a step came to.
@@ -46,8 +46,10 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// Takes the request over, which was gathered, and whose last words it has still to look at.
-    fn keep_request(&mut self, _words: Vec<u8>, _input: Input) {}
+    /// The words that it has still to look at.
+    fn kept(&mut self) -> Option<&mut Kept> {
+        None
+    }
 }
 
 /// A command whose next step is to come.

@@ -11,10 +11,10 @@
 use larder_protocol::resp::Args;
 
 use crate::core::batch::SLOTS;
-use crate::core::input::Input;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
 use crate::redis::table::{self, Command};
 
 /// Keys of one moment at most, for which each worker has room.
@@ -38,11 +38,7 @@ struct Moments {
     row: &'static Command,
     count: CountSome,
     found: usize,
-    /// The words of the request; those of the last `rest` bytes are to come.
-    words: Vec<u8>,
-    rest: usize,
-    left: usize,
-    input: Option<Input>,
+    kept: Kept,
 }
 
 /// The first keys of some, and takes them out.
@@ -68,19 +64,12 @@ impl Call<'_, '_, '_> {
             }
             return self.length(found);
         }
-        let mut input = Input::new(self.cx.guard.store(), None);
-        let rest = args.encoded();
-        let most = self.cx.shared.settings.append_bytes_max;
-        if !self.client.gathers && !input.raise(rest.len() as u64, most) {
-            return Err(Fail::HELD);
-        }
         let some = take(&mut args, self.keys_of_a_step());
+        // Before anything is done to the first of them.
+        let kept = Kept::new(self, args)?;
         let found = self.moment(row, some, count);
         self.spend(keys_ns(some.len()));
-        let rest = args.encoded();
-        let words = if self.client.gathers { Vec::new() } else { rest.to_vec() };
-        let (rest, left) = (rest.len(), args.len());
-        self.go_on_with(Moments { row, count, found, words, rest, left, input: Some(input) });
+        self.go_on_with(Moments { row, count, found, kept });
         Ok(())
     }
 
@@ -121,20 +110,17 @@ impl Call<'_, '_, '_> {
 
 impl Job for Moments {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let at = self.words.len() - self.rest;
-        let mut args = Args::rest(&self.words[at..], self.left);
-        let some = take(&mut args, self.left.min(call.keys_of_a_step()));
-        self.found += call.moment(self.row, some, self.count);
-        (self.rest, self.left) = (args.encoded().len(), args.len());
-        call.spend(keys_ns(some.len()));
-        if self.left > 0 {
+        let keys = self.kept.left().min(call.keys_of_a_step());
+        self.found += self.kept.take(|words| call.moment(self.row, take(words, keys), self.count));
+        call.spend(keys_ns(keys));
+        if self.kept.left() > 0 {
             return Ok(Step::More);
         }
         call.length(self.found)?;
         Ok(Step::Done)
     }
 
-    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
-        (self.words, self.input) = (words, Some(input));
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
     }
 }

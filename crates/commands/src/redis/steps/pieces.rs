@@ -15,7 +15,7 @@
 use larder_protocol::resp::Args;
 
 use super::job::{Job, Step};
-use crate::core::input::Input;
+use super::kept::Kept;
 use crate::core::output::Mark;
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
@@ -31,11 +31,7 @@ pub(crate) type AnswerSome = fn(&mut Call<'_, '_, '_>, &mut Args<'_>);
 #[derive(Debug)]
 pub(crate) struct Pieces {
     answer: AnswerSome,
-    /// The words of the request; the last `rest` bytes are not answered yet.
-    words: Vec<u8>,
-    rest: usize,
-    left: usize,
-    input: Option<Input>,
+    kept: Kept,
 }
 
 /// The piece of a reply that is being written.
@@ -63,16 +59,9 @@ impl Call<'_, '_, '_> {
         if args.is_empty() {
             return Ok(());
         }
-        let rest = args.encoded();
-        let mut input = Input::new(self.cx.guard.store(), None);
-        let most = self.cx.shared.settings.append_bytes_max;
-        if self.cx.guard.in_transaction() || !self.client.gathers && !input.raise(rest.len() as u64, most) {
-            self.out.rewind(mark);
-            return Err(Fail::HELD);
-        }
-        let words = if self.client.gathers { Vec::new() } else { rest.to_vec() };
-        let pieces = Pieces { answer, words, rest: rest.len(), left: args.len(), input: Some(input) };
-        self.go_on_with(pieces);
+        let kept = if self.cx.guard.in_transaction() { Err(Fail::HELD) } else { Kept::new(self, args) };
+        let kept = kept.inspect_err(|_| self.out.rewind(mark))?;
+        self.go_on_with(Pieces { answer, kept });
         Ok(())
     }
 
@@ -103,20 +92,18 @@ impl Call<'_, '_, '_> {
 
 impl Job for Pieces {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let (words, before) = (self.words.len(), call.out.len());
-        let mut args = Args::rest(&self.words[words - self.rest..], self.left);
+        let before = call.out.len();
         call.later = true;
-        (self.answer)(call, &mut args);
-        (self.rest, self.left) = (args.encoded().len(), args.len());
+        self.kept.take(|words| (self.answer)(call, words));
         call.spend(copying_ns(call.out.len() - before));
-        Ok(if self.left == 0 { Step::Done } else { Step::Full })
+        Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
     }
 
     fn only_reads(&self) -> bool {
         true
     }
 
-    fn keep_request(&mut self, words: Vec<u8>, input: Input) {
-        (self.words, self.input) = (words, Some(input));
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
     }
 }

@@ -324,7 +324,7 @@ fn far_apart(
     room: usize,
 ) -> Result<bool, Fail> {
     let held = Heap::take(call, 2 * count * BLOCK_HELD_BYTES)?;
-    let item = call.cx.guard.peek(key).hit();
+    let item = call.peek(key)?;
     let there = item.as_ref().map_or(0, |item| item.value_bytes());
     // First what was seen: the bytes may be newer than that, never older.
     let expect = item.as_ref().map_or(Expect::Absent, |item| Expect::Unchanged(item.seen()));

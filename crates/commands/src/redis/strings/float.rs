@@ -13,7 +13,7 @@ use crate::redis::fail::{Done, Fail};
 const PLACES: u32 = 17;
 
 /// Room for any number with its sign, its point and so many digits behind it.
-type Digits = ArrayString<{ f64::MAX_10_EXP as usize + 1 + PLACES as usize + 2 }>;
+pub(crate) type Digits = ArrayString<{ f64::MAX_10_EXP as usize + 1 + PLACES as usize + 2 }>;
 
 /// INCRBYFLOAT
 pub(crate) fn incrbyfloat(
@@ -25,7 +25,7 @@ pub(crate) fn incrbyfloat(
     let by = args.next().unwrap_or_default();
     parse_double(by).ok_or(Fail::NOT_A_FLOAT)?;
     loop {
-        let (new, attributes, expect) = match call.cx.guard.peek(key).hit() {
+        let (new, attributes, expect) = match call.peek(key)? {
             Some(item) => {
                 let Value::Whole(text) = item.value() else { return Err(Fail::NOT_A_FLOAT) };
                 (sum(super::without_spaces(text), by)?, kept(&item), Expect::Unchanged(item.seen()))

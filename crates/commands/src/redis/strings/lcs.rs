@@ -23,6 +23,8 @@ const CELL_NS: u64 = 2;
 /// LCS
 pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (one, two) = (next(&mut args)?, next(&mut args)?);
+    let (one, two) = (call.key(one), call.key(two));
+    lengths(call, &one, &two)?;
     let (mut len, mut idx, mut with_len, mut run_min) = (false, false, false, 0);
     while let Some(word) = args.next() {
         if is(word, "LEN") {
@@ -40,11 +42,10 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if len && idx {
         return Err(Fail::of("ERR If you want both the length and indexes, please just use IDX."));
     }
-    let (one, two) = (call.key(one), call.key(two));
     // What all that it looks at takes of the heap lives as long as that.
     let (held, one, two) = loop {
         // A table of four bytes for each pair of bytes is what it takes.
-        let bytes = lengths(call, &one, &two);
+        let bytes = lengths(call, &one, &two)?;
         let cells = (bytes[0] + 1).saturating_mul(bytes[1] + 1);
         let runs = bytes[0].min(bytes[1]) * RUN_BYTES;
         let needs = cells.saturating_mul(4).saturating_add(2 * (bytes[0] + bytes[1]) + runs);
@@ -56,8 +57,8 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let held = Heap::take(call, needs as usize)?;
         let values = call.as_one([one, two], |call| {
             // Others may have been faster.
-            let same = lengths(call, &one, &two) == bytes;
-            same.then(|| Ok((value(call, &one)?, value(call, &two)?))).transpose()
+            let same = lengths(call, &one, &two)? == bytes;
+            same.then(|| Ok::<_, Fail>((value(call, &one)?, value(call, &two)?))).transpose()
         })?;
         if let Some((one, two)) = values {
             break (held, one, two);
@@ -143,8 +144,12 @@ impl Says {
     }
 }
 
-fn lengths(call: &mut Call<'_, '_, '_>, one: &Key<'_>, two: &Key<'_>) -> [u64; 2] {
-    [one, two].map(|key| call.cx.guard.peek(key).hit().map_or(0, |item| item.value_bytes()))
+fn lengths(call: &mut Call<'_, '_, '_>, one: &Key<'_>, two: &Key<'_>) -> Result<[u64; 2], Fail> {
+    let mut length = |key| match call.peek(key) {
+        Ok(string) => Ok(string.map_or(0, |item| item.value_bytes())),
+        Err(_) => Err(Fail::of("ERR The specified keys must contain string values")),
+    };
+    Ok([length(one)?, length(two)?])
 }
 
 fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {

@@ -36,14 +36,15 @@ pub(crate) fn rewrite<T>(
     let mut bytes = call.cx.room.lend();
     let done = loop {
         bytes.clear();
-        let (attributes, expect) = match call.cx.guard.peek(key).hit() {
-            Some(item) => {
+        let (attributes, expect) = match call.peek(key) {
+            Ok(Some(item)) => {
                 // First what was seen: the bytes may be newer than that, never older.
                 let seen = item.seen();
                 copy_value(item.value(), &mut bytes);
                 (kept(&item), Expect::Unchanged(seen))
             }
-            None => (Attributes::default(), Expect::Absent),
+            Ok(None) => (Attributes::default(), Expect::Absent),
+            Err(fail) => break Err(fail),
         };
         call.spend(copying_ns(bytes.len() as u64));
         let result = match change(&mut bytes, expect != Expect::Absent) {
@@ -63,13 +64,20 @@ pub(crate) fn rewrite<T>(
 
 /// The bytes of a value that is large or becomes so with `room` bytes, and what it is known by; none
 /// of a small one.
-pub(crate) fn large_with(call: &mut Call<'_, '_, '_>, key: &Key<'_>, room: usize) -> Option<(usize, Expect)> {
+///
+/// # Errors
+/// It is no string.
+pub(crate) fn large_with(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    room: usize,
+) -> Result<Option<(usize, Expect)>, Fail> {
     // First what was seen: the bytes may be newer than that, never older.
-    let (there, expect) = match call.cx.guard.peek(key).hit() {
+    let (there, expect) = match call.peek(key)? {
         Some(item) => (item.value_bytes() as usize, Expect::Unchanged(item.seen())),
         None => (0, Expect::Absent),
     };
-    (there.max(room) > SMALL_BYTES_MAX).then_some((there, expect))
+    Ok((there.max(room) > SMALL_BYTES_MAX).then_some((there, expect)))
 }
 
 /// As [`rewrite`] for values that are large, or become so: only the part that changes is looked at, and written
@@ -87,7 +95,11 @@ pub(crate) fn rewrite_part<T>(
 ) -> Result<bool, Fail> {
     let mut bytes = call.cx.room.lend();
     let done = loop {
-        let Some((there, expect)) = large_with(call, key, room) else { break Ok(false) };
+        let (there, expect) = match large_with(call, key, room) {
+            Ok(Some(large)) => large,
+            Ok(None) => break Ok(false),
+            Err(fail) => break Err(fail),
+        };
         let is_long = there.max(room);
         // What was and what is to be.
         let _held = match Heap::take(call, 2 * part.len()) {
@@ -188,6 +200,18 @@ impl Heap {
         store.hold(bytes as i64);
         let held = Heap { store, bytes: bytes as i64 };
         if call.give_way() { Ok(held) } else { Err(Fail::HELD) }
+    }
+}
+
+impl Heap {
+    /// Takes so many bytes more.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn raise(&mut self, call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<(), Fail> {
+        let mut more = Heap::take_however_short(call, bytes)?;
+        self.bytes += std::mem::take(&mut more.bytes);
+        Ok(())
     }
 }
 

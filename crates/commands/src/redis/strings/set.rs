@@ -91,12 +91,19 @@ impl<'a> Set<'a> {
         Ok(set)
     }
 
+    /// It says, or depends on, what the key had.
+    fn looks(&self) -> bool {
+        self.get || matches!(self.condition, Condition::Equal(_) | Condition::Differs(_))
+    }
+
     /// Does it and replies.
     pub fn run(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
         loop {
             let mark = call.out.mark();
             let (mut attributes, mut expect) = (Attributes::default(), Expect::Absent);
             let holds = match call.cx.guard.peek(key).hit() {
+                // What is looked at has to be a string; what is not goes, whatever it is.
+                Some(item) if item.is_collection() && self.looks() => return Err(Fail::WRONG_TYPE),
                 Some(item) => {
                     // Before the bytes: they may be newer than that, never older.
                     expect = Expect::Unchanged(item.seen());
@@ -198,20 +205,20 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     args.nth(2 * count - 1);
     // The options are those of SET, less those that look at a value.
     let options = Set::parse("msetex", b"", args, call.cx.now())?;
-    if options.get || matches!(options.condition, Condition::Equal(_) | Condition::Differs(_)) {
+    if options.looks() {
         return Err(Fail::SYNTAX);
     }
     let names = pairs.take(2 * count).step_by(2);
     let set = call.as_one_in(names.clone(), |call| {
         for name in names.clone() {
-            let there = call.peek(&call.key(name))?.is_some();
+            let there = call.is_there(&call.key(name));
             let wanted = match options.condition {
                 Condition::Absent => !there,
                 Condition::Present => there,
                 Condition::Any | Condition::Equal(_) | Condition::Differs(_) => true,
             };
             if !wanted {
-                return Ok(false);
+                return Ok::<_, Fail>(false);
             }
         }
         let values = pairs.skip(1).step_by(2);
@@ -222,7 +229,8 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 Expiry::None => {}
                 Expiry::At(at) => attributes.expires_at = at,
                 Expiry::Keep => {
-                    attributes.expires_at = call.peek(key)?.map_or(0, |item| item.expires_at());
+                    let there = call.cx.guard.peek(key).hit();
+                    attributes.expires_at = there.map_or(0, |item| item.expires_at());
                 }
             }
             call.put(key, value, &attributes, Expect::Any)?;

@@ -30,7 +30,7 @@ pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>,
     let room = room.ok_or(Fail::NOT_AN_INTEGER)?;
     let now = i128::from(call.cx.now()) * 1_000_000;
     loop {
-        let (arrival, expect) = match call.cx.guard.peek(key).hit() {
+        let (arrival, expect) = match call.peek(key)? {
             Some(item) => {
                 let Value::Whole(text) = item.value() else { return Err(Fail::NOT_AN_INTEGER) };
                 (i128::from(stored_integer(text)?).max(now), Expect::Unchanged(item.seen()))

@@ -11,6 +11,7 @@ use larder_store::DATABASES;
 use crate::core::glob::weight;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::{Call, is};
+use crate::redis::collections::ELEMENT_NS;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
@@ -28,6 +29,11 @@ const SAMPLE_KEYS: u64 = 4096;
 pub(crate) const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
 );
+
+/// The word behind an option, found in one pass over the words.
+fn behind<'a>(option: &str, mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    words.find(|word| is(word, option)).and_then(|_| words.next())
+}
 
 /// Adds up what the commands of a transaction take.
 pub(crate) struct Scale<'q> {
@@ -57,7 +63,8 @@ impl<'q> Scale<'q> {
     /// Adds a command.
     pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
         let at = |n: usize| args.at(n).unwrap_or_default();
-        let number = |n: usize| parse_integer(at(n)).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        let count_of = |word: &[u8]| parse_integer(word).and_then(|n| u64::try_from(n).ok());
+        let number = |n: usize| count_of(at(n)).unwrap_or(0);
         let db = self.db;
         self.ns = self.ns.saturating_add(match row.name {
             "select" => {
@@ -68,9 +75,8 @@ impl<'q> Scale<'q> {
             "config|get" => config::look_ns(args),
             "client|list" | "client|kill" => clients::look_ns(call, args.len()),
             "scan" => {
-                let option = |name| (1..args.len()).find(|&n| is(at(n), name)).map(|n| n + 1);
-                let count = option("COUNT").map_or(10, number);
-                self.walk(self.keys.min(count), option("MATCH").map_or(b"*", at))
+                let count = behind("COUNT", args.skip(1)).map_or(Some(10), count_of).unwrap_or(0);
+                self.walk(self.keys.min(count), behind("MATCH", args.skip(1)).unwrap_or(b"*"))
             }
             "randomkey" | "info" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
             "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
@@ -123,12 +129,27 @@ impl<'q> Scale<'q> {
                 let to = match row.name {
                     "move" => (u8::try_from(number(1)).unwrap_or(db), at(0)),
                     "copy" => {
-                        let named = (2..args.len()).find(|&n| is(at(n), "DB"));
-                        (named.map_or(db, |n| u8::try_from(number(n + 1)).unwrap_or(db)), at(1))
+                        let named = behind("DB", args.skip(2));
+                        let number = named.and_then(count_of).and_then(|n| u8::try_from(n).ok());
+                        (number.unwrap_or(db), at(1))
                     }
                     _ => (db, at(1)),
                 };
                 self.put(to.0, to.1, bytes, copying_ns(bytes))
+            }
+            "hscan" | "sscan" | "zscan" => {
+                let pattern = behind("MATCH", args.skip(2));
+                self.of(call, db, at(0)).saturating_mul(2 * pattern.map_or(1, weight) as u64)
+            }
+            "hrandfield" | "srandmember" | "zrandmember" => {
+                let picks = parse_integer(at(1)).map_or(0, |n| if n < 0 { n.unsigned_abs() } else { 0 });
+                self.of(call, db, at(0)).saturating_add(picks.saturating_mul(ELEMENT_NS))
+            }
+            // An element is looked at in some nanoseconds, and takes some bytes.
+            _ if row.elements => {
+                let mut ns = args.len() as u64 * ELEMENT_NS;
+                row.each_key(args, &mut |key| ns += self.of(call, db, key));
+                ns
             }
             _ => 0,
         });

@@ -79,6 +79,7 @@ pub const ROWS: &[Row] = &[
     Row { options: LARGE, ..row("restore", steps::restore) },
     Row { options: LARGE, ..row("restore-packed", steps::restore_packed) },
     row("many-keys", steps::many_keys),
+    Row { options: LARGE, ..row("kept-requests", steps::kept) },
     Row { prepare: steps::connections, ..row("client-kill", steps::client_kill) },
     Row { options: &["--request-timeout", "2"], ..row("timeouts", steps::timeouts) },
     row("cheap", slice::cheap),

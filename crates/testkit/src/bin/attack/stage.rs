@@ -75,7 +75,7 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
     let resp = redis_port(&server)?;
     let stage = Stage { resp, server, open: Mutex::default() };
     (row.prepare)(&stage).map_err(|error| format!("{}: {error}", row.name))?;
-    let canaries = canary::hatch(stage.server.address(), null.address)
+    let canaries = canary::hatch(stage.server.id(), stage.server.address(), null.address)
         .map_err(|error| format!("{}: canaries: {error}", row.name))?;
     let (stop, most, started) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     let (outcome, songs) = thread::scope(|scope| {

@@ -133,8 +133,8 @@ fn soak() -> Result<bool, String> {
     let ports = [server.address(), redis_port(&server)?];
     let base = watch::descriptors(&server)?;
     let world = World::new(ports);
-    let canaries =
-        canary::hatch(server.address(), null.address).map_err(|error| format!("canaries: {error}"))?;
+    let canaries = canary::hatch(server.id(), server.address(), null.address)
+        .map_err(|error| format!("canaries: {error}"))?;
     let found = thread::scope(|scope| {
         let world = &world;
         let (server, seed) = (&server, options.seed);

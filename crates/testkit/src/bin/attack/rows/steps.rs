@@ -2,15 +2,18 @@
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
-use crate::wire::{connect, exchange, exchange_text, said, shown};
+use crate::wire::{connect, exchange, exchange_text, only_send, said, shown};
 use larder_testkit::talk::encode;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Bytes of a value: beside it there is room for what is made of it.
 const LARGE_BYTES: usize = 24 << 20;
 /// Keys of a request: with their heads some 8 MB, which is what requests may hold together.
 const KEYS: usize = 1_000_000;
+/// Connections with a request that is kept.
+const KEPT: usize = 30;
 /// Connections that are closed at once.
 const CONNECTIONS: usize = 8_000;
 /// How long one may take in all: nobody else waits for it.
@@ -108,6 +111,36 @@ pub(super) fn many_keys(stage: &Stage) -> Result<String, String> {
         said.push(all(stage, &encode(&words), begins, &name)?);
     }
     Ok(format!("{KEYS} keys: {}", said.join(", ")))
+}
+
+/// Requests of 8 MB whose answers nobody reads: each is kept as long as it is answered.
+pub(super) fn kept(stage: &Stage) -> Result<String, String> {
+    let mut words = vec![&b"MGET"[..]];
+    words.resize(KEYS + 1, b"k");
+    let request = encode(&words);
+    let mut open = stage.open.lock().expect("not poisoned");
+    for _ in 0..KEPT {
+        // It may be closed meanwhile, or not be read.
+        open.push(only_send(stage.resp, &request, Duration::from_millis(500))?.0);
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let closed = open.iter_mut().filter_map(|stream| is_closed(stream).then_some(())).count();
+    Ok(format!("{KEPT} × MGET of {KEYS} keys that nobody reads, {closed} closed"))
+}
+
+/// The server has closed it; what it had sent before is thrown away.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut bytes = vec![0; 1 << 20];
+    if stream.set_nonblocking(true).is_err() {
+        return true;
+    }
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
+    }
 }
 
 pub(super) fn connections(stage: &Stage) -> Result<(), String> {

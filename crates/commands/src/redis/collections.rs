@@ -1,0 +1,262 @@
+//! Commands on collections, and what those of all types have in common: how they are read, how their elements are
+//! replied, and what is said where one was not changed.
+
+mod bounds;
+mod combine;
+mod copied;
+pub(crate) mod hash;
+pub(crate) mod list;
+mod members;
+mod mpop;
+mod pick;
+mod scan;
+pub(crate) mod set;
+pub(crate) mod sorted;
+
+use std::ops::Range;
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, DIGITS_MAX, Element, Entry, Guard, Hint, Item, Key, Type, Value};
+
+use super::call::{Call, ELEMENT_BYTES, find, integer};
+use super::fail::{Done, Fail};
+use super::reply::{put_array, put_bulk, put_double};
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+
+/// What it takes to look at an element, or to put one in its place.
+pub(crate) const ELEMENT_NS: u64 = 20;
+/// Elements of which nothing is said of what they take.
+const FEW_ELEMENTS: usize = 16;
+/// What an element takes in a reply beside the bytes that it has in a collection: its head, its end, and the digits of a
+/// number.
+const ELEMENT_ROOM: usize = 32;
+
+/// The collection of an item.
+///
+/// # Errors
+/// It has another type of value.
+fn of_type<'r>(item: Option<Item<'r>>, kind: Type) -> Result<Option<Collection<'r>>, Fail> {
+    let Some(item) = item else { return Ok(None) };
+    match item.value() {
+        Value::Collection(collection) if collection.kind() == kind => Ok(Some(collection.elements())),
+        Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Fail::WRONG_TYPE),
+    }
+}
+
+/// The collection of a key, counted as an access and as a hit or miss.
+///
+/// # Errors
+/// It has another type of value, which counts as a hit.
+#[inline]
+pub(crate) fn read_as<'r>(
+    cx: &'r mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    kind: Type,
+) -> Result<Option<Collection<'r>>, Fail> {
+    of_type(find(cx, tally, key, hint), kind)
+}
+
+/// The collection of a key, read without a trace.
+///
+/// # Errors
+/// It has another type of value.
+pub(crate) fn peek_as<'r>(
+    guard: &'r mut Guard<'_>,
+    key: &Key<'_>,
+    kind: Type,
+) -> Result<Option<Collection<'r>>, Fail> {
+    of_type(guard.peek(key).hit(), kind)
+}
+
+/// Bytes that a reply of all of a collection takes at most.
+fn reply_bytes_max(collection: &Collection<'_>) -> usize {
+    // Of a field its value, too, of a member its score.
+    let strings = 2 * collection.len();
+    collection.bytes() + strings * ELEMENT_ROOM
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies of a collection: `write` is given it, and the reply has room for all of its elements.
+    ///
+    /// # Errors
+    /// The key has another type of value; there is no room for the reply; or what `write` says.
+    pub fn reply_of(
+        &mut self,
+        key: &Key<'_>,
+        hint: &Hint<'_>,
+        kind: Type,
+        write: impl FnOnce(&mut Output, bool, Option<Collection<'_>>) -> Done,
+    ) -> Done {
+        self.reply_measured(key, hint, kind, reply_bytes_max, write)
+    }
+
+    /// As [`Call::reply_of`], of a reply that takes as many bytes as `measure` says at most.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reply_measured(
+        &mut self,
+        key: &Key<'_>,
+        hint: &Hint<'_>,
+        kind: Type,
+        measure: impl Fn(&Collection<'_>) -> usize,
+        write: impl FnOnce(&mut Output, bool, Option<Collection<'_>>) -> Done,
+    ) -> Done {
+        let resp3 = self.client.resp3;
+        let there = read_as(self.cx, self.tally, key, hint, kind)?;
+        let bytes = there.as_ref().map_or(0, &measure);
+        if bytes <= self.out.free_bytes() {
+            return write(self.out, resp3, there);
+        }
+        let mut bytes = bytes;
+        loop {
+            self.make_room(bytes)?;
+            // Items may have given way to it, and others written meanwhile.
+            let there = peek_as(&mut self.cx.guard, key, kind)?;
+            let needed = there.as_ref().map_or(0, &measure);
+            if needed <= bytes {
+                return write(self.out, resp3, there);
+            }
+            bytes = needed;
+        }
+    }
+
+    /// Makes room for a reply of so many elements of a collection, as it is now.
+    ///
+    /// # Errors
+    /// The key has another type of value; there is no room.
+    pub fn make_room_for_all(&mut self, key: &Key<'_>, kind: Type, count: usize) -> Done {
+        if count <= FEW_ELEMENTS {
+            // What is short enough for any reply.
+            return self.make_room(ELEMENT_BYTES);
+        }
+        let bytes = peek_as(&mut self.cx.guard, key, kind)?.map_or(0, |there| reply_bytes_max(&there));
+        self.make_room(bytes)
+    }
+
+    /// Spends what it takes to look at so many elements, if they are more than a few.
+    pub fn spend_on_elements(&mut self, elements: usize) {
+        if elements > FEW_ELEMENTS {
+            self.spend(elements as u64 * ELEMENT_NS);
+        }
+    }
+}
+
+/// What is replied of each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// The field, member or element.
+    Names,
+    /// The field's value.
+    Values,
+    /// The field and its value.
+    Fields,
+    /// The member and its score.
+    Scores,
+}
+
+impl Shown {
+    /// Replies of an entry: two, where it is two things.
+    pub fn put(self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+        if self != Shown::Values {
+            put_element(out, &entry.name);
+        }
+        match self {
+            Shown::Names => {}
+            Shown::Values | Shown::Fields => put_element(out, &entry.value),
+            Shown::Scores => put_double(out, resp3, entry.score),
+        }
+    }
+
+    fn are_pairs(self) -> bool {
+        matches!(self, Shown::Fields | Shown::Scores)
+    }
+
+    /// An array of so many entries, which follow: of pairs in RESP3 an array of arrays, in RESP2 a flat one.
+    pub fn put_head(self, out: &mut Output, resp3: bool, entries: usize) {
+        let flat = self.are_pairs() && !resp3;
+        put_array(out, if flat { 2 * entries } else { entries });
+    }
+
+    /// One of the entries behind [`Shown::put_head`].
+    pub fn put_one(self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+        if self.are_pairs() && resp3 {
+            put_array(out, 2);
+        }
+        self.put(out, resp3, entry);
+    }
+}
+
+/// An element as a bulk string.
+#[inline]
+pub(crate) fn put_element(out: &mut Output, element: &Element<'_>) {
+    put_bulk(out, element.text(&mut [0; DIGITS_MAX]));
+}
+
+/// Every second of some words with the one behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs<'a>(pub Args<'a>);
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+}
+
+/// What `ask` says of the collection of a key, counted as an access; none if there is none.
+pub(crate) fn look<R>(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    kind: Type,
+    ask: impl FnOnce(&Collection<'_>) -> R,
+) -> Result<Option<R>, Fail> {
+    Ok(read_as(call.cx, call.tally, key, hint, kind)?.map(|collection| ask(&collection)))
+}
+
+/// HLEN, LLEN, SCARD, ZCARD
+pub(crate) fn len(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, kind: Type) -> Done {
+    let elements = look(call, key, hint, kind, |collection| collection.len())?;
+    call.length(elements.unwrap_or(0))
+}
+
+/// The places from `start` to `stop`, which is one of them, of so many; negative ones count from the end.
+pub(crate) fn places(start: i64, stop: i64, len: usize) -> Range<usize> {
+    let len = len as i64;
+    let place = |n: i64| if n < 0 { n.saturating_add(len) } else { n };
+    let (start, stop) = (place(start).max(0), place(stop).min(len - 1));
+    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
+}
+
+/// A number that has a negative one.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn symmetric(word: &[u8]) -> Result<i64, Fail> {
+    let n = integer(word)?;
+    if n == i64::MIN {
+        let most = i64::MAX;
+        return Err(Fail::with(format!("ERR value is out of range, value must between -{most} and {most}")));
+    }
+    Ok(n)
+}
+
+/// The keys behind their number, which are taken out of `args`.
+///
+/// # Errors
+/// `none` if the number is none, or not above 0; a syntax error if there are fewer.
+pub(crate) fn counted<'a>(args: &mut Args<'a>, none: Fail) -> Result<Args<'a>, Fail> {
+    let count = integer(args.next().unwrap_or_default()).ok().and_then(|n| usize::try_from(n).ok());
+    let count = count.filter(|count| *count > 0).ok_or(none)?;
+    if count > args.len() {
+        return Err(Fail::SYNTAX);
+    }
+    let keys = Args::rest(args.encoded(), count);
+    args.nth(count - 1);
+    Ok(keys)
+}

@@ -1,0 +1,206 @@
+//! Which members of a sorted set are meant: by rank, by score, or by their bytes.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use larder_protocol::resp::{Args, parse_double};
+use larder_store::{Collection, Entry};
+
+use super::{Shown, places};
+use crate::core::output::Output;
+use crate::redis::call::{integer, is, next};
+use crate::redis::fail::Fail;
+
+/// By what members are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Rank,
+    Score,
+    Lex,
+}
+
+/// A score, and whether it is itself among those that are meant.
+#[derive(Clone, Copy, Debug)]
+struct Score {
+    value: f64,
+    excluded: bool,
+}
+
+impl Score {
+    fn parse(word: &[u8]) -> Result<Score, Fail> {
+        let (excluded, text) = word.strip_prefix(b"(").map_or((false, word), |text| (true, text));
+        // Nothing is 0, as it is to Redis.
+        let value = if text.is_empty() { Some(0.0) } else { parse_double(text) };
+        let value = value.ok_or(Fail::of("ERR min or max is not a float"))?;
+        Ok(Score { value, excluded })
+    }
+}
+
+/// A member, whether it is there or not.
+#[derive(Clone, Copy, Debug)]
+enum Lex<'a> {
+    /// Before all.
+    First,
+    /// Behind all.
+    Last,
+    /// This one, and whether it is itself among those that are meant.
+    Member { text: &'a [u8], excluded: bool },
+}
+
+impl<'a> Lex<'a> {
+    fn parse(word: &'a [u8]) -> Result<Lex<'a>, Fail> {
+        match word {
+            b"-" => Ok(Lex::First),
+            b"+" => Ok(Lex::Last),
+            [b'[', text @ ..] => Ok(Lex::Member { text, excluded: false }),
+            [b'(', text @ ..] => Ok(Lex::Member { text, excluded: true }),
+            _ => Err(Fail::of("ERR min or max not valid string range item")),
+        }
+    }
+
+    /// How many members come before it, or before or at it if those that are it belong to them.
+    fn below(self, set: &Collection<'_>, with_itself: bool) -> usize {
+        match self {
+            Lex::First => 0,
+            Lex::Last => set.len(),
+            Lex::Member { text, .. } => set.partition(|entry| match entry.name.compare(text) {
+                Ordering::Less => true,
+                Ordering::Equal => with_itself,
+                Ordering::Greater => false,
+            }),
+        }
+    }
+
+    fn is_excluded(self) -> bool {
+        matches!(self, Lex::Member { excluded: true, .. })
+    }
+}
+
+/// From where to where, the lower one first; of ranks in the order of the reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bounds<'a> {
+    Rank(i64, i64),
+    Score(ScoreBounds),
+    Lex(LexBounds<'a>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScoreBounds(Score, Score);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LexBounds<'a>(Lex<'a>, Lex<'a>);
+
+impl<'a> Bounds<'a> {
+    /// Reads the lower and the upper end.
+    pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Bounds<'a>, Fail> {
+        Ok(match by {
+            By::Rank => Bounds::Rank(integer(min)?, integer(max)?),
+            By::Score => Bounds::Score(ScoreBounds(Score::parse(min)?, Score::parse(max)?)),
+            By::Lex => Bounds::Lex(LexBounds(Lex::parse(min)?, Lex::parse(max)?)),
+        })
+    }
+
+    /// The ranks of those that are meant.
+    pub fn ranks(&self, set: &Collection<'_>) -> Range<usize> {
+        let (start, end) = match *self {
+            Bounds::Rank(start, stop) => return places(start, stop, set.len()),
+            Bounds::Score(ScoreBounds(min, max)) => {
+                (set.below(min.value, min.excluded), set.below(max.value, !max.excluded))
+            }
+            Bounds::Lex(LexBounds(min, max)) => {
+                (min.below(set, min.is_excluded()), max.below(set, !max.is_excluded()))
+            }
+        };
+        start..end.max(start)
+    }
+}
+
+/// A range that is asked for, with its options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen<'a> {
+    bounds: Bounds<'a>,
+    /// The highest first.
+    back: bool,
+    /// So many are left out; none are meant if that is negative.
+    offset: i64,
+    /// So many at most; negative: all.
+    count: i64,
+    pub shown: Shown,
+}
+
+impl<'a> Chosen<'a> {
+    /// Reads `min max` and the options. `fixed`: by what, and whether backwards, as old commands say with their names;
+    /// `stores`: nothing is shown.
+    pub fn parse(mut args: Args<'a>, fixed: Option<(By, bool)>, stores: bool) -> Result<Chosen<'a>, Fail> {
+        let (first, second) = (next(&mut args)?, next(&mut args)?);
+        // Each may be said once.
+        let (mut by, mut back) = (fixed.map(|(by, _)| by), fixed.map(|(_, back)| back));
+        let (mut offset, mut count, mut shown) = (0, -1, Shown::Names);
+        while let Some(word) = args.next() {
+            if !stores && is(word, "WITHSCORES") {
+                shown = Shown::Scores;
+            } else if is(word, "LIMIT") && args.len() >= 2 {
+                (offset, count) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
+            } else if back.is_none() && is(word, "REV") {
+                back = Some(true);
+            } else if by.is_none() && is(word, "BYSCORE") {
+                by = Some(By::Score);
+            } else if by.is_none() && is(word, "BYLEX") {
+                by = Some(By::Lex);
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        let (by, back) = (by.unwrap_or(By::Rank), back.unwrap_or(false));
+        if count != -1 && by == By::Rank {
+            return Err(Fail::of(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if shown == Shown::Scores && by == By::Lex {
+            return Err(Fail::of("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
+        }
+        if by == By::Rank {
+            offset = 0;
+        }
+        let (min, max) = if back && by != By::Rank { (second, first) } else { (first, second) };
+        Ok(Chosen { bounds: Bounds::parse(by, min, max)?, back, offset, count, shown })
+    }
+
+    /// The ranks of those that are meant, from the lowest.
+    pub fn ranks(&self, set: &Collection<'_>) -> Range<usize> {
+        if let (Bounds::Rank(start, stop), true) = (self.bounds, self.back) {
+            let Range { start, end } = places(start, stop, set.len());
+            return if start == end { 0..0 } else { set.len() - end..set.len() - start };
+        }
+        let Range { start, end } = self.bounds.ranks(set);
+        let Ok(offset) = usize::try_from(self.offset) else { return 0..0 };
+        let len = (end - start).saturating_sub(offset);
+        let len = usize::try_from(self.count).map_or(len, |count| len.min(count));
+        if len == 0 {
+            0..0
+        } else if self.back {
+            end - offset - len..end - offset
+        } else {
+            start + offset..start + offset + len
+        }
+    }
+
+    /// Those that are meant, in the order of the reply.
+    pub fn each<'s>(&self, set: &Collection<'s>, visit: &mut dyn FnMut(&Entry<'s>)) {
+        let ranks = self.ranks(set);
+        if self.back {
+            set.entries_back(ranks).for_each(|entry| visit(&entry));
+        } else {
+            set.entries(ranks).for_each(|entry| visit(&entry));
+        }
+    }
+
+    /// Replies them.
+    pub fn put(&self, out: &mut Output, resp3: bool, set: Option<&Collection<'_>>) {
+        self.shown.put_head(out, resp3, set.map_or(0, |set| self.ranks(set).len()));
+        if let Some(set) = set {
+            self.each(set, &mut |entry| self.shown.put_one(out, resp3, entry));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Elements taken out of a collection before it is changed, or made for one: their bytes one behind the other.
+
+use larder_store::{DIGITS_MAX, Element};
+
+/// Some strings, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copied {
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<u32>,
+}
+
+impl Copied {
+    /// Adds one; all of them have less than 4 GiB.
+    pub fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GiB"));
+    }
+
+    /// Adds an element.
+    pub fn push_element(&mut self, element: &Element<'_>) {
+        self.push(element.text(&mut [0; DIGITS_MAX]));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// One of them, which is there.
+    pub fn at(&self, i: usize) -> &[u8] {
+        let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start as usize..self.ends[i] as usize]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|i| self.at(i))
+    }
+}

@@ -1,0 +1,258 @@
+//! Hashes.
+
+use arrayvec::ArrayVec;
+use larder_protocol::resp::{Args, parse_double, write_integer};
+use larder_store::{Collection, DIGITS_MAX, Element, Hint, Key, Type};
+use smallvec::SmallVec;
+
+use super::pick::random;
+use super::scan::scan;
+use super::{Call, ELEMENT_ROOM, Pairs, Shown, len, look, peek_as, put_element, read_as};
+use crate::core::events::{Change, Class};
+use crate::core::output::Output;
+use crate::redis::call::{REPLY_BYTES_FREE, integer, is};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_map, put_null};
+use crate::redis::strings::float::{Digits, sum};
+use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::redis::table::{Access, Command, Tells};
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        let new = set(call, key, args, "hset")?;
+        call.length(new)
+    })
+    .tells(told("hset"))
+    .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
+    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        set(call, key, args, "hmset")?;
+        call.ok()
+    })
+    .tells(told("hset"))
+    .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
+    Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST, set_new)
+        .tells(told("hset"))
+        .access(&[Access::Extend])
+        .doc("2.0.0", "key field value", "Sets a field that is not there."),
+    Command::of_collection("hget", 3, READONLY | FAST, get).doc(
+        "2.0.0",
+        "key field",
+        "The value of a field.",
+    ),
+    Command::of_collection("hmget", -3, READONLY | FAST, get_several).doc(
+        "2.0.0",
+        "key field [field ...]",
+        "The values of several fields.",
+    ),
+    Command::of_collection("hgetall", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Fields))
+        .doc("2.0.0", "key", "All fields with their values."),
+    Command::of_collection("hkeys", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Names))
+        .doc("2.0.0", "key", "All fields."),
+    Command::of_collection("hvals", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Values))
+        .doc("2.0.0", "key", "The values of all fields."),
+    Command::of_collection("hdel", -3, WRITE | FAST, delete)
+        .tells(told("hdel"))
+        .access(&[Access::Reduce])
+        .doc("2.0.0", "key field [field ...]", "Removes fields; how many were there."),
+    Command::of_collection("hexists", 3, READONLY | FAST, |call, key, hint, args| {
+        let there = look(call, key, hint, Type::Hash, |hash| hash.has(args.at(0).unwrap_or_default()))?;
+        call.integer(i64::from(there.unwrap_or(false)))
+    })
+    .access(&[Access::Look])
+    .doc("2.0.0", "key field", "Whether a field is there."),
+    Command::of_collection("hlen", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::Hash))
+        .access(&[Access::Look])
+        .doc("2.0.0", "key", "How many fields there are."),
+    Command::of_collection("hstrlen", 3, READONLY | FAST, |call, key, hint, args| {
+        let value = look(call, key, hint, Type::Hash, |hash| {
+            hash.field(args.at(0).unwrap_or_default()).map(|value| value.len())
+        })?;
+        call.length(value.flatten().unwrap_or(0))
+    })
+    .access(&[Access::Look])
+    .doc("3.2.0", "key field", "Bytes of a field's value."),
+    Command::of_collection("hincrby", 4, WRITE | DENYOOM | FAST, add)
+        .tells(told("hincrby"))
+        .access(&[Access::Change])
+        .doc("2.0.0", "key field increment", "Adds to the number in a field."),
+    Command::of_collection("hincrbyfloat", 4, WRITE | DENYOOM | FAST, add_float)
+        .tells(told("hincrbyfloat"))
+        .access(&[Access::Change])
+        .doc("2.6.0", "key field increment", "Adds to the number with a fraction in a field."),
+    Command::of_collection("hrandfield", -2, READONLY, |call, key, hint, args| {
+        random(call, key, hint, args, Type::Hash, Some(("WITHVALUES", Shown::Fields)))
+    })
+    .doc("6.2.0", "key [count [WITHVALUES]]", "Fields at random."),
+    Command::of_collection("hscan", -3, READONLY, |call, key, hint, args| {
+        scan(call, key, hint, args, Type::Hash)
+    })
+    .doc(
+        "2.8.0",
+        "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
+        "Some of the fields, and where to go on.",
+    ),
+    Command::of_collection("hgetdel", -5, WRITE | FAST, take)
+        .tells(told("hdel"))
+        .access(&[Access::Take])
+        .doc("8.0.0", "key FIELDS numfields field [field ...]", "Removes fields and returns what they had."),
+];
+
+/// Fields of a hash of which something is noted without memory of its own.
+const FIELDS_HERE: usize = 64;
+
+const fn told(name: &'static str) -> Tells {
+    Tells::Each(Change::of(Class::Hash, name))
+}
+
+/// HSET, HMSET: how many fields were not there.
+fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, name: &str) -> Result<usize, Fail> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fail::arity(name));
+    }
+    let new = call.cx.guard.hash_set(key, Pairs(args))?;
+    call.spend_on_elements(args.len());
+    Ok(new)
+}
+
+/// HSETNX
+fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (field, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let new = call.cx.guard.hash_insert(key, field, value)?;
+    call.integer(i64::from(new))
+}
+
+/// The value of a field, or that there is none.
+fn put_field(out: &mut Output, resp3: bool, hash: Option<&Collection<'_>>, field: &[u8]) {
+    match hash.and_then(|hash| hash.field(field)) {
+        Some(value) => put_element(out, &value),
+        None => put_null(out, resp3),
+    }
+}
+
+/// HGET
+fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let hash = read_as(call.cx, call.tally, key, hint, Type::Hash)?;
+    put_field(call.out, call.client.resp3, hash.as_ref(), args.at(0).unwrap_or_default());
+    Ok(())
+}
+
+/// HMGET
+fn get_several(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    call.spend_on_elements(args.len());
+    let value_bytes = |hash: &Collection<'_>, field| hash.field(field).map_or(0, |value| value.len());
+    // A long value may be asked for many times.
+    let measure = |hash: &Collection<'_>| match args.len() * (hash.bytes() + ELEMENT_ROOM) {
+        most if most as u64 <= REPLY_BYTES_FREE => most,
+        _ => args.map(|field| value_bytes(hash, field) + ELEMENT_ROOM).sum(),
+    };
+    call.reply_measured(key, hint, Type::Hash, measure, |out, resp3, hash| {
+        put_array(out, args.len());
+        args.for_each(|field| put_field(out, resp3, hash.as_ref(), field));
+        Ok(())
+    })
+}
+
+/// HGETALL, HKEYS, HVALS
+fn all(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, shown: Shown) -> Done {
+    call.reply_of(key, hint, Type::Hash, |out, resp3, hash| {
+        let fields = hash.as_ref().map_or(0, Collection::len);
+        match shown {
+            Shown::Fields => put_map(out, resp3, fields),
+            Shown::Names | Shown::Values | Shown::Scores => put_array(out, fields),
+        }
+        let entries = hash.iter().flat_map(|hash| hash.entries(0..fields));
+        entries.for_each(|entry| shown.put(out, resp3, &entry));
+        Ok(())
+    })
+}
+
+/// HDEL
+fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
+    call.spend_on_elements(args.len());
+    let gone = call.cx.guard.remove_named(key, Type::Hash, args)?;
+    call.length(gone)
+}
+
+/// HINCRBY
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let field = args.next().unwrap_or_default();
+    let by = integer(args.next().unwrap_or_default())?;
+    let mut new = 0;
+    call.cx.guard.hash_update(key, field, |old| {
+        let old = old.map_or(Some(0), |old| old.number());
+        let old = old.ok_or(Fail::of("ERR hash value is not an integer"))?;
+        new = old.checked_add(by).ok_or(Fail::OVERFLOW)?;
+        let mut text = ArrayVec::from([0; DIGITS_MAX]);
+        let digits = write_integer(&mut text, new);
+        text.truncate(digits);
+        Ok::<_, Fail>(text)
+    })?;
+    call.integer(new)
+}
+
+/// A number as text.
+struct Text(Digits);
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// HINCRBYFLOAT
+fn add_float(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let field = args.next().unwrap_or_default();
+    let by = args.next().unwrap_or_default();
+    if !parse_double(by).ok_or(Fail::NOT_A_FLOAT)?.is_finite() {
+        return Err(Fail::of("ERR value is NaN or Infinity"));
+    }
+    let new = call.cx.guard.hash_update(key, field, |old| {
+        let old = old.unwrap_or(Element::Number(0));
+        match sum(old.text(&mut [0; DIGITS_MAX]), by) {
+            // What is added is one.
+            Err(fail) if fail == Fail::NOT_A_FLOAT => Err(Fail::of("ERR hash value is not a float")),
+            sum => sum.map(Text),
+        }
+    })?;
+    call.bulk(new.as_ref())
+}
+
+/// HGETDEL
+fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    if !is(args.next().unwrap_or_default(), "FIELDS") {
+        return Err(Fail::of("ERR Mandatory argument FIELDS is missing or not at the right position"));
+    }
+    let count = integer(args.next().unwrap_or_default()).ok().filter(|count| *count > 0);
+    let count = count.ok_or(Fail::of("ERR Number of fields must be a positive integer"))?;
+    if usize::try_from(count) != Ok(args.len()) {
+        return Err(Fail::of("ERR The `numfields` parameter must match the number of arguments"));
+    }
+    call.spend_on_elements(2 * args.len());
+    let room = |hash: Collection<'_>| {
+        let values = args.map(|field| hash.field(field).map_or(0, |value| value.len()) + ELEMENT_ROOM);
+        values.sum()
+    };
+    let bytes = peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(args.len() * ELEMENT_ROOM, room);
+    call.make_room(bytes)?;
+    call.as_one([*key], |call| {
+        let mark = call.out.mark();
+        let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
+        let mut taken =
+            SmallVec::<[bool; FIELDS_HERE]>::from_elem(false, hash.as_ref().map_or(0, Collection::len));
+        put_array(call.out, args.len());
+        for field in args {
+            let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
+            // What is taken twice is there once.
+            match there.filter(|&(_, i)| !std::mem::replace(&mut taken[i], true)) {
+                Some((hash, i)) => put_element(call.out, &hash.entry(i).value),
+                None => put_null(call.out, call.client.resp3),
+            }
+        }
+        call.cx.guard.remove_named(key, Type::Hash, args).map_err(|declined| {
+            call.out.rewind(mark);
+            Fail::from(declined)
+        })?;
+        Ok(())
+    })
+}

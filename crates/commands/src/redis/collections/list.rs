@@ -1,0 +1,361 @@
+//! Lists.
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Declined, Element, End, Entry, Hint, Key, Removed, Type};
+
+use super::{Call, Shown, len, mpop, peek_as, places, put_element};
+use crate::core::events::{Change, Class};
+use crate::core::output::Output;
+use crate::redis::call::{integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_integer, put_null, put_null_array};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, TWO_KEYS, Tells};
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        push(call, key, args, End::Front, false)
+    })
+    .tells(told("lpush"))
+    .access(&[Access::Extend])
+    .doc("1.0.0", "key element [element ...]", "Puts elements to the front; how many there are then."),
+    Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        push(call, key, args, End::Back, false)
+    })
+    .tells(told("rpush"))
+    .access(&[Access::Extend])
+    .doc("1.0.0", "key element [element ...]", "Puts elements to the back; how many there are then."),
+    Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        push(call, key, args, End::Front, true)
+    })
+    .tells(told("lpush"))
+    .access(&[Access::Extend])
+    .doc("2.2.0", "key element [element ...]", "As LPUSH, if there is a list."),
+    Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        push(call, key, args, End::Back, true)
+    })
+    .tells(told("rpush"))
+    .access(&[Access::Extend])
+    .doc("2.2.0", "key element [element ...]", "As RPUSH, if there is a list."),
+    Command::of_collection("lpop", -2, WRITE | FAST, |call, key, _, args| {
+        pop(call, key, args, End::Front, "lpop")
+    })
+    .tells(told("lpop"))
+    .access(&[Access::Take])
+    .doc("1.0.0", "key [count]", "Takes elements from the front."),
+    Command::of_collection("rpop", -2, WRITE | FAST, |call, key, _, args| {
+        pop(call, key, args, End::Back, "rpop")
+    })
+    .tells(told("rpop"))
+    .access(&[Access::Take])
+    .doc("1.0.0", "key [count]", "Takes elements from the back."),
+    Command::of_collection("llen", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::List))
+        .access(&[Access::Look])
+        .doc("1.0.0", "key", "How many elements there are."),
+    Command::of_collection("lrange", 4, READONLY, range).doc(
+        "1.0.0",
+        "key start stop",
+        "Elements by their places.",
+    ),
+    Command::of_collection("lindex", 3, READONLY, index).doc("1.0.0", "key index", "The element at a place."),
+    Command::of_collection("lset", 4, WRITE | DENYOOM, set).tells(told("lset")).doc(
+        "1.0.0",
+        "key index element",
+        "Puts another element in a place.",
+    ),
+    Command::of_collection("linsert", 5, WRITE | DENYOOM, insert)
+        .tells(told("linsert"))
+        .access(&[Access::Extend])
+        .doc("2.2.0", "key <BEFORE|AFTER> pivot element", "Puts an element next to another."),
+    Command::of_collection("lrem", 4, WRITE, remove).tells(told("lrem")).access(&[Access::Reduce]).doc(
+        "1.0.0",
+        "key count element",
+        "Removes elements that are this one; how many.",
+    ),
+    Command::of_collection("ltrim", 4, WRITE, trim).tells(told("ltrim")).access(&[Access::Reduce]).doc(
+        "1.0.0",
+        "key start stop",
+        "Keeps elements by their places.",
+    ),
+    Command::of_collection("lpos", -3, READONLY, position).doc(
+        "6.0.6",
+        "key element [RANK rank] [COUNT count] [MAXLEN len]",
+        "Where elements are that are this one.",
+    ),
+    Command::of_collections("lmove", 5, WRITE | DENYOOM, TWO_KEYS, |call, args| {
+        let (from, to) = (end(args.at(2).unwrap_or_default())?, end(args.at(3).unwrap_or_default())?);
+        go(call, args, from, to)
+    })
+    .tells(Tells::By(ChangeOf(|args, nth| {
+        let end = end(args.at(2 + nth).unwrap_or_default()).unwrap_or(End::Front);
+        if nth == 0 { popped(end) } else { pushed(end) }
+    })))
+    .access(&[Access::Take, Access::Extend])
+    .doc(
+        "6.2.0",
+        "source destination <LEFT|RIGHT> <LEFT|RIGHT>",
+        "Takes an element from one list and puts it to another.",
+    ),
+    Command::of_collections("rpoplpush", 3, WRITE | DENYOOM, TWO_KEYS, |call, args| {
+        go(call, args, End::Back, End::Front)
+    })
+    .tells(Tells::By(ChangeOf(|_, nth| if nth == 0 { popped(End::Back) } else { pushed(End::Front) })))
+    .access(&[Access::Take, Access::Extend])
+    .doc("1.2.0", "source destination", "As LMOVE source destination RIGHT LEFT."),
+    Command::of_collections("lmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
+        mpop::pop(call, keys, Type::List, |call, key| {
+            let popped = call.cx.guard.list_pop(key, which, count)?;
+            put_popped(call.out, which, popped.as_ref());
+            Ok(())
+        })
+    })
+    .tells(Tells::By(ChangeOf(|args, _| {
+        popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
+    })))
+    .access(&[Access::Take])
+    .doc(
+        "7.0.0",
+        "numkeys key [key ...] <LEFT|RIGHT> [COUNT count]",
+        "Takes elements from the first list that there is.",
+    ),
+];
+
+const fn told(name: &'static str) -> Tells {
+    Tells::Each(Change::of(Class::List, name))
+}
+
+const fn popped(end: End) -> Change {
+    Change::of(Class::List, if matches!(end, End::Front) { "lpop" } else { "rpop" })
+}
+
+const fn pushed(end: End) -> Change {
+    Change::of(Class::List, if matches!(end, End::Front) { "lpush" } else { "rpush" })
+}
+
+/// An end of a list, by its name.
+fn end(word: &[u8]) -> Result<End, Fail> {
+    match word {
+        word if is(word, "LEFT") => Ok(End::Front),
+        word if is(word, "RIGHT") => Ok(End::Back),
+        _ => Err(Fail::SYNTAX),
+    }
+}
+
+/// LPUSH, RPUSH, LPUSHX, RPUSHX
+fn push(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, present: bool) -> Done {
+    call.spend_on_elements(args.len());
+    let elements = call.cx.guard.list_push(key, end, args, present)?;
+    call.length(elements)
+}
+
+/// LPOP, RPOP
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, name: &str) -> Done {
+    let resp3 = call.client.resp3;
+    let Some(count) = args.at(0) else {
+        match call.cx.guard.list_pop(key, end, 1)? {
+            Some(popped) => popped.entries().for_each(|entry| put_element(call.out, &entry.name)),
+            None => put_null(call.out, resp3),
+        }
+        return Ok(());
+    };
+    if args.len() > 1 {
+        return Err(Fail::arity(name));
+    }
+    let count =
+        usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
+    call.make_room_for_all(key, Type::List, count)?;
+    match call.cx.guard.list_pop(key, end, count)? {
+        None => put_null_array(call.out, resp3),
+        popped => put_popped(call.out, end, popped.as_ref()),
+    }
+    Ok(())
+}
+
+/// What was taken from an end, that which was there first.
+fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
+    put_array(out, popped.map_or(0, Removed::len));
+    let Some(popped) = popped else { return };
+    match end {
+        End::Front => popped.entries().for_each(|entry| put_element(out, &entry.name)),
+        End::Back => popped.entries_back().for_each(|entry| put_element(out, &entry.name)),
+    }
+}
+
+/// LRANGE
+fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
+    call.reply_of(key, hint, Type::List, |out, resp3, list| {
+        let range = places(start, stop, list.as_ref().map_or(0, Collection::len));
+        put_array(out, range.len());
+        let elements = list.iter().flat_map(|list| list.entries(range.clone()));
+        elements.for_each(|entry| Shown::Names.put(out, resp3, &entry));
+        Ok(())
+    })
+}
+
+/// The place of an index in a list of so many elements; negative ones count from the end.
+fn place(index: i64, len: usize) -> Option<usize> {
+    let place = if index < 0 { index.checked_add(len as i64)? } else { index };
+    usize::try_from(place).ok().filter(|place| *place < len)
+}
+
+/// LINDEX
+fn index(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let list = super::read_as(call.cx, call.tally, key, hint, Type::List)?;
+    let Some(list) = list else { return call.null() };
+    match place(integer(args.at(0).unwrap_or_default())?, list.len()) {
+        Some(place) => put_element(call.out, &list.entry(place).name),
+        None => put_null(call.out, call.client.resp3),
+    }
+    Ok(())
+}
+
+/// LSET
+fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::List)?.ok_or(Fail::NO_SUCH_KEY)?;
+    let index = integer(next(&mut args)?)?;
+    match call.cx.guard.list_set(key, next(&mut args)?, |len| place(index, len))? {
+        Some(true) => call.ok(),
+        Some(false) => Err(Fail::of("ERR index out of range")),
+        None => Err(Fail::NO_SUCH_KEY),
+    }
+}
+
+/// LINSERT
+fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let end = match next(&mut args)? {
+        word if is(word, "BEFORE") => End::Front,
+        word if is(word, "AFTER") => End::Back,
+        _ => return Err(Fail::SYNTAX),
+    };
+    match call.cx.guard.list_insert(key, end, next(&mut args)?, next(&mut args)?)? {
+        None => call.integer(0),
+        Some(0) => call.integer(-1),
+        Some(elements) => call.length(elements),
+    }
+}
+
+/// LREM
+fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let count = integer(next(&mut args)?)?;
+    let end = if count < 0 { End::Back } else { End::Front };
+    let most =
+        if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
+    let gone = call.cx.guard.list_remove(key, end, most, next(&mut args)?)?;
+    call.length(gone)
+}
+
+/// LTRIM
+fn trim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
+    call.cx.guard.list_trim(key, |len| places(start, stop, len))?;
+    call.ok()
+}
+
+/// What LPOS looks for.
+struct Search<'a> {
+    element: Element<'a>,
+    /// From the back.
+    back: bool,
+    /// Of those that are found so many are left out.
+    skip: u64,
+    /// So many are told; 0: all.
+    count: Option<u64>,
+    /// So many elements are looked at; 0: all.
+    looks_max: u64,
+}
+
+impl<'a> Search<'a> {
+    fn parse(mut args: Args<'a>) -> Result<Search<'a>, Fail> {
+        let element = Element::of(next(&mut args)?);
+        let mut search = Search { element, back: false, skip: 0, count: None, looks_max: 0 };
+        let natural = |word, less: &'static str| {
+            integer(word).ok().and_then(|n| u64::try_from(n).ok()).ok_or(Fail::of(less))
+        };
+        while let Some(word) = args.next() {
+            let value = next(&mut args)?;
+            if is(word, "RANK") {
+                let rank = super::symmetric(value)?;
+                if rank == 0 {
+                    return Err(Fail::of(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                    ));
+                }
+                (search.back, search.skip) = (rank < 0, rank.unsigned_abs() - 1);
+            } else if is(word, "COUNT") {
+                search.count = Some(natural(value, "ERR COUNT can't be negative")?);
+            } else if is(word, "MAXLEN") {
+                search.looks_max = natural(value, "ERR MAXLEN can't be negative")?;
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Ok(search)
+    }
+
+    /// The places, those that are found first in front.
+    fn places(&self, list: &Collection<'_>) -> Vec<usize> {
+        let len = list.len();
+        let all = |n: u64| if n == 0 { usize::MAX } else { usize::try_from(n).unwrap_or(usize::MAX) };
+        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
+        let most = self.count.map_or(1, all);
+        let found = |(place, entry): (usize, Entry<'_>)| (entry.name == self.element).then_some(place);
+        if self.back {
+            let entries = (0..len).rev().zip(list.entries_back(0..len)).take(all(self.looks_max));
+            entries.filter_map(found).skip(skip).take(most).collect()
+        } else {
+            let entries = (0..len).zip(list.entries(0..len)).take(all(self.looks_max));
+            entries.filter_map(found).skip(skip).take(most).collect()
+        }
+    }
+}
+
+/// LPOS
+fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let search = Search::parse(args)?;
+    call.reply_of(key, hint, Type::List, |out, resp3, list| {
+        let places = list.map_or(Vec::new(), |list| search.places(&list));
+        match (search.count, places.first()) {
+            (Some(_), _) => {
+                put_array(out, places.len());
+                places.iter().for_each(|place| put_integer(out, *place as i64));
+            }
+            (None, Some(place)) => put_integer(out, *place as i64),
+            (None, None) => put_null(out, resp3),
+        }
+        Ok(())
+    })
+}
+
+/// LMOVE, RPOPLPUSH: the element is put to its new place first, so that without memory it is in both and not in none.
+fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -> Done {
+    let (from, to) = (args.at(0).unwrap_or_default(), args.at(1).unwrap_or_default());
+    let (from, to) = (call.key(from), call.key(to));
+    call.as_one([from, to], |call| {
+        let Some(list) = peek_as(&mut call.cx.guard, &from, Type::List)? else { return call.null() };
+        let place = if from_end == End::Front { 0 } else { list.len() - 1 };
+        let mut element = super::copied::Copied::default();
+        element.push_element(&list.entry(place).name);
+        let element = element.at(0);
+        let turns = from.bytes() == to.bytes();
+        if turns && list.len() == 1 {
+            // The key, which goes with its last element, stays, and its expiry.
+            return call.bulk(element);
+        }
+        match call.cx.guard.list_push(&to, to_end, std::iter::once(element), false) {
+            Err(Declined::TooLarge) if turns => {
+                // As long as a list may be: it is no longer at any time.
+                call.cx.guard.list_pop(&from, from_end, 1)?;
+                call.cx.guard.list_push(&to, to_end, std::iter::once(element), false)?;
+                return call.bulk(element);
+            }
+            pushed => drop(pushed?),
+        }
+        if let Err(declined) = call.cx.guard.list_pop(&from, from_end, 1) {
+            call.cx.guard.list_pop(&to, to_end, 1)?;
+            return Err(declined.into());
+        }
+        call.bulk(element)
+    })
+}

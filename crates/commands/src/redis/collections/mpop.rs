@@ -1,0 +1,64 @@
+//! LMPOP, ZMPOP: elements of the first of some collections that is there.
+
+use larder_protocol::resp::Args;
+use larder_store::{Key, Type};
+
+use super::{Call, peek_as};
+use crate::redis::call::{integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk, put_null_array};
+use crate::redis::table::Keys;
+
+/// Keys behind their number.
+pub(crate) const KEYS: Keys = Keys::Counted { count: 1, step: 1 };
+
+/// What is asked.
+pub(crate) struct Asked<'a, W> {
+    pub keys: Args<'a>,
+    /// From which end.
+    pub which: W,
+    /// How many, at most; 1 at least.
+    pub count: usize,
+}
+
+/// Reads `numkeys key [key ...] which [COUNT count]`.
+pub(crate) fn parse<W>(
+    mut args: Args<'_>,
+    which: impl Fn(&[u8]) -> Result<W, Fail>,
+) -> Result<Asked<'_, W>, Fail> {
+    let keys = super::counted(&mut args, Fail::of("ERR numkeys should be greater than 0"))?;
+    let which = which(next(&mut args)?)?;
+    let mut count = None;
+    while let Some(word) = args.next() {
+        if count.is_some() || !is(word, "COUNT") {
+            return Err(Fail::SYNTAX);
+        }
+        let most = integer(next(&mut args)?).ok().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        count = Some(most.ok_or(Fail::of("ERR count should be greater than 0"))?);
+    }
+    Ok(Asked { keys, which, count: count.unwrap_or(1) })
+}
+
+/// Replies the key of the first collection that is there, and what `pop` replies of it.
+pub(crate) fn pop(
+    call: &mut Call<'_, '_, '_>,
+    mut keys: Args<'_>,
+    kind: Type,
+    mut pop: impl FnMut(&mut Call<'_, '_, '_>, &Key<'_>) -> Done,
+) -> Done {
+    call.as_one_in(keys, |call| {
+        for name in keys.by_ref() {
+            let key = call.key(name);
+            if peek_as(&mut call.cx.guard, &key, kind)?.is_none() {
+                continue;
+            }
+            call.make_room_for_all(&key, kind, usize::MAX)?;
+            let mark = call.out.mark();
+            put_array(call.out, 2);
+            put_bulk(call.out, name);
+            return pop(call, &key).inspect_err(|_| call.out.rewind(mark));
+        }
+        put_null_array(call.out, call.client.resp3);
+        Ok(())
+    })
+}

@@ -1,0 +1,122 @@
+//! HSCAN, SSCAN, ZSCAN: the elements of a collection, leaf by leaf, as many as it takes. One that is one leaf is one piece, as
+//! Redis has it with those that are one listpack.
+
+use std::ops::Range;
+
+use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
+use larder_protocol::resp::Args;
+use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
+
+use super::{Call, Shown, reply_bytes_max};
+use crate::core::glob::{matches, weight};
+use crate::core::output::Output;
+use crate::redis::call::{bounded, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk};
+
+/// Which elements are wanted, and what of them.
+struct Wanted<'a> {
+    /// None: all.
+    pattern: Option<&'a [u8]>,
+    shown: Shown,
+    /// So many are looked at, and what is in one leaf with them.
+    count: usize,
+}
+
+/// Elements that are looked at, if nobody says how many.
+const COUNT: usize = 10;
+/// Entries of a leaf of a tree, at most.
+const LEAF_ENTRIES: usize = 1 << 10;
+
+impl<'a> Wanted<'a> {
+    fn parse(kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
+        let shown = match kind {
+            Type::Hash => Shown::Fields,
+            Type::SortedSet => Shown::Scores,
+            Type::Set | Type::List => Shown::Names,
+        };
+        let mut wanted = Wanted { pattern: None, shown, count: COUNT };
+        while let Some(word) = args.next() {
+            if is(word, "COUNT") {
+                let count = usize::try_from(integer(next(&mut args)?)?).ok();
+                wanted.count = count.filter(|count| *count > 0).ok_or(Fail::SYNTAX)?;
+            } else if is(word, "MATCH") {
+                wanted.pattern = Some(bounded(next(&mut args)?)?).filter(|pattern| *pattern != b"*");
+            } else if is(word, "NOVALUES") {
+                if kind != Type::Hash {
+                    return Err(Fail::of("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                wanted.shown = Shown::Names;
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The places that are looked at from `cursor` on, and where to go on.
+    fn places(&self, collection: &Collection<'_>, cursor: u64) -> (Vec<Range<usize>>, u64) {
+        let (mut places, mut cursor, mut count) = (Vec::new(), cursor, 0);
+        loop {
+            let (range, next) = collection.scan(cursor);
+            count += range.len();
+            places.push(range);
+            cursor = next;
+            if cursor == 0 || count >= self.count {
+                return (places, cursor);
+            }
+        }
+    }
+
+    /// Replies elements of these places, and where to go on.
+    fn put(&self, out: &mut Output, collection: &Collection<'_>, (places, next): (Vec<Range<usize>>, u64)) {
+        let entries = || {
+            places.iter().flat_map(|range| collection.entries(range.clone())).filter(|entry| {
+                let name = &mut [0; DIGITS_MAX];
+                self.pattern.is_none_or(|pattern| matches(pattern, entry.name.text(name), false))
+            })
+        };
+        let each = if self.shown == Shown::Names { 1 } else { 2 };
+        put_array(out, 2);
+        let mut room = [0; U64_BYTES_MAX];
+        let digits = write_u64(&mut room, next);
+        put_bulk(out, &room[..digits]);
+        put_array(out, each * entries().count());
+        // Scores are bulk strings in RESP3, too.
+        entries().for_each(|entry| self.shown.put(out, false, &entry));
+    }
+}
+
+/// HSCAN, SSCAN, ZSCAN
+pub(crate) fn scan(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    mut args: Args<'_>,
+    kind: Type,
+) -> Done {
+    let cursor = parse_u64(next(&mut args)?).ok_or(Fail::of("ERR invalid cursor"))?;
+    let mut ns = 0;
+    let count = Wanted::parse(kind, args).map_or(COUNT, |wanted| wanted.count);
+    let measure = |collection: &Collection<'_>| {
+        let most = collection.len().min(count.saturating_add(LEAF_ENTRIES));
+        reply_bytes_max(collection) / collection.len() * most + reply_bytes_max(collection) % collection.len()
+    };
+    call.reply_measured(key, hint, kind, measure, |out, _, collection| {
+        let Some(collection) = collection else {
+            put_array(out, 2);
+            put_bulk(out, b"0");
+            put_array(out, 0);
+            return Ok(());
+        };
+        let wanted = Wanted::parse(kind, args)?;
+        let (places, next) = wanted.places(&collection, cursor);
+        let looked: usize = places.iter().map(Range::len).sum();
+        let bytes = collection.bytes() * looked / collection.len();
+        ns = wanted.pattern.map_or(0, |pattern| 2 * (bytes * weight(pattern)) as u64);
+        wanted.put(out, &collection, (places, next));
+        Ok(())
+    })?;
+    call.spend(ns);
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Sets.
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Expect, Hint, Key, Type};
+
+use super::combine::{self, Operation};
+use super::copied::Copied;
+use super::pick::{Random, random, some};
+use super::scan::scan;
+use super::{Call, Shown, len, look, peek_as, read_as};
+use crate::core::events::{Change, Class};
+use crate::redis::call::{integer, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_integer, put_set};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
+use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Keys, TWO_KEYS, Tells};
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST, add)
+        .tells(told("sadd"))
+        .access(&[Access::Extend])
+        .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
+    Command::of_collection("srem", -3, WRITE | FAST, |call, key, _, args| {
+        call.spend_on_elements(args.len());
+        let gone = call.cx.guard.remove_named(key, Type::Set, args)?;
+        call.length(gone)
+    })
+    .tells(told("srem"))
+    .access(&[Access::Reduce])
+    .doc("1.0.0", "key member [member ...]", "Removes members; how many were there."),
+    Command::of_collection("smembers", 2, READONLY, members).doc("1.0.0", "key", "All members."),
+    Command::of_collection("sismember", 3, READONLY | FAST, |call, key, hint, args| {
+        let is = look(call, key, hint, Type::Set, |set| set.has(args.at(0).unwrap_or_default()))?;
+        call.integer(i64::from(is.unwrap_or(false)))
+    })
+    .doc("1.0.0", "key member", "Whether it is a member."),
+    Command::of_collection("smismember", -3, READONLY | FAST, are_members).doc(
+        "6.2.0",
+        "key member [member ...]",
+        "Of each whether it is a member.",
+    ),
+    Command::of_collection("scard", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::Set))
+        .access(&[Access::Look])
+        .doc("1.0.0", "key", "How many members there are."),
+    Command::of_collection("spop", -2, WRITE | FAST, pop).tells(told("spop")).access(&[Access::Take]).doc(
+        "1.0.0",
+        "key [count]",
+        "Takes members at random.",
+    ),
+    Command::of_collection("srandmember", -2, READONLY, |call, key, hint, args| {
+        random(call, key, hint, args, Type::Set, None)
+    })
+    .doc("1.0.0", "key [count]", "Members at random."),
+    Command::of_collections("smove", 4, WRITE | FAST, TWO_KEYS, go)
+        .tells(Tells::By(ChangeOf(|_, nth| Change::of(Class::Set, if nth == 0 { "srem" } else { "sadd" }))))
+        .access(&[Access::Take, Access::Extend])
+        .doc("1.0.0", "source destination member", "Takes a member from one set and puts it into another."),
+    Command::of_collection("sscan", -3, READONLY, |call, key, hint, args| {
+        scan(call, key, hint, args, Type::Set)
+    })
+    .doc(
+        "2.8.0",
+        "key cursor [MATCH pattern] [COUNT count]",
+        "Some of the members, and where to go on.",
+    ),
+    Command::of_collections("sinter", -2, READONLY, ALL_KEYS, |call, args| {
+        combine::sets(call, "sinter", args, Operation::Inter)
+    })
+    .doc("1.0.0", "key [key ...]", "Members of all of the sets."),
+    Command::of_collections("sunion", -2, READONLY, ALL_KEYS, |call, args| {
+        combine::sets(call, "sunion", args, Operation::Union)
+    })
+    .doc("1.0.0", "key [key ...]", "Members of any of the sets."),
+    Command::of_collections("sdiff", -2, READONLY, ALL_KEYS, |call, args| {
+        combine::sets(call, "sdiff", args, Operation::Diff)
+    })
+    .doc("1.0.0", "key [key ...]", "Members of the first set and of none of the others."),
+    Command::of_collections("sinterstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
+        combine::store_sets(call, "sinterstore", args, Operation::Inter)
+    })
+    .tells(stored("sinterstore"))
+    .access(STORES)
+    .doc("1.0.0", "destination key [key ...]", "Stores the members of all of the sets."),
+    Command::of_collections("sunionstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
+        combine::store_sets(call, "sunionstore", args, Operation::Union)
+    })
+    .tells(stored("sunionstore"))
+    .access(STORES)
+    .doc("1.0.0", "destination key [key ...]", "Stores the members of any of the sets."),
+    Command::of_collections("sdiffstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
+        combine::store_sets(call, "sdiffstore", args, Operation::Diff)
+    })
+    .tells(stored("sdiffstore"))
+    .access(STORES)
+    .doc(
+        "1.0.0",
+        "destination key [key ...]",
+        "Stores the members of the first set and of none of the others.",
+    ),
+    Command::of_collections(
+        "sintercard",
+        -3,
+        READONLY | MOVABLEKEYS,
+        Keys::Counted { count: 1, step: 1 },
+        combine::count_sets,
+    )
+    .access(&[Access::Look])
+    .doc("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all of the sets have."),
+];
+
+/// The first key is replaced, the others are read.
+pub(crate) const STORES: &[Access] = &[Access::Replace, Access::Read];
+
+const fn told(name: &'static str) -> Tells {
+    Tells::Each(Change::of(Class::Set, name))
+}
+
+const fn stored(name: &'static str) -> Tells {
+    Tells::Each(Change::store(Class::Set, name))
+}
+
+/// SADD
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
+    call.spend_on_elements(args.len());
+    let new = call.cx.guard.set_add(key, args)?;
+    call.length(new)
+}
+
+/// SMEMBERS
+fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'_>) -> Done {
+    call.reply_of(key, hint, Type::Set, |out, resp3, set| {
+        let members = set.as_ref().map_or(0, Collection::len);
+        put_set(out, resp3, members);
+        let entries = set.iter().flat_map(|set| set.entries(0..members));
+        entries.for_each(|entry| Shown::Names.put(out, resp3, &entry));
+        Ok(())
+    })
+}
+
+/// SMISMEMBER
+fn are_members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    call.spend_on_elements(args.len());
+    let set = read_as(call.cx, call.tally, key, hint, Type::Set)?;
+    put_array(call.out, args.len());
+    for member in args {
+        let is = set.as_ref().is_some_and(|set| set.has(member));
+        put_integer(call.out, i64::from(is));
+    }
+    Ok(())
+}
+
+/// SPOP
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
+    if args.len() > 1 {
+        return Err(Fail::SYNTAX);
+    }
+    let count = match args.at(0) {
+        Some(count) => {
+            let count = integer(count).map_err(|_| Fail::NOT_POSITIVE)?;
+            Some(usize::try_from(count).map_err(|_| Fail::NOT_POSITIVE)?)
+        }
+        None => None,
+    };
+    let random = Random::new(call.shared.random());
+    call.as_one([*key], |call| {
+        call.make_room_for_all(key, Type::Set, count.unwrap_or(1))?;
+        let (mark, resp3) = (call.out.mark(), call.client.resp3);
+        let set = peek_as(&mut call.cx.guard, key, Type::Set)?;
+        let there = set.as_ref().map_or(0, Collection::len);
+        let taken = count.unwrap_or(1).min(there);
+        if count.is_some() {
+            put_set(call.out, resp3, taken);
+        } else if there == 0 {
+            return call.null();
+        }
+        let mut names = Copied::default();
+        for entry in set.iter().flat_map(|set| some(set, taken, random)) {
+            Shown::Names.put(call.out, resp3, &entry);
+            if taken < there {
+                names.push_element(&entry.name);
+            }
+        }
+        call.spend_on_elements(taken);
+        let done = match taken {
+            0 => Ok(()),
+            _ if taken == there => {
+                call.cx.guard.delete(key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY)
+            }
+            _ => call.cx.guard.remove_named(key, Type::Set, names.iter()).map(drop).map_err(Fail::from),
+        };
+        done.inspect_err(|_| call.out.rewind(mark))
+    })
+}
+
+/// SMOVE: the member is put to its new place first, so that without memory it is in both and not in none.
+fn go(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (from, to, member) = (next(&mut args)?, next(&mut args)?, next(&mut args)?);
+    let (from, to) = (call.key(from), call.key(to));
+    let member = std::iter::once(member);
+    let moved = call.as_one([from, to], |call| {
+        let guard = &mut call.cx.guard;
+        let Some(set) = peek_as(guard, &from, Type::Set)? else { return Ok(false) };
+        let is = member.clone().all(|member| set.has(member));
+        peek_as(guard, &to, Type::Set)?;
+        if is && from.bytes() != to.bytes() {
+            let new = guard.set_add(&to, member.clone())? > 0;
+            if let Err(declined) = guard.remove_named(&from, Type::Set, member.clone()) {
+                if new {
+                    guard.remove_named(&to, Type::Set, member)?;
+                }
+                return Err(Fail::from(declined));
+            }
+        }
+        Ok(is)
+    })?;
+    call.integer(i64::from(moved))
+}

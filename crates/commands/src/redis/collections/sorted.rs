@@ -1,0 +1,521 @@
+//! Sorted sets.
+
+use larder_protocol::resp::{Args, parse_double};
+use larder_store::{Attributes, Expect, Hint, Key, Made, Removed, ScoreRule, Type};
+
+use super::bounds::{Bounds, By, Chosen};
+use super::combine::{self, Aggregate, Operation, Plan, Then};
+use super::copied::Copied;
+use super::pick::random;
+use super::scan::scan;
+use super::{Call, Pairs, Shown, counted, len, look, mpop, peek_as, read_as};
+use crate::core::context::Context;
+use crate::core::events::{Change, Class};
+use crate::core::output::Output;
+use crate::redis::call::{integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Keys, KeysFunction, TWO_KEYS, Tells};
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST, |call, key, _, args| add(call, key, args))
+        .tells(Tells::By(ChangeOf(|args, _| {
+            let adds = args.skip(1).take_while(|word| is_option(word)).any(|word| is(word, "INCR"));
+            change(if adds { "zincr" } else { "zadd" })
+        })))
+        .doc(
+            "1.2.0",
+            "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
+            "Gives members scores; how many were not there.",
+        ),
+    Command::of_collection("zincrby", 4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        let by = args.at(0).and_then(parse_double).ok_or(Fail::NOT_A_FLOAT)?;
+        give(call, key, ScoreRule { added: true, ..ScoreRule::default() }, by, args.at(1).unwrap_or_default())
+    })
+    .tells(told("zincr"))
+    .access(&[Access::Change])
+    .doc("1.2.0", "key increment member", "Adds to the score of a member."),
+    Command::of_collection("zrem", -3, WRITE | FAST, |call, key, _, args| {
+        call.spend_on_elements(args.len());
+        let gone = call.cx.guard.remove_named(key, Type::SortedSet, args)?;
+        call.length(gone)
+    })
+    .tells(told("zrem"))
+    .access(&[Access::Reduce])
+    .doc("1.2.0", "key member [member ...]", "Removes members; how many were there."),
+    Command::of_collection("zscore", 3, READONLY | FAST, |call, key, hint, args| {
+        let score = look(call, key, hint, Type::SortedSet, |set| set.score(args.at(0).unwrap_or_default()))?;
+        put_score(call.out, call.client.resp3, score.flatten());
+        Ok(())
+    })
+    .doc("1.2.0", "key member", "The score of a member."),
+    Command::of_collection("zmscore", -3, READONLY | FAST, scores).doc(
+        "6.2.0",
+        "key member [member ...]",
+        "The scores of several members.",
+    ),
+    Command::of_collection("zcard", 2, READONLY | FAST, |call, key, hint, _| {
+        len(call, key, hint, Type::SortedSet)
+    })
+    .access(&[Access::Look])
+    .doc("1.2.0", "key", "How many members there are."),
+    Command::of_collection("zcount", 4, READONLY | FAST, |call, key, hint, args| {
+        count(call, key, hint, args, By::Score)
+    })
+    .doc("2.0.0", "key min max", "How many members have such scores."),
+    Command::of_collection("zlexcount", 4, READONLY | FAST, |call, key, hint, args| {
+        count(call, key, hint, args, By::Lex)
+    })
+    .doc("2.8.9", "key min max", "How many members lie between two, where all have one score."),
+    Command::of_collection("zrank", -3, READONLY | FAST, |call, key, hint, args| {
+        rank(call, key, hint, args, false)
+    })
+    .doc("2.0.0", "key member [WITHSCORE]", "How many members come before this one."),
+    Command::of_collection("zrevrank", -3, READONLY | FAST, |call, key, hint, args| {
+        rank(call, key, hint, args, true)
+    })
+    .doc("2.0.0", "key member [WITHSCORE]", "How many members come behind this one."),
+    Command::of_collection("zrange", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, None)
+    })
+    .doc(
+        "1.2.0",
+        "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        "Members by rank, by score, or between two others.",
+    ),
+    Command::of_collection("zrevrange", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, Some((By::Rank, true)))
+    })
+    .doc("1.2.0", "key start stop [WITHSCORES]", "As ZRANGE with REV."),
+    Command::of_collection("zrangebyscore", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, Some((By::Score, false)))
+    })
+    .doc("1.0.5", "key min max [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE."),
+    Command::of_collection("zrevrangebyscore", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, Some((By::Score, true)))
+    })
+    .doc("2.2.0", "key max min [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE and REV."),
+    Command::of_collection("zrangebylex", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, Some((By::Lex, false)))
+    })
+    .doc("2.8.9", "key min max [LIMIT offset count]", "As ZRANGE with BYLEX."),
+    Command::of_collection("zrevrangebylex", -4, READONLY, |call, key, hint, args| {
+        range(call, key, hint, args, Some((By::Lex, true)))
+    })
+    .doc("2.8.9", "key max min [LIMIT offset count]", "As ZRANGE with BYLEX and REV."),
+    Command::of_collections("zrangestore", -5, WRITE | DENYOOM, TWO_KEYS, store_range)
+        .tells(stored("zrangestore"))
+        .access(super::set::STORES)
+        .doc(
+            "6.2.0",
+            "destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
+            "Stores what ZRANGE would show.",
+        ),
+    Command::of_collection("zremrangebyrank", 4, WRITE, |call, key, _, args| {
+        remove(call, key, args, By::Rank)
+    })
+    .tells(told("zremrangebyrank"))
+    .access(&[Access::Reduce])
+    .doc("2.0.0", "key start stop", "Removes members by rank; how many."),
+    Command::of_collection("zremrangebyscore", 4, WRITE, |call, key, _, args| {
+        remove(call, key, args, By::Score)
+    })
+    .tells(told("zremrangebyscore"))
+    .access(&[Access::Reduce])
+    .doc("1.2.0", "key min max", "Removes members by score; how many."),
+    Command::of_collection("zremrangebylex", 4, WRITE, |call, key, _, args| remove(call, key, args, By::Lex))
+        .tells(told("zremrangebylex"))
+        .access(&[Access::Reduce])
+        .doc("2.8.9", "key min max", "Removes the members between two, where all have one score; how many."),
+    Command::of_collection("zpopmin", -2, WRITE | FAST, |call, key, _, args| {
+        pop(call, key, args, Which::Min)
+    })
+    .tells(told("zpopmin"))
+    .access(&[Access::Take])
+    .doc("5.0.0", "key [count]", "Takes the members with the lowest scores."),
+    Command::of_collection("zpopmax", -2, WRITE | FAST, |call, key, _, args| {
+        pop(call, key, args, Which::Max)
+    })
+    .tells(told("zpopmax"))
+    .access(&[Access::Take])
+    .doc("5.0.0", "key [count]", "Takes the members with the highest scores."),
+    Command::of_collections("zmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
+        mpop::pop(call, keys, Type::SortedSet, |call, key| {
+            let resp3 = call.client.resp3;
+            let popped = take(call.cx, key, which, count)?;
+            put_array(call.out, popped.as_ref().map_or(0, Removed::len));
+            each_popped(popped.as_ref(), which, &mut |entry| {
+                put_array(call.out, 2);
+                Shown::Scores.put(call.out, resp3, entry);
+            });
+            Ok(())
+        })
+    })
+    .tells(Tells::By(ChangeOf(|args, _| match mpop::parse(args, which) {
+        Ok(mpop::Asked { which: Which::Max, .. }) => change("zpopmax"),
+        _ => change("zpopmin"),
+    })))
+    .access(&[Access::Take])
+    .doc(
+        "7.0.0",
+        "numkeys key [key ...] <MIN|MAX> [COUNT count]",
+        "Takes members from the first sorted set that there is.",
+    ),
+    Command::of_collection("zrandmember", -2, READONLY, |call, key, hint, args| {
+        random(call, key, hint, args, Type::SortedSet, Some(("WITHSCORES", Shown::Scores)))
+    })
+    .doc("6.2.0", "key [count [WITHSCORES]]", "Members at random."),
+    Command::of_collection("zscan", -3, READONLY, |call, key, hint, args| {
+        scan(call, key, hint, args, Type::SortedSet)
+    })
+    .doc(
+        "2.8.0",
+        "key cursor [MATCH pattern] [COUNT count]",
+        "Some of the members with their scores, and where to go on.",
+    ),
+    Command::of_collections("zinter", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        several(call, "zinter", args, Operation::Inter)
+    })
+    .doc("6.2.0", SEVERAL_USAGE, "Members of all of the sorted sets, with their scores together."),
+    Command::of_collections("zunion", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        several(call, "zunion", args, Operation::Union)
+    })
+    .doc("6.2.0", SEVERAL_USAGE, "Members of any of the sorted sets, with their scores together."),
+    Command::of_collections("zdiff", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        several(call, "zdiff", args, Operation::Diff)
+    })
+    .doc(
+        "6.2.0",
+        "numkeys key [key ...] [WITHSCORES]",
+        "Members of the first sorted set and of none of the others.",
+    ),
+    Command::of_collections("zinterstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
+        store_several(call, "zinterstore", args, Operation::Inter)
+    })
+    .tells(stored("zinterstore"))
+    .access(super::set::STORES)
+    .doc("2.0.0", STORE_USAGE, "Stores what ZINTER would show."),
+    Command::of_collections("zunionstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
+        store_several(call, "zunionstore", args, Operation::Union)
+    })
+    .tells(stored("zunionstore"))
+    .access(super::set::STORES)
+    .doc("2.0.0", STORE_USAGE, "Stores what ZUNION would show."),
+    Command::of_collections("zdiffstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
+        store_several(call, "zdiffstore", args, Operation::Diff)
+    })
+    .tells(stored("zdiffstore"))
+    .access(super::set::STORES)
+    .doc("6.2.0", "destination numkeys key [key ...]", "Stores what ZDIFF would show."),
+    Command::of_collections("zintercard", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
+        combine::count_sorted(call, args)
+    })
+    .access(&[Access::Look])
+    .doc(
+        "7.0.0",
+        "numkeys key [key ...] [LIMIT limit]",
+        "How many members all of the sorted sets have.",
+    ),
+];
+
+const SEVERAL_USAGE: &str =
+    "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]";
+const STORE_USAGE: &str =
+    "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]";
+
+/// A destination, and keys behind their number.
+const STORE_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
+    let Some(target) = args.next() else { return };
+    visit(target);
+    if let Ok(keys) = counted(&mut args, Fail::SYNTAX) {
+        keys.for_each(visit);
+    }
+}));
+
+const fn change(name: &'static str) -> Change {
+    Change::of(Class::SortedSet, name)
+}
+
+const fn told(name: &'static str) -> Tells {
+    Tells::Each(change(name))
+}
+
+const fn stored(name: &'static str) -> Tells {
+    Tells::Each(Change::store(Class::SortedSet, name))
+}
+
+/// A score, or that there is none.
+fn put_score(out: &mut Output, resp3: bool, score: Option<f64>) {
+    match score {
+        Some(score) => put_double(out, resp3, score),
+        None => put_null(out, resp3),
+    }
+}
+
+/// The word is an option of ZADD.
+fn is_option(word: &[u8]) -> bool {
+    ["NX", "XX", "GT", "LT", "CH", "INCR"].iter().any(|option| is(word, option))
+}
+
+/// ZADD
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
+    let mut rule = ScoreRule::default();
+    let mut changes = false;
+    while let Some(word) = args.at(0).filter(|word| is_option(word)) {
+        match word.to_ascii_uppercase().as_slice() {
+            b"NX" => rule.absent = true,
+            b"XX" => rule.present = true,
+            b"GT" => rule.higher = true,
+            b"LT" => rule.lower = true,
+            b"CH" => changes = true,
+            _ => rule.added = true,
+        }
+        args.next();
+    }
+    if args.is_empty() || !args.len().is_multiple_of(2) {
+        return Err(Fail::SYNTAX);
+    }
+    if rule.absent && rule.present {
+        return Err(Fail::of("ERR XX and NX options at the same time are not compatible"));
+    }
+    if [rule.absent, rule.higher, rule.lower].into_iter().filter(|set| *set).count() > 1 {
+        return Err(Fail::of("ERR GT, LT, and/or NX options at the same time are not compatible"));
+    }
+    if rule.added && args.len() > 2 {
+        return Err(Fail::of("ERR INCR option supports a single increment-element pair"));
+    }
+    let score = |word| parse_double(word).ok_or(Fail::NOT_A_FLOAT);
+    Pairs(args).try_for_each(|(word, _)| score(word).map(drop))?;
+    if rule.added {
+        return give(call, key, rule, score(next(&mut args)?)?, next(&mut args)?);
+    }
+    call.spend_on_elements(args.len());
+    // They are all numbers.
+    let pairs = Pairs(args).map(|(word, member)| (score(word).unwrap_or(0.0), member));
+    let scored = call.cx.guard.sorted_add(key, rule, pairs)?;
+    call.length(scored.new + if changes { scored.changed } else { 0 })
+}
+
+/// Gives one member a score, and replies which it has then.
+fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64, member: &[u8]) -> Done {
+    let scored = call.cx.guard.sorted_add(key, rule, std::iter::once((score, member)))?;
+    put_score(call.out, call.client.resp3, scored.score);
+    Ok(())
+}
+
+/// ZMSCORE
+fn scores(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    call.spend_on_elements(args.len());
+    let resp3 = call.client.resp3;
+    let set = read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
+    put_array(call.out, args.len());
+    args.for_each(|member| put_score(call.out, resp3, set.as_ref().and_then(|set| set.score(member))));
+    Ok(())
+}
+
+/// ZCOUNT, ZLEXCOUNT
+fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, by: By) -> Done {
+    let bounds = Bounds::parse(by, next(&mut args)?, next(&mut args)?)?;
+    let members = look(call, key, hint, Type::SortedSet, |set| bounds.ranks(set).len())?;
+    call.length(members.unwrap_or(0))
+}
+
+/// ZRANK, ZREVRANK
+fn rank(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, back: bool) -> Done {
+    let member = next(&mut args)?;
+    let with_score = match (args.next(), args.next()) {
+        (None, _) => false,
+        (Some(word), None) if is(word, "WITHSCORE") => true,
+        (Some(_), None) => return Err(Fail::SYNTAX),
+        (Some(_), Some(_)) => return Err(Fail::arity(if back { "zrevrank" } else { "zrank" })),
+    };
+    let found = look(call, key, hint, Type::SortedSet, |set| {
+        let rank = set.find(member)?;
+        Some((if back { set.len() - 1 - rank } else { rank }, set.entry(rank).score))
+    })?;
+    let resp3 = call.client.resp3;
+    match found.flatten() {
+        Some((rank, score)) => {
+            if with_score {
+                put_array(call.out, 2);
+            }
+            put_integer(call.out, rank as i64);
+            if with_score {
+                put_double(call.out, resp3, score);
+            }
+        }
+        None if with_score => put_null_array(call.out, resp3),
+        None => put_null(call.out, resp3),
+    }
+    Ok(())
+}
+
+/// ZRANGE and its kin.
+fn range(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    args: Args<'_>,
+    fixed: Option<(By, bool)>,
+) -> Done {
+    let chosen = Chosen::parse(args, fixed, false)?;
+    call.reply_of(key, hint, Type::SortedSet, |out, resp3, set| {
+        chosen.put(out, resp3, set.as_ref());
+        Ok(())
+    })
+}
+
+/// ZRANGESTORE
+fn store_range(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (to, from) = (next(&mut args)?, next(&mut args)?);
+    let (to, from) = (call.key(to), call.key(from));
+    let chosen = Chosen::parse(args, None, true)?;
+    call.as_one([to, from], |call| {
+        let (mut names, mut scores) = (Copied::default(), Vec::new());
+        if let Some(set) = peek_as(&mut call.cx.guard, &from, Type::SortedSet)? {
+            chosen.each(&set, &mut |entry| {
+                names.push_element(&entry.name);
+                scores.push(entry.score);
+            });
+        }
+        call.spend_on_elements(scores.len());
+        if scores.is_empty() {
+            // It may not be there: that is as good.
+            let _ = call.cx.guard.delete(&to, Expect::Present);
+            return call.integer(0);
+        }
+        let made = names.iter().zip(&scores).map(|(name, score)| Made { name, value: &[], score: *score });
+        let attributes = Attributes::default();
+        let stored = call.cx.guard.collection_store(&to, Type::SortedSet, made, &attributes, Expect::Any)?;
+        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        call.length(scores.len())
+    })
+}
+
+/// ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX
+fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>, by: By) -> Done {
+    let bounds = Bounds::parse(by, next(&mut args)?, next(&mut args)?)?;
+    let gone = call.cx.guard.sorted_remove(key, |set| bounds.ranks(set))?;
+    let gone = gone.map_or(0, |gone| gone.len());
+    call.length(gone)
+}
+
+/// Which members are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Min,
+    Max,
+}
+
+fn which(word: &[u8]) -> Result<Which, Fail> {
+    match word {
+        word if is(word, "MIN") => Ok(Which::Min),
+        word if is(word, "MAX") => Ok(Which::Max),
+        _ => Err(Fail::SYNTAX),
+    }
+}
+
+/// Takes so many members from an end.
+fn take<'r>(
+    cx: &'r mut Context<'_, '_>,
+    key: &Key<'_>,
+    which: Which,
+    count: usize,
+) -> Result<Option<Removed<'r>>, Fail> {
+    Ok(cx.guard.sorted_remove(key, |set| match which {
+        Which::Min => 0..count.min(set.len()),
+        Which::Max => set.len().saturating_sub(count)..set.len(),
+    })?)
+}
+
+/// What was taken from an end, that which was there first.
+fn each_popped<'r>(
+    popped: Option<&Removed<'r>>,
+    which: Which,
+    visit: &mut dyn FnMut(&larder_store::Entry<'r>),
+) {
+    let Some(popped) = popped else { return };
+    match which {
+        Which::Min => popped.entries().for_each(|entry| visit(&entry)),
+        Which::Max => popped.entries_back().for_each(|entry| visit(&entry)),
+    }
+}
+
+/// ZPOPMIN, ZPOPMAX
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
+    if args.len() > 1 {
+        return Err(Fail::SYNTAX);
+    }
+    let count = match args.at(0) {
+        Some(count) => {
+            let count = integer(count).map_err(|_| Fail::NOT_POSITIVE)?;
+            Some(usize::try_from(count).map_err(|_| Fail::NOT_POSITIVE)?)
+        }
+        None => None,
+    };
+    call.make_room_for_all(key, Type::SortedSet, count.unwrap_or(1))?;
+    // In RESP3 pairs are told apart where there may be several.
+    let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
+    let popped = take(call.cx, key, which, count.unwrap_or(1))?;
+    Shown::Scores.put_head(call.out, nested, popped.as_ref().map_or(0, Removed::len));
+    each_popped(popped.as_ref(), which, &mut |entry| {
+        if nested {
+            put_array(call.out, 2);
+        }
+        Shown::Scores.put(call.out, resp3, entry);
+    });
+    Ok(())
+}
+
+/// Reads `numkeys key [key ...]` and the options of several sorted sets; `stores`: nothing is shown.
+fn plan<'a>(
+    args: &mut Args<'a>,
+    name: &str,
+    operation: Operation,
+    stores: bool,
+) -> Result<(Plan, Args<'a>), Fail> {
+    integer(args.at(0).unwrap_or_default())?;
+    let keys = counted(args, combine::needs_a_key(name))?;
+    let then = if stores { Then::Store } else { Then::Sorted(Shown::Names) };
+    let mut plan = Plan::new(operation, Type::SortedSet, then);
+    let weighs = operation != Operation::Diff;
+    while let Some(word) = args.next() {
+        if weighs && is(word, "WEIGHTS") && args.len() >= keys.len() {
+            let weight = |word| parse_double(word).ok_or(Fail::of("ERR weight value is not a float"));
+            plan.weights = args.by_ref().take(keys.len()).map(weight).collect::<Result<_, _>>()?;
+        } else if weighs && is(word, "AGGREGATE") {
+            plan.aggregate = match next(args)? {
+                word if is(word, "SUM") => Aggregate::Sum,
+                word if is(word, "MIN") => Aggregate::Min,
+                word if is(word, "MAX") => Aggregate::Max,
+                _ => return Err(Fail::SYNTAX),
+            };
+        } else if !stores && is(word, "WITHSCORES") {
+            plan.then = Then::Sorted(Shown::Scores);
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    Ok((plan, keys))
+}
+
+/// ZINTER, ZUNION, ZDIFF
+fn several(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, operation: Operation) -> Done {
+    let (plan, keys) = plan(&mut { args }, name, operation, false)?;
+    combine::combine(call, (name, args), &plan, None, keys)
+}
+
+/// ZINTERSTORE, ZUNIONSTORE, ZDIFFSTORE
+fn store_several(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    args: Args<'_>,
+    operation: Operation,
+) -> Done {
+    let mut rest = args;
+    let target = next(&mut rest)?;
+    let (plan, keys) = plan(&mut rest, name, operation, true)?;
+    combine::combine(call, (name, args), &plan, Some(target), keys)
+}

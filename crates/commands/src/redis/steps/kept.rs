@@ -1,0 +1,60 @@
+//! The words of a request that a command in steps has still to look at.
+
+use larder_protocol::resp::Args;
+
+use crate::core::input::Input;
+use crate::redis::call::Call;
+use crate::redis::fail::Fail;
+
+/// The last words of a request, kept until they are answered.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The end of the request; the last `rest` bytes are `left` words.
+    bytes: Vec<u8>,
+    rest: usize,
+    left: usize,
+    /// To what they are charged; none until the gathered request is handed over.
+    input: Option<Input>,
+}
+
+impl Kept {
+    /// Keeps these words: a copy, or, of a request that was gathered, its bytes, which come by [`Kept::take_over`]
+    /// before the next step.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
+    pub fn new(call: &Call<'_, '_, '_>, words: Args<'_>) -> Result<Kept, Fail> {
+        let encoded = words.encoded();
+        let (bytes, input) = if call.client.gathers {
+            (Vec::new(), None)
+        } else {
+            let max = call.cx.shared.settings.append_bytes_max;
+            let input = Input::kept(call.cx.guard.store(), encoded.len() as u64, max).ok_or(Fail::HELD)?;
+            (encoded.to_vec(), Some(input))
+        };
+        Ok(Kept { bytes, rest: encoded.len(), left: words.len(), input })
+    }
+
+    /// Has the gathered request, whose last words they are.
+    pub fn take_over(&mut self, bytes: Vec<u8>, input: Input) {
+        (self.bytes, self.input) = (bytes, Some(input));
+    }
+
+    /// The words that are left.
+    pub fn words(&self) -> Args<'_> {
+        Args::rest(&self.bytes[self.bytes.len() - self.rest..], self.left)
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Has `look` take some of the words that are left.
+    pub fn take<T>(&mut self, look: impl FnOnce(&mut Args<'_>) -> T) -> T {
+        let mut words = self.words();
+        let found = look(&mut words);
+        (self.rest, self.left) = (words.encoded().len(), words.len());
+        found
+    }
+}

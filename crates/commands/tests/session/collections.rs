@@ -1,0 +1,193 @@
+//! Commands on collections that ask for much: others have their turn meanwhile, what is told is of one moment, and what
+//! is held is bounded.
+
+use crate::{Bench, START, bench};
+use larder_commands::{Next, Session};
+use larder_store::{Attributes, Expect, Made, Type};
+use larder_testkit::redis::frame::Frame;
+use larder_testkit::talk::encode;
+
+/// Sets that together are more than is done at once, and members of each.
+const SETS: usize = 120;
+const MEMBERS: usize = 250;
+
+impl Bench {
+    fn set(&mut self, name: &str, members: impl Iterator<Item = String>) {
+        let mut guard = self.worker.enter(START);
+        let key = guard.key(name.as_bytes());
+        let members: Vec<String> = members.collect();
+        let made = members.iter().map(|name| Made { name: name.as_bytes(), value: &[], score: 0.0 });
+        guard.collection_store(&key, Type::Set, made, &Attributes::default(), Expect::Any).unwrap().unwrap();
+    }
+
+    /// Sets of which each has a member with the next.
+    fn sets(&mut self) -> String {
+        for n in 0..SETS {
+            self.set(&format!("s{n}"), (0..=MEMBERS).map(|member| format!("m{}", n * MEMBERS + member)));
+        }
+        (0..SETS).map(|n| format!(" s{n}")).collect()
+    }
+
+    fn asked(&self, words: &str) -> Vec<u8> {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        encode(&words)
+    }
+}
+
+/// What a set has that is replied, in order.
+fn members(reply: &[u8]) -> Vec<String> {
+    let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
+    assert_eq!(bytes, reply.len());
+    let text = |frame: &Frame| String::from_utf8(frame.body.clone().expect("a string")).expect("text");
+    let mut members: Vec<String> = frame.inside.iter().map(text).collect();
+    members.sort();
+    members
+}
+
+#[test]
+fn many_sets_are_put_together_in_steps() {
+    let mut bench = bench();
+    let names = bench.sets();
+    let sent = bench.asked(&format!("SUNION{names}"));
+    let (reply, yields) = bench.turns(&mut Session::new(), &sent);
+    assert!(yields > 2, "{yields}");
+    let mut expected: Vec<String> = (0..=SETS * MEMBERS).map(|n| format!("m{n}")).collect();
+    expected.sort();
+    assert_eq!(members(&reply), expected);
+    let sent = bench.asked(&format!("SDIFF{names}"));
+    let (reply, _) = bench.turns(&mut Session::new(), &sent);
+    assert_eq!(members(&reply).len(), MEMBERS);
+    let sent = bench.asked(&format!("SINTER{names}"));
+    let (reply, _) = bench.turns(&mut Session::new(), &sent);
+    assert_eq!(reply, b"*0\r\n");
+}
+
+#[test]
+fn sets_that_change_while_they_are_read_are_read_anew() {
+    let mut bench = bench();
+    let names = bench.sets();
+    let sent = bench.asked(&format!("SUNION{names}"));
+    let mut session = Session::new();
+    let (next, reply) = bench.turn(&mut session, &sent);
+    assert_eq!((next, reply.len()), (Next::Yield, 0));
+    // One that is read by then, and one that is not: what is told has both changes or none of them.
+    bench.set("s0", ["first".to_owned()].into_iter());
+    bench.set(&format!("s{}", SETS - 1), ["last".to_owned()].into_iter());
+    let (reply, _) = bench.turns(&mut session, b"");
+    let members = members(&reply);
+    assert!(members.contains(&"first".to_owned()) && members.contains(&"last".to_owned()));
+    assert!(!members.contains(&"m0".to_owned()) && !members.contains(&format!("m{}", SETS * MEMBERS)));
+    assert_eq!(members.len(), (SETS - 2) * MEMBERS + 1 + 2);
+}
+
+#[test]
+fn what_is_stored_in_steps_is_told_once() {
+    let mut bench = bench();
+    let names = bench.sets();
+    let mut session = Session::new();
+    for words in ["HELLO 3", "PSUBSCRIBE *", "CONFIG SET notify-keyspace-events Esg"] {
+        let sent = bench.asked(words);
+        bench.turns(&mut session, &sent);
+    }
+    let sent = bench.asked(&format!("SDIFFSTORE d{names}"));
+    let (mut heard, yields) = bench.turns(&mut session, &sent);
+    assert!(yields > 2, "{yields}");
+    let sent = bench.asked("SDIFFSTORE d d");
+    heard.extend(bench.turns(&mut session, &sent).0);
+    let sent = bench.asked("SDIFFSTORE d nosuch");
+    heard.extend(bench.turns(&mut session, &sent).0);
+    let heard = String::from_utf8_lossy(&heard);
+    assert_eq!(heard.matches(&*format!(":{MEMBERS}\r\n")).count(), 2, "{heard}");
+    assert_eq!(heard.matches("__keyevent@0__:sdiffstore").count(), 2, "{heard}");
+    assert_eq!(heard.matches("__keyevent@0__:del").count(), 1, "{heard}");
+}
+
+#[test]
+fn picks_beyond_any_bound_are_told_as_they_are_taken() {
+    let mut bench = bench();
+    bench.set("s", ["one".to_owned(), "two".to_owned()].into_iter());
+    let sent = bench.asked("SRANDMEMBER s -1000000");
+    let held = bench.worker.store().held_bytes();
+    let mut session = Session::new();
+    let (next, first, _) = bench.call(&mut session, &sent);
+    assert!(matches!(next, Next::Flush | Next::Yield) && first.len() < 4 << 20);
+    let (rest, _) = bench.turns(&mut session, b"");
+    let reply = [first, rest].concat();
+    assert!(reply.starts_with(b"*1000000\r\n$3\r\n"));
+    assert_eq!(reply.len(), 10 + 1_000_000 * 9);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let sent = bench.asked("HRANDFIELD nosuch -9223372036854775807");
+    assert_eq!(bench.turns(&mut session, &sent).0, b"*0\r\n");
+}
+
+#[test]
+fn one_long_value_that_is_asked_for_too_often_is_refused() {
+    let mut bench = bench();
+    let value = "x".repeat(15_000);
+    let sent = bench.asked(&format!("HSET h f {value}"));
+    assert_eq!(bench.turns(&mut Session::new(), &sent).0, b":1\r\n");
+    let sent = bench.asked(&format!("HMGET h{}", " f".repeat(10)));
+    assert_eq!(bench.turns(&mut Session::new(), &sent).0.len(), 5 + 10 * (8 + 15_000 + 2));
+    let sent = bench.asked(&format!("HMGET h{}", " f".repeat(10_000)));
+    let (reply, _) = bench.turns(&mut Session::new(), &sent);
+    assert_eq!(String::from_utf8_lossy(&reply), "-OOM connections hold as much memory as they may\r\n");
+}
+
+#[test]
+fn what_is_larger_than_a_leaf_is_read_scanned_and_taken_apart() {
+    const FIELDS: usize = 5_000;
+    let mut bench = bench();
+    let mut session = Session::new();
+    for from in (0..FIELDS).step_by(500) {
+        let pairs: String = (from..from + 500).map(|n| format!(" field{n} value{n}")).collect();
+        let sent = bench.asked(&format!("HSET h{pairs}"));
+        assert_eq!(bench.turns(&mut session, &sent).0, b":500\r\n");
+    }
+    let fields = |mut all: Vec<String>| {
+        all.retain(|text| text.starts_with("field"));
+        all.sort();
+        all.dedup();
+        all.len()
+    };
+    let sent = bench.asked("HGETALL h");
+    assert_eq!(fields(members(&bench.turns(&mut session, &sent).0)), FIELDS);
+    let (mut cursor, mut met, mut calls) = ("0".to_owned(), Vec::new(), 0);
+    loop {
+        let sent = bench.asked(&format!("HSCAN h {cursor} COUNT 100"));
+        let reply = bench.turns(&mut session, &sent).0;
+        let (frame, _) = Frame::read(&reply).expect("a reply").expect("all of it");
+        cursor = String::from_utf8(frame.inside[0].body.clone().expect("a cursor")).expect("text");
+        met.extend(
+            frame.inside[1]
+                .inside
+                .iter()
+                .map(|one| String::from_utf8(one.body.clone().expect("a string")).expect("text")),
+        );
+        calls += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(fields(met), FIELDS);
+    assert!(calls > 10, "{calls}");
+    let sent = bench.asked("HRANDFIELD h 100");
+    assert_eq!(fields(members(&bench.turns(&mut session, &sent).0)), 100);
+    let sent = bench.asked("HRANDFIELD h 4000");
+    assert_eq!(fields(members(&bench.turns(&mut session, &sent).0)), 4_000);
+    let sent = bench.asked("HRANDFIELD h -100");
+    assert_eq!(members(&bench.turns(&mut session, &sent).0).len(), 100);
+    let names: String = (0..FIELDS).map(|n| format!(" member{n}")).collect();
+    let sent = bench.asked(&format!("SADD s{names}"));
+    assert_eq!(bench.turns(&mut session, &sent).0, format!(":{FIELDS}\r\n").as_bytes());
+    let sent = bench.asked("SPOP s 2000");
+    assert_eq!(members(&bench.turns(&mut session, &sent).0).len(), 2_000);
+    let sent = bench.asked("SUNION s s");
+    assert_eq!(members(&bench.turns(&mut session, &sent).0).len(), FIELDS - 2_000);
+    let sent = bench.asked("SPOP s 3000");
+    assert_eq!(members(&bench.turns(&mut session, &sent).0).len(), 3_000);
+    let sent = bench.asked("EXISTS s");
+    assert_eq!(bench.turns(&mut session, &sent).0, b":0\r\n");
+    let sent = bench.asked("RENAME h g");
+    let refused = "-ERR collection exceeds maximum allowed size (16384 bytes with its key)\r\n";
+    assert_eq!(String::from_utf8_lossy(&bench.turns(&mut session, &sent).0), refused);
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// handClient is the least that a program can do: a connection for each caller, no deadline where none is asked for, no
+// counters; the text protocol. It comes back from nothing but a lost connection.
+type handClient struct {
+	uncounted
+	j *job
+}
+
+func openHand(j *job) (client, error) { return handClient{j: j}, nil }
+
+func (h handClient) session() session { return &hand{j: h.j} }
+func (h handClient) close()           {}
+
+type hand struct {
+	j    *job
+	conn net.Conn
+	in   *bufio.Reader
+	out  []byte
+	dst  []byte
+}
+
+var (
+	errHandMiss = errors.New("miss")
+	errHandOdd  = errors.New("a reply that was not expected")
+)
+
+// begin connects if need be.
+func (h *hand) begin() error {
+	if h.conn == nil {
+		conn, err := dial(background, "tcp", h.j.address())
+		if err != nil {
+			return err
+		}
+		h.conn, h.in, h.dst = conn, bufio.NewReaderSize(conn, 64<<10), make([]byte, 0, h.j.ValueBytes+2)
+	}
+	if h.j.TimeoutMS < 1000 {
+		return h.conn.SetDeadline(time.Now().Add(h.j.timeout()))
+	}
+	return nil
+}
+
+// lost gives the connection up after an error that is one: what it may still bring is nobody's.
+func (h *hand) lost(err error) error {
+	if err != nil && err != errHandMiss && h.conn != nil {
+		_ = h.conn.Close()
+		h.conn = nil
+	}
+	return err
+}
+
+func (h *hand) line() ([]byte, error) {
+	text, err := h.in.ReadSlice('\n')
+	return bytes.TrimSuffix(text, []byte("\r\n")), err
+}
+
+// value reads one of the key, or END.
+func (h *hand) value(key string) ([]byte, error) {
+	head, err := h.line()
+	if err != nil {
+		return nil, err
+	}
+	if string(head) == "END" {
+		return nil, errHandMiss
+	}
+	if !bytes.HasPrefix(head, []byte("VALUE ")) {
+		return nil, errHandOdd
+	}
+	name, rest, _ := bytes.Cut(head[len("VALUE "):], []byte(" "))
+	_, size, _ := bytes.Cut(rest, []byte(" "))
+	n, err := strconv.Atoi(string(size))
+	if err != nil || n < 0 || n > 1<<20 || key != string(name) {
+		return nil, errHandOdd
+	}
+	if cap(h.dst) < n+2 {
+		h.dst = make([]byte, 0, n+2)
+	}
+	h.dst = h.dst[:n+2]
+	if _, err := io.ReadFull(h.in, h.dst); err != nil {
+		return nil, err
+	}
+	return h.dst[:n], nil
+}
+
+func (h *hand) end() error {
+	text, err := h.line()
+	if err == nil && string(text) != "END" {
+		err = errHandOdd
+	}
+	return err
+}
+
+func (h *hand) get(key string) ([]byte, error) {
+	if err := h.begin(); err != nil {
+		return nil, h.lost(err)
+	}
+	h.out = append(append(append(h.out[:0], "get "...), key...), "\r\n"...)
+	if _, err := h.conn.Write(h.out); err != nil {
+		return nil, h.lost(err)
+	}
+	got, err := h.value(key)
+	if err == nil {
+		err = h.end()
+	}
+	return got, h.lost(err)
+}
+
+func (h *hand) set(key string, value []byte) error {
+	if err := h.begin(); err != nil {
+		return h.lost(err)
+	}
+	h.out = append(append(append(h.out[:0], "set "...), key...), " 0 0 "...)
+	h.out = append(strconv.AppendInt(h.out, int64(len(value)), 10), "\r\n"...)
+	h.out = append(append(h.out, value...), "\r\n"...)
+	if _, err := h.conn.Write(h.out); err != nil {
+		return h.lost(err)
+	}
+	text, err := h.line()
+	if err == nil && string(text) != "STORED" {
+		err = errHandOdd
+	}
+	return h.lost(err)
+}
+
+func (h *hand) many(keys []string, k *keyspace) (found, wrong int, err error) {
+	if err := h.begin(); err != nil {
+		return 0, 0, h.lost(err)
+	}
+	h.out = append(h.out[:0], "get"...)
+	for _, key := range keys {
+		h.out = append(append(h.out, ' '), key...)
+	}
+	h.out = append(h.out, "\r\n"...)
+	if _, err := h.conn.Write(h.out); err != nil {
+		return 0, 0, h.lost(err)
+	}
+	for _, key := range keys {
+		got, err := h.value(key)
+		if err == errHandMiss {
+			return found, wrong, nil
+		}
+		if err != nil {
+			return found, wrong, h.lost(err)
+		}
+		found++
+		if !k.right(key, got) {
+			wrong++
+		}
+	}
+	return found, wrong, h.lost(h.end())
+}
+
+func (h *hand) close() {
+	if h.conn != nil {
+		_ = h.conn.Close()
+	}
+}

@@ -1,0 +1,383 @@
+//! `larder lab clients`: what a client adds to a request, what it does when the server does not answer, and whether it
+//! is ever wrong.
+//!
+//! ```text
+//! lab (idle during visits) ── lines ──► driver of a language on one core ──► server on the other
+//!                                       its clients, callers, values         loopback; with faults: a relay between
+//! ```
+//!
+//! Clients are told by the CPU time of a call, as two that share two cores with their server differ in wall time by how
+//! they wait, and by what is counted: allocations, system calls, connections. Beside them stands a loop by hand, which
+//! is the least that a program can do, and ratios to it in the same round.
+//!
+//! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server counted what
+//! calls said. With a fault the outcomes add up too, and what a client did that was wrong is what was found.
+
+mod faults;
+mod report;
+mod roster;
+mod targets;
+mod visit;
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::contender::Contender;
+use crate::counted::Tracer;
+use crate::driver::build::Language;
+use crate::error::Error;
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat};
+use crate::named::named;
+use crate::peers::Kind;
+use crate::progress::Progress;
+use faults::{Account, Fault};
+use roster::{BY_HAND, CLIENTS, Client, OWN, Speaks};
+use visit::{Bench, Callers, Op, Sample, Setting};
+
+/// Options of `larder lab clients`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Whose clients: go, c, rust, python, java [default: all whose tools are installed; with --quick go, c]
+    #[arg(long, value_name = "LANGUAGE", value_delimiter = ',', value_parser = parse_language)]
+    driver: Vec<Language>,
+    /// Clients whose name contains this [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    client: Vec<String>,
+    /// List the clients and what they do, and measure nothing
+    #[arg(long)]
+    list: bool,
+    /// What calls do: hit, set, many, miss [default: all; with --quick hit, set, many]
+    #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = parse_op)]
+    operation: Vec<Op>,
+    /// Bytes of values [default: 100; with --full also 10000]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    value_bytes: Vec<u32>,
+    /// How many call at the same time [default: 1, 16, 256; of threads, and not goroutines, 256 with --full only]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    callers: Vec<u32>,
+    /// What is done: the grid of costs, the faults [default: both]
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    part: Vec<Part>,
+    /// Milliseconds of a visit [default: 50]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    visit_ms: Option<u32>,
+}
+
+/// Parts of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// What a call costs
+    Grid,
+    /// What clients do when the server does not answer
+    Faults,
+}
+
+fn parse_language(text: &str) -> Result<Language, String> {
+    named(text, &Language::ALL, Language::name)
+}
+
+fn parse_op(text: &str) -> Result<Op, String> {
+    named(text, &Op::ALL, Op::name)
+}
+
+/// A point of the grid on a server, over all rounds.
+#[derive(Debug)]
+struct Cell {
+    seat: Seat,
+    setting: Setting,
+    /// By round.
+    samples: Vec<Sample>,
+    /// System calls of a call, where they were counted.
+    syscalls: Option<f64>,
+}
+
+/// A fault, with what came of it.
+#[derive(Debug)]
+struct Faulted {
+    contender: usize,
+    client: Client,
+    fault: Fault,
+    account: Account,
+}
+
+/// Runs the experiment and prints what it found.
+///
+/// # Errors
+/// When a driver that was asked for cannot be built, a server cannot be started or fails, or a check did not hold.
+pub fn run(options: &Options) -> Result<(), Error> {
+    if options.list {
+        for client in CLIENTS {
+            println!("{:<32} {}", client.full_name(), client.features);
+        }
+        return Ok(());
+    }
+    let none = || Error::NotValid("there is no such client: --list shows them".to_owned());
+    let asked = if options.driver.is_empty() { &Language::ALL[..] } else { &options.driver };
+    if !CLIENTS.iter().any(|client| options.wants(client, asked)) {
+        return Err(none());
+    }
+    let (languages, absent) = options.languages()?;
+    let clients: Vec<Client> =
+        CLIENTS.iter().filter(|client| options.wants(client, &languages)).copied().collect();
+    if clients.is_empty() {
+        return Err(none());
+    }
+    let mut common = options.common.clone();
+    // Clients of Redis's protocol are a group of their own, on the same store.
+    let redis = clients.iter().any(|client| client.speaks == Speaks::Redis);
+    if redis && !common.no_larder && !common.peers.contains(&Kind::LarderRedis) {
+        common.peers.insert(0, Kind::LarderRedis);
+    }
+    let title =
+        "Client libraries: what they add to a request, and what they do when the server does not answer";
+    let mut experiment = Experiment::start("clients", title, &common, AMPLE_MB)?;
+    experiment.run.notes.extend(absent);
+    let visit = common.visit(options.visit_ms, 50, 50);
+    experiment.run.set("visit, ms", visit.as_millis());
+    let core = experiment.generator_cores.first().copied().flatten();
+    let mut sizes: Vec<usize> = options.sizes();
+    sizes.push(targets::SEED_BYTES);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut bench = Bench::new(core, &sizes);
+    for &language in &languages {
+        let driver = bench.driver(language)?;
+        let versions: Vec<String> = driver
+            .clients
+            .iter()
+            .filter(|(_, version)| !version.is_empty())
+            .map(|(name, version)| format!("{name} {version}"))
+            .collect();
+        let all = format!("{}; {}", driver.version, versions.join(", "));
+        experiment.run.set(&format!("clients, {}", language.name()), all);
+    }
+    for contender in 0..experiment.contenders.len() {
+        bench.fill(&experiment, contender)?;
+    }
+    let mut cells = Vec::new();
+    if options.does(Part::Grid) {
+        cells = costs(&mut experiment, &mut bench, &options.settings(&clients), visit)?;
+    }
+    let mut faulted = Vec::new();
+    if options.does(Part::Faults) {
+        faulted = all_faults(&mut experiment, &bench, &clients)?;
+    }
+    report::report(&mut experiment, &cells, &faulted)?;
+    experiment.finish()
+}
+
+impl Options {
+    fn does(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
+
+    fn wants(&self, client: &Client, languages: &[Language]) -> bool {
+        let named = self.client.is_empty() || self.client.iter().any(|part| client.name.contains(&**part));
+        languages.contains(&client.language) && named
+    }
+
+    /// Languages whose drivers are there, and lines about those that are not. What was asked for must be.
+    fn languages(&self) -> Result<(Vec<Language>, Vec<String>), Error> {
+        if !self.driver.is_empty() {
+            self.driver.iter().try_for_each(|language| language.build().map(drop))?;
+            return Ok((self.driver.clone(), Vec::new()));
+        }
+        let usual = self.common.by_effort(&Language::ALL[..2], &Language::ALL[..], &Language::ALL[..]);
+        let (mut found, mut absent) = (Vec::new(), Vec::new());
+        for &language in usual {
+            match language.build() {
+                Ok(_) => found.push(language),
+                Err(error) => {
+                    let line = format!("clients in {} are left out: {error}", language.name());
+                    eprintln!("{line}");
+                    absent.push(line);
+                }
+            }
+        }
+        Ok((found, absent))
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        let usual: &[u32] = self.common.by_effort(&[100], &[100], &[100, 10_000]);
+        let sizes = if self.value_bytes.is_empty() { usual } else { &self.value_bytes };
+        sizes.iter().map(|&size| size as usize).collect()
+    }
+
+    fn settings(&self, clients: &[Client]) -> Vec<Setting> {
+        let mut all = Vec::new();
+        let ops: &[Op] = self.common.by_effort(&Op::ALL[..3], &Op::ALL, &Op::ALL);
+        let ops = if self.operation.is_empty() { ops } else { &self.operation };
+        let callers = if self.callers.is_empty() { &[1, 16, 256][..] } else { &self.callers };
+        for &client in clients {
+            let mut add = |op, value_bytes, callers| {
+                let setting = Setting { client, op, value_bytes, callers };
+                if !all.contains(&setting) {
+                    all.push(setting);
+                }
+            };
+            // Goroutines are cheap; a thread for each caller is what few programs have.
+            let threads_max = if client.language == Language::Go || self.common.full { u32::MAX } else { 16 };
+            let threads_max = if self.callers.is_empty() { threads_max } else { u32::MAX };
+            for &op in ops {
+                for value_bytes in self.sizes() {
+                    for &count in callers.iter().filter(|&&count| count <= threads_max) {
+                        // Many at once are one caller's.
+                        if op == Op::Many && count > 16 {
+                            continue;
+                        }
+                        add(op, value_bytes, Callers::Steady(count.into()));
+                    }
+                    if op == Op::Hit && self.callers.is_empty() && threads_max > 256 {
+                        add(op, value_bytes, Callers::Burst(256));
+                    }
+                }
+            }
+            let seed = targets::SEED_CLIENTS.contains(&client.name) && client.language == Language::Go;
+            if seed && self.callers.is_empty() && self.operation.is_empty() {
+                add(Op::Hit, targets::SEED_BYTES, Callers::Steady(1));
+                add(Op::Set, targets::SEED_BYTES, Callers::Steady(1));
+            }
+        }
+        all
+    }
+}
+
+/// What a visit takes beside its time: servers are asked, a client is opened and becomes warm.
+const AROUND: Duration = Duration::from_millis(60);
+
+/// Visits every cell in every round, and counts system calls once.
+fn costs(
+    experiment: &mut Experiment,
+    bench: &mut Bench,
+    settings: &[Setting],
+    visit: Duration,
+) -> Result<Vec<Cell>, Error> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for seat in experiment.seats() {
+        let contender = &experiment.contenders[seat.contender];
+        let larder = contender.kind.is_some_and(Kind::is_larder) || is_larder(contender);
+        for &setting in settings {
+            // What noise is, one client shows.
+            if !setting.client.understands(contender.control.family, larder)
+                || seat.again && setting.client.name != OWN
+            {
+                continue;
+            }
+            cells.push(Cell { seat, setting, samples: Vec::new(), syscalls: None });
+        }
+    }
+    experiment.announce(cells.len(), visit + AROUND);
+    let names = experiment.names();
+    let label = |cell: &Cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words());
+    experiment.rounds(&mut cells, label, |experiment, cell, _| {
+        cell.samples.push(bench.visit(experiment, cell.seat.contender, &cell.setting, visit)?);
+        Ok(())
+    })?;
+    let tracer = Tracer::find();
+    experiment.run.set("system calls", tracer.words());
+    // Of several callers a tracer would change the order in which they run.
+    let countable = |cell: &Cell| {
+        !cell.seat.again && cell.setting.callers == Callers::Steady(1) && tracer != Tracer::Nobody
+    };
+    let progress = Progress::new(cells.iter().filter(|cell| countable(cell)).count() as u64);
+    for cell in cells.iter_mut().filter(|cell| countable(cell)) {
+        progress.say(format!("counting: {}", cell.setting.words()));
+        cell.syscalls = bench.count(experiment, cell.seat.contender, &cell.setting, tracer)?;
+        progress.step();
+    }
+    Ok(cells)
+}
+
+/// One that was running before says by its version whether it is Larder.
+fn is_larder(contender: &Contender) -> bool {
+    contender.version.contains("larder")
+}
+
+/// Every fault for every client, on every server that the lab can stop.
+fn all_faults(experiment: &mut Experiment, bench: &Bench, clients: &[Client]) -> Result<Vec<Faulted>, Error> {
+    let mut visits = Vec::new();
+    for (contender, server) in experiment.contenders.iter().enumerate() {
+        if !server.is_ours() {
+            let note = format!("{} was running before: it is not stopped", server.name);
+            experiment.run.notes.push(note);
+            continue;
+        }
+        let larder = is_larder(server) || server.kind.is_some_and(Kind::is_larder);
+        for client in clients.iter().filter(|client| client.understands(server.control.family, larder)) {
+            visits.extend(Fault::ALL.map(|fault| (contender, *client, fault)));
+        }
+    }
+    let progress = Progress::new(visits.len() as u64);
+    let mut all = Vec::new();
+    for (contender, client, fault) in visits {
+        progress.say(format!("{}, {}", client.full_name(), fault.name()));
+        let account = faults::visit(experiment, bench, contender, client, fault)?;
+        all.push(Faulted { contender, client, fault, account });
+        progress.step();
+    }
+    Ok(all)
+}
+
+/// The loop by hand of the same language in the same place, if there is one.
+fn by_hand<'c>(cells: &'c [Cell], cell: &Cell) -> Option<&'c Cell> {
+    let hand = Setting {
+        client: *CLIENTS
+            .iter()
+            .find(|client| client.language == cell.setting.client.language && client.name == BY_HAND)?,
+        ..cell.setting
+    };
+    cells.iter().find(|other| other.setting == hand && other.seat == cell.seat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &[&str]) -> Options {
+        Line::try_parse_from(["clients"].iter().chain(words)).unwrap().options
+    }
+
+    #[test]
+    fn every_setting_is_there_once_and_threads_are_few_unless_asked_for() {
+        let usual = options(&[]).settings(CLIENTS);
+        for (at, setting) in usual.iter().enumerate() {
+            assert!(!usual[..at].contains(setting), "{}", setting.words());
+            let threads = setting.client.language != Language::Go;
+            assert!(!threads || setting.callers.count() <= 16, "{}", setting.words());
+        }
+        let bursts = |all: &[Setting]| all.iter().filter(|s| matches!(s.callers, Callers::Burst(_))).count();
+        let go = CLIENTS.iter().filter(|client| client.language == Language::Go).count();
+        assert_eq!(bursts(&usual), go);
+        assert_eq!(bursts(&options(&["--full"]).settings(CLIENTS)), 2 * CLIENTS.len());
+        let few = options(&["--callers", "4", "--operation", "hit"]).settings(CLIENTS);
+        assert_eq!(few.len(), CLIENTS.len());
+    }
+
+    #[test]
+    fn clients_are_chosen_by_language_and_by_a_part_of_their_name() {
+        let chosen = |words: &[&str]| {
+            let options = options(words);
+            let languages =
+                if options.driver.is_empty() { Language::ALL.to_vec() } else { options.driver.clone() };
+            CLIENTS
+                .iter()
+                .filter(|client| options.wants(client, &languages))
+                .map(Client::full_name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&["--driver", "c"]), ["c: libmemcached", "c: by hand"]);
+        assert_eq!(chosen(&["--client", "rueidis,façade"]), ["go: larder façade", "go: rueidis"]);
+        assert!(parse_language("cobol").unwrap_err().contains("go, c, rust, python, java"));
+        assert!(parse_op("fly").unwrap_err().contains("hit, set, many, miss"));
+    }
+}

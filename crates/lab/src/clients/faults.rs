@@ -1,0 +1,250 @@
+//! What clients do when the server does not answer, or answers what is not asked.
+//!
+//! All callers get keys that are there, through a relay that does no harm at first, then does for [`HARM`], then does
+//! none again:
+//!
+//! ```text
+//! 0      BEFORE               BEFORE + HARM           TIME
+//! | well | refused, stopped … | recovers: well, again |
+//! ```
+//!
+//! ```text
+//! calls = values that were the key's + wrong ones + misses, all of them false + errors told, timeouts among them
+//! ```
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::roster::{Client, OWN, OWN_VERIFIED};
+use super::visit::{Bench, Callers, Op, Setting};
+use crate::driver::build::Language;
+use crate::driver::{Done, Job};
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::relay::{Harm, OFTEN, Trouble};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Connections are closed, and refused.
+    Refused,
+    /// The server stands still.
+    Stopped,
+    /// Every reply comes later, within the timeout.
+    Slow,
+    /// Every reply comes after the timeout.
+    Late,
+    /// Some replies are cut in the middle, and the connection closed.
+    Cut,
+    /// Some replies come twice, so that those behind them are of another request.
+    Lying,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 6] =
+        [Fault::Refused, Fault::Stopped, Fault::Slow, Fault::Late, Fault::Cut, Fault::Lying];
+
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Refused => "refused",
+            Fault::Stopped => "stopped",
+            Fault::Slow => "slow",
+            Fault::Late => "late",
+            Fault::Cut => "cut",
+            Fault::Lying => "lying",
+        }
+    }
+
+    /// What it is, for the page.
+    pub fn words(self) -> String {
+        match self {
+            Fault::Refused => "connections are closed and refused".to_owned(),
+            Fault::Stopped => "the server's process stands still".to_owned(),
+            Fault::Slow => format!("replies come {SLOW_MS} ms later"),
+            Fault::Late => format!("replies come {LATE_MS} ms later, after the timeout"),
+            Fault::Cut => format!("1 of {OFTEN} pieces of replies is cut, and the connection closed"),
+            Fault::Lying => format!("1 of {OFTEN} pieces of replies comes twice"),
+        }
+    }
+
+    fn harm(self) -> Harm {
+        match self {
+            Fault::Refused => Harm::Refuse,
+            Fault::Stopped => Harm::None,
+            Fault::Slow => Harm::Slow(SLOW_MS),
+            Fault::Late => Harm::Slow(LATE_MS),
+            Fault::Cut => Harm::Cut,
+            Fault::Lying => Harm::Twice,
+        }
+    }
+}
+
+/// The timeout that clients are given, in ms, if they can be given one.
+pub const TIMEOUT_MS: u64 = 100;
+const SLOW_MS: u32 = 50;
+const LATE_MS: u32 = 150;
+/// How long all is well, how long it is not, and how long the whole visit is.
+const BEFORE: Duration = Duration::from_millis(200);
+/// How long there is harm.
+pub const HARM: Duration = Duration::from_millis(1_000);
+const TIME: Duration = Duration::from_millis(2_200);
+/// How long a caller waits after a call that told an error, as a program would that has something else to do.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Bytes of the values.
+pub const VALUE_BYTES: usize = 100;
+
+/// Callers: many where they cost little.
+pub fn callers(language: Language) -> u64 {
+    match language {
+        Language::Go => 256,
+        _ => 16,
+    }
+}
+
+/// What came of a visit.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Calls that returned.
+    pub calls: u64,
+    /// Those that returned the key's value.
+    pub right: u64,
+    /// Those that returned another.
+    pub wrong: u64,
+    /// Those that said that the key is not there: it is.
+    pub misses: u64,
+    /// Those that told an error.
+    pub told: u64,
+    /// Of these, those that said that it took too long.
+    pub timeouts: u64,
+    /// Mean time of a call that told an error, in µs.
+    pub told_us: Option<f64>,
+    /// The longest call, in ms.
+    pub longest_ms: f64,
+    /// Connections a second while there was harm; none if nobody counts them.
+    pub connects: Option<f64>,
+    /// How long after the harm the last error was told, in ms.
+    pub recovered_ms: f64,
+    /// How the driver ended, if by itself; then nothing else is known.
+    pub ended: Option<String>,
+}
+
+/// Has a client call while something happens.
+///
+/// # Errors
+/// When server or driver cannot be asked; that the driver ended is none.
+pub fn visit(
+    experiment: &mut Experiment,
+    bench: &Bench,
+    contender: usize,
+    client: Client,
+    fault: Fault,
+) -> Result<Account, Error> {
+    let callers = Callers::Steady(callers(client.language));
+    let setting = Setting { client, op: Op::Hit, value_bytes: VALUE_BYTES, callers };
+    let job = bench.job(experiment, contender, &setting)?;
+    let server = SocketAddr::from((Ipv4Addr::from(job.host), job.port));
+    let relay = Trouble::start(server)?;
+    let job = Job {
+        host: Ipv4Addr::LOCALHOST.into(),
+        port: relay.address.port(),
+        time_ns: TIME.as_nanos() as u64,
+        pause_ns: PAUSE.as_nanos() as u64,
+        timeout_ms: TIMEOUT_MS,
+        ..job
+    };
+    let mut driver = bench.another(client.language)?;
+    driver.ready(&job)?;
+    driver.tell_to_go();
+    let began = Instant::now();
+    thread::sleep(BEFORE);
+    let taken = relay.taken();
+    let stopped = fault == Fault::Stopped;
+    relay.set(fault.harm());
+    if stopped {
+        experiment.contenders[contender].signal(Signal::STOP)?;
+    }
+    let harmed = Instant::now();
+    thread::sleep(HARM);
+    let connects = relay.taken() - taken;
+    if stopped {
+        experiment.contenders[contender].signal(Signal::CONT)?;
+    }
+    relay.set(Harm::None);
+    let (harmed, well) = (harmed.elapsed(), began.elapsed());
+    let done = match driver.wait_done() {
+        Ok(done) => done,
+        Err(Error::Peer(how)) => return Ok(Account { ended: Some(how), ..Account::default() }),
+        Err(error) => return Err(error),
+    };
+    let mut account = Account::of(&done);
+    // Who is refused is not seen by the relay: the client's own count, of the whole visit, less what it had before.
+    account.connects = match fault {
+        Fault::Refused => {
+            let all = done.connections.saturating_sub(relay.taken());
+            (done.connections > 0).then(|| all as f64 / harmed.as_secs_f64())
+        }
+        _ => Some(connects as f64 / harmed.as_secs_f64()),
+    };
+    account.recovered_ms = (done.last_error_ns as f64 / 1e6 - well.as_secs_f64() * 1e3).max(0.0);
+    let name = format!("{}, {}, {}", experiment.contenders[contender].name, client.full_name(), fault.name());
+    check(experiment, client, fault, &account, &name);
+    Ok(account)
+}
+
+impl Account {
+    fn of(done: &Done) -> Account {
+        Account {
+            calls: done.calls,
+            right: done.ok.saturating_sub(done.wrong),
+            wrong: done.wrong,
+            misses: done.misses,
+            told: done.told,
+            timeouts: done.timeouts,
+            told_us: (done.told > 0).then(|| done.told_ns as f64 / 1e3 / done.told as f64),
+            longest_ms: done.latencies().quantile_us(1.0) / 1e3,
+            ..Account::default()
+        }
+    }
+}
+
+/// Every call has one outcome; Larder's own clients are never wrong while the server tells the truth, and not while it
+/// lies if replies are verified.
+fn check(experiment: &mut Experiment, client: Client, fault: Fault, account: &Account, name: &str) {
+    let Account { calls, right, wrong, misses, told, timeouts, .. } = *account;
+    let checks = &mut experiment.checks;
+    checks.equal("every call beside a fault has one outcome", calls, right + wrong + misses + told, name);
+    checks.add("timeouts are errors", timeouts <= told, || format!("{name}: {timeouts} of {told}"));
+    let own = client.name.starts_with(OWN);
+    if own && (fault != Fault::Lying || client.name == OWN_VERIFIED) {
+        checks.add("no value of Larder's own client was wrong", wrong == 0, || format!("{name}: {wrong}"));
+        checks
+            .add("Larder's own client took no fault for a miss", misses == 0, || format!("{name}: {misses}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_adds_up() {
+        let done = Done { calls: 10, ok: 6, wrong: 1, misses: 1, told: 3, timeouts: 2, ..Done::default() };
+        let account = Account::of(&Done { told_ns: 9_000, ..done });
+        assert_eq!((account.right, account.wrong, account.misses, account.told), (5, 1, 1, 3));
+        assert_eq!(account.right + account.wrong + account.misses + account.told, account.calls);
+        assert_eq!(account.told_us, Some(3.0));
+    }
+
+    #[test]
+    fn faults_have_names_and_words_of_their_own() {
+        for (at, fault) in Fault::ALL.iter().enumerate() {
+            assert!(Fault::ALL[..at].iter().all(|other| other.name() != fault.name()));
+            assert!(!fault.words().is_empty());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which clients there are: a row each.
+
+use crate::control::Family;
+use crate::driver::build::Language;
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Speaks {
+    /// memcached's text protocols.
+    Text,
+    /// memcached's binary protocol, which Larder has not.
+    Binary,
+    /// Redis's protocol.
+    Redis,
+}
+
+impl Speaks {
+    /// The family of servers that may understand it.
+    pub fn family(self) -> Family {
+        match self {
+            Speaks::Text | Speaks::Binary => Family::Memcached,
+            Speaks::Redis => Family::Redis,
+        }
+    }
+}
+
+/// A client of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// Whose driver has it.
+    pub language: Language,
+    /// How the driver calls it.
+    pub name: &'static str,
+    /// What it speaks.
+    pub speaks: Speaks,
+    /// What it does for its figure: a client without a deadline is cheaper.
+    pub features: &'static str,
+}
+
+const fn row(language: Language, name: &'static str, speaks: Speaks, features: &'static str) -> Client {
+    Client { language, name, speaks, features }
+}
+
+/// The loop that a program could have instead of a client, in each language that has one.
+pub const BY_HAND: &str = "by hand";
+/// Larder's own client.
+pub const OWN: &str = "larder";
+/// The same, with a number in each request that its reply repeats.
+pub const OWN_VERIFIED: &str = "larder, replies verified";
+/// Its façade.
+pub const FACADE: &str = "larder façade";
+/// gomemcache as shipped, and with a connection for each caller.
+pub const GOMEMCACHE: &str = "gomemcache";
+/// The same with a pool that is as large as there are callers.
+pub const GOMEMCACHE_POOL: &str = "gomemcache, pool = callers";
+
+/// All of them.
+pub const CLIENTS: &[Client] = &[
+    row(Language::Go, OWN, Speaks::Text, "one connection for all callers; deadline of the whole call"),
+    row(Language::Go, OWN_VERIFIED, Speaks::Text, "the same, with a number in each request and reply"),
+    row(Language::Go, FACADE, Speaks::Text, "gomemcache's interface; one connection for all callers"),
+    row(
+        Language::Go,
+        GOMEMCACHE,
+        Speaks::Text,
+        "pool of 2 idle connections; deadline of each read and write",
+    ),
+    row(Language::Go, GOMEMCACHE_POOL, Speaks::Text, "pool; deadline of each read and write"),
+    row(Language::Go, "rainycape", Speaks::Binary, "pool of 2 idle connections; deadline of a request"),
+    row(Language::Go, BY_HAND, Speaks::Text, "a connection for each caller; no deadline"),
+    row(Language::Go, "rueidis", Speaks::Redis, "few connections for all callers; deadline by context"),
+    row(Language::Go, "go-redis", Speaks::Redis, "pool; deadlines; asks again"),
+    row(
+        Language::C,
+        "libmemcached",
+        Speaks::Text,
+        "a handle for each caller; TCP_NODELAY; deadline of each wait",
+    ),
+    row(Language::C, BY_HAND, Speaks::Text, "a connection for each caller; deadline of each wait"),
+    row(Language::Rust, OWN, Speaks::Text, "one connection for all callers; deadline of the whole call"),
+    row(Language::Rust, "memcache", Speaks::Text, "pool; deadline of each read and write"),
+    row(
+        Language::Rust,
+        "async-memcached",
+        Speaks::Text,
+        "a connection for each caller; calls are cancelled in time",
+    ),
+    row(
+        Language::Rust,
+        BY_HAND,
+        Speaks::Text,
+        "a connection for each caller; deadline of each read and write",
+    ),
+    row(Language::Python, "pymemcache", Speaks::Text, "a connection for each caller; deadline of each read"),
+    row(Language::Python, "pylibmc", Speaks::Text, "libmemcached, a handle for each caller"),
+    row(
+        Language::Python,
+        "python-memcached",
+        Speaks::Text,
+        "a connection for each caller; deadline of each read",
+    ),
+    row(Language::Python, BY_HAND, Speaks::Text, "a connection for each caller; deadline of each read"),
+    row(
+        Language::Java,
+        "spymemcached",
+        Speaks::Text,
+        "one connection for all callers; deadline of the whole call",
+    ),
+    row(
+        Language::Java,
+        "xmemcached",
+        Speaks::Text,
+        "one connection for all callers; deadline of the whole call",
+    ),
+    row(Language::Java, BY_HAND, Speaks::Text, "a connection for each caller; deadline of each read"),
+];
+
+impl Client {
+    /// "go: larder".
+    pub fn full_name(&self) -> String {
+        format!("{}: {}", self.language.name(), self.name)
+    }
+
+    /// Whether a server of this family, that is or is not one of Larder's, understands it.
+    pub fn understands(&self, family: Family, larder: bool) -> bool {
+        self.speaks.family() == family && !(larder && self.speaks == Speaks::Binary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_has_each_client_once_and_most_have_a_loop_by_hand() {
+        for (at, client) in CLIENTS.iter().enumerate() {
+            let twice = CLIENTS[..at]
+                .iter()
+                .any(|other| (other.language, other.name) == (client.language, client.name));
+            assert!(!twice && !client.features.is_empty(), "{}", client.full_name());
+        }
+        for language in Language::ALL {
+            assert!(CLIENTS.iter().any(|client| client.language == language && client.name == BY_HAND));
+        }
+    }
+
+    #[test]
+    fn who_understands_whom_is_known_beforehand() {
+        let of = |name| *CLIENTS.iter().find(|client| client.name == name).unwrap();
+        assert!(of("gomemcache").understands(Family::Memcached, true));
+        assert!(!of("gomemcache").understands(Family::Redis, false));
+        assert!(!of("rainycape").understands(Family::Memcached, true));
+        assert!(of("rainycape").understands(Family::Memcached, false));
+        assert!(of("rueidis").understands(Family::Redis, true));
+    }
+}

@@ -1,0 +1,105 @@
+//! `larder lab clients` from the command line, against Larder: what clients allocate, how many connections they open, and
+//! what they say beside faults.
+//!
+//! Nothing here is of time. These need Go, a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
+
+use std::process::Command;
+
+use larder_lab::results::{Run, Table};
+
+/// Runs it, with checks that must all hold.
+fn clients(name: &str, arguments: &[&str]) -> Run {
+    let json = std::env::temp_dir().join(format!("larder-clients-{name}-{}.json", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "clients", "--quick", "--rounds", "1", "--json"])
+        .arg(&json)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{complained}");
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{said}\n{complained}"));
+    std::fs::remove_file(&json).unwrap();
+    run
+}
+
+fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
+    run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
+}
+
+fn holds(run: &Run, claim: &str) {
+    assert!(run.checks.iter().any(|check| check.claim == claim && check.held), "{claim}");
+}
+
+#[test]
+#[ignore = "needs go and libmemcached-dev"]
+fn the_clients_are_counted_and_none_is_wrong() {
+    let run = clients("grid", &["--part", "grid", "--driver", "go,c", "--visit-ms", "20"]);
+    for claim in [
+        "every value read was the key's",
+        "every call has one outcome",
+        "every call was timed",
+        "the server counted the same hits",
+        "the server counted the same sets",
+    ] {
+        holds(&run, claim);
+    }
+    let costs = table(&run, "clients");
+    let count = |client: &str, operation: &str, figure: &str| {
+        let figure = costs.value("larder", &[client, operation, "100 B", "1"], figure);
+        figure.unwrap_or_else(|| panic!("{client}, {operation}")).median
+    };
+    for operation in ["hit", "set", "many"] {
+        for client in ["go: larder", "go: by hand", "c: by hand"] {
+            // A runtime allocates now and then for itself; none is a call's.
+            let allocations = count(client, operation, "allocations");
+            assert!(allocations < 0.5, "{client}, {operation}: {allocations}");
+        }
+    }
+    // A tracer may be missing; a count of none would be a wrong one.
+    for client in ["go: larder", "c: by hand"] {
+        let calls = costs.value("larder", &[client, "hit", "100 B", "1"], "system calls");
+        assert!(calls.is_none_or(|calls| calls.median >= 2.0), "{client}: {calls:?}");
+    }
+    let facade = count("go: larder façade", "hit", "allocations");
+    assert!((1.5..2.5).contains(&facade), "{facade}");
+    assert_eq!(count("go: larder", "hit", "connections"), 1.0);
+    let bursts = table(&run, "bursts");
+    let burst = |client: &str, figure: &str| bursts.value("larder", &[client, "256"], figure).unwrap().median;
+    assert_eq!(burst("go: larder", "connections"), 1.0);
+    assert_eq!(burst("go: larder façade", "connections"), 1.0);
+    assert_eq!(burst("go: larder", "errors"), 0.0);
+    assert!(
+        costs.rows.iter().any(|row| row.target == "larder-redis"),
+        "Redis's protocol is a group of its own"
+    );
+    assert!(table(&run, "seed").rows.iter().any(|row| row.target == "larder"));
+}
+
+#[test]
+#[ignore = "needs go"]
+fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wrong() {
+    let run = clients("faults", &["--part", "faults", "--driver", "go", "--client", "verified"]);
+    for claim in [
+        "every call beside a fault has one outcome",
+        "no value of Larder's own client was wrong",
+        "Larder's own client took no fault for a miss",
+    ] {
+        holds(&run, claim);
+    }
+    let faults = table(&run, "faults");
+    assert_eq!(faults.rows.len(), 6);
+    for row in &faults.rows {
+        let fault = row.labels[1].as_str();
+        let of = |figure: &str| {
+            faults.value("larder", &[&row.labels[0], fault, &row.labels[2]], figure).unwrap().median
+        };
+        assert_eq!(of("calls"), of("right") + of("wrong") + of("false misses") + of("errors"), "{fault}");
+        assert_eq!((of("wrong"), of("false misses")), (0.0, 0.0), "{fault}");
+        assert!(of("right") > 0.0, "{fault}");
+        if fault != "slow" {
+            assert!(of("errors") > 0.0, "{fault}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Cores that others take from a server or from the generator.
+
+use larder_testkit::stand_in::Burners;
+
+use super::{alone, folder, lab, refused, said, written};
+
+/// A visit of a moment.
+const FEW: [&str; 15] = [
+    "servers",
+    "--quick",
+    "--rounds",
+    "1",
+    "--load",
+    "hit",
+    "--connections",
+    "4",
+    "--pipeline",
+    "8",
+    "--keys",
+    "100",
+    "--visit-ms",
+    "50",
+    "--memory-mb",
+];
+
+/// Cores that this process may use: servers get the first, the generator the last.
+pub fn cores() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        first.parse::<usize>().unwrap()..=last.parse().unwrap()
+    };
+    list.split(',').flat_map(range).collect()
+}
+
+#[test]
+fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
+    let _alone = alone();
+    let folder = folder("starved");
+    let cores = cores();
+    for core in [cores.first(), cores.last()] {
+        let burners = Burners::on(*core.unwrap(), 1);
+        let output = lab(&[&FEW[..], &["64"]].concat(), &folder).output().unwrap();
+        refused(&output, "result not valid: nobody was kept from a core");
+        let run = written(&folder, &output);
+        assert!(run.failed().any(|check| check.claim == "nobody was kept from a core"), "{}", said(&output));
+        std::fs::remove_file(folder.join("out.json")).unwrap();
+        // Who allows it gets figures, and the run tells that it was allowed.
+        let output = lab(&[&FEW[..], &["64", "--wait-max", "100"]].concat(), &folder).output().unwrap();
+        let run = written(&folder, &output);
+        let check = run.checks.iter().find(|check| check.claim == "nobody was kept from a core").unwrap();
+        assert!(check.held && run.settings["kept from a core, % at most"] == "100", "{}", said(&output));
+        drop(burners);
+        std::fs::remove_file(folder.join("out.json")).unwrap();
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}

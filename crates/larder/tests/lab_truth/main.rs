@@ -1,0 +1,51 @@
+//! The lab under attack: what it once printed as valid and was not. docs/lab.md tells each with its test.
+
+mod cores;
+mod hits;
+mod loads;
+mod processes;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_lab::results::Run;
+
+/// Held by tests that take cores, or measure what those would take from them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("larder-truth-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// `larder lab`, which is to write `out.json` into `folder`.
+fn lab(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.arg("lab").args(arguments).arg("--json").arg(folder.join("out.json"));
+    command
+}
+
+/// What it wrote.
+fn written(folder: &Path, output: &Output) -> Run {
+    Run::read_json(&folder.join("out.json")).unwrap_or_else(|error| panic!("{error}\n{}", said(output)))
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// It exited as where something did not hold, and said why.
+fn refused(output: &Output, why: &str) {
+    let said = said(output);
+    assert!(said.contains(why) && !said.contains("panicked"), "{why:?} is not in {said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+}

@@ -1,0 +1,367 @@
+//! A tree: the elements of a hash or a set that are too many for one leaf.
+//!
+//! ```text
+//! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 48
+//! root    0 number 4, height 4 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
+//!
+//! node    0 header 8 │ 8 least key 8 │ 16 …
+//! leaf    16 leaf: as in an item
+//! inner   16 children 8 │ 24 key 8 × n │ child word 8 × n
+//!
+//! child word   63 … 35 elements below │ 34 … 0 location
+//! header       63 … 29 number of the tree │ 28 node │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
+//! ```
+//!
+//! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
+//!    leaf, new inner nodes on the way to it and a new root, which is published as any item is (`edit.rs`). So who has
+//!    a root has a collection of one moment, for as long as the epoch, without a lock.
+//! 2. Elements are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of an inner node is
+//!    the least that child i may have; of the first it says nothing. In a leaf they are in the order of insertion.
+//! 3. Nodes say the number of their tree, and a table whose key has the number (`fell.rs`): so sweeps find the owner of a
+//!    chunk (`own.rs`), whatever its root is by then.
+//! 4. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
+
+mod edit;
+mod fell;
+mod own;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub(crate) use edit::Edit;
+pub(super) use edit::Hand;
+pub(crate) use fell::Trees;
+pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
+
+use super::leaf::{HEAD_BYTES, Leaf, leaf_bytes};
+use super::{Collection, Type};
+use crate::Store;
+use crate::arena::Arena;
+use crate::item::{Header, RawItem};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+
+/// Bytes of a root, behind an item's key.
+pub(crate) const ROOT_BYTES: usize = size_of::<Root>();
+const _: () = assert!(ROOT_BYTES == 48);
+/// Bytes of a node before its leaf, or before the number of its children.
+const NODE_BYTES: usize = 16;
+/// Bytes of an inner node without children.
+const INNER_BYTES: usize = NODE_BYTES + 8;
+/// A leaf of a tree is no longer than this, unless it has one entry only. Tests have small ones, and high trees.
+const LEAF_BYTES: usize = if cfg!(any(test, larder_schedule)) { 120 } else { 1008 };
+/// Children of an inner node: 1,016 bytes.
+const CHILDREN_MAX: usize = if cfg!(any(test, larder_schedule)) { 5 } else { 62 };
+/// A collection whose one leaf is longer is a tree, unless it has one entry only.
+pub(super) const ITEM_LEAF_BYTES: usize = if cfg!(any(test, larder_schedule)) { 240 } else { 2048 };
+/// Levels of inner nodes: [`CHILDREN_MAX`] to the power of this is more than there can be.
+const HEIGHT_MAX: usize = 16;
+/// Bits of an order: the rest of a hash has its tag.
+const ORDER_SHIFT: u32 = 16;
+/// Bits of a location in a child word.
+const LOCATION_BITS: u32 = 35;
+/// A tree has fewer elements than this.
+const ELEMENTS_MAX: u64 = 1 << (u64::BITS - LOCATION_BITS);
+
+/// What an item has of its tree.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Root {
+    /// Of the tree, in the table.
+    pub(crate) number: u32,
+    /// Levels of inner nodes, at least 1.
+    height: u32,
+    elements: u64,
+    /// Bytes of all nodes.
+    pub(crate) bytes: u64,
+    /// Location of the topmost inner node.
+    top: AtomicU64,
+    /// How often one of its nodes was moved; never 0.
+    moves: AtomicU64,
+    /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
+    state: AtomicU64,
+}
+
+/// The nodes are another root's.
+const SUCCEEDED: u64 = 1;
+
+impl Root {
+    /// The nodes are another root's: they are not taken apart with this one.
+    pub(crate) fn has_successor(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == SUCCEEDED
+    }
+
+    /// Another root has the nodes.
+    pub(crate) fn leave_nodes(&self) {
+        self.state.store(SUCCEEDED, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Where a field or member is in the order of a tree.
+    #[inline]
+    pub(crate) fn order_of(&self, name: &[u8]) -> u64 {
+        self.member_hash(name) >> ORDER_SHIFT
+    }
+}
+
+#[inline]
+fn word(elements: u64, location: u64) -> u64 {
+    elements << LOCATION_BITS | location
+}
+
+#[inline]
+fn location_of(word: u64) -> u64 {
+    word & ((1 << LOCATION_BITS) - 1)
+}
+
+#[inline]
+fn elements_of(word: u64) -> usize {
+    (word >> LOCATION_BITS) as usize
+}
+
+/// A node's word at an offset.
+///
+/// # Safety
+/// A node of this epoch is at the location, with a word there that is only accessed atomically.
+#[inline]
+unsafe fn node_word<'g>(arena: &Arena, location: u64, offset: usize) -> &'g AtomicU64 {
+    debug_assert!(offset.is_multiple_of(8));
+    // SAFETY: the caller's obligation; chunks are aligned to 8.
+    unsafe { arena.at(location).add(offset).cast::<AtomicU64>().as_ref() }
+}
+
+/// The header of a node.
+///
+/// # Safety
+/// A carved chunk is at the location.
+#[inline]
+unsafe fn header_of(arena: &Arena, location: u64) -> Header {
+    // SAFETY: the caller's obligation.
+    unsafe { RawItem::new(arena.at(location)) }.header()
+}
+
+/// An inner node.
+#[derive(Clone, Copy, Debug)]
+struct Inner<'g> {
+    keys: &'g [u64],
+    words: &'g [AtomicU64],
+}
+
+impl<'g> Inner<'g> {
+    /// # Safety
+    /// An inner node of this epoch is at the location.
+    #[inline]
+    unsafe fn at(arena: &Arena, location: u64) -> Inner<'g> {
+        // SAFETY: the caller's obligation: so many keys and words are behind the number of children. Keys never change,
+        // words are only accessed atomically.
+        unsafe {
+            let n = node_word(arena, location, NODE_BYTES).load(Ordering::Relaxed) as usize;
+            let keys = arena.at(location).add(INNER_BYTES).cast::<u64>();
+            Inner {
+                keys: std::slice::from_raw_parts(keys.as_ptr(), n),
+                words: std::slice::from_raw_parts(keys.add(n).cast::<AtomicU64>().as_ptr(), n),
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Which child has the elements of this order.
+    #[inline]
+    fn child_of(&self, order: u64) -> usize {
+        self.keys[1..].partition_point(|key| *key <= order)
+    }
+
+    #[inline]
+    fn word(&self, i: usize) -> u64 {
+        // Acquire: who finds a node that has moved finds its bytes.
+        self.words[i].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn location(&self, i: usize) -> u64 {
+        location_of(self.word(i))
+    }
+
+    /// Elements of the children before `i`.
+    fn before(&self, i: usize) -> usize {
+        self.words[..i].iter().map(|word| elements_of(word.load(Ordering::Relaxed))).sum()
+    }
+}
+
+/// The leaf of a leaf node.
+///
+/// # Safety
+/// A leaf node of this epoch is at the location.
+#[inline]
+unsafe fn leaf_at<'g>(arena: &Arena, location: u64) -> Leaf<'g> {
+    // SAFETY: the caller's obligation; its head says how long it is, and it never changes.
+    unsafe {
+        let at = arena.at(location).add(NODE_BYTES);
+        let bytes = leaf_bytes(at.cast::<[u8; HEAD_BYTES]>().read());
+        Leaf::of(std::slice::from_raw_parts(at.as_ptr(), bytes))
+    }
+}
+
+/// The way to a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// Inner nodes from the top down, and which child each goes on with.
+    steps: [(u64, usize); HEIGHT_MAX],
+    leaf: u64,
+}
+
+impl Path {
+    /// The least order that child `i` of the inner node at a depth may have. Of its first one a node does not say it: what
+    /// is above does.
+    fn low(&self, arena: &Arena, depth: usize, i: usize) -> u64 {
+        let above = self.steps[..depth].iter().rev().copied();
+        let here = std::iter::once((self.steps[depth].0, i));
+        let (location, i) = here.chain(above).find(|(_, i)| *i > 0).unwrap_or((0, 0));
+        // SAFETY: an inner node of the tree or edit that the path is of.
+        if i > 0 { unsafe { Inner::at(arena, location) }.keys[i] } else { 0 }
+    }
+
+    /// Everything is to the right of it.
+    fn is_first(&self, height: usize) -> bool {
+        self.steps[..height].iter().all(|(_, i)| *i == 0)
+    }
+}
+
+/// A tree of one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tree<'g> {
+    store: &'g Store,
+    kind: Type,
+    top: u64,
+    height: usize,
+    len: usize,
+    bytes: usize,
+}
+
+impl<'g> Tree<'g> {
+    /// # Safety
+    /// The item is a collection in a tree, and was reachable in this epoch, which `'g` ends before.
+    pub(super) unsafe fn of(store: &'g Store, item: RawItem) -> Tree<'g> {
+        let header = item.header();
+        // SAFETY: the caller's obligation.
+        let root = unsafe { item.root(header) };
+        Tree {
+            store,
+            kind: Type::of_form(header.form()),
+            top: root.top.load(Ordering::Acquire),
+            height: root.height as usize,
+            len: root.elements as usize,
+            bytes: root.bytes as usize,
+        }
+    }
+
+    pub(super) fn kind(&self) -> Type {
+        self.kind
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of all nodes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn inner(&self, location: u64) -> Inner<'g> {
+        // SAFETY: an inner node of this tree, of the epoch that `'g` ends before.
+        unsafe { Inner::at(&self.store.arena, location) }
+    }
+
+    fn leaf(&self, location: u64) -> Leaf<'g> {
+        // SAFETY: a leaf of this tree, of the epoch that `'g` ends before.
+        unsafe { leaf_at(&self.store.arena, location) }
+    }
+
+    /// The leaf for elements of this order.
+    #[inline]
+    fn leaf_of(&self, order: u64) -> Leaf<'g> {
+        let mut location = self.top;
+        for _ in 0..self.height {
+            let inner = self.inner(location);
+            location = inner.location(inner.child_of(order));
+        }
+        self.leaf(location)
+    }
+
+    /// The entry of a name: its leaf, and its place there.
+    #[inline]
+    pub(super) fn entry_of(&self, name: &[u8]) -> Option<(Leaf<'g>, usize)> {
+        let hash = self.store.member_hash(name);
+        let leaf = self.leaf_of(hash >> ORDER_SHIFT);
+        leaf.find(name, hash as u8).map(|i| (leaf, i))
+    }
+
+    /// Where the leaf for elements of this order is among all elements, the leaf, and the least order that is behind it.
+    fn place_of(&self, order: u64) -> (usize, Leaf<'g>, Option<u64>) {
+        let (mut location, mut before, mut next) = (self.top, 0, None);
+        for _ in 0..self.height {
+            let inner = self.inner(location);
+            let i = inner.child_of(order);
+            before += inner.before(i);
+            next = inner.keys.get(i + 1).copied().or(next);
+            location = inner.location(i);
+        }
+        (before, self.leaf(location), next)
+    }
+
+    /// Where an element is among all.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        let hash = self.store.member_hash(name);
+        let (before, leaf, _) = self.place_of(hash >> ORDER_SHIFT);
+        leaf.find(name, hash as u8).map(|i| before + i)
+    }
+
+    /// The leaf that has element `i`, and where it begins among all.
+    ///
+    /// # Panics
+    /// If there are no more than `i`.
+    pub(super) fn leaf_with(&self, i: usize) -> (Leaf<'g>, usize) {
+        assert!(i < self.len, "an element that is not there");
+        let (mut location, mut start) = (self.top, 0);
+        for _ in 0..self.height {
+            let inner = self.inner(location);
+            let child = inner.words.iter().find_map(|word| {
+                let word = word.load(Ordering::Acquire);
+                let elements = elements_of(word);
+                if i < start + elements {
+                    return Some(location_of(word));
+                }
+                start += elements;
+                None
+            });
+            location = child.expect("children have as many elements as is said above them");
+        }
+        (self.leaf(location), start)
+    }
+
+    /// The places of the elements of one leaf, that with this order, and the least order behind it; none if it is the last.
+    pub(super) fn scan(&self, order: u64) -> (Range<usize>, Option<u64>) {
+        let (before, leaf, next) = self.place_of(order);
+        (before..before + leaf.len(), next)
+    }
+}
+
+impl<'g> Collection<'g> {
+    /// The places of some entries, and the cursor for those that follow; 0 if there are none. Whoever begins with 0 and
+    /// goes on until it is 0 again has met every element that was there all the time, whatever else was changed
+    /// meanwhile; others perhaps, and some twice. Cursors are below 2^48. Of a hash or a set only: of others it is all
+    /// of them.
+    pub fn scan(&self, cursor: u64) -> (Range<usize>, u64) {
+        match self.tree() {
+            None => (0..self.len(), 0),
+            Some(tree) => {
+                let (range, next) = tree.scan(cursor);
+                (range, next.unwrap_or(0))
+            }
+        }
+    }
+}

@@ -1,0 +1,648 @@
+//! Writing to a tree: new nodes on the way to each leaf that changes, which nobody sees, and then a new root.
+//!
+//! ```text
+//! look ─▶ way to a leaf ─▶ change a copy of it ─▶ allocate, copy ─▶ the nodes above it, up to the top ─▶ … ─▶ publish the root
+//! ```
+//!
+//! 1. Nodes are looked at in this worker's epoch. An allocation may leave it: then the item is looked at again, and if it
+//!    is not the one that the edit began with, with no node moved, everything begins again. So what is read is of a tree
+//!    that nobody has changed.
+//! 2. A node that this edit has made and replaces again goes back at once. What it replaces of the tree that is there
+//!    stays until the new root is published, and is retired then.
+//! 3. Without memory the new nodes go back, and nothing has happened.
+//! 4. Until it is published, the header of a node says that a sweep passes it over, and has the node's place in
+//!    [`Edit::fresh`] where its tree's number will be.
+//!
+//! A leaf that is too long is cut into equal parts; one that is a quarter full joins a neighbour if both fit three quarters.
+//! So do inner nodes. A top with one child gives way to it.
+
+use super::super::build::{Builder, Full};
+use super::super::change::Declined;
+use super::super::leaf::Leaf;
+use super::{
+    CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path,
+    ROOT_BYTES, Root, elements_of, header_of, leaf_at, location_of, moves_of, node_word, word,
+};
+use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::collection::{DIGITS_MAX, Type};
+use crate::item::{Header, RawItem, Shape};
+use crate::read::{Find, seen};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::worker::{Guard, Local, chunk_facts};
+use crate::write::{Draft, Token, Unpublished};
+use crate::{Attributes, Expect, Key, Refusal, Seen, Store, Stored};
+use std::ops::Range;
+
+/// What a node that grows small joins its neighbour at, and what both may have then.
+const LEAF_BYTES_FEW: usize = LEAF_BYTES / 4;
+const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
+const CHILDREN_FEW: usize = if CHILDREN_MAX < 8 { 2 } else { CHILDREN_MAX / 4 };
+const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
+
+/// A child of an inner node.
+#[derive(Clone, Copy, Debug)]
+struct Child {
+    /// The least order that it may have.
+    key: u64,
+    word: u64,
+}
+
+/// Where an entry of a leaf that is cut goes by, and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    order: u64,
+    i: u32,
+    at: u32,
+    bytes: u32,
+}
+
+/// A tree that is being changed. Its vectors stay for the next one: in steady state an edit allocates nothing on the heap.
+#[derive(Debug, Default)]
+pub(crate) struct Edit {
+    number: u32,
+    /// The number was taken for this edit.
+    numbered: bool,
+    height: usize,
+    top: u64,
+    pub(in crate::collection) elements: u64,
+    bytes: u64,
+    /// The item that has the nodes that are there; none if all are this edit's.
+    base: Option<Seen>,
+    /// Nobody knows whether the first leaf is marked.
+    unmarked: bool,
+    /// Somebody was faster.
+    pub(in crate::collection) overtaken: bool,
+    /// Nodes of this edit.
+    fresh: Vec<u64>,
+    /// Nodes that its tree does not have any more.
+    gone: Vec<u64>,
+    /// What takes the place of some children of the next node.
+    news: Vec<Child>,
+    row: Vec<Child>,
+    cuts: Vec<Cut>,
+    part: Builder,
+    /// The leaf that is being changed.
+    builder: Builder,
+}
+
+/// Who edits, and which key.
+pub(in crate::collection) struct Hand<'c> {
+    pub(in crate::collection) store: &'c Store,
+    pub(in crate::collection) local: &'c mut Local,
+    pub(in crate::collection) key: &'c Key<'c>,
+}
+
+impl Edit {
+    fn clear(&mut self) {
+        debug_assert!(self.fresh.is_empty() && self.news.is_empty());
+        self.numbered = false;
+        (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
+        self.base = None;
+        self.unmarked = false;
+        self.overtaken = false;
+        self.gone.clear();
+        self.row.clear();
+    }
+
+    /// Begins with the tree of an item.
+    ///
+    /// # Safety
+    /// A tree, reachable in this epoch: that which `seen` says.
+    pub(in crate::collection) unsafe fn load(&mut self, item: RawItem, seen: Seen) {
+        self.clear();
+        // SAFETY: the caller's obligation. Its moves come first: who sees them later sees what was moved before.
+        let (root, moves) = unsafe { (item.root(item.header()), moves_of(item)) };
+        self.base = Some(Seen { moves, ..seen });
+        self.number = root.number;
+        self.height = root.height as usize;
+        self.top = root.top.load(Ordering::Acquire);
+        self.elements = root.elements;
+        self.bytes = root.bytes;
+    }
+
+    /// Begins a tree of what is in `builder`, for an item that has another form, or none.
+    pub(in crate::collection) fn plant(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &Builder,
+    ) -> Result<(), Declined> {
+        self.clear();
+        self.number = hand.store.trees.take(&hand.store.arena, hand.key.hash);
+        self.numbered = true;
+        self.unmarked = true;
+        self.elements = builder.leaf().len() as u64;
+        self.write_leaves(hand, builder, 0)?;
+        self.write_top(hand, 1)
+    }
+
+    /// Gives everything back: nothing has happened.
+    pub(in crate::collection) fn give_up(&mut self, store: &Store, local: &mut Local) {
+        self.news.clear();
+        while let Some(chunk) = self.fresh.pop() {
+            local.recycle(store, chunk);
+        }
+        if std::mem::take(&mut self.numbered) {
+            store.trees.give(self.number);
+        }
+    }
+
+    /// A chunk for a node; its header says that it is nobody's yet.
+    fn allocate(&mut self, hand: &mut Hand<'_>, level: usize, bytes: usize) -> Result<u64, Declined> {
+        let Hand { store, local, .. } = hand;
+        let epoch = store.epochs.announced(local.id);
+        let chunk = local.allocate(store, ClassId::of(bytes), bytes).ok_or(Declined::NoMemory)?;
+        let header = Header::node(self.fresh.len() as u64, level, bytes - 8);
+        // SAFETY: the chunk is this worker's.
+        let node = unsafe { RawItem::new(store.arena.at(chunk)) };
+        node.header_word().store(header.moved_piece().0, Ordering::Relaxed);
+        self.fresh.push(chunk);
+        self.bytes += bytes as u64;
+        // In the same epoch nothing that could be read before was used again.
+        if store.epochs.announced(local.id) != epoch && !self.still_holds(hand) {
+            self.overtaken = true;
+            return Err(Declined::NoMemory);
+        }
+        Ok(chunk)
+    }
+
+    /// The item is the one that the edit began with, and so are its nodes.
+    fn still_holds(&self, hand: &Hand<'_>) -> bool {
+        let Some(base) = self.base else { return true };
+        match hand.store.find(hand.key) {
+            Find::Item(found, raw) => {
+                let now = seen(raw, found.slot.location(), hand.key.hash);
+                // SAFETY: reachable in this epoch.
+                Seen { moves: unsafe { moves_of(raw) }, ..now } == base
+            }
+            Find::Nothing | Find::Unclean => false,
+        }
+    }
+
+    /// A node is no part of the tree any more.
+    fn drop_node(&mut self, hand: &mut Hand<'_>, location: u64) {
+        let arena = &hand.store.arena;
+        // SAFETY: a node of this edit, or of the tree that it began with.
+        let header = unsafe { header_of(arena, location) };
+        self.bytes -= (header.piece_bytes() + 8) as u64;
+        let i = header.node_number() as usize;
+        // One of the tree that was moved a moment ago says so in its header, too: then this edit is not published.
+        if header.is_node() || self.fresh.get(i) != Some(&location) {
+            self.gone.push(location);
+            return;
+        }
+        self.fresh.swap_remove(i);
+        if let Some(&moved) = self.fresh.get(i) {
+            // SAFETY: a node of this edit.
+            let node = unsafe { RawItem::new(arena.at(moved)) };
+            node.header_word().store(node.header().with_piece_owner(i as u64).0, Ordering::Relaxed);
+        }
+        hand.local.recycle(hand.store, location);
+    }
+
+    /// The way to the leaf for elements of this order.
+    fn path(&self, store: &Store, order: u64) -> Path {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
+        for step in &mut path.steps[..self.height] {
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let inner = unsafe { Inner::at(&store.arena, path.leaf) };
+            let i = inner.child_of(order);
+            *step = (path.leaf, i);
+            path.leaf = inner.location(i);
+        }
+        path
+    }
+
+    fn leaf<'g>(&self, store: &Store, path: &Path) -> Leaf<'g> {
+        // SAFETY: a leaf of this edit, or of a tree that is as it was; nobody keeps it beyond the next allocation.
+        unsafe { leaf_at(&store.arena, path.leaf) }
+    }
+
+    /// Calls `read` with the leaf and place of an element, if it is there.
+    pub(in crate::collection) fn with<R>(
+        &self,
+        store: &Store,
+        name: &[u8],
+        read: impl FnOnce(&Leaf<'_>, usize) -> R,
+    ) -> Option<R> {
+        let hash = store.member_hash(name);
+        let path = self.path(store, hash >> ORDER_SHIFT);
+        let leaf = self.leaf(store, &path);
+        leaf.find(name, hash as u8).map(|i| read(&leaf, i))
+    }
+
+    /// Gives a field a value, or puts a member in; whether it is new.
+    pub(in crate::collection) fn put(
+        &mut self,
+        hand: &mut Hand<'_>,
+        kind: Type,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Declined> {
+        let hash = hand.store.member_hash(name);
+        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let leaf = self.leaf(hand.store, &path);
+        let there = leaf.find(name, hash as u8);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&leaf);
+        builder.make_roomy();
+        let built = match there {
+            Some(_) if kind == Type::Set => Ok(()),
+            Some(i) => builder.set_value(i, value),
+            None => {
+                let end = leaf.len();
+                builder
+                    .insert(end, super::super::build::NewEntry { tag: hash as u8, name, value, score: 0.0 })
+            }
+        };
+        let new = there.is_none();
+        let done = match built {
+            Err(Full) => Err(Declined::TooLarge),
+            Ok(()) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
+            Ok(()) => {
+                self.elements += u64::from(new);
+                self.store_leaf(hand, &path, &mut builder)
+            }
+        };
+        self.builder = builder;
+        done.map(|()| new)
+    }
+
+    /// Takes an element out; whether it was there.
+    pub(in crate::collection) fn take(&mut self, hand: &mut Hand<'_>, name: &[u8]) -> Result<bool, Declined> {
+        let hash = hand.store.member_hash(name);
+        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let leaf = self.leaf(hand.store, &path);
+        let Some(i) = leaf.find(name, hash as u8) else { return Ok(false) };
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&leaf);
+        builder.make_roomy();
+        builder.remove(i..i + 1);
+        self.elements -= 1;
+        let done = self.store_leaf(hand, &path, &mut builder);
+        self.builder = builder;
+        done.map(|()| true)
+    }
+
+    /// Puts what is in `builder` in the place of the leaf at the end of a path.
+    fn store_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &Path,
+        builder: &mut Builder,
+    ) -> Result<(), Declined> {
+        let arena = &hand.store.arena;
+        let (parent, i) = path.steps[self.height - 1];
+        // SAFETY: an inner node of this edit, or of a tree that is as it was.
+        let inner = unsafe { Inner::at(arena, parent) };
+        let mut range = i..i + 1;
+        self.unmarked |= path.is_first(self.height);
+        self.drop_node(hand, path.leaf);
+        if !builder.is_empty() && builder.loose_bytes() < LEAF_BYTES_FEW {
+            let beside = [i + 1, i.wrapping_sub(1)];
+            for j in beside.into_iter().filter(|j| *j < inner.len()) {
+                let location = inner.location(j);
+                // SAFETY: as above, a leaf.
+                let neighbour: Leaf<'_> = unsafe { leaf_at(&hand.store.arena, location) };
+                if builder.loose_bytes() + neighbour.bytes() <= LEAF_BYTES_JOINED {
+                    builder.append(&neighbour);
+                    range = i.min(j)..i.max(j) + 1;
+                    self.unmarked |= range.start == 0;
+                    self.drop_node(hand, location);
+                    break;
+                }
+            }
+        }
+        let low = path.low(&hand.store.arena, self.height - 1, range.start);
+        if !builder.is_empty() {
+            self.write_leaves(hand, builder, low)?;
+        }
+        self.climb(hand, path, range)
+    }
+
+    /// Makes leaves of what is in `builder`, from `low` on: they are [`Edit::news`] then.
+    fn write_leaves(&mut self, hand: &mut Hand<'_>, builder: &Builder, low: u64) -> Result<(), Declined> {
+        debug_assert!(self.news.is_empty());
+        let leaf = builder.leaf();
+        let bytes = builder.loose_bytes();
+        if bytes <= LEAF_BYTES || leaf.len() == 1 {
+            return self.write_leaf(hand, builder, low);
+        }
+        let mut cuts = std::mem::take(&mut self.cuts);
+        cuts.clear();
+        let mut at = 0;
+        for i in 0..leaf.len() {
+            let (entry, bytes) = leaf.entry_at(i, at);
+            let order = hand.store.order_of(entry.name.text(&mut [0; DIGITS_MAX]));
+            cuts.push(Cut { order, i: i as u32, at: at as u32, bytes: bytes as u32 });
+            at += bytes;
+        }
+        cuts.sort_unstable_by_key(|cut| (cut.order, cut.i));
+        let parts = bytes.div_ceil(LEAF_BYTES_JOINED).max(2);
+        let part_bytes = bytes.div_ceil(parts);
+        let mut part = std::mem::take(&mut self.part);
+        let mut done = Ok(());
+        let (mut from, mut key) = (0, low);
+        while from < cuts.len() && done.is_ok() {
+            let (mut to, mut sum) = (from, 0);
+            while to < cuts.len() {
+                let cut = &cuts[to];
+                let apart = to > from && cut.order != cuts[to - 1].order;
+                if apart && sum + cut.bytes as usize > part_bytes {
+                    break;
+                }
+                sum += cut.bytes as usize + leaf.arrays();
+                to += 1;
+            }
+            cuts[from..to].sort_unstable_by_key(|cut| cut.i);
+            let next = cuts.get(to).map(|cut| cut.order);
+            part.start(leaf.kind());
+            part.make_roomy();
+            for cut in &cuts[from..to] {
+                part.push(&leaf, cut.i as usize, cut.at as usize..(cut.at + cut.bytes) as usize);
+            }
+            done = self.write_leaf(hand, &part, key);
+            (from, key) = (to, next.unwrap_or(0));
+        }
+        self.part = part;
+        self.cuts = cuts;
+        done
+    }
+
+    fn write_leaf(&mut self, hand: &mut Hand<'_>, builder: &Builder, key: u64) -> Result<(), Declined> {
+        let bytes = builder.bytes()?;
+        if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
+            return Err(Declined::TooLarge);
+        }
+        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
+        let arena = &hand.store.arena;
+        // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words.
+        let place = unsafe {
+            node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
+            std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
+        };
+        builder.write(place);
+        if cfg!(debug_assertions) {
+            Leaf::of(place).check_form(&|name| hand.store.tag_of(name));
+        }
+        self.news.push(Child { key, word: word(builder.leaf().len() as u64, chunk) });
+        Ok(())
+    }
+
+    /// Puts [`Edit::news`] in the place of some children of the lowest inner node of a path, and so on up to the top.
+    fn climb(&mut self, hand: &mut Hand<'_>, path: &Path, mut range: Range<usize>) -> Result<(), Declined> {
+        let height = self.height;
+        for depth in (0..height).rev() {
+            let arena = &hand.store.arena;
+            let location = path.steps[depth].0;
+            // SAFETY: an inner node of this edit, or of a tree that is as it was, as all below.
+            let inner = unsafe { Inner::at(arena, location) };
+            let low = path.low(arena, depth, 0);
+            let mut row = std::mem::take(&mut self.row);
+            row.clear();
+            let child = |i: usize| Child { key: inner.keys[i], word: inner.word(i) };
+            row.extend((0..range.start).map(child));
+            row.append(&mut self.news);
+            row.extend((range.end..inner.len()).map(child));
+            if let Some(first) = row.first_mut() {
+                first.key = low;
+            }
+            self.drop_node(hand, location);
+            range = if depth == 0 { 0..0 } else { path.steps[depth - 1].1..path.steps[depth - 1].1 + 1 };
+            if depth > 0 && !row.is_empty() && row.len() < CHILDREN_FEW {
+                self.join(hand, path, depth - 1, &mut row, &mut range);
+            }
+            self.row = row;
+            self.write_row(hand, height - depth)?;
+        }
+        if self.news.is_empty() {
+            debug_assert_eq!(self.elements, 0);
+            (self.top, self.height) = (0, 0);
+            return Ok(());
+        }
+        self.write_top(hand, height)?;
+        // A top with one child gives way to it.
+        while self.height > 1 {
+            // SAFETY: as above.
+            let inner = unsafe { Inner::at(&hand.store.arena, self.top) };
+            if inner.len() > 1 {
+                break;
+            }
+            let (old, only) = (self.top, inner.location(0));
+            self.top = only;
+            self.height -= 1;
+            self.drop_node(hand, old);
+        }
+        Ok(())
+    }
+
+    /// Adds the children of a neighbour under the same parent to a row that has few.
+    fn join(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &Path,
+        depth: usize,
+        row: &mut Vec<Child>,
+        range: &mut Range<usize>,
+    ) {
+        let arena = &hand.store.arena;
+        // SAFETY: inner nodes of this edit, or of a tree that is as it was.
+        let above = unsafe { Inner::at(arena, path.steps[depth].0) };
+        let i = range.start;
+        for j in [i + 1, i.wrapping_sub(1)].into_iter().filter(|j| *j < above.len()) {
+            let location = above.location(j);
+            // SAFETY: as above.
+            let inner = unsafe { Inner::at(arena, location) };
+            if row.len() + inner.len() > CHILDREN_JOINED {
+                continue;
+            }
+            let children = (0..inner.len()).map(|i| Child { key: inner.keys[i], word: inner.word(i) });
+            let at = if j < i { 0 } else { row.len() };
+            row.splice(at..at, children);
+            // Of its first child a node says nothing.
+            let second = if j < i { inner.len() } else { at };
+            row[second].key = above.keys[i.max(j)];
+            row[0].key = path.low(arena, depth, i.min(j));
+            *range = i.min(j)..i.max(j) + 1;
+            self.drop_node(hand, location);
+            return;
+        }
+    }
+
+    /// Makes inner nodes of [`Edit::row`]: they are [`Edit::news`] then.
+    fn write_row(&mut self, hand: &mut Hand<'_>, level: usize) -> Result<(), Declined> {
+        debug_assert!(self.news.is_empty());
+        let row = std::mem::take(&mut self.row);
+        let parts = row.len().div_ceil(CHILDREN_MAX).max(1);
+        let mut done = Ok(());
+        if !row.is_empty() {
+            for children in row.chunks(row.len().div_ceil(parts)) {
+                done = self.write_inner(hand, level, children);
+                if done.is_err() {
+                    break;
+                }
+            }
+        }
+        self.row = row;
+        done
+    }
+
+    fn write_inner(&mut self, hand: &mut Hand<'_>, level: usize, children: &[Child]) -> Result<(), Declined> {
+        let n = children.len();
+        let chunk = self.allocate(hand, level, INNER_BYTES + 16 * n)?;
+        let arena = &hand.store.arena;
+        let elements: usize = children.iter().map(|child| elements_of(child.word)).sum();
+        // SAFETY: the chunk is this worker's, and has room for so many keys and words behind its first words.
+        unsafe {
+            node_word(arena, chunk, 8).store(children[0].key, Ordering::Relaxed);
+            node_word(arena, chunk, NODE_BYTES).store(n as u64, Ordering::Relaxed);
+            let keys = arena.at(chunk).add(INNER_BYTES).cast::<u64>();
+            let words = keys.add(n);
+            for (i, child) in children.iter().enumerate() {
+                keys.add(i).write(child.key);
+                words.add(i).cast::<AtomicU64>().as_ref().store(child.word, Ordering::Relaxed);
+            }
+        }
+        self.news.push(Child { key: children[0].key, word: word(elements as u64, chunk) });
+        Ok(())
+    }
+
+    /// Makes one node of [`Edit::news`], which are of the level `height`, or leaves if there is no tree yet: the top.
+    fn write_top(&mut self, hand: &mut Hand<'_>, height: usize) -> Result<(), Declined> {
+        let mut height = height;
+        // Leaves always have a node above them.
+        let leaves = self.height == 0;
+        if leaves {
+            height = 0;
+        }
+        while self.news.len() > 1 || height == 0 {
+            height += 1;
+            if height == HEIGHT_MAX {
+                return Err(Declined::TooLarge);
+            }
+            self.row.clear();
+            self.row.append(&mut self.news);
+            self.write_row(hand, height)?;
+        }
+        let top = self.news.pop().expect("there is one");
+        (self.top, self.height) = (location_of(top.word), height);
+        Ok(())
+    }
+
+    /// What is left, if it is so little that it lies in the item again.
+    pub(in crate::collection) fn last_leaf<'g>(&self, store: &Store) -> Option<Leaf<'g>> {
+        if self.height != 1 {
+            return None;
+        }
+        // SAFETY: nodes of this edit, or of a tree that is as it was; nobody keeps it beyond the next allocation.
+        let inner = unsafe { Inner::at(&store.arena, self.top) };
+        if inner.len() > 1 {
+            return None;
+        }
+        // SAFETY: as above.
+        let leaf: Leaf<'g> = unsafe { leaf_at(&store.arena, inner.location(0)) };
+        (leaf.bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
+    }
+
+    /// The condition of what the edit comes to.
+    pub(in crate::collection) fn base(&self) -> Option<Seen> {
+        self.base
+    }
+
+    /// The leftmost leaf says so.
+    fn mark_first(&self, store: &Store) {
+        let mut location = self.top;
+        for _ in 0..self.height {
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            location = unsafe { Inner::at(&store.arena, location) }.location(0);
+        }
+        // SAFETY: as above, a leaf. If it was replaced meanwhile, this edit is not published.
+        let leaf = unsafe { RawItem::new(store.arena.at(location)) };
+        leaf.header_word().fetch_or(Header::FIRST_LEAF, Ordering::Relaxed);
+    }
+
+    /// The new nodes are the tree's from here on, as sweeps see them; or are not, again.
+    fn show(&self, store: &Store) {
+        for &chunk in &self.fresh {
+            // SAFETY: a node of this edit.
+            let node = unsafe { RawItem::new(store.arena.at(chunk)) };
+            let header = node.header().with_piece_owner(u64::from(self.number)).shown_node();
+            // Release: a sweep that sees a node sees what is in it.
+            node.header_word().store(header.0, Ordering::Release);
+        }
+    }
+
+    /// Retires nodes that sweeps may have seen.
+    fn retire(store: &Store, local: &mut Local, chunks: &mut Vec<u64>) {
+        for chunk in chunks.drain(..) {
+            // SAFETY: reachable until a moment ago, or shown, in this epoch.
+            let node = unsafe { RawItem::new(store.arena.at(chunk)) };
+            let (class, bytes) = chunk_facts(&store.arena, chunk);
+            local.retire_alone(node, node.header().moved_piece(), chunk, class, bytes);
+        }
+    }
+}
+
+impl Guard<'_> {
+    /// Publishes a tree. If it is refused, everything was given back.
+    pub(in crate::collection) fn publish_tree(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        edit: &mut Edit,
+        attributes: &Attributes,
+        expect: Expect,
+    ) -> Result<Stored, Refusal> {
+        let store = self.store;
+        let epoch = store.epochs.announced(self.local.id);
+        // With all words that an item may have: a change of them copies nothing.
+        let shape = Shape::of_leaf(key.bytes.len(), ROOT_BYTES, true, true);
+        let mut draft = match self.draft_marked(key, &shape, attributes, attributes.marks()) {
+            Ok(draft) => Draft { form: kind.form_of_tree(), ..draft },
+            Err(refusal) => {
+                edit.give_up(store, self.local);
+                return Err(refusal);
+            }
+        };
+        let hand = Hand { store, local: &mut *self.local, key };
+        if store.epochs.announced(hand.local.id) != epoch && !edit.still_holds(&hand) {
+            self.local.give_back(store, draft.chunk);
+            edit.give_up(store, self.local);
+            return Err(Refusal::Changed);
+        }
+        let root = Root {
+            number: edit.number,
+            height: edit.height as u32,
+            elements: edit.elements,
+            bytes: edit.bytes,
+            top: AtomicU64::new(edit.top),
+            moves: AtomicU64::new(1),
+            state: AtomicU64::new(0),
+        };
+        // SAFETY: the draft has room for a root, aligned to 8.
+        unsafe { self.draft_leaf(&mut draft, &shape, ROOT_BYTES).as_mut_ptr().cast::<Root>().write(root) };
+        if edit.unmarked {
+            edit.mark_first(store);
+        }
+        edit.show(store);
+        // Neither the one that this one follows nor this one, if it is refused, takes nodes with it.
+        self.local.leaving = [edit.base.map_or(0, |seen| seen.location), draft.chunk];
+        let done = self.publish_draft(key, draft, Token::Next(None), expect);
+        self.local.leaving = [0; 2];
+        match done {
+            Ok(stored) => {
+                edit.fresh.clear();
+                edit.numbered = false;
+                Edit::retire(store, self.local, &mut edit.gone);
+                Ok(stored)
+            }
+            Err(Unpublished::NeedsExtension) => unreachable!("a root has an extension"),
+            Err(Unpublished::Refused(refusal)) => {
+                Edit::retire(store, self.local, &mut edit.fresh);
+                if std::mem::take(&mut edit.numbered) {
+                    store.trees.give(edit.number);
+                }
+                Err(refusal)
+            }
+        }
+    }
+}

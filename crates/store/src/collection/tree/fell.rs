@@ -1,0 +1,209 @@
+//! Numbers of trees, and trees that are on their way out.
+//!
+//! ```text
+//! number   the hash of the key that has the tree; of one that nobody has, the next such number
+//! felled   root ─▶ root ─▶ …       their keys are gone, and no worker can see them any more
+//! ```
+//!
+//! Whoever takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and its
+//! nodes are taken apart some at a time, the last children first: by upkeep, and by whoever finds no free chunk. A number
+//! is given back last, so that a node's number is never another tree's.
+
+use super::{Inner, Root};
+use crate::Store;
+use crate::arena::Arena;
+use crate::item::RawItem;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::worker::Local;
+
+/// Numbers that are made at a time.
+const PAGE_NUMBERS: usize = 256;
+const PAGE_BYTES: usize = PAGE_NUMBERS * size_of::<u64>();
+/// No number.
+const NONE: u64 = u64::MAX;
+/// Chunks that a step takes back, about.
+const STEP_CHUNKS: usize = 64;
+
+#[derive(Debug)]
+struct Numbers {
+    /// A hash, or the next free number.
+    pages: Vec<Box<[u64]>>,
+    free: u64,
+}
+
+/// The numbers of all trees of a store, and those that are to be taken apart.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    numbers: Mutex<Numbers>,
+    /// Numbers in use.
+    count: AtomicU64,
+    felled: Mutex<()>,
+    /// The location of the root that was put there last; 0 if there is none. Changed under the lock.
+    first_felled: AtomicU64,
+}
+
+impl Default for Trees {
+    fn default() -> Trees {
+        Trees {
+            numbers: Mutex::new(Numbers { pages: Vec::new(), free: NONE }),
+            count: AtomicU64::new(0),
+            felled: Mutex::new(()),
+            first_felled: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Trees {
+    /// A number for the tree of a key with this hash.
+    pub(super) fn take(&self, arena: &Arena, hash: u64) -> u32 {
+        let mut numbers = self.numbers.lock().expect("no panic under the lock");
+        if numbers.free == NONE {
+            let first = numbers.pages.len() * PAGE_NUMBERS;
+            let next = |i: usize| if i + 1 < PAGE_NUMBERS { (first + i + 1) as u64 } else { NONE };
+            numbers.pages.push((0..PAGE_NUMBERS).map(next).collect());
+            numbers.free = first as u64;
+            arena.charge(PAGE_BYTES as i64);
+        }
+        let number = numbers.free as usize;
+        let entry = &mut numbers.pages[number / PAGE_NUMBERS][number % PAGE_NUMBERS];
+        let next = std::mem::replace(entry, hash);
+        numbers.free = next;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        number as u32
+    }
+
+    /// A number is nobody's.
+    pub(super) fn give(&self, number: u32) {
+        let mut numbers = self.numbers.lock().expect("no panic under the lock");
+        let (page, i) = (number as usize / PAGE_NUMBERS, number as usize % PAGE_NUMBERS);
+        let next = std::mem::replace(&mut numbers.free, u64::from(number));
+        numbers.pages[page][i] = next;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The hash of the key that has the tree with this number, if it is one's; anything if it is nobody's.
+    pub(super) fn hash(&self, number: u64) -> Option<u64> {
+        let numbers = self.numbers.lock().expect("no panic under the lock");
+        let number = usize::try_from(number).ok()?;
+        numbers.pages.get(number / PAGE_NUMBERS).map(|page| page[number % PAGE_NUMBERS])
+    }
+
+    /// Numbers in use.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// There are trees.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Bytes of the table, which are charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        let numbers = self.numbers.lock().expect("no panic under the lock");
+        (numbers.pages.len() * PAGE_BYTES) as u64
+    }
+
+    /// There is something to take apart.
+    #[inline]
+    pub(crate) fn any_felled(&self) -> bool {
+        self.first_felled.load(Ordering::Relaxed) != 0
+    }
+
+    /// Calls `each` with every root that is to be taken apart. The store is at rest.
+    pub(crate) fn each_felled(&self, arena: &Arena, each: &mut dyn FnMut(RawItem, u64)) {
+        let mut location = self.first_felled.load(Ordering::Relaxed);
+        while location != 0 {
+            // SAFETY: a felled root, which stays until it is taken apart.
+            let item = unsafe { RawItem::new(arena.at(location)) };
+            each(item, location);
+            // SAFETY: as above.
+            location = unsafe { item.root(item.header()) }.state.load(Ordering::Relaxed);
+        }
+    }
+}
+
+impl Local {
+    /// Takes a retired root that no worker can see any more, and that has no successor: its nodes are to go.
+    pub(crate) fn fell(&mut self, store: &Store, root: &Root, location: u64) {
+        let _felled = store.trees.felled.lock().expect("no panic under the lock");
+        root.state.store(store.trees.first_felled.load(Ordering::Relaxed), Ordering::Relaxed);
+        store.trees.first_felled.store(location, Ordering::Relaxed);
+    }
+
+    /// Takes some chunks of felled trees back; true if there may be more. Costs some microseconds.
+    pub(crate) fn take_apart(&mut self, store: &Store) -> bool {
+        if !store.trees.any_felled() {
+            return false;
+        }
+        let location = {
+            let _felled = store.trees.felled.lock().expect("no panic under the lock");
+            let location = store.trees.first_felled.load(Ordering::Relaxed);
+            if location == 0 {
+                return false;
+            }
+            // SAFETY: a felled root.
+            let item = unsafe { RawItem::new(store.arena.at(location)) };
+            // SAFETY: as above.
+            let next = unsafe { item.root(item.header()) }.state.load(Ordering::Relaxed);
+            store.trees.first_felled.store(next, Ordering::Relaxed);
+            location
+        };
+        // SAFETY: this worker has taken it out of the list, and nobody else sees it.
+        let item = unsafe { RawItem::new(store.arena.at(location)) };
+        // SAFETY: as above.
+        let root = unsafe { item.root(item.header()) };
+        let mut left = STEP_CHUNKS;
+        let top = root.top.load(Ordering::Relaxed);
+        if self.take_node_apart(store, top, root.height as usize, &mut left) {
+            let number = root.number;
+            self.recycle(store, location);
+            store.trees.give(number);
+        } else {
+            self.fell(store, root, location);
+        }
+        true
+    }
+
+    /// Takes back a node and what is below it, the last children first; true if all of it went.
+    fn take_node_apart(&mut self, store: &Store, location: u64, level: usize, left: &mut usize) -> bool {
+        if level > 0 {
+            // SAFETY: a node of a tree that this worker alone sees.
+            let inner = unsafe { Inner::at(&store.arena, location) };
+            for i in (0..inner.len()).rev() {
+                let child = inner.location(i);
+                if child == 0 {
+                    continue;
+                }
+                if *left == 0 || !self.take_node_apart(store, child, level - 1, left) {
+                    return false;
+                }
+                inner.words[i].store(0, Ordering::Relaxed);
+            }
+        }
+        *left = left.saturating_sub(1);
+        self.recycle(store, location);
+        true
+    }
+}
+
+impl Store {
+    /// Calls `each` with the location and level of every node that is left of a tree. The store is at rest.
+    pub(crate) fn each_node(&self, item: RawItem, each: &mut dyn FnMut(u64, usize)) {
+        // SAFETY: the caller's: a root, and the store is at rest.
+        let root = unsafe { item.root(item.header()) };
+        self.each_node_below(root.top.load(Ordering::Relaxed), root.height as usize, each);
+    }
+
+    fn each_node_below(&self, location: u64, level: usize, each: &mut dyn FnMut(u64, usize)) {
+        each(location, level);
+        if level > 0 {
+            // SAFETY: a node, and the store is at rest.
+            let inner = unsafe { Inner::at(&self.arena, location) };
+            for child in (0..inner.len()).map(|i| inner.location(i)).filter(|child| *child != 0) {
+                self.each_node_below(child, level - 1, each);
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Redis's commands on collections, with keys and elements of every length: each says what it did, or that the collection
+//! would be too large, and whoever asks then is told the same.
+
+use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
+use larder_testkit::local::Local;
+use larder_testkit::redis::frame::Frame;
+use larder_testkit::talk::encode;
+
+/// Words: `K` and `J` keys, `V` and `W` values of one length. The last reply but where something was too large has V or
+/// what stands for it.
+pub const FORMS: &[&str] = &[
+    "hset K V W | hget K V",
+    "hmset K f V | hmget K f nosuch",
+    "hsetnx K f V | hgetall K",
+    "hset K V 1 | hkeys K",
+    "hset K f V | hvals K",
+    "hset K V 1 f 2 | hdel K f | hexists K V",
+    "hset K V W | hlen K",
+    "hset K f V | hstrlen K f",
+    "hset K V 5 | hincrby K V 7 | hget K V",
+    "hset K V 5 | hincrbyfloat K V 0.5 | hget K V",
+    "hset K V W | hrandfield K -3 WITHVALUES",
+    "hset K V W | hscan K 0",
+    "hset K V W | hgetdel K FIELDS 1 V",
+    "lpush K V | lindex K 0",
+    "rpush K V W | rpop K | lrange K 0 -1",
+    "rpush K a | lpushx K V | rpushx K V | llen K",
+    "rpush K V | lpop K",
+    "rpush K a | lset K 0 V | lpos K V",
+    "rpush K a | linsert K BEFORE a V | lrem K 1 a | lindex K 0",
+    "rpush K V a | ltrim K 0 0 | lindex K 0",
+    "rpush K V | lmove K J LEFT RIGHT | lindex J 0",
+    "rpush K V | rpoplpush K J | lmpop 2 K J LEFT",
+    "sadd K V | sismember K V",
+    "sadd K V a | srem K a | smembers K",
+    "sadd K V | scard K",
+    "sadd K V | smismember K V nosuch",
+    "sadd K V | smove K J V | srandmember J",
+    "sadd K V | sscan K 0",
+    "sadd K V | spop K",
+    "sadd K V | sadd J V | sinter K J",
+    "sadd K V | sunion K J",
+    "sadd K V | sdiff K J",
+    "sadd K V | sunionstore J K | smembers J",
+    "sadd K V | sinterstore J K K | smembers J",
+    "sadd K V | sdiffstore J K nosuch | smembers J",
+    "sadd K V | sintercard 2 K K",
+    "zadd K 1 V | zrange K 0 -1",
+    "zadd K 1 V | zincrby K 1 V | zscore K V",
+    "zadd K 1 V 2 a | zrem K a | zcard K",
+    "zadd K 1 V | zmscore K V nosuch",
+    "zadd K 1 V | zcount K 0 1",
+    "zadd K 1 V | zlexcount K - +",
+    "zadd K 1 V | zrank K V",
+    "zadd K 1 V | zrevrank K V",
+    "zadd K 1 V | zrevrange K 0 -1 WITHSCORES",
+    "zadd K 1 V | zrangebyscore K 0 1",
+    "zadd K 1 V | zrevrangebyscore K 1 0",
+    "zadd K 1 V | zrangebylex K - +",
+    "zadd K 1 V | zrevrangebylex K + -",
+    "zadd K 1 V | zrangestore J K 0 -1 | zrange J 0 -1",
+    "zadd K 1 V 2 a | zremrangebyrank K 1 1 | zrange K 0 -1",
+    "zadd K 1 V 2 a | zremrangebyscore K 2 2 | zrange K 0 -1",
+    "zadd K 1 V | zremrangebylex K [nosuch [nosuch | zrange K 0 -1",
+    "zadd K 1 V | zpopmin K",
+    "zadd K 1 V | zpopmax K 1",
+    "zadd K 1 V | zmpop 2 J K MIN",
+    "zadd K 1 V | zrandmember K",
+    "zadd K 1 V | zscan K 0",
+    "zadd K 1 V | zunion 2 K J",
+    "zadd K 1 V | zinter 2 K K",
+    "zadd K 1 V | zdiff 2 K J",
+    "zadd K 1 V | zunionstore J 1 K | zrange J 0 -1",
+    "zadd K 1 V | zinterstore J 2 K K | zrange J 0 -1",
+    "zadd K 1 V | zdiffstore J 1 K | zrange J 0 -1",
+    "zadd K 1 V | zintercard 2 K K",
+];
+
+/// The frame has these bytes somewhere.
+fn has(frame: &Frame, bytes: &[u8]) -> bool {
+    frame.body.as_deref() == Some(bytes) || frame.inside.iter().any(|inside| has(inside, bytes))
+}
+
+fn run(local: &mut Local, form: &str, key_bytes: usize, value_bytes: usize) -> Result<(), String> {
+    let mut client = local.resp_connection();
+    let last: Vec<u8> = value(value_bytes);
+    let word = |word: &str| match word {
+        "K" => key(key_bytes, b'a'),
+        "J" => key(key_bytes, b'b'),
+        "V" => last.clone(),
+        "W" => last.iter().rev().copied().collect(),
+        other => other.as_bytes().to_vec(),
+    };
+    let (mut frames, mut refused) = (Vec::new(), false);
+    for request in ["flushall"].into_iter().chain(form.split(" | ")) {
+        let words: Vec<Vec<u8>> = request.split(' ').map(word).collect();
+        local.exchange(&mut client, &encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+        let got = client.sent().to_vec();
+        client.forget();
+        let (frame, length) = Frame::read(&got)?.ok_or("half a reply")?;
+        if length != got.len() {
+            return Err(format!("{request}: more than was asked for: {}", shown(&got)));
+        }
+        if frame.is_error() {
+            if !frame.line.starts_with(b"-ERR collection exceeds maximum allowed size") {
+                return Err(format!("{request}: {}", shown(&got)));
+            }
+            refused = true;
+        }
+        frames.push(frame);
+    }
+    // Two short strings and a key have room in any collection.
+    let must_fit = key_bytes + 2 * value_bytes + 200 < 16_384;
+    if refused && must_fit {
+        return Err("it is said to be too large, and is not".to_owned());
+    }
+    let reply = frames.last().ok_or("no reply")?;
+    let is_told = has(reply, &last)
+        || has(reply, &last.iter().rev().copied().collect::<Vec<u8>>())
+        || reply.number().is_some_and(|n| n > 0)
+        || has(reply, b"12")
+        || has(reply, b"5.5")
+        || has(reply, b"2")
+        || reply.inside.iter().any(|frame| frame.number() == Some(1))
+        || ["zrank", "zrevrank", "lpos"].iter().any(|name| form.contains(name)) && reply.number() == Some(0)
+        || form.contains("hstrlen") && reply.number() == Some(value_bytes as i64)
+        || form.contains("zmscore") && has(reply, b"1");
+    if refused || is_told { Ok(()) } else { Err(format!("{form}: {}", String::from_utf8_lossy(&reply.line))) }
+}
+
+#[test]
+fn elements_of_every_length_are_kept_or_said_to_be_too_long() {
+    let mut local = Local::with_debug().expect("a server");
+    let mut wrong = Vec::new();
+    for key_bytes in KEY_BYTES {
+        for value_bytes in VALUE_BYTES {
+            for form in FORMS {
+                if let Err(what) = answered(|| run(&mut local, form, key_bytes, value_bytes)) {
+                    wrong.push(format!("key {key_bytes}, value {value_bytes}, {form:?}: {what}"));
+                    local = Local::with_debug().expect("a server");
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} are wrong, first\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(10)].join("\n")
+    );
+}

@@ -1,0 +1,166 @@
+//! A server as somebody starts it in a hurry: who may reach it is told, what shows or stops everything is closed, the
+//! memory that was given is never exceeded, and a log that nobody reads stops nobody.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use larder_testkit::process::{Program, Server, larder};
+
+/// How long a reply, a line of the log or the end of a process may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
+const CONNECTIONS: usize = 2_000;
+
+/// A server with `options`, its port for memcached, and its stderr.
+struct Started {
+    child: Child,
+    port: u16,
+    stderr: Option<ChildStderr>,
+}
+
+impl Started {
+    fn new(options: &[&str]) -> Started {
+        // It is given back: another process may be faster, and the server say so.
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let mut command = Command::new(larder());
+        command.args(["serve", "-m", "64", "-t", "1", "-p", &port.to_string()]).args(options);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut greeting = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut greeting).expect("a greeting");
+        assert!(greeting.contains("listens on"), "{greeting}");
+        let stderr = child.stderr.take();
+        Started { child, port, stderr }
+    }
+
+    /// Ends it with SIGTERM; what was left in its stderr.
+    fn end(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let started = Instant::now();
+        while self.child.try_wait().expect("a child").is_none() {
+            assert!(started.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut said = String::new();
+        self.stderr.take().expect("nobody took it").read_to_string(&mut said).expect("text");
+        said
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(port: u16, request: &[u8], reply_end: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.write_all(request).expect("sent");
+    let mut reply = Vec::new();
+    while !reply.ends_with(reply_end.as_bytes()) {
+        let mut bytes = [0; 4096];
+        let got = stream.read(&mut bytes).expect("a reply");
+        assert_ne!(got, 0, "closed after {}", String::from_utf8_lossy(&reply));
+        reply.extend_from_slice(&bytes[..got]);
+    }
+    String::from_utf8(reply).expect("text")
+}
+
+#[test]
+fn a_port_of_other_machines_without_a_password_is_told() {
+    const TOLD: &str = "every machine that reaches this address may read and write";
+    let path = std::env::temp_dir().join(format!("larder-open-ports-{}", std::process::id()));
+    std::fs::write(&path, "open sesame\n").expect("a file of our own");
+    let file = path.to_str().expect("a temporary path");
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let redis = &free.expect("a free port").port().to_string()[..];
+    for (options, told) in [
+        (&["-l", "0.0.0.0", "--redis-port", "0"][..], 1),
+        (&["-l", "127.0.0.1", "--redis-port", "0"], 0),
+        // Text clients cannot say a password, whoever else must.
+        (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file], 1),
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis, "--requirepass-file", file], 0),
+        // Protected mode turns others away.
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis], 0),
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis, "--protected-mode", "no"], 1),
+    ] {
+        let said = Started::new(options).end();
+        assert_eq!(said.matches(TOLD).count(), told, "{options:?}: {said}");
+    }
+    std::fs::remove_file(&path).expect("it was written");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", "0", "-vv"]);
+    for _ in 0..CONNECTIONS {
+        assert_eq!(ask(server.port, b"mn\r\n", "\r\n"), "MN\r\n");
+    }
+    let stats = ask(server.port, b"stats\r\n", "END\r\n");
+    let dropped = stats.lines().find_map(|line| line.strip_prefix("STAT log_worker_dropped "));
+    let dropped: u64 = dropped.expect("a figure").parse().expect("a number");
+    assert!(dropped > 0, "what does not fit is dropped and counted");
+    let said = server.end();
+    assert!(said.contains("connection opened"), "what fits is there for who reads late: {said}");
+}
+
+#[test]
+fn debug_is_closed_unless_it_was_asked_for() {
+    let open = |options: &[&str]| {
+        let server = Server::start_program(&Program::LarderResp, options).expect("a server");
+        let reply = ask(server.address().port(), b"DEBUG SLEEP 0\r\n", "\r\n");
+        assert!(reply == "+OK\r\n" || reply.starts_with("-ERR DEBUG command not allowed."), "{reply}");
+        reply == "+OK\r\n"
+    };
+    assert!(!open(&[]));
+    assert!(open(&["--enable-debug-command", "local"]));
+    assert!(open(&["--enable-debug-command", "yes"]));
+}
+
+#[test]
+fn no_limit_at_all_is_the_limit_that_was_given_at_the_start() {
+    for (options, most) in
+        [(&["-m", "8"][..], 8u64 << 20), (&["-m", "8", "--memory-limit-max", "16"], 16 << 20)]
+    {
+        let server = Server::start_program(&Program::LarderResp, options).expect("a server");
+        let port = server.address().port();
+        let limit = || ask(port, b"CONFIG GET maxmemory\r\nPING\r\n", "+PONG\r\n");
+        assert_eq!(ask(port, b"CONFIG SET maxmemory 0\r\n", "\r\n"), "+OK\r\n");
+        assert!(limit().contains(&format!("\r\n{most}\r\n")), "{options:?}: {}", limit());
+        let refused = ask(port, format!("CONFIG SET maxmemory {}\r\n", most + 1).as_bytes(), "\r\n");
+        assert!(refused.starts_with("-ERR ") && refused.contains("--memory-limit-max"), "{refused}");
+        assert!(limit().contains(&format!("\r\n{most}\r\n")), "{options:?}: {}", limit());
+    }
+}
+
+#[test]
+fn nothing_is_counted_right_after_a_flush() {
+    let server = Server::start_program(
+        &Program::LarderResp,
+        &["-t", "2", "-m", "64", "--enable-debug-command", "yes"],
+    )
+    .expect("a server");
+    let port = server.address().port();
+    for (flush, left) in [("FLUSHDB", 3), ("FLUSHALL", 0)] {
+        assert_eq!(ask(port, b"DEBUG POPULATE 200000 key\r\n", "\r\n"), "+OK\r\n");
+        assert_eq!(ask(port, b"SELECT 1\r\nMSET a 1 b 2 c 3\r\n", "OK\r\n+OK\r\n"), "+OK\r\n+OK\r\n");
+        assert_eq!(ask(port, format!("{flush}\r\nDBSIZE\r\n").as_bytes(), "0\r\n"), "+OK\r\n:0\r\n");
+        // Connections go to the workers in turn.
+        for _ in 0..2 {
+            assert_eq!(ask(port, b"DBSIZE\r\n", "\r\n"), ":0\r\n");
+            let other = format!("+OK\r\n:{left}\r\n");
+            assert_eq!(ask(port, b"SELECT 1\r\nDBSIZE\r\n", &other), other);
+        }
+    }
+}
