@@ -1,12 +1,12 @@
 //! Requests that are sent together and acknowledged together.
 
-use crate::client::{Client, Meta, Stored, Value, refused};
+use crate::client::{Client, Meta, Reply, Stored, Value, settled};
 use crate::error::{Error, Outcome};
 use crate::lane::{self, Lane};
 use crate::op::{Answer, Op};
 use crate::pipe::Tag;
 use crate::ttl::Ttl;
-use crate::wire::{Ask, Count, Delete, Get, Request, Status, Store, counter};
+use crate::wire::{Ask, Count, Delete, Get, Request, Status, Store, Want};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ pub struct Ticket<T> {
 /// A request, with its bytes in the batch's memory.
 #[derive(Clone, Debug)]
 struct Wanted {
+    /// A store's value lies elsewhere.
     ask: Ask<'static>,
+    cas: Option<u64>,
     key: Range<usize>,
     value: Range<usize>,
     base64: bool,
@@ -57,22 +59,36 @@ impl Batch {
 
     /// Asks for a value.
     pub fn get(&mut self, key: &[u8]) -> Ticket<Option<Value>> {
-        self.add(key, Ask::Get(Get::default()), b"")
+        self.add(key, Ask::Get(Get::default()), None)
     }
 
     /// Asks that a value is stored.
     pub fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Ticket<Stored> {
-        self.add(key, Ask::Store(Store { exptime: ttl.exptime(), ..Store::default() }), value)
+        self.add(key, Ask::Store(Store { value, exptime: ttl.exptime(), ..Store::default() }), None)
     }
 
     /// Asks that an item goes; false: there was none.
     pub fn delete(&mut self, key: &[u8]) -> Ticket<bool> {
-        self.add(key, Ask::Delete(Delete::default()), b"")
+        self.add(key, Ask::Delete(Delete::default()), None)
     }
 
     /// Adds to a number; none: there is no such key.
     pub fn incr(&mut self, key: &[u8], delta: u64) -> Ticket<Option<u64>> {
-        self.add(key, Ask::Count(Count { delta, ..Count::default() }), b"")
+        self.add(key, Ask::Count(Count { delta, ..Count::default() }), None)
+    }
+
+    /// Any request of one key, with the token that the item must have: what bindings for other languages stand on. Its
+    /// number, for [`Batch::reply`].
+    pub fn request(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> usize {
+        let Ticket::<()> { at, .. } = self.add(key, ask, cas);
+        at as usize
+    }
+
+    /// What the last run answered to the request of this number, counted from 0 in the order in which they were added, and
+    /// the value; none if it had none.
+    pub fn reply(&self, at: usize) -> Option<Result<(Reply, &[u8]), &Error>> {
+        let result = self.results.get(at)?.as_ref();
+        Some(result.map(|answer| (Reply::of(answer), &self.values[answer.value.clone()])))
     }
 
     /// How many requests it has.
@@ -85,20 +101,22 @@ impl Batch {
         self.wanted.is_empty()
     }
 
-    fn add<T>(&mut self, key: &[u8], ask: Ask<'static>, value: &[u8]) -> Ticket<T> {
+    fn add<T>(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> Ticket<T> {
         let at = self.wanted.len() as u32;
+        let (ask, value) = ask.split();
         let begins = self.bytes.len();
         let fleet = self.client.fleet();
         self.bytes.extend_from_slice(&fleet.config.prefix);
         self.bytes.extend_from_slice(key);
         let key = begins..self.bytes.len();
         self.bytes.extend_from_slice(value);
-        let base64 = self.client.as_base64(&self.bytes[key.clone()]);
+        let base64 = fleet.config.as_base64(&self.bytes[key.clone()]);
         if base64.is_err() {
             self.bad.push(at);
         }
         self.wanted.push(Wanted {
             ask,
+            cas,
             server: fleet.pick(&self.bytes[key.clone()]),
             value: key.end..self.bytes.len(),
             base64: base64 == Ok(true),
@@ -130,7 +148,13 @@ impl Batch {
                 rest.split_at(rest.partition_point(|&at| path(&self.wanted, at) == (server, large)));
             rest = others;
             match self.client.fleet().lane(server, large, deadline) {
-                Ok(lane) => self.begin(mine, server, lane, &mut begun, deadline),
+                Ok(lane) => {
+                    let dialect = lane.dialect();
+                    let (fit, unfit): (Vec<u32>, Vec<u32>) =
+                        mine.iter().partition(|&&at| self.wanted(at).fits(dialect));
+                    self.tell(&unfit, &Error::Unsupported);
+                    self.begin(&fit, server, lane, &mut begun, deadline);
+                }
                 Err(error) => self.tell(mine, &error),
             }
         }
@@ -146,13 +170,11 @@ impl Batch {
         Done { batch: self }
     }
 
-    fn request(&self, at: u32) -> Request<'_> {
+    fn wanted(&self, at: u32) -> Request<'_> {
         let wanted = &self.wanted[at as usize];
-        let ask = match wanted.ask {
-            Ask::Store(store) => Ask::Store(Store { value: &self.bytes[wanted.value.clone()], ..store }),
-            other => other,
-        };
-        Request { base64: wanted.base64, ..Request::new(ask, &self.bytes[wanted.key.clone()]) }
+        let ask = wanted.ask.with_value(&self.bytes[wanted.value.clone()]);
+        let key = &self.bytes[wanted.key.clone()];
+        Request { base64: wanted.base64, cas: wanted.cas, ..Request::new(ask, key) }
     }
 
     /// Pushes what is for one lane, in parts that it has room for.
@@ -172,7 +194,7 @@ impl Batch {
             let result = lane.begin(deadline, memory, |pipe, op, now| {
                 // As many as there is room for at once; the rest begins again.
                 while let Some(&at) = part.get(next) {
-                    match pipe.push(&self.request(at), Tag { op, item: next as u32 }, now, deadline) {
+                    match pipe.push(&self.wanted(at), Tag { op, item: next as u32 }, now, deadline) {
                         Ok(()) => (next, pushed) = (next + 1, pushed + 1),
                         Err(full) if pushed == 0 => return Err(full),
                         Err(_) => break,
@@ -206,9 +228,18 @@ impl Batch {
         let shift = self.values.len();
         for mut answer in answers {
             let at = mine[answer.item as usize];
-            answer.value = answer.value.start + shift..answer.value.end + shift;
-            let kind = self.request(at).kind();
-            self.results[at as usize] = refused(kind, answer, self.client.fleet().name(server));
+            let request = self.wanted(at);
+            let kind = request.kind();
+            // Classic text tells a token that was not asked for.
+            if matches!(request.ask, Ask::Get(get) if !get.want.has(Want::CAS)) {
+                answer.cas = 0;
+            }
+            let value = &memory[answer.value.clone()];
+            let result = settled(kind, answer, value, self.client.fleet().name(server));
+            self.results[at as usize] = result.map(|answer| {
+                let value = answer.value.start + shift..answer.value.end + shift;
+                Answer { value, ..answer }
+            });
         }
         if let Some(error) = error {
             for &at in mine {
@@ -261,13 +292,8 @@ impl Done<'_> {
     pub fn value(&self, ticket: &Ticket<Option<Value>>) -> Result<Option<(&[u8], Meta)>, Error> {
         let answer = self.batch.results[ticket.at as usize].as_ref().map_err(Error::clone)?;
         let found = answer.status == Status::Value;
-        Ok(found.then(|| (&self.batch.values[answer.value.clone()], asked(answer))))
+        Ok(found.then(|| (&self.batch.values[answer.value.clone()], Meta::of(answer))))
     }
-}
-
-/// A token is not asked for: classic text tells it all the same.
-fn asked(answer: &Answer) -> Meta {
-    Meta { cas: 0, ..Meta::of(answer) }
 }
 
 /// What a ticket is exchanged for.
@@ -287,7 +313,7 @@ mod sealed {
 impl Taken for Option<Value> {
     fn taken(answer: &Answer, value: &[u8]) -> Result<Self, Error> {
         let found = answer.status == Status::Value;
-        Ok(found.then(|| Value { bytes: value.to_vec(), meta: asked(answer) }))
+        Ok(found.then(|| Value { bytes: value.to_vec(), meta: Meta::of(answer) }))
     }
 }
 
@@ -304,11 +330,10 @@ impl Taken for bool {
 }
 
 impl Taken for Option<u64> {
-    fn taken(answer: &Answer, value: &[u8]) -> Result<Self, Error> {
-        match answer.status {
-            Status::Absent => Ok(None),
-            Status::Number(number) => Ok(Some(number)),
-            _ => counter(value).map(Some).map_err(|_| Error::NotNumber),
-        }
+    fn taken(answer: &Answer, _: &[u8]) -> Result<Self, Error> {
+        Ok(match answer.status {
+            Status::Number(number) => Some(number),
+            _ => None,
+        })
     }
 }

@@ -9,10 +9,8 @@ use crate::op::{Answer, Op};
 use crate::pipe::Tag;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
-use crate::wire::{
-    self, Ask, Count, Get, KEY_BYTES_MAX, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter,
-    is_key,
-};
+use crate::wire::{self, Ask, Count, Get, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,6 +65,27 @@ pub struct Stored {
     pub cas: u64,
 }
 
+/// What a request without a type of its own was answered with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// False for a read, a deletion, a touch or a count of what is not there.
+    pub found: bool,
+    /// The number, of a count.
+    pub number: u64,
+    /// What is known of the item.
+    pub meta: Meta,
+}
+
+impl Reply {
+    pub(crate) fn of(answer: &Answer) -> Reply {
+        let number = match answer.status {
+            Status::Number(number) => number,
+            _ => 0,
+        };
+        Reply { found: answer.status != Status::Absent, number, meta: Meta::of(answer) }
+    }
+}
+
 /// What a client's connections have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -113,32 +132,6 @@ impl Client {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.fleet().config.timeout
-    }
-
-    /// The key with its prefix, which are put together in `full` if there is one.
-    pub(crate) fn prefixed<'k>(&self, key: &'k [u8], full: &'k mut Vec<u8>) -> &'k [u8] {
-        let prefix = &self.fleet().config.prefix;
-        if prefix.is_empty() {
-            return key;
-        }
-        full.extend_from_slice(prefix);
-        full.extend_from_slice(key);
-        full
-    }
-
-    /// How a key goes, with its prefix: whether as base64.
-    pub(crate) fn as_base64(&self, key: &[u8]) -> Result<bool, Error> {
-        match is_key(key) {
-            true if key.len() > self.fleet().config.prefix.len() => Ok(false),
-            false
-                if self.fleet().config.binary_keys
-                    && key.len() > self.fleet().config.prefix.len()
-                    && key.len() <= KEY_BYTES_MAX / 4 * 3 =>
-            {
-                Ok(true)
-            }
-            _ => Err(Error::BadKey),
-        }
     }
 
     /// The value of a key.
@@ -246,6 +239,21 @@ impl Client {
         Err(Error::Conflict)
     }
 
+    /// Any request of one key: what bindings for other languages stand on. The value is appended to `buffer`, which is as it
+    /// was if there is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; what a condition that did not hold says.
+    pub fn request(
+        &self,
+        key: &[u8],
+        ask: Ask<'_>,
+        cas: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Reply, Error> {
+        Ok(Reply::of(&self.call(key, ask, cas, Some(buffer))?))
+    }
+
     /// Requests that are sent together and acknowledged together.
     pub fn batch(&self) -> Batch {
         Batch::new(self.clone())
@@ -259,7 +267,12 @@ impl Client {
     /// Writes of which the server answers only those that it refuses. Where a server speaks classic text it is a
     /// [`Client::stream`].
     pub fn quiet(&self) -> Stream {
-        Stream::new(self.clone(), Window::default(), true)
+        self.quiet_within(Window::default())
+    }
+
+    /// [`Client::quiet`] with a window of its own.
+    pub fn quiet_within(&self, window: Window) -> Stream {
+        Stream::new(self.clone(), window, true)
     }
 
     /// Throws everything away, on all servers.
@@ -274,14 +287,36 @@ impl Client {
 
     /// The servers' names and versions.
     pub fn versions(&self) -> Vec<(String, Result<String, Error>)> {
-        let ask = |server| self.call_server(server, &Request::new(Ask::Version, b""), None);
-        let name = |server: usize| self.fleet().name(server).to_string();
-        (0..self.fleet().len()).map(|server| (name(server), ask(server).map(|answer| answer.text))).collect()
+        self.servers().enumerate().map(|(at, name)| (name.to_owned(), self.version(at))).collect()
+    }
+
+    /// The version of one of [`Client::servers`].
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn version(&self, server: usize) -> Result<String, Error> {
+        Ok(self.call_server(server, &Request::new(Ask::Version, b""), None)?.text)
+    }
+
+    /// The servers' names, as configured.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        (0..self.fleet().len()).map(|server| &**self.fleet().name(server))
     }
 
     /// The name of the server that has a key.
     pub fn server_of(&self, key: &[u8]) -> &str {
-        self.fleet().name(self.fleet().pick(key))
+        self.fleet().name(self.index_of(key))
+    }
+
+    /// Which of [`Client::servers`] has a key.
+    pub fn index_of(&self, key: &[u8]) -> usize {
+        let mut full = Vec::new();
+        full.extend_from_slice(&self.fleet().config.prefix);
+        full.extend_from_slice(key);
+        self.fleet().pick(&full)
     }
 
     /// What the connections have done.
@@ -295,6 +330,21 @@ impl Client {
             dials,
             unreported: self.shared.unreported.load(std::sync::atomic::Ordering::Relaxed),
         }
+    }
+
+    /// Another client of the same configuration, that shares nothing with this one. It is for a process that was forked:
+    /// threads that it does not have may hold locks of this one for ever, and its [`Client::sockets`] are the parent's.
+    ///
+    /// # Errors
+    /// None that building this one did not have.
+    pub fn anew(&self) -> Result<Client, Error> {
+        Client::new(self.fleet().config.clone())
+    }
+
+    /// The numbers of the sockets that are connected, at most two a server. Takes no lock, so that a process that was
+    /// forked can close what it has of its parent's.
+    pub fn sockets(&self) -> impl Iterator<Item = RawFd> {
+        self.fleet().sockets()
     }
 
     /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
@@ -311,8 +361,7 @@ impl Client {
         buffer: Option<&mut Vec<u8>>,
     ) -> Result<Answer, Error> {
         let mut full = Vec::new();
-        let key = self.prefixed(key, &mut full);
-        let base64 = self.as_base64(key)?;
+        let (key, base64) = self.fleet().config.key(key, &mut full)?;
         self.call_server(self.fleet().pick(key), &Request { cas, base64, ..Request::new(ask, key) }, buffer)
     }
 
@@ -339,7 +388,12 @@ impl Client {
             *memory = std::mem::take(&mut op.memory);
             let Some(error) = op.error else {
                 let answer = op.answers.pop().expect("an op without an error has its answer");
-                return refused(request.kind(), answer, self.fleet().name(server));
+                let value = &memory[answer.value.clone()];
+                let answer = settled(request.kind(), answer, value, self.fleet().name(server));
+                if !matches!(&answer, Ok(answer) if answer.status == Status::Value) {
+                    memory.truncate(length);
+                }
+                return answer;
             };
             memory.truncate(length);
             self.note(server, &lane, &error);
@@ -370,14 +424,25 @@ impl Client {
     pub(crate) fn note(&self, server: usize, lane: &Lane, error: &Error) {
         match error {
             Error::Timeout(..) => self.fleet().was_late(server, lane),
-            Error::Lost(..) | Error::Protocol(..) => self.fleet().was_lost(server),
+            Error::Lost(..) | Error::Protocol(..) => self.fleet().was_lost(server, error),
             _ => {}
         }
     }
 }
 
-/// An answer that is a refusal is the error that it says.
-pub(crate) fn refused(kind: Kind, answer: Answer, server: &Arc<str>) -> Result<Answer, Error> {
+/// An answer that is a refusal is the error that it says; a counter's value becomes its number.
+pub(crate) fn settled(
+    kind: Kind,
+    mut answer: Answer,
+    value: &[u8],
+    server: &Arc<str>,
+) -> Result<Answer, Error> {
+    if kind == Kind::Count && answer.status == Status::Value {
+        answer.status = counter(value).map(Status::Number).map_err(|_| {
+            let what = format!("no number: {}", value[..value.len().min(64)].escape_ascii());
+            Error::Protocol(Arc::clone(server), what, Outcome::Answered)
+        })?;
+    }
     let reads = matches!(kind, Kind::Get | Kind::Touch | Kind::Delete | Kind::Count);
     let Status::Refused(refusal) = answer.status else {
         return match answer.status {
@@ -537,19 +602,10 @@ impl Incr<'_> {
     /// # Errors
     /// As [`Client::get`]; [`Error::NotNumber`].
     pub fn send(self) -> Result<Option<u64>, Error> {
-        let mut digits = Vec::new();
-        let answer = self.client.call(self.key, Ask::Count(self.count), self.cas, Some(&mut digits))?;
-        number(&answer, &digits, self.client)
-    }
-}
-
-fn number(answer: &Answer, digits: &[u8], client: &Client) -> Result<Option<u64>, Error> {
-    match answer.status {
-        Status::Absent => Ok(None),
-        Status::Number(number) => Ok(Some(number)),
-        _ => counter(digits).map(Some).map_err(|_| {
-            let what = format!("no number: {}", digits.escape_ascii());
-            Error::Protocol(Arc::clone(client.fleet().name(0)), what, Outcome::Answered)
-        }),
+        let answer = self.client.call(self.key, Ask::Count(self.count), self.cas, None)?;
+        Ok(match answer.status {
+            Status::Number(number) => Some(number),
+            _ => None,
+        })
     }
 }

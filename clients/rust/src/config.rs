@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::place::Preset;
-use crate::wire::{Dialect, is_key};
+use crate::wire::{Dialect, KEY_BYTES_MAX, is_key};
 use std::time::Duration;
 
 /// One server.
@@ -46,6 +46,36 @@ pub(crate) struct Config {
     pub prefix: Vec<u8>,
     pub binary_keys: bool,
     pub protocol: Option<Dialect>,
+}
+
+impl Config {
+    /// A key with its prefix, put together in `full` if there is one, and whether it goes as base64.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`].
+    pub fn key<'k>(&self, key: &'k [u8], full: &'k mut Vec<u8>) -> Result<(&'k [u8], bool), Error> {
+        let key = if self.prefix.is_empty() {
+            key
+        } else {
+            full.extend_from_slice(&self.prefix);
+            full.extend_from_slice(key);
+            full.as_slice()
+        };
+        Ok((key, self.as_base64(key)?))
+    }
+
+    /// Whether a key, which has its prefix, goes as base64.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`].
+    pub fn as_base64(&self, key: &[u8]) -> Result<bool, Error> {
+        match is_key(key) {
+            _ if key.len() <= self.prefix.len() => Err(Error::BadKey),
+            true => Ok(false),
+            false if self.binary_keys && key.len() <= KEY_BYTES_MAX / 4 * 3 => Ok(true),
+            false => Err(Error::BadKey),
+        }
+    }
 }
 
 /// Makes a [`Client`].

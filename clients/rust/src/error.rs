@@ -1,6 +1,8 @@
 //! Errors, by whose fault they are, and what is known about the request that met one.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// What is known about a request that was made.
@@ -25,6 +27,37 @@ pub enum Fault {
     Server,
     /// The network's.
     Network,
+}
+
+/// Why there is no connection, or none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    text: Cow<'static, str>,
+    os_error: Option<i32>,
+}
+
+impl Reason {
+    /// What is no error of the system's.
+    pub(crate) const fn said(text: &'static str) -> Reason {
+        Reason { text: Cow::Borrowed(text), os_error: None }
+    }
+
+    /// The system's number, if it was an error of the system's.
+    pub fn os_error(&self) -> Option<i32> {
+        self.os_error
+    }
+}
+
+impl From<io::Error> for Reason {
+    fn from(error: io::Error) -> Reason {
+        Reason { os_error: error.raw_os_error(), text: Cow::Owned(error.to_string()) }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// Why a request was not carried out.
@@ -62,10 +95,10 @@ pub enum Error {
 
     /// No answer in time.
     Timeout(Arc<str>, Outcome),
-    /// The server could not be reached, and nothing was sent.
-    Down(Arc<str>),
-    /// The connection ended before the answer came, with the system's reason.
-    Lost(Arc<str>, String, Outcome),
+    /// The server could not be reached, now or a moment ago, and nothing was sent.
+    Down(Arc<str>, Reason),
+    /// The connection ended before the answer came.
+    Lost(Arc<str>, Reason, Outcome),
 }
 
 impl Error {
@@ -81,7 +114,7 @@ impl Error {
             | Error::Closed
             | Error::Config(_) => Fault::Caller,
             Error::ServerMemory(_) | Error::Server(..) | Error::Protocol(..) => Fault::Server,
-            Error::Timeout(..) | Error::Down(_) | Error::Lost(..) => Fault::Network,
+            Error::Timeout(..) | Error::Down(..) | Error::Lost(..) => Fault::Network,
         }
     }
 
@@ -96,7 +129,7 @@ impl Error {
             | Error::Unsupported
             | Error::Closed
             | Error::Config(_)
-            | Error::Down(_) => Outcome::NotSent,
+            | Error::Down(..) => Outcome::NotSent,
             Error::Absent
             | Error::Conflict
             | Error::NotStored
@@ -107,11 +140,41 @@ impl Error {
         }
     }
 
+    /// The server that it is about, by its name, if it is about one.
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            Error::Auth(server)
+            | Error::ServerMemory(server)
+            | Error::Server(server, _)
+            | Error::Protocol(server, ..)
+            | Error::Timeout(server, _)
+            | Error::Down(server, _)
+            | Error::Lost(server, ..) => Some(server),
+            Error::Absent
+            | Error::Conflict
+            | Error::NotStored
+            | Error::BadKey
+            | Error::TooLarge
+            | Error::NotNumber
+            | Error::Unsupported
+            | Error::Closed
+            | Error::Config(_) => None,
+        }
+    }
+
+    /// The system's number of what ended a connection, or prevented it, if the system said so.
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.os_error,
+            _ => None,
+        }
+    }
+
     /// The same of another request, of which this is known.
     pub(crate) fn with(&self, outcome: Outcome) -> Error {
         match self.clone() {
             Error::Timeout(server, _) => Error::Timeout(server, outcome),
-            Error::Lost(server, why, _) => Error::Lost(server, why, outcome),
+            Error::Lost(server, reason, _) => Error::Lost(server, reason, outcome),
             Error::Protocol(server, why, _) => Error::Protocol(server, why, outcome),
             other => other,
         }
@@ -137,8 +200,8 @@ impl fmt::Display for Error {
             Error::Server(server, line) => write!(f, "{server} refused the request: {line}"),
             Error::Protocol(server, what, _) => write!(f, "the reply of {server} is not understood: {what}"),
             Error::Timeout(server, _) => write!(f, "no answer of {server} in time"),
-            Error::Down(server) => write!(f, "{server} is down"),
-            Error::Lost(server, why, _) => write!(f, "the connection to {server} was lost: {why}"),
+            Error::Down(server, reason) => write!(f, "{server} is down: {reason}"),
+            Error::Lost(server, reason, _) => write!(f, "the connection to {server} was lost: {reason}"),
         }?;
         if self.outcome() == Outcome::Unknown { f.write_str(" (may have been applied)") } else { Ok(()) }
     }

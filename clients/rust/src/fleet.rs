@@ -3,13 +3,16 @@
 
 use crate::breaker::Breaker;
 use crate::config::Config;
-use crate::error::{Error, Outcome};
-use crate::lane::{Counters, Lane, step};
+use crate::error::{Error, Outcome, Reason};
+use crate::greeting::{Greeting, Next};
+use crate::lane::{CLOSED, Counters, Lane, step};
 use crate::pipe::Limits;
 use crate::place::Placement;
-use crate::socket::{Moved, Socket};
+use crate::socket::{Moved, OpenFd, Socket};
 use larder_protocol::client::{Dialect, LINE_BYTES_MAX};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,8 +21,10 @@ use std::time::{Duration, Instant};
 const LANES: usize = 2;
 /// After a refusal of user and password there is no new try for so long.
 const AUTH_PAUSE: Duration = Duration::from_secs(5);
-/// The oldest server that speaks meta text as it is today.
-const META_SINCE: [u32; 3] = [1, 6, 10];
+/// Why a server is not asked that does answer.
+const LATE: Reason = Reason::said("half of its answers came too late");
+/// Why there is no connection.
+const SLOW: Reason = Reason::said("it does not greet in time");
 
 /// All servers.
 #[derive(Debug)]
@@ -34,6 +39,7 @@ pub struct Fleet {
 struct Server {
     name: Arc<str>,
     address: String,
+    sockets: [Arc<OpenFd>; LANES],
     state: Mutex<State>,
     dialed: Condvar,
 }
@@ -43,6 +49,8 @@ struct State {
     lanes: [Option<Arc<Lane>>; LANES],
     dialing: [bool; LANES],
     breaker: Breaker,
+    /// What the breaker was told last.
+    reason: Reason,
     refused: Option<Instant>,
     /// Of lanes that are gone.
     counters: Counters,
@@ -60,10 +68,12 @@ impl Fleet {
         let servers = config.servers.iter().enumerate().map(|(at, server)| Server {
             name: server.name().into(),
             address: server.address.clone(),
+            sockets: Default::default(),
             state: Mutex::new(State {
                 lanes: [None, None],
                 dialing: [false; LANES],
                 breaker: Breaker::new(random.hash_one(at)),
+                reason: LATE,
                 refused: None,
                 counters: Counters::default(),
                 dials: 0,
@@ -110,7 +120,7 @@ impl Fleet {
                 return Err(Error::Auth(Arc::clone(&server.name)));
             }
             if state.breaker.is_open(now) {
-                return Err(Error::Down(Arc::clone(&server.name)));
+                return Err(Error::Down(Arc::clone(&server.name), state.reason.clone()));
             }
             if now >= deadline {
                 return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
@@ -125,14 +135,11 @@ impl Fleet {
         state.dials += 1;
         drop(state);
         let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
-        let dialed = self.dial(server, limit);
+        let dialed = self.dial(server, at, limit);
         let mut state = server.lock();
         state.dialing[at] = false;
         let result = match dialed {
-            Ok(lane) if self.closed.load(Ordering::Acquire) => {
-                lane.close(Error::Closed);
-                Err(Error::Closed)
-            }
+            _ if self.closed.load(Ordering::Acquire) => Err(Error::Closed),
             Ok(lane) => {
                 state.breaker.answered();
                 let lane = Arc::new(lane);
@@ -140,9 +147,9 @@ impl Fleet {
                 Ok(lane)
             }
             Err(error) => {
-                match error {
+                match &error {
                     Error::Auth(_) => state.refused = Some(Instant::now()),
-                    _ => state.breaker.failed(Instant::now()),
+                    error => state.failed(error),
                 }
                 Err(error)
             }
@@ -152,11 +159,11 @@ impl Fleet {
         result
     }
 
-    fn dial(&self, server: &Server, limit: Duration) -> Result<Lane, Error> {
-        let down = |_| Error::Down(Arc::clone(&server.name));
+    fn dial(&self, server: &Server, at: usize, limit: Duration) -> Result<Lane, Error> {
+        let down = |error: io::Error| Error::Down(Arc::clone(&server.name), error.into());
         let step = step(self.config.timeout);
         let until = Instant::now() + limit;
-        let socket = Socket::connect(&server.address, limit, step).map_err(down)?;
+        let socket = Socket::connect(&server.address, limit, step, &server.sockets[at]).map_err(down)?;
         let dialect = self.greet(server, &socket, until)?;
         let limits = Limits {
             in_flight: self.config.in_flight,
@@ -168,59 +175,38 @@ impl Fleet {
 
     /// Shows who this is, and asks what the server speaks.
     fn greet(&self, server: &Server, socket: &Socket, until: Instant) -> Result<Dialect, Error> {
-        let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
-        if let Some((user, password)) = &self.config.auth {
-            let value = format!("{user} {password}");
-            let request = format!("set auth 0 0 {}\r\n{value}\r\n", value.len());
-            let reply = ask(server, socket, request.as_bytes(), until, |reply| lines(reply) == 1)?;
-            if reply != b"STORED\r\n" {
-                return Err(Error::Auth(Arc::clone(&server.name)));
+        let (mut greeting, mut text) = Greeting::new(&self.config);
+        loop {
+            let line = ask(server, socket, &text, until)?;
+            match greeting.heard(&server.name, &line)? {
+                Next::Say(next) => text = next,
+                Next::Speaks(dialect) => return Ok(dialect),
             }
         }
-        let line = |request| -> Result<String, Error> {
-            let reply = ask(server, socket, request, until, |reply| lines(reply) == 1)?;
-            let text = String::from_utf8_lossy(&reply);
-            if text.starts_with("CLIENT_ERROR unauthenticated") {
-                return Err(Error::Auth(Arc::clone(&server.name)));
-            }
-            Ok(text.into_owned())
-        };
-        let down = || Error::Down(Arc::clone(&server.name));
-        let speaks = match self.config.protocol {
-            Some(Dialect::Meta) => Dialect::Meta,
-            Some(Dialect::Classic) => {
-                line(b"version\r\n")?.starts_with("VERSION ").then_some(Dialect::Classic).ok_or_else(down)?
-            }
-            None => {
-                let text = line(b"version\r\n")?;
-                if !text.starts_with("VERSION ") {
-                    return Err(down());
-                }
-                if is_since(&text, META_SINCE) { Dialect::Meta } else { Dialect::Classic }
-            }
-        };
-        // It may say what it likes about its version.
-        if speaks == Dialect::Meta && line(b"mn\r\n")? != "MN\r\n" {
-            return Err(down());
-        }
-        Ok(speaks)
     }
 
     /// A request to this server was late, of a lane that has made so many.
     pub fn was_late(&self, server: usize, lane: &Lane) {
         let requests = lane.counters().requests;
-        self.servers[server].lock().breaker.late(Instant::now(), requests);
+        let mut state = self.servers[server].lock();
+        state.breaker.late(Instant::now(), requests);
+        state.reason = LATE;
     }
 
     /// A connection to this server was lost or given up.
-    pub fn was_lost(&self, server: usize) {
+    pub fn was_lost(&self, server: usize, error: &Error) {
         let server = &self.servers[server];
         let mut state = server.lock();
         // A connection fails for all who used it: it counts once.
         if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
             (0..LANES).for_each(|at| state.retire(at));
-            state.breaker.failed(Instant::now());
+            state.failed(error);
         }
+    }
+
+    /// The sockets that are open, at most two a server; takes no lock.
+    pub fn sockets(&self) -> impl Iterator<Item = RawFd> {
+        self.servers.iter().flat_map(|server| &server.sockets).filter_map(|open| open.number())
     }
 
     /// What all connections did, and how many were made.
@@ -242,6 +228,9 @@ impl Fleet {
         for server in &self.servers {
             let lanes: Vec<_> = server.lock().lanes.iter().flatten().cloned().collect();
             lanes.iter().for_each(|lane| lane.close(Error::Closed));
+            // The last caller under way closes the socket.
+            let mut state = server.lock();
+            (0..LANES).for_each(|at| state.retire(at));
             server.dialed.notify_all();
         }
     }
@@ -260,6 +249,15 @@ impl Server {
 }
 
 impl State {
+    /// Tells the breaker why a connection could not be made, or ended.
+    fn failed(&mut self, error: &Error) {
+        self.breaker.failed(Instant::now());
+        self.reason = match error {
+            Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.clone(),
+            _ => Reason::said("what it answered was not understood"),
+        };
+    }
+
     /// Forgets a lane that is gone.
     fn retire(&mut self, at: usize) {
         if let Some(lane) = self.lanes[at].take_if(|lane| !lane.is_alive()) {
@@ -277,60 +275,29 @@ fn add(a: Counters, b: Counters) -> Counters {
     }
 }
 
-/// A question and its answer, on a connection on which nothing else is under way.
-fn ask(
-    server: &Server,
-    socket: &Socket,
-    request: &[u8],
-    until: Instant,
-    is_whole: impl Fn(&[u8]) -> bool,
-) -> Result<Vec<u8>, Error> {
-    let down = || Error::Down(Arc::clone(&server.name));
-    if !matches!(socket.send(request), Moved::Bytes(sent) if sent == request.len()) {
-        return Err(down());
+/// A question and the line that answers it, on a connection on which nothing else is under way.
+fn ask(server: &Server, socket: &Socket, text: &[u8], until: Instant) -> Result<Vec<u8>, Error> {
+    let down = |reason| Error::Down(Arc::clone(&server.name), reason);
+    match socket.send(text) {
+        Moved::Bytes(sent) if sent == text.len() => {}
+        Moved::Failed(reason) => return Err(down(reason)),
+        Moved::Bytes(_) | Moved::Nothing => return Err(down(SLOW)),
     }
     let mut reply = vec![0; 2 * LINE_BYTES_MAX];
     let mut bytes = 0;
     while Instant::now() < until && bytes < reply.len() {
         match socket.receive(&mut reply[bytes..]) {
-            Moved::Bytes(0) | Moved::Failed(_) => return Err(down()),
+            Moved::Bytes(0) => return Err(down(CLOSED)),
+            Moved::Failed(reason) => return Err(down(reason)),
             Moved::Nothing => {}
             Moved::Bytes(more) => {
                 bytes += more;
-                if is_whole(&reply[..bytes]) {
+                if reply[..bytes].contains(&b'\n') {
                     reply.truncate(bytes);
                     return Ok(reply);
                 }
             }
         }
     }
-    Err(down())
-}
-
-/// "VERSION 1.6.45…" is this version or a later one.
-fn is_since(text: &str, since: [u32; 3]) -> bool {
-    let Some(version) = text.strip_prefix("VERSION ") else { return false };
-    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    let version: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
-    version >= since
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_compared_part_by_part() {
-        for (text, meta) in [
-            ("VERSION 1.6.10\r\n", true),
-            ("VERSION 1.6.45-larder-0.1\r\n", true),
-            ("VERSION 1.6.9\r\n", false),
-            ("VERSION 1.5.22\r\n", false),
-            ("VERSION 2.0\r\n", true),
-            ("VERSION 1.6.21_6-gd0a2d4b\r\n", true),
-            ("ERROR\r\n", false),
-        ] {
-            assert_eq!(is_since(text, META_SINCE), meta, "{text:?}");
-        }
-    }
+    Err(down(SLOW))
 }

@@ -14,7 +14,7 @@
 //! - Whoever reads looks at the time at least each step (an eighth of the timeout, 1 to 16 ms): a timeout is late by
 //!   a step.
 
-use crate::error::{Error, Outcome};
+use crate::error::{Error, Outcome, Reason};
 use crate::op::Op;
 use crate::pipe::{Broken, Full, Input, Limits, Pipe};
 use crate::socket::{Moved, Socket, lost};
@@ -30,6 +30,10 @@ const KEEP_BYTES_MAX: usize = 256 << 10;
 const WRITES_MAX: usize = 8;
 /// More that waits to be sent makes callers wait.
 const TO_SEND_BYTES_MAX: usize = 1 << 20;
+
+/// Why connections end that the system has nothing against.
+pub const CLOSED: Reason = Reason::said("closed by the server");
+pub const STALLED: Reason = Reason::said("it owes replies and sends nothing");
 
 /// How often deadlines are looked at.
 pub fn step(timeout: Duration) -> Duration {
@@ -258,7 +262,7 @@ impl Lane {
                     Moved::Failed(why) => {
                         if state.error.is_none() {
                             state.pipe.take_back(bytes.len() - sent);
-                            self.fail(&mut state, lost(&self.server, &why));
+                            self.fail(&mut state, lost(&self.server, why));
                         }
                     }
                 }
@@ -302,7 +306,7 @@ impl Lane {
         let mut failure = None;
         match moved {
             _ if error.is_some() => {}
-            Moved::Bytes(0) => failure = Some(lost(&self.server, "closed by the server")),
+            Moved::Bytes(0) => failure = Some(lost(&self.server, CLOSED)),
             Moved::Bytes(bytes) => {
                 input.put(bytes);
                 let received = pipe.receive(&mut input, now, |tag, delivery| {
@@ -316,7 +320,7 @@ impl Lane {
                 failure = received.err().map(|broken| self.broken(broken));
             }
             Moved::Nothing => {}
-            Moved::Failed(why) => failure = Some(lost(&self.server, &why)),
+            Moved::Failed(why) => failure = Some(lost(&self.server, why)),
         }
         if failure.is_none() && now.duration_since(state.looked) >= self.step / 2 {
             failure = self.look(&mut state, now);
@@ -381,9 +385,7 @@ impl Lane {
         let server = Arc::clone(&self.server);
         match broken {
             Broken::Protocol(what) => Error::Protocol(server, what, Outcome::Unknown),
-            Broken::Stalled => {
-                Error::Lost(server, "it owes replies and sends nothing".to_owned(), Outcome::Unknown)
-            }
+            Broken::Stalled => Error::Lost(server, STALLED, Outcome::Unknown),
         }
     }
 }

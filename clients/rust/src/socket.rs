@@ -1,6 +1,6 @@
 //! A connection's socket: TCP, or a Unix socket where the address is a path.
 
-use crate::error::{Error, Outcome};
+use crate::error::{Error, Outcome, Reason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -10,14 +10,42 @@ use rustix::net::{
 };
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A connected socket.
+/// Says which socket is open, if one is. Of a process that was forked it is true in the child, whatever other threads did
+/// in the moment of the fork.
+#[derive(Debug)]
+pub struct OpenFd(AtomicI32);
+
+impl Default for OpenFd {
+    fn default() -> OpenFd {
+        OpenFd(AtomicI32::new(-1))
+    }
+}
+
+impl OpenFd {
+    /// Its number.
+    pub fn number(&self) -> Option<RawFd> {
+        Some(self.0.load(Ordering::SeqCst)).filter(|&number| number >= 0)
+    }
+}
+
+/// A connected socket. Its [`OpenFd`] has its number from after it was made until before it is closed, or until it has
+/// another's.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
+    open: Arc<OpenFd>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let number = self.fd.as_raw_fd();
+        let _ = self.open.0.compare_exchange(number, -1, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }
 
 /// What came of a system call.
@@ -28,7 +56,7 @@ pub enum Moved {
     /// Nothing can be moved now, or nothing came in time.
     Nothing,
     /// The connection is over.
-    Failed(String),
+    Failed(Reason),
 }
 
 impl Socket {
@@ -36,7 +64,7 @@ impl Socket {
     ///
     /// # Errors
     /// As the system says; the last one of an address with several.
-    pub fn connect(address: &str, limit: Duration, step: Duration) -> io::Result<Socket> {
+    pub fn connect(address: &str, limit: Duration, step: Duration, open: &Arc<OpenFd>) -> io::Result<Socket> {
         if address.starts_with('/') {
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             // A server that accepts nobody would keep its caller for ever.
@@ -44,7 +72,7 @@ impl Socket {
             let path = SocketAddrUnix::new(address)?;
             retry_on_intr(|| connect(&fd, &path))?;
             set_socket_timeout(&fd, Timeout::Recv, Some(step))?;
-            return Ok(Socket { fd });
+            return Ok(Socket::of(fd, open));
         }
         let until = Instant::now() + limit;
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
@@ -57,7 +85,7 @@ impl Socket {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(step))?;
-                    return Ok(Socket { fd: stream.into() });
+                    return Ok(Socket::of(stream.into(), open));
                 }
                 Err(error) => last = error,
             }
@@ -65,19 +93,24 @@ impl Socket {
         Err(last)
     }
 
+    fn of(fd: OwnedFd, open: &Arc<OpenFd>) -> Socket {
+        open.0.store(fd.as_raw_fd(), Ordering::SeqCst);
+        Socket { fd, open: Arc::clone(open) }
+    }
+
     /// Sends what the system takes now.
     pub fn send(&self, bytes: &[u8]) -> Moved {
         moved(retry_on_intr(|| send(&self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
     }
 
-    /// Receives; waits for the first byte, a step at most.
+    /// Receives; waits for the first byte, a step or until a signal at most.
     pub fn receive(&self, room: &mut [u8]) -> Moved {
-        moved(retry_on_intr(|| recv(&self.fd, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes)))
+        moved(recv(&self.fd, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes))
     }
 
     /// Receives what has come.
     pub fn receive_now(&self, room: &mut [u8]) -> Moved {
-        moved(retry_on_intr(|| recv(&self.fd, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)))
+        moved(recv(&self.fd, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
     }
 
     /// Waits until bytes can be sent or, if `input` says so, received, for a step at most; true if some have come.
@@ -99,12 +132,14 @@ impl Socket {
 fn moved(result: Result<usize, Errno>) -> Moved {
     match result {
         Ok(bytes) => Moved::Bytes(bytes),
-        Err(Errno::AGAIN) => Moved::Nothing,
-        Err(error) => Moved::Failed(io::Error::from(error).to_string()),
+        // Whoever waits looks at the time and waits again: waiting on here, signals that come often would make it
+        // wait for ever.
+        Err(Errno::AGAIN | Errno::INTR) => Moved::Nothing,
+        Err(error) => Moved::Failed(io::Error::from(error).into()),
     }
 }
 
 /// The error of a connection that is over.
-pub fn lost(server: &Arc<str>, why: &str) -> Error {
-    Error::Lost(Arc::clone(server), why.to_owned(), Outcome::NotSent)
+pub fn lost(server: &Arc<str>, reason: Reason) -> Error {
+    Error::Lost(Arc::clone(server), reason, Outcome::NotSent)
 }

@@ -7,7 +7,7 @@
 //! Requests of one kind for one server are collected, up to 64 or 16 KiB, and go as a group. In a quiet group the
 //! server answers only what it refuses, and the barrier behind it.
 
-use crate::client::{Client, refused};
+use crate::client::{Client, settled};
 use crate::error::{Error, Outcome};
 use crate::lane::{self, Lane};
 use crate::op::Op;
@@ -134,8 +134,15 @@ impl Stream {
     /// # Errors
     /// [`Error::BadKey`], and then nothing is sent or counted.
     pub fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
-        let store = Store { value, exptime: ttl.exptime(), ..Store::default() };
-        self.send(key, Ask::Store(store), value.len())
+        self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None)
+    }
+
+    /// Sends any store, with the token that the item must have. The item's new token is not told.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub fn store(&mut self, key: &[u8], store: Store<'_>, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Store(Store { want_cas: false, ..store }), cas, store.value.len())
     }
 
     /// Sends a deletion.
@@ -143,17 +150,24 @@ impl Stream {
     /// # Errors
     /// As [`Stream::set`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.send(key, Ask::Delete(Delete::default()), 0)
+        self.remove(key, Delete::default(), None)
     }
 
-    fn send(&mut self, key: &[u8], ask: Ask<'_>, value_bytes: usize) -> Result<(), Error> {
+    /// Sends any deletion, with the token that the item must have.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub fn remove(&mut self, key: &[u8], delete: Delete, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Delete(delete), cas, 0)
+    }
+
+    fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>, value_bytes: usize) -> Result<(), Error> {
         let client = self.client.clone();
         let mut full = Vec::new();
-        let key = client.prefixed(key, &mut full);
-        let base64 = client.as_base64(key)?;
+        let (key, base64) = client.fleet().config.key(key, &mut full)?;
         let server = client.fleet().pick(key);
         let at = server * 2 + usize::from(value_bytes >= client.fleet().config.large_bytes);
-        let request = Request { base64, ..Request::new(ask, key) };
+        let request = Request { base64, cas, ..Request::new(ask, key) };
         self.report.sent += 1;
         let kind = request.kind();
         if self.open[at].kind.is_some_and(|open| open != kind) || !self.has_room(at) {
@@ -265,7 +279,7 @@ impl Stream {
             let first = if sent.quiet { sent.opaque } else { 0 };
             let at = answer.item.wrapping_sub(first) as usize;
             let is_refusal = answer.refused;
-            match refused(sent.kind, answer, &server) {
+            match settled(sent.kind, answer, &[], &server) {
                 // The barrier of a quiet group: all that was not refused was carried out.
                 Ok(_) if sent.quiet => {
                     self.report.stored += total - counted;

@@ -19,7 +19,7 @@ pub enum Ttl {
 
 impl Ttl {
     /// The protocol's form: 0 for ever, whole seconds up to 30 days, above a Unix time.
-    pub(crate) fn exptime(self) -> i64 {
+    pub fn exptime(self) -> i64 {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = match self {
             Ttl::Forever => return 0,

@@ -1,7 +1,8 @@
 //! The client against the server itself: exact counts, no foreign value, no allocation, and what callers are told when
 //! the server is gone, stopped, or was never there.
 
-use larder_client::{Client, Error, Fault, Mode, Outcome, Ttl, Want, Window};
+use larder_client::wire::{Ask, Count, Get, Store};
+use larder_client::{Client, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window};
 use larder_testkit::process::Server;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -144,6 +145,114 @@ fn a_batch_has_a_result_for_each_and_keeps_its_memory() {
 }
 
 #[test]
+fn requests_without_types_of_their_own_do_what_the_typed_do() {
+    let server = server();
+    let client = client(&server);
+    let mut value = b"before ".to_vec();
+    let store = Store { value: b"one", flags: 7, want_cas: true, ..Store::default() };
+    let stored = client.request(b"k", Ask::Store(store), None, &mut value).expect("stored");
+    assert!(stored.found && stored.meta.cas > 0 && value == b"before ");
+    let get = Ask::Get(Get { want: Want::FLAGS | Want::CAS, retime: Some(60), ..Get::default() });
+    let hit = client.request(b"k", get, None, &mut value).expect("an answer");
+    assert_eq!((hit.found, hit.meta.flags, hit.meta.cas), (true, 7, stored.meta.cas));
+    assert_eq!(value, b"before one");
+    let missed = client.request(b"none", get, None, &mut value).expect("an answer");
+    assert!(!missed.found && value == b"before one");
+    let refused = client.request(b"k", Ask::Store(store), Some(stored.meta.cas + 1), &mut value);
+    assert_eq!(refused, Err(Error::Conflict));
+    let count = Ask::Count(Count { delta: 2, initial: Some((40, 0)), ..Count::default() });
+    let counted = |client: &Client, value: &mut Vec<u8>| {
+        client.request(b"n", count, None, value).expect("an answer").number
+    };
+    assert_eq!((counted(&client, &mut value), counted(&client, &mut value)), (40, 42));
+    assert_eq!(value, b"before one", "a number is not a value");
+
+    let mut batch = client.batch();
+    assert!(batch.reply(0).is_none());
+    let asked =
+        [(b"k".as_slice(), get), (b"n", count), (b"a b", get), (b"k", Ask::Store(store)), (b"none", get)];
+    for (at, (key, ask)) in asked.into_iter().enumerate() {
+        assert_eq!(batch.request(key, ask, None), at);
+    }
+    drop(batch.run());
+    let reply = |at| batch.reply(at).expect("it was asked");
+    let (hit, bytes) = reply(0).expect("an answer");
+    assert_eq!((hit.meta.flags, hit.meta.cas, bytes), (7, stored.meta.cas, b"one".as_slice()));
+    assert_eq!(reply(1).expect("an answer").0.number, 44);
+    assert_eq!(reply(2).err(), Some(&Error::BadKey));
+    assert!(reply(3).expect("stored").0.meta.cas > stored.meta.cas);
+    assert!(!reply(4).expect("an answer").0.found);
+    assert!(batch.reply(5).is_none() && batch.is_empty());
+
+    let mut quiet = client.quiet_within(Window { requests: 2, bytes: 1 << 16 });
+    quiet.store(b"k", Store { value: b"two", flags: 9, ..Store::default() }, None).expect("its key is good");
+    quiet.store(b"k", Store { mode: Mode::Add, ..store }, None).expect("its key is good");
+    quiet.store(b"none", store, Some(1)).expect("its key is good");
+    quiet.remove(b"n", Default::default(), None).expect("its key is good");
+    let report = quiet.barrier();
+    assert_eq!((report.sent, report.stored, report.refused), (4, 2, 2), "{report:?}");
+    let refusals: Vec<_> =
+        report.first.iter().map(|refused| (refused.key.as_slice(), &refused.error)).collect();
+    assert_eq!(refusals, [(b"k".as_slice(), &Error::NotStored), (b"none", &Error::Absent)]);
+    value.clear();
+    assert_eq!(client.request(b"k", get, None, &mut value).expect("an answer").meta.flags, 9);
+}
+
+#[test]
+fn what_classic_text_cannot_say_is_refused_in_a_batch_too() {
+    let server = server();
+    let address = server.address().to_string();
+    let builder = Client::builder().server(address.as_str()).timeout(PATIENCE);
+    let client = builder.protocol(Dialect::Classic).binary_keys(true).build().expect("a client");
+    client.set(b"b", b"two").send().expect("stored");
+    let mut batch = client.batch();
+    let (binary, good) = (batch.get(b"a b"), batch.get(b"b"));
+    let done = batch.run();
+    assert_eq!(done.take(binary), Err(Error::Unsupported));
+    assert_eq!(done.take(good).expect("an answer").expect("a hit").bytes, b"two");
+    drop(done);
+    let counted = batch.request(b"n", Ask::Count(Count { initial: Some((1, 0)), ..Count::default() }), None);
+    drop(batch.run());
+    assert_eq!(batch.reply(counted).expect("it was asked").err(), Some(&Error::Unsupported));
+}
+
+#[test]
+fn a_key_has_its_server_by_its_prefix_and_all() {
+    let builder = |prefix: &str| {
+        let servers = (0..8).map(|n| format!("10.0.0.{n}:11211"));
+        let builder = servers.fold(Client::builder(), |builder, server| builder.server(server.as_str()));
+        builder.key_prefix(prefix).build().expect("a client")
+    };
+    let (prefixed, plain) = (builder("p:"), builder(""));
+    for n in 0..100 {
+        let key = format!("key:{n}");
+        let whole = format!("p:{key}");
+        assert_eq!(prefixed.server_of(key.as_bytes()), plain.server_of(whole.as_bytes()));
+        let at = plain.index_of(whole.as_bytes());
+        assert_eq!(plain.servers().nth(at), Some(plain.server_of(whole.as_bytes())));
+    }
+}
+
+#[test]
+fn a_client_knows_its_sockets_and_another_like_it_shares_none() {
+    let server = server();
+    let client = client(&server);
+    assert_eq!(client.sockets().count(), 0);
+    client.set(b"k", b"v").send().expect("stored");
+    client.set(b"large", &vec![b'x'; 100_000]).send().expect("stored");
+    let sockets: Vec<_> = client.sockets().collect();
+    assert_eq!(sockets.len(), 2);
+    let other = client.anew().expect("it was good before");
+    assert_eq!(other.sockets().count(), 0);
+    assert_eq!(other.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
+    assert!(other.sockets().all(|socket| !sockets.contains(&socket)));
+    assert!(client.sockets().eq(sockets));
+    client.close();
+    assert_eq!(client.sockets().count(), 0);
+    assert_eq!(other.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
+}
+
+#[test]
 fn get_and_set_allocate_nothing_in_steady_state() {
     let server = server();
     let client = client(&server);
@@ -272,8 +381,10 @@ fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
     let mut calls = 0;
     while began.elapsed() < Duration::from_millis(500) {
         let error = client.get(b"k").expect_err("nobody is there");
-        assert!(matches!(error, Error::Down(_)), "{error}");
+        assert!(matches!(error, Error::Down(..)), "{error}");
         assert_eq!(error.outcome(), Outcome::NotSent);
+        assert_eq!(error.os_error(), Some(rustix::io::Errno::CONNREFUSED.raw_os_error()), "{error}");
+        assert_eq!(error.server(), Some(address.as_str()));
         calls += 1;
     }
     let dials = client.counters().dials;

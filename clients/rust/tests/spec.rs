@@ -566,7 +566,7 @@ fn failed(error: &Error) -> String {
         Error::Server(..) | Error::Unsupported => "server",
         Error::Protocol(..) => "protocol",
         Error::Timeout(..) => "timeout",
-        Error::Down(_) => "down",
+        Error::Down(..) => "down",
         Error::Lost(..) => "lost",
         _ => panic!("{error}"),
     };

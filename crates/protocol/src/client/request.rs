@@ -34,6 +34,16 @@ impl Want {
 
     /// The letters of meta text, by bit.
     const LETTERS: [u8; 7] = *b"fctslhu";
+
+    /// Asks for all of this.
+    pub fn has(self, other: Want) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What these bits say, in the order above; none if there is another among them.
+    pub fn from_bits(bits: u32) -> Option<Want> {
+        u8::try_from(bits).ok().filter(|bits| bits >> Want::LETTERS.len() == 0).map(Want)
+    }
 }
 
 impl std::ops::BitOr for Want {
@@ -133,6 +143,34 @@ pub enum Ask<'a> {
     Version,
     /// That everything goes.
     FlushAll,
+}
+
+impl<'a> Ask<'a> {
+    /// What is asked for without the value that it stores, and the value.
+    pub fn split(self) -> (Ask<'static>, &'a [u8]) {
+        let ask = match self {
+            Ask::Store(Store { value, mode, flags, exptime, stale_if_older, want_cas }) => {
+                let store = Store { value: &[], mode, flags, exptime, stale_if_older, want_cas };
+                return (Ask::Store(store), value);
+            }
+            Ask::Get(get) => Ask::Get(get),
+            Ask::Touch(exptime) => Ask::Touch(exptime),
+            Ask::Delete(delete) => Ask::Delete(delete),
+            Ask::Count(count) => Ask::Count(count),
+            Ask::Barrier => Ask::Barrier,
+            Ask::Version => Ask::Version,
+            Ask::FlushAll => Ask::FlushAll,
+        };
+        (ask, &[])
+    }
+
+    /// The same with this value, if it stores one.
+    pub fn with_value(self, value: &'a [u8]) -> Ask<'a> {
+        match self {
+            Ask::Store(store) => Ask::Store(Store { value, ..store }),
+            other => other,
+        }
+    }
 }
 
 /// What a reply answers.
