@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use clap::Args;
 use larder_eventloop::cpu;
+use larder_protocol::client::Protocol;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -30,7 +31,6 @@ use crate::generator::{Load, Stop};
 use crate::peers::{self, Kind, Server, Spec};
 use crate::script::Script;
 use crate::usage::{self, Usage};
-use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MILLION, Reference};
 use judge::{judge, memory};

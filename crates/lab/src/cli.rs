@@ -8,13 +8,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use larder_eventloop::socket::Address;
+use larder_protocol::client::Protocol;
 
 use crate::driver;
 use crate::error::Error;
 use crate::load::{self, RequestArgs};
 use crate::null::{Canned, Null};
 use crate::results::{self, Run};
-use crate::wire::Protocol;
 use crate::workload::Verb;
 use crate::{bench, cas, clients, hitratio, keeper, latency, matrix, memory, servers, shift};
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use larder_eventloop::cpu;
 use larder_eventloop::socket::Address;
+use larder_protocol::client::Protocol;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::control::{Control, Family};
@@ -13,7 +14,6 @@ use crate::owner;
 use crate::peers::{Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::usage::Usage;
-use crate::wire::Protocol;
 
 /// A running server that somebody else started: `name=memcached://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,10 +188,7 @@ impl Contender {
 
     /// What it is asked in: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(&self, wanted: Protocol) -> Protocol {
-        match self.control.family {
-            Family::Memcached => wanted,
-            Family::Redis => Protocol::Resp,
-        }
+        self.control.family.protocol(wanted)
     }
 
     /// Its address.

@@ -2,9 +2,10 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Address;
+use larder_protocol::client::Protocol;
 
 use crate::error::Error;
 
@@ -17,8 +18,22 @@ pub enum Family {
     Redis,
 }
 
+impl Family {
+    /// What is asked of it: `wanted`, if it speaks memcached's protocols.
+    pub fn protocol(self, wanted: Protocol) -> Protocol {
+        match self {
+            Family::Memcached => wanted,
+            Family::Redis => Protocol::Resp,
+        }
+    }
+}
+
 /// How long a server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// And for one that comes in many pieces.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(60);
+/// Bytes of an answer at most: what a server says of itself is far less.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A server as somebody to ask. Each question has a connection of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,13 +173,17 @@ impl Control {
     /// [`Error::Peer`] when the reply does not come.
     pub fn ask(&self, question: impl AsRef<[u8]>, end: &str) -> Result<String, Error> {
         let mut reply = Vec::new();
+        let asked = Instant::now();
         let mut exchange = || {
             let mut stream = self.connect()?;
             stream.write_all(question.as_ref())?;
             let mut buffer = [0; 16 * 1024];
             while !reply.ends_with(end.as_bytes()) {
+                if reply.len() > ANSWER_BYTES_MAX || asked.elapsed() > PATIENCE_IN_ALL {
+                    return Err(ErrorKind::FileTooLarge.into());
+                }
                 match stream.read(&mut buffer)? {
-                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
                     received => reply.extend_from_slice(&buffer[..received]),
                 }
             }
@@ -174,6 +193,10 @@ impl Control {
         let said = String::from_utf8_lossy(&reply);
         match outcome {
             Ok(()) => Ok(said.into_owned()),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                let why = format!("it says {} bytes, and they do not end", reply.len());
+                Err(self.failed(question.as_ref(), &why))
+            }
             // What it says in place of an answer tells more than that none came: -NOAUTH, HTTP/1.1 400 …
             Err(_) if !reply.is_empty() => {
                 let first: String = said.lines().next().unwrap_or_default().chars().take(100).collect();
@@ -196,6 +219,7 @@ impl Control {
         let Address::Tcp(address) = &self.address else { return Err(std::io::ErrorKind::Unsupported.into()) };
         let stream = TcpStream::connect_timeout(address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
 }
@@ -248,6 +272,21 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn an_answer_without_end_is_an_error_before_it_takes_all_memory() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            while client.write_all(&b"STAT a 1\r\n".repeat(10_000)).is_ok() {}
+        });
+        let control = Control { name: "a".to_owned(), family: Family::Memcached, address };
+        let error = control.stats("").unwrap_err().to_string();
+        assert!(error.contains("bytes, and they do not end"), "{error}");
+    }
 
     #[test]
     fn counters_are_read_as_servers_write_them() {

@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
+use larder_protocol::client::{self, Answer, Asked, LINE_BYTES_MAX, Malformed, Protocol};
 
 use crate::error::Error;
 use crate::generator::{STALL, prefer, thread_cpu_time, waited_since};
+use crate::sizes::VALUE_BYTES_MAX;
 
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,18 @@ pub trait Agent: Send {
     /// # Errors
     /// [`Error::Reply`] when they are no reply to what was asked.
     fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Self::Tally) -> Result<Taken, Error>;
+}
+
+/// The whole answer at the start of `bytes`, and how long it is; none while it is not all there.
+///
+/// # Errors
+/// [`Error::Reply`] when it is no answer to what was asked.
+pub(crate) fn answer(
+    protocol: Protocol,
+    asked: Asked,
+    bytes: &[u8],
+) -> Result<Option<(Answer<'_>, usize)>, Error> {
+    client::answer(protocol, asked, bytes).map_err(|Malformed| Error::malformed(bytes))
 }
 
 /// Open connections, one for each agent.
@@ -112,6 +126,8 @@ enum State {
 }
 
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// Bytes of a reply that are waited for at most: the largest value that is ever asked for, and lines around it.
+const REPLY_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * LINE_BYTES_MAX;
 const EVENTS_MAX: usize = 256;
 /// A wait that takes longer than it may by so much says that this process was stopped, not the server.
 const SUSPENDED: Duration = Duration::from_secs(1);
@@ -338,7 +354,48 @@ impl<A: Agent> Lane<A> {
                 }
             }
         }
+        if bytes.len() > REPLY_BYTES_MAX {
+            return Err(Error::endless(REPLY_BYTES_MAX, bytes));
+        }
         seat.held.extend_from_slice(bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Asks once, and takes nothing of what comes.
+    struct Patient;
+
+    impl Agent for Patient {
+        type Tally = ();
+
+        fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut (), out: &mut Vec<u8>) -> Next {
+            out.extend_from_slice(b"get k\r\n");
+            Next::Request
+        }
+
+        fn reply(&mut self, _bytes: &[u8], _now: Instant, _tally: &mut ()) -> Result<Taken, Error> {
+            Ok(Taken::Nothing)
+        }
+    }
+
+    #[test]
+    fn a_reply_without_end_is_an_error_before_it_takes_all_memory() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            while client.write_all(&[b'x'; 64 << 10]).is_ok() {}
+        });
+        let mut dialog = Dialog::connect(&address, vec![Patient], &[None]).unwrap();
+        let error = dialog.run(Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("a reply of more than 67112960 bytes"), "{error}");
+        assert!(dialog.lanes[0].seats[0].held.capacity() <= 2 * REPLY_BYTES_MAX);
     }
 }

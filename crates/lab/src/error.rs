@@ -63,6 +63,12 @@ impl Error {
         Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
     }
 
+    /// `bytes` are more than a reply may have, and none yet.
+    #[cold]
+    pub(crate) fn endless(bytes_max: usize, bytes: &[u8]) -> Error {
+        Error::Reply(format!("a reply of more than {bytes_max} bytes: \"{}\"", excerpt(bytes)))
+    }
+
     /// `bytes` came behind the last reply that was due.
     #[cold]
     pub(crate) fn surplus(bytes: &[u8]) -> Error {

@@ -1,13 +1,13 @@
 //! Stores what a load wants to find.
 
 use larder_eventloop::socket::Address;
+use larder_protocol::client::Protocol;
 
 use crate::connection::Check;
 use crate::error::Error;
 use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
 use crate::tally::Tally;
-use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
 
 /// Bytes of requests that a fill renders at a time.

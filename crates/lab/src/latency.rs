@@ -16,6 +16,7 @@ mod report;
 use std::time::Duration;
 
 use clap::Args;
+use larder_protocol::client::Protocol;
 
 use crate::books::Books;
 use crate::connection::Check;
@@ -33,7 +34,6 @@ use crate::starvation::Waited;
 use crate::stats::median;
 use crate::tally::{Latencies, Tally, in_time};
 use crate::usage::Usage;
-use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
 
 /// Options of `larder lab latency`.

@@ -2,14 +2,14 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`wire`], [`keys`], [`value`] | requests and replies of the protocols; values that name their key |
+//! | [`keys`], [`value`], [`place`] | how keys look; values that name their key; a place inside one |
 //! | [`mix`], [`workload`], [`script`] | what is asked: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
-//! | [`single`], [`sizes`], [`walk`] | requests of one key; sizes of values; clients that visit every key |
+//! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
-//! | [`null`] | a server of fixed replies: floor of the servers, ceiling of the generator |
+//! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
 //! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
 //! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server, and one with faults |
@@ -23,12 +23,14 @@
 //! | [`cas`], [`clients`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
 //!
-//! There is one generator. An experiment is a workload and a function over its tallies.
+//! There is one generator. An experiment is a workload and a function over its tallies. Requests are written and replies
+//! read by [`larder_protocol::client`].
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod books;
+pub mod canned;
 pub mod cas;
 pub mod cli;
 pub mod clients;
@@ -55,6 +57,7 @@ pub mod null;
 pub mod numbers;
 pub mod owner;
 pub mod peers;
+pub mod place;
 pub mod placement;
 pub mod progress;
 pub mod relay;
@@ -63,7 +66,6 @@ pub mod results;
 pub mod script;
 pub mod servers;
 pub mod shift;
-pub mod single;
 pub mod sizes;
 pub mod starvation;
 pub mod stats;
@@ -71,9 +73,10 @@ pub mod tally;
 pub mod usage;
 pub mod value;
 pub mod walk;
-pub mod wire;
 pub mod workload;
 
 pub use cli::main;
 /// Where a server listens.
 pub use larder_eventloop::socket::Address;
+/// What it is asked in.
+pub use larder_protocol::client::Protocol;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use larder_eventloop::cpu;
+use larder_protocol::client::Protocol;
 
 use crate::books::Books;
 use crate::connection::Check;
 use crate::contender::Target;
-use crate::control::{Control, Family};
+use crate::control::Control;
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::fill;
@@ -19,7 +20,6 @@ use crate::results::histogram::QUANTILES;
 use crate::sizes::Sizes;
 use crate::tally::{BUSY_MAX, in_time, late_at};
 use crate::usage::Usage;
-use crate::wire::Protocol;
 use crate::workload::{Mix, Verb, Workload};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -148,11 +148,7 @@ pub struct Options {
 /// # Errors
 /// When the server cannot be reached or fails, a reply was wrong, or an open loop was not in time.
 pub fn run(args: &Options) -> Result<(), Error> {
-    let protocol = match args.target.family {
-        Family::Memcached if args.meta => Protocol::Meta,
-        Family::Memcached => Protocol::Classic,
-        Family::Redis => Protocol::Resp,
-    };
+    let protocol = args.target.family.protocol(if args.meta { Protocol::Meta } else { Protocol::Classic });
     let cores: Vec<Option<usize>> = if args.cores.is_empty() {
         vec![cpu::cores().ok().and_then(|cores| cores.last().copied())]
     } else {

@@ -42,9 +42,9 @@ use crate::keys::Keyspace;
 use crate::named::named;
 use crate::progress::Progress;
 use crate::stats;
-use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
 use faults::{Account, Fault, Mode};
+use larder_protocol::client::Protocol;
 use setting::{Client, Grid, Handle, Link, Op, Reply, Setting};
 use visit::{Bench, Counted, Sample};
 

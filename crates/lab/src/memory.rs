@@ -22,8 +22,8 @@ use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{self, Experiment, Seat};
 use crate::keys::{KEY_BYTES_MIN, Keyspace};
-use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
+use larder_protocol::client::Protocol;
 use measure::{Bench, Full, Reading, Stage};
 
 /// Options of `larder lab memory`.

@@ -12,10 +12,10 @@ use std::{env, fs, thread};
 
 use larder_eventloop::cpu;
 use larder_eventloop::socket::Address;
+use larder_protocol::client::Protocol;
 
 use crate::control::{Control, Family};
 use crate::error::Error;
-use crate::wire::Protocol;
 use crate::workload::Workload;
 use crate::{keeper, owner};
 
@@ -118,10 +118,7 @@ impl Kind {
 
     /// What it speaks in this kind of load: `wanted`, but for servers that speak Redis's protocol only.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
-        match self.family() {
-            Family::Redis => Protocol::Resp,
-            Family::Memcached => wanted,
-        }
+        self.family().protocol(wanted)
     }
 
     /// The protocol in which it is asked about itself (a null server is not asked).

@@ -23,13 +23,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use larder_protocol::client::Protocol;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::keys::{Choice, Chooser};
 use crate::value;
-use crate::wire::{Protocol, TOKEN_DIGITS};
 use crate::workload::{Verb, Workload};
 
 /// A key in a script.
@@ -45,6 +45,11 @@ pub struct KeyAt {
 
 /// The [`KeyAt::slot`] of a key about which this connection knows nothing.
 pub const NOBODYS: u32 = u32::MAX;
+
+/// Digits of a token in a request: as many as the longest has, so that it is written where it stands.
+const TOKEN_DIGITS: usize = 20;
+/// The token of who has none: no server gives it out.
+pub const NO_TOKEN: u64 = u64::MAX;
 
 /// One request.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ pub enum Sizes {
 }
 
 /// The largest value that a command line may ask for.
-const VALUE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 
 impl Sizes {
     /// Reads what a command line says: `100`, evenly from `50-150`, by weight `100:3,1000:1`, or a histogram

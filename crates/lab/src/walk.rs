@@ -5,14 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use larder_protocol::client::{Answer, Asked, Protocol};
+
 use crate::contender::Contender;
-use crate::dialog::{Agent, Dialog, Next, Taken};
+use crate::dialog::{Agent, Dialog, Next, Taken, answer};
 use crate::error::Error;
 use crate::keys::{Keyspace, Prefix};
-use crate::single::{self, Answer, Asked};
 use crate::sizes::Sizes;
 use crate::value;
-use crate::wire::Protocol;
 
 /// What is done to each key.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,11 +147,12 @@ impl Agent for Walker {
             match &self.deed {
                 Deed::Write { sizes, version, ttl_s } => {
                     let bytes = sizes.of(id, *version);
-                    let write = |out: &mut Vec<u8>| value::write(out, id, *version, bytes);
-                    single::set(self.protocol, out, &self.key, *ttl_s, bytes, write);
+                    self.protocol.begin_set(out, &self.key, bytes, *ttl_s);
+                    value::write(out, id, *version, bytes);
+                    self.protocol.end_set(out, *ttl_s);
                 }
-                Deed::Read { .. } => single::get(self.protocol, out, &self.key),
-                Deed::Delete => single::delete(self.protocol, out, &self.key),
+                Deed::Read { .. } => self.protocol.get(out, [&self.key[..]]),
+                Deed::Delete => self.protocol.delete(out, &self.key),
             }
             self.next += u64::from(self.keys.step);
             self.asked += 1;
@@ -165,9 +166,7 @@ impl Agent for Walker {
             Deed::Read { .. } => Asked::Get,
             Deed::Delete => Asked::Delete,
         };
-        let answer = single::answer(self.protocol, asked, bytes)
-            .map_err(|_| Error::Reply(format!("no reply to {asked:?}: \"{}\"", excerpt(bytes))))?;
-        let Some((answer, used)) = answer else { return Ok(Taken::Nothing) };
+        let Some((answer, used)) = answer(self.protocol, asked, bytes)? else { return Ok(Taken::Nothing) };
         match answer {
             Answer::Stored | Answer::Deleted => tally.done += 1,
             Answer::Miss => tally.misses += 1,
@@ -197,8 +196,4 @@ impl Walker {
             tally.first.get_or_insert_with(|| format!("key {id}: {} bytes, {found:?}", have.len()));
         }
     }
-}
-
-fn excerpt(bytes: &[u8]) -> String {
-    bytes[..bytes.len().min(64)].escape_ascii().to_string()
 }

@@ -4,12 +4,16 @@
 
 use std::collections::HashMap;
 
+use larder_protocol::client::{Ask, Get, Protocol, Request, Store, Want, command};
+use memchr::memmem;
+
+use crate::canned;
 use crate::keys::{Choice, Keyspace, Prefix};
 pub use crate::mix::{Mix, Verb};
-use crate::script::{KeyAt, NOBODYS};
+use crate::place::Place;
+use crate::script::{KeyAt, NO_TOKEN, NOBODYS};
 use crate::sizes::Sizes;
 use crate::value;
-use crate::wire::{Place, Protocol};
 
 /// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,64 +98,74 @@ impl Workload {
     /// Appends the request for these `keys` and notes their places; a write carries `version`.
     /// Returns where its value starts.
     pub(crate) fn request(&self, out: &mut Vec<u8>, verb: Verb, keys: &mut [KeyAt], version: u64) -> u32 {
-        let Keyspace { key_bytes, .. } = self.keyspace;
-        let prefix = self.prefix(verb);
-        match verb {
-            Verb::Hit | Verb::Miss | Verb::Get => {
-                self.protocol.open_get(out, keys.len());
-                for key in keys {
-                    let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
-                    key.at = self.protocol.key(out, key_bytes, write) as u32;
+        let (begins, key_bytes) = (out.len(), self.keyspace.key_bytes);
+        let mut names = Vec::with_capacity(keys.len() * key_bytes);
+        for key in &*keys {
+            self.keyspace.write(&mut names, self.prefix(verb), key.id);
+        }
+        let mut value_at = 0;
+        match (verb, &*keys) {
+            (Verb::Hit | Verb::Miss | Verb::Get, _) => {
+                self.protocol.get(out, names.chunks_exact(key_bytes));
+            }
+            (Verb::Set, &[KeyAt { id, .. }]) => {
+                let value_bytes = if self.zeros { 1 } else { self.value_bytes(id) };
+                self.protocol.begin_set(out, &names, value_bytes, self.ttl_s);
+                value_at = out.len();
+                match self.zeros {
+                    true => out.push(b'0'),
+                    false => value::write(out, id, version, value_bytes),
                 }
-                self.protocol.close_get(out);
-                0
+                self.protocol.end_set(out, self.ttl_s);
             }
-            Verb::Set => {
-                let [key] = keys else { unreachable!("a write has one key") };
-                let value_bytes = if self.zeros { 1 } else { self.value_bytes(key.id) };
-                let write_key = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
-                let mut value_at = 0;
-                let write_value = |out: &mut Vec<u8>| {
-                    value_at = out.len() as u32;
-                    match self.zeros {
-                        true => out.push(b'0'),
-                        false => value::write(out, key.id, version, value_bytes),
-                    }
-                };
-                let sizes = (key_bytes, value_bytes);
-                key.at = self.protocol.set(out, sizes, self.ttl_s, write_key, write_value) as u32;
-                value_at
+            (Verb::Cas, &[KeyAt { id, .. }]) => value_at = self.swap(out, &names, id, version),
+            (Verb::Gets, &[_]) => {
+                let dialect = self.protocol.dialect().expect("RESP has no tokens");
+                let get = Get { want: Want::CAS, ..Get::default() };
+                Request::new(Ask::Get(get), &names).write(dialect, out);
             }
-            Verb::Cas => {
-                let [key] = keys else { unreachable!("a write has one key") };
-                let (mut name, mut value_at) = (Vec::with_capacity(key_bytes), 0);
-                self.keyspace.write(&mut name, prefix, key.id);
-                let sizes = (key_bytes, self.value_bytes(key.id));
-                let write_value = |out: &mut Vec<u8>| {
-                    value_at = out.len() as u32;
-                    value::write(out, key.id, version, sizes.1);
-                };
-                key.at = self.protocol.cas(out, sizes, self.ttl_s, &name, write_value) as u32;
-                value_at
+            (Verb::SetBit | Verb::GetBit | Verb::SetRange, &[KeyAt { id, .. }]) => {
+                assert_eq!(self.protocol, Protocol::Resp, "only RESP knows places inside a value");
+                Place::of(version, self.value_bytes(id)).request(out, verb, &names);
             }
-            Verb::SetBit | Verb::GetBit | Verb::SetRange => {
-                let [key] = keys else { unreachable!("a place in a value has one key") };
-                let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
-                let place = Place::of(version, self.value_bytes(key.id));
-                key.at = self.protocol.inside(out, verb, key_bytes, write, &place) as u32;
-                0
+            (Verb::Delete, &[_]) => self.protocol.delete(out, &names),
+            (Verb::Incr, &[_]) => self.protocol.incr(out, &names),
+            (_, _) => unreachable!("only a read of values has several keys"),
+        }
+        let mut from = begins;
+        for (key, name) in keys.iter_mut().zip(names.chunks_exact(key_bytes)) {
+            let at = from + memmem::find(&out[from..], name).expect("it was written behind the last");
+            (key.at, from) = (at as u32, at + key_bytes);
+        }
+        value_at as u32
+    }
+
+    /// Appends a write that happens if the key was not changed since it was read. In memcached's protocols it names a
+    /// token, which stands right before the line end in front of the value; in RESP it is a transaction that watches the
+    /// key, reads it, and sets it. Returns where the value starts.
+    fn swap(&self, out: &mut Vec<u8>, name: &[u8], id: u32, version: u64) -> usize {
+        let (protocol, ttl_s, value_bytes) = (self.protocol, self.ttl_s, self.value_bytes(id));
+        let dialect = protocol.dialect();
+        match dialect {
+            Some(dialect) => {
+                let store = Ask::Store(Store { exptime: ttl_s.into(), ..Store::default() });
+                let request = Request { cas: Some(NO_TOKEN), ..Request::new(store, name) };
+                request.write_line(dialect, value_bytes, out);
             }
-            Verb::Delete | Verb::Incr | Verb::Gets => {
-                let [key] = keys else { unreachable!("a change has one key") };
-                let write = |out: &mut Vec<u8>| self.keyspace.write(out, prefix, key.id);
-                key.at = match verb {
-                    Verb::Delete => self.protocol.delete(out, key_bytes, write),
-                    Verb::Gets => self.protocol.gets(out, write),
-                    _ => self.protocol.incr(out, key_bytes, write),
-                } as u32;
-                0
+            None => {
+                command(out, &[b"WATCH", name]);
+                command(out, &[b"GET", name]);
+                command(out, &[b"MULTI"]);
+                protocol.begin_set(out, name, value_bytes, ttl_s);
             }
         }
+        let value_at = out.len();
+        value::write(out, id, version, value_bytes);
+        protocol.end_set(out, ttl_s);
+        if dialect.is_none() {
+            command(out, &[b"EXEC"]);
+        }
+        value_at
     }
 
     /// The first request of a load of one verb and the reply expected to it, as bytes. All its requests
@@ -170,10 +184,10 @@ impl Workload {
                 let (mut key, mut value) = (Vec::new(), Vec::new());
                 self.keyspace.write(&mut key, Prefix::Present, first);
                 value::write(&mut value, first, 1, self.value_bytes(first));
-                self.protocol.reply_hits(&mut reply, &vec![(key, value); self.keys_per_request]);
+                canned::hits(self.protocol, &mut reply, &vec![(key, value); self.keys_per_request]);
             }
-            Verb::Miss => self.protocol.reply_misses(&mut reply, self.keys_per_request),
-            Verb::Set => self.protocol.reply_stored(&mut reply),
+            Verb::Miss => canned::misses(self.protocol, &mut reply, self.keys_per_request),
+            Verb::Set => canned::stored(self.protocol, &mut reply),
             Verb::Delete
             | Verb::Incr
             | Verb::Cas

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use larder_eventloop::socket::Address;
+use larder_lab::Protocol;
+use larder_lab::canned;
 use larder_lab::connection::Check;
 use larder_lab::error::Error;
 use larder_lab::generator::{Arrivals, Load, Stop};
@@ -14,7 +16,6 @@ use larder_lab::keys::{Choice, Keyspace, Prefix};
 use larder_lab::null::{Canned, Null};
 use larder_lab::tally::Tally;
 use larder_lab::value;
-use larder_lab::wire::Protocol;
 use larder_lab::workload::{Mix, Verb, Workload};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Classic, Protocol::Meta, Protocol::Resp];
@@ -44,8 +45,8 @@ fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut vec![0; request_bytes]).unwrap();
-        stream.write_all(&reply).unwrap();
-        if !close {
+        // Who has seen enough is gone.
+        if stream.write_all(&reply).is_ok() && !close {
             let _ = stream.read(&mut [0]);
         }
     });
@@ -63,7 +64,7 @@ fn hits(workload: &Workload, ids: [u32; 2]) -> Vec<u8> {
         let (mut name, mut bytes) = (Vec::new(), Vec::new());
         workload.keyspace.write(&mut name, Prefix::Present, key as u32);
         value::write(&mut bytes, id, 9, workload.keyspace.value_bytes);
-        workload.protocol.reply_hits(&mut reply, &[(name, bytes)]);
+        canned::hits(workload.protocol, &mut reply, &[(name, bytes)]);
     }
     reply
 }
@@ -160,11 +161,40 @@ fn a_torn_value_is_wrong() {
 }
 
 #[test]
+fn client_flags_that_nobody_wrote_are_wrong() {
+    let workload = workload(Protocol::Classic, Verb::Hit, 32);
+    let mut reply = hits(&workload, [0, 1]);
+    let flags = b"VALUE key:000000000000 ".len();
+    assert_eq!(std::mem::replace(&mut reply[flags], b'7'), b'0');
+    for (check, wrong) in [(Check::Parse, 0), (Check::Verify, 1)] {
+        let tally = run_once(&replying(&workload, reply.clone(), false), &workload, check).unwrap();
+        assert_eq!((tally.hits, tally.wrong), (2, wrong), "{check:?} {:?}", tally.first_wrong);
+    }
+}
+
+#[test]
+fn a_value_that_is_announced_longer_than_any_is_an_error_and_no_memory() {
+    for (protocol, line) in [
+        (Protocol::Classic, "VALUE key:000000000000 0 2147483647\r\n"),
+        (Protocol::Meta, "VA 2147483647\r\n"),
+        (Protocol::Resp, "$2147483647\r\n"),
+    ] {
+        let workload = workload(protocol, Verb::Hit, 32);
+        let reply = [line.as_bytes(), &[b'x'; 1 << 20]].concat();
+        for check in [Check::Parse, Check::Verify] {
+            let address = replying(&workload, reply.clone(), false);
+            let error = run_once(&address, &workload, check).unwrap_err().to_string();
+            assert!(error.contains("a reply of more than 262143 bytes"), "{protocol:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_miss_in_place_of_a_hit_is_wrong() {
     for protocol in PROTOCOLS {
         let workload = workload(protocol, Verb::Hit, 32);
         let mut reply = Vec::new();
-        workload.protocol.reply_misses(&mut reply, 1);
+        canned::misses(workload.protocol, &mut reply, 1);
         reply.extend_from_slice(&hits(&workload, [0, 1])[hits(&workload, [0, 1]).len() / 2..]);
         let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
         assert_eq!((tally.hits, tally.misses, tally.wrong), (1, 1, 1), "{protocol:?}");
@@ -186,7 +216,7 @@ fn keys_left_out_of_a_multi_get_are_misses_at_their_place() {
         (name, bytes)
     };
     let mut reply = Vec::new();
-    workload.protocol.reply_hits(&mut reply, &[pair(1), pair(3)]);
+    canned::hits(workload.protocol, &mut reply, &[pair(1), pair(3)]);
     let tally = run_once(&replying(&workload, reply, false), &workload, Check::Verify).unwrap();
     // Both misses are wrong, as the workload expects hits; both hits are right.
     assert_eq!((tally.hits, tally.misses, tally.wrong), (2, 2, 2), "{:?}", tally.first_wrong);
@@ -199,13 +229,13 @@ fn replies(workload: &Workload, version: impl Fn(usize) -> u64) -> Vec<u8> {
     for (index, request) in script.requests.iter().enumerate() {
         let id = script.keys[request.keys_end as usize - 1].id;
         if request.verb == Verb::Set {
-            workload.protocol.reply_stored(&mut out);
+            canned::stored(workload.protocol, &mut out);
             continue;
         }
         let (mut name, mut bytes) = (Vec::new(), Vec::new());
         workload.keyspace.write(&mut name, Prefix::Present, id);
         value::write(&mut bytes, id, version(index), 32);
-        workload.protocol.reply_hits(&mut out, &[(name, bytes)]);
+        canned::hits(workload.protocol, &mut out, &[(name, bytes)]);
     }
     out
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use larder_lab::Protocol;
 use larder_lab::connection::Check;
 use larder_lab::fill::{fill, prepare};
 use larder_lab::generator::{Load, Stop};
@@ -13,7 +14,6 @@ use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::sizes::Sizes;
 use larder_lab::tally::Tally;
 use larder_lab::usage::{self, Usage};
-use larder_lab::wire::Protocol;
 use larder_lab::workload::{Mix, Verb, Workload};
 
 fn start(kind: Kind) -> Server {

@@ -1,6 +1,7 @@
 //! The generator beside Larder: whatever is asked, both count the same, in every protocol; and what is
 //! stored by one protocol is verified by another.
 
+use larder_lab::Protocol;
 use larder_lab::books::Books;
 use larder_lab::connection::Check;
 use larder_lab::experiment::Checks;
@@ -10,7 +11,6 @@ use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::sizes::Sizes;
 use larder_lab::tally::Tally;
-use larder_lab::wire::Protocol;
 use larder_lab::workload::{Mix, Verb, Workload};
 use std::time::Duration;
 

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_lab::Address;
+use larder_lab::Protocol;
 use larder_lab::books::Books;
 use larder_lab::cas::{Client, Method, Retry, Task};
 use larder_lab::connection::Check;
@@ -23,7 +24,6 @@ use larder_lab::generator::{Arrivals, Load, STALL, Stop};
 use larder_lab::keys::{Choice, Keyspace};
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::tally::Tally;
-use larder_lab::wire::Protocol;
 use larder_lab::workload::{Verb, Workload};
 
 /// Held by tests that measure: two at once would be in each other's way.

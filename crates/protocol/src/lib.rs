@@ -8,7 +8,7 @@
 //! - [`meta`]: `mg ms md ma mn me` and their flags
 //! - [`reply`]: replies that carry values
 //! - [`resp`]: the requests and replies of Redis
-//! - [`client`]: the client's side of memcached's text
+//! - [`client`]: the client's side: requests of memcached's text and of Redis, and what replies say
 //! - [`number`], [`scan`], [`Tokens`], [`base64`], [`escape`]: the pieces
 #![forbid(unsafe_code)]
 

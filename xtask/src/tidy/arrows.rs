@@ -21,7 +21,7 @@ const CRATES: &Arrows = &[
     // The server makes the store that sessions work on.
     ("server", &["commands", "eventloop", "store"]),
     ("client", &["protocol"]),
-    ("lab", &["client", "eventloop"]),
+    ("lab", &["client", "eventloop", "protocol"]),
     ("larder", &["lab", "server"]),
     ("testkit", &["commands", "eventloop", "server", "store"]),
 ];

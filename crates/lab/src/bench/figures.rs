@@ -1,8 +1,9 @@
 //! The server's figures: what is measured, on what data, and what it must not exceed.
 
+use larder_protocol::client::Protocol;
+
 use crate::keys::{Choice, Keyspace};
 use crate::peers::Kind;
-use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
 
 /// What servers are filled with before a figure; figures on the same data share servers and rounds.

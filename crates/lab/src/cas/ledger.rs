@@ -1,8 +1,11 @@
 //! What the counters and the server's own figures say about what the clients claim.
 
+use larder_protocol::client::{Answer, Asked, Protocol, command, counter};
+
 use super::client::{Counts, Task};
-use super::method::{INITIAL, Method, Stamp, decimal, resp};
+use super::method::{INITIAL, Method, Stamp};
 use crate::control::{Control, Counters, Family};
+use crate::dialog::answer;
 use crate::error::Error;
 use crate::experiment::Experiment;
 
@@ -23,20 +26,16 @@ impl Ledger {
     /// # Errors
     /// [`Error::Peer`] when the server does not do it.
     pub fn open(control: &Control, task: &Task) -> Result<Ledger, Error> {
+        let protocol = control.family.protocol(Protocol::Classic);
         for (batch, names) in task.names.chunks(BATCH).enumerate() {
-            let mut question = String::new();
+            let mut question = Vec::new();
             for (index, name) in names.iter().enumerate() {
                 let key = (batch * BATCH + index) as u32;
                 let value = match task.method.is_server_side() {
                     true => INITIAL.to_string(),
                     false => Stamp { counter: INITIAL, key, client: 0, seq: 0 }.text(),
                 };
-                match control.family {
-                    Family::Memcached => {
-                        question.push_str(&format!("set {name} 0 0 {}\r\n{value}\r\n", value.len()));
-                    }
-                    Family::Redis => question.push_str(&resp(&["SET", name, &value])),
-                }
+                protocol.set(&mut question, name.as_bytes(), value.as_bytes(), 0);
             }
             let stored = match control.family {
                 Family::Memcached => "STORED\r\n",
@@ -121,27 +120,26 @@ impl Ledger {
 
     /// The counters as they are now.
     fn counters(&self) -> Result<Vec<u64>, Error> {
+        let protocol = self.control.family.protocol(Protocol::Classic);
+        let lost = || Error::Peer(format!("{} has lost counters", self.control.name));
         let mut all = Vec::new();
         for names in self.task.names.chunks(BATCH) {
-            let mut question = String::new();
-            for name in names {
-                match self.control.family {
-                    Family::Memcached => question.push_str(&format!("get {name}\r\n")),
-                    Family::Redis => question.push_str(&resp(&["GET", name])),
-                }
-            }
+            let mut question = Vec::new();
+            names.iter().for_each(|name| protocol.get(&mut question, [name.as_bytes()]));
             // A question whose answer ends the reply, as values have no end of their own.
             let (last, end) = match self.control.family {
                 Family::Memcached => ("mn\r\n", "MN\r\n"),
                 Family::Redis => ("PING\r\n", "+PONG\r\n"),
             };
-            let reply = self.control.ask(question + last, end)?;
-            let values = reply.split("\r\n").filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-            let numbers = values.map(|value| decimal(value.split(' ').next().unwrap_or_default().as_bytes()));
-            let before = all.len();
-            all.extend(numbers.map(|number| number.unwrap_or(u64::MAX)));
-            if all.len() != before + names.len() {
-                return Err(Error::Peer(format!("{} has lost counters", self.control.name)));
+            question.extend_from_slice(last.as_bytes());
+            let reply = self.control.ask(question, end)?;
+            let mut rest = reply.as_bytes();
+            for _ in names {
+                let (found, used) = answer(protocol, Asked::Get, rest)?.ok_or_else(lost)?;
+                let Answer::Value(value) = found else { return Err(lost()) };
+                let digits = value.split(|&byte| byte == b' ').next().unwrap_or_default();
+                all.push(counter(digits).unwrap_or(u64::MAX));
+                rest = &rest[used..];
             }
         }
         Ok(all)
@@ -175,16 +173,24 @@ pub fn deliberate_conflict(experiment: &mut Experiment, contender: usize) -> Res
             }
             Family::Redis => {
                 // Within one connection: a write of its own spoils a watch as anybody's does.
-                let mut question =
-                    resp(&["SET", &key, "1"]) + &resp(&["WATCH", &key]) + &resp(&["SET", &key, "2"]);
-                question += &(resp(&["MULTI"]) + &resp(&["SET", &key, "3"]) + &resp(&["EXEC"]));
-                let reply = control.ask(question + "PING\r\n", "+PONG\r\n")?;
+                let (mut question, name) = (Vec::new(), key.as_bytes());
+                let words: [&[&[u8]]; 7] = [
+                    &[b"SET", name, b"1"],
+                    &[b"WATCH", name],
+                    &[b"SET", name, b"2"],
+                    &[b"MULTI"],
+                    &[b"SET", name, b"3"],
+                    &[b"EXEC"],
+                    &[b"PING"],
+                ];
+                words.iter().for_each(|words| command(&mut question, words));
+                let reply = control.ask(question, "+PONG\r\n")?;
                 (reply.ends_with("+QUEUED\r\n*-1\r\n+PONG\r\n"), reply)
             }
         };
         let now = match control.family {
             Family::Memcached => control.ask(format!("get {key}\r\n"), "END\r\n")?,
-            Family::Redis => control.ask(resp(&["GET", &key]) + "PING\r\n", "+PONG\r\n")?,
+            Family::Redis => control.ask(format!("GET {key}\r\nPING\r\n"), "+PONG\r\n")?,
         };
         let kept = now.contains("\r\n2\r\n");
         let name = control.name.clone();

@@ -6,7 +6,7 @@
 //! | `meta` | `mg k v c` … `ms k <n> C<token>` |
 //! | `watch` | `WATCH k`, `GET k` … `MULTI`, `SET k`, `EXEC` |
 //! | `decr` | `decr k 1`, on Redis `DECR k`: the server does it |
-//! | `ma` | `ma k MD v` |
+//! | `ma` | `ma k v MD D1` |
 //! | `blind` | `gets k` … `set k` … `get k`: the seed's, which never sent a token |
 //!
 //! Where a client writes the counter itself, the value says more than the number, so that a value
@@ -17,10 +17,14 @@
 //! 000999999995 0000000000 000003 0000000017 5fb1a0c3
 //! ```
 
+use larder_protocol::client::{
+    Ask, Classic, Dialect, Event, Get, Grammar, Malformed, Meta, Parsed, Protocol, Request, Resp, Store,
+    Want, command, counter,
+};
+
 use crate::control::Family;
 use crate::error::Error;
 use crate::value::seed;
-use crate::wire::{line, value};
 
 /// What the counters start from: nobody gets to 0.
 pub const INITIAL: u64 = 1_000_000_000;
@@ -158,41 +162,63 @@ pub enum Answer<'a> {
 type Read<'a> = Result<Option<(Answer<'a>, usize)>, Error>;
 
 impl Method {
+    /// How its requests look; none in Redis's protocol.
+    fn dialect(self, family: Family) -> Option<Dialect> {
+        match (self, family) {
+            (_, Family::Redis) => None,
+            (Method::Meta | Method::Ma, Family::Memcached) => Some(Dialect::Meta),
+            (Method::GetsCas | Method::Watch | Method::Decr | Method::Blind, Family::Memcached) => {
+                Some(Dialect::Classic)
+            }
+        }
+    }
+
+    /// What its requests are asked in.
+    fn protocol(self, family: Family) -> Protocol {
+        match self.dialect(family) {
+            Some(Dialect::Meta) => Protocol::Meta,
+            Some(Dialect::Classic) => Protocol::Classic,
+            None => Protocol::Resp,
+        }
+    }
+
     /// Appends the request that reads counter `key`.
     pub fn ask_read(self, family: Family, out: &mut Vec<u8>, key: &str) {
-        let text = match (self, family) {
-            (Method::Meta, _) => format!("mg {key} v c\r\n"),
-            (Method::Watch, _) => format!("{}{}", resp(&["WATCH", key]), resp(&["GET", key])),
-            (_, Family::Memcached) => format!("gets {key}\r\n"),
-            (_, Family::Redis) => resp(&["GET", key]),
-        };
-        out.extend_from_slice(text.as_bytes());
+        if self == Method::Watch {
+            command(out, &[b"WATCH", key.as_bytes()]);
+        }
+        match self.dialect(family) {
+            Some(dialect) => {
+                let get = Get { want: Want::CAS, ..Get::default() };
+                Request::new(Ask::Get(get), key.as_bytes()).write(dialect, out);
+            }
+            None => command(out, &[b"GET", key.as_bytes()]),
+        }
     }
 
     /// Appends the request that writes `value`, if the counter still has `token` where the method
     /// cares.
     pub fn ask_write(self, family: Family, out: &mut Vec<u8>, key: &str, value: &str, token: u64) {
-        let bytes = value.len();
-        let text = match (self, family) {
-            (Method::GetsCas, _) => format!("cas {key} 0 0 {bytes} {token}\r\n{value}\r\n"),
-            (Method::Meta, _) => format!("ms {key} {bytes} C{token}\r\n{value}\r\n"),
-            (Method::Watch, _) => {
-                format!("{}{}{}", resp(&["MULTI"]), resp(&["SET", key, value]), resp(&["EXEC"]))
+        let (key, value) = (key.as_bytes(), value.as_bytes());
+        match (self, self.dialect(family)) {
+            (Method::GetsCas | Method::Meta, Some(dialect)) => {
+                let store = Ask::Store(Store { value, ..Store::default() });
+                Request { cas: Some(token), ..Request::new(store, key) }.write(dialect, out);
             }
-            (_, Family::Memcached) => format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
-            (_, Family::Redis) => resp(&["SET", key, value]),
-        };
-        out.extend_from_slice(text.as_bytes());
+            (Method::Watch, _) => {
+                command(out, &[b"MULTI"]);
+                command(out, &[b"SET", key, value]);
+                command(out, &[b"EXEC"]);
+            }
+            (Method::GetsCas | Method::Meta | Method::Decr | Method::Ma | Method::Blind, _) => {
+                self.protocol(family).set(out, key, value, 0);
+            }
+        }
     }
 
     /// Appends the request by which the server takes one off.
     pub fn ask_decrement(self, family: Family, out: &mut Vec<u8>, key: &str) {
-        let text = match (self, family) {
-            (Method::Ma, _) => format!("ma {key} MD v\r\n"),
-            (_, Family::Memcached) => format!("decr {key} 1\r\n"),
-            (_, Family::Redis) => resp(&["DECR", key]),
-        };
-        out.extend_from_slice(text.as_bytes());
+        self.protocol(family).decr(out, key.as_bytes());
     }
 
     /// Reads the reply to [`Method::ask_read`].
@@ -200,19 +226,30 @@ impl Method {
     /// # Errors
     /// [`Error::Reply`].
     pub fn read<'a>(self, family: Family, bytes: &'a [u8], key: &str) -> Read<'a> {
-        match (self, family) {
-            (Method::Meta, _) => meta_value(bytes),
-            (Method::Watch, _) => {
-                const OK: &[u8] = b"+OK\r\n";
-                match bytes.strip_prefix(OK) {
-                    Some(rest) => Ok(resp_value(rest)?.map(|(answer, used)| (answer, used + OK.len()))),
-                    None if OK.starts_with(bytes) => Ok(None),
-                    None => Err(Error::malformed(bytes)),
-                }
-            }
-            (_, Family::Memcached) => classic_value(bytes, key),
-            (_, Family::Redis) => resp_value(bytes),
+        let reply = &mut Reply { bytes, used: 0 };
+        if self == Method::Watch && !reply.follows(Resp::event, Event::Stored)? {
+            return Ok(None);
         }
+        let event = match self.dialect(family) {
+            Some(Dialect::Meta) => reply.next(Meta::tokened)?,
+            Some(Dialect::Classic) => reply.next(Classic::tokened)?,
+            None => reply.next(Resp::event)?,
+        };
+        let Some(event) = event else { return Ok(None) };
+        let answer = match event {
+            Event::Token { key: None, value, token, .. } => Answer::Value(value, token),
+            // Nobody stores client flags.
+            Event::Token { key: Some(name), flags: 0, value, token } if name == key.as_bytes() => {
+                if !reply.follows(Classic::event, Event::End)? {
+                    return Ok(None);
+                }
+                Answer::Value(value, token)
+            }
+            Event::Value { value, .. } => Answer::Value(value, 0),
+            Event::Miss | Event::End => Answer::Missing,
+            _ => return Err(Error::malformed(bytes)),
+        };
+        Ok(Some((answer, reply.used)))
     }
 
     /// Reads the reply to [`Method::ask_write`].
@@ -220,29 +257,30 @@ impl Method {
     /// # Errors
     /// [`Error::Reply`].
     pub fn written(self, family: Family, bytes: &[u8]) -> Read<'_> {
-        match (self, family) {
-            (Method::GetsCas, _) => one_of(
-                bytes,
-                &[
-                    (b"STORED\r\n", Answer::Stored),
-                    (b"EXISTS\r\n", Answer::Refused),
-                    (b"NOT_FOUND\r\n", Answer::Missing),
-                ],
-            ),
-            (Method::Meta, _) => one_of(
-                bytes,
-                &[(b"HD\r\n", Answer::Stored), (b"EX\r\n", Answer::Refused), (b"NF\r\n", Answer::Missing)],
-            ),
-            (Method::Watch, _) => one_of(
-                bytes,
-                &[
-                    (b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n", Answer::Stored),
-                    (b"+OK\r\n+QUEUED\r\n*-1\r\n", Answer::Refused),
-                ],
-            ),
-            (_, Family::Memcached) => one_of(bytes, &[(b"STORED\r\n", Answer::Stored)]),
-            (_, Family::Redis) => one_of(bytes, &[(b"+OK\r\n", Answer::Stored)]),
+        let protocol = self.protocol(family);
+        let reply = &mut Reply { bytes, used: 0 };
+        if self == Method::Watch {
+            for before in [Event::Stored, Event::Queued] {
+                if !reply.follows(Resp::event, before)? {
+                    return Ok(None);
+                }
+            }
         }
+        let Some(event) = reply.next(|bytes| protocol.event(bytes))? else { return Ok(None) };
+        let compares = self.is_optimistic();
+        let answer = match event {
+            Event::Count(1) if self == Method::Watch => {
+                if !reply.follows(Resp::event, Event::Stored)? {
+                    return Ok(None);
+                }
+                Answer::Stored
+            }
+            Event::Stored if self != Method::Watch => Answer::Stored,
+            Event::Conflict if compares => Answer::Refused,
+            Event::Absent if compares => Answer::Missing,
+            _ => return Err(Error::malformed(bytes)),
+        };
+        Ok(Some((answer, reply.used)))
     }
 
     /// Reads the reply to [`Method::ask_decrement`].
@@ -250,102 +288,46 @@ impl Method {
     /// # Errors
     /// [`Error::Reply`].
     pub fn decremented(self, family: Family, bytes: &[u8]) -> Read<'_> {
-        let (digits, used) = match (self, family) {
-            (Method::Ma, _) => {
-                let Some((answer, used)) = meta_value(bytes)? else { return Ok(None) };
-                let Answer::Value(digits, _) = answer else { return Ok(Some((answer, used))) };
-                (digits, used)
+        let protocol = self.protocol(family);
+        let malformed = |Malformed| Error::malformed(bytes);
+        let Some((event, used)) = protocol.event(bytes).map_err(malformed)? else { return Ok(None) };
+        let answer = match event {
+            Event::Number(number) => Answer::Counter(number),
+            Event::Value { value, .. } if protocol == Protocol::Meta => {
+                Answer::Counter(counter(value).map_err(malformed)?)
             }
-            _ => {
-                let Some((line, used)) = line(bytes).map_err(|_| Error::malformed(bytes))? else {
-                    return Ok(None);
-                };
-                match family {
-                    Family::Memcached if line == b"NOT_FOUND" => return Ok(Some((Answer::Missing, used))),
-                    Family::Memcached => (line, used),
-                    Family::Redis => (line.strip_prefix(b":").ok_or_else(|| Error::malformed(bytes))?, used),
-                }
-            }
+            Event::Absent => Answer::Missing,
+            _ => return Err(Error::malformed(bytes)),
         };
-        let counter = decimal(digits).ok_or_else(|| Error::malformed(bytes))?;
-        Ok(Some((Answer::Counter(counter), used)))
+        Ok(Some((answer, used)))
     }
 }
 
-/// A command as Redis wants it.
-pub(super) fn resp(words: &[&str]) -> String {
-    let mut text = format!("*{}\r\n", words.len());
-    for word in words {
-        text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-    }
-    text
+/// A reply of several events.
+struct Reply<'a> {
+    bytes: &'a [u8],
+    /// Bytes that were read.
+    used: usize,
 }
 
-/// A number of up to 20 digits; memcached leaves spaces behind one that became shorter.
-pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.trim_end_matches(' ').parse().ok()
-}
+impl<'a> Reply<'a> {
+    /// The next event; none while it is not all there.
+    fn next(&mut self, read: impl Fn(&'a [u8]) -> Parsed<'a>) -> Result<Option<Event<'a>>, Error> {
+        let read = read(&self.bytes[self.used..]).map_err(|Malformed| Error::malformed(self.bytes))?;
+        Ok(read.map(|(event, used)| {
+            self.used += used;
+            event
+        }))
+    }
 
-fn one_of<'a>(bytes: &[u8], known: &[(&[u8], Answer<'a>)]) -> Read<'a> {
-    if let Some((text, answer)) = known.iter().find(|(text, _)| bytes.starts_with(text)) {
-        return Ok(Some((*answer, text.len())));
-    }
-    if known.iter().any(|(text, _)| text.starts_with(bytes)) {
-        Ok(None)
-    } else {
-        Err(Error::malformed(bytes))
-    }
-}
-
-/// `VALUE <key> <flags> <bytes>[ <token>]`, the value, `END`.
-fn classic_value<'a>(bytes: &'a [u8], key: &str) -> Read<'a> {
-    let malformed = || Error::malformed(bytes);
-    let Some((header, header_bytes)) = line(bytes).map_err(|_| malformed())? else { return Ok(None) };
-    if header == b"END" {
-        return Ok(Some((Answer::Missing, header_bytes)));
-    }
-    let fields: Vec<&[u8]> = header.split(|&byte| byte == b' ').collect();
-    let (length, token) = match fields[..] {
-        [b"VALUE", name, b"0", length] if name == key.as_bytes() => (length, 0),
-        [b"VALUE", name, b"0", length, token] if name == key.as_bytes() => {
-            (length, decimal(token).ok_or_else(malformed)?)
+    /// Whether the next event is there, which must be `expected`.
+    fn follows(&mut self, read: impl Fn(&'a [u8]) -> Parsed<'a>, expected: Event<'_>) -> Result<bool, Error> {
+        match self.next(read)? {
+            None => Ok(false),
+            Some(event) if event == expected => Ok(true),
+            Some(_) => Err(Error::malformed(self.bytes)),
         }
-        _ => return Err(malformed()),
-    };
-    let length = decimal(length).ok_or_else(malformed)? as usize;
-    let Some((data, used)) = value(bytes, header_bytes, length).map_err(|_| malformed())? else {
-        return Ok(None);
-    };
-    let end = one_of(&bytes[used..], &[(b"END\r\n", Answer::Stored)])?;
-    Ok(end.map(|(_, end_bytes)| (Answer::Value(data, token), used + end_bytes)))
-}
-
-/// `VA <bytes>[ c<token>]` and the value, or `EN`; `NF` for arithmetic.
-fn meta_value(bytes: &[u8]) -> Read<'_> {
-    let malformed = || Error::malformed(bytes);
-    let Some((header, header_bytes)) = line(bytes).map_err(|_| malformed())? else { return Ok(None) };
-    let fields: Vec<&[u8]> = header.split(|&byte| byte == b' ').collect();
-    let (length, token) = match fields[..] {
-        [b"EN" | b"NF"] => return Ok(Some((Answer::Missing, header_bytes))),
-        [b"VA", length] => (length, 0),
-        [b"VA", length, [b'c', token @ ..]] => (length, decimal(token).ok_or_else(malformed)?),
-        _ => return Err(malformed()),
-    };
-    let length = decimal(length).ok_or_else(malformed)? as usize;
-    let whole = value(bytes, header_bytes, length).map_err(|_| malformed())?;
-    Ok(whole.map(|(data, used)| (Answer::Value(data, token), used)))
-}
-
-/// `$<bytes>` and the value, or `$-1`.
-fn resp_value(bytes: &[u8]) -> Read<'_> {
-    let malformed = || Error::malformed(bytes);
-    let Some((header, header_bytes)) = line(bytes).map_err(|_| malformed())? else { return Ok(None) };
-    if header == b"$-1" {
-        return Ok(Some((Answer::Missing, header_bytes)));
     }
-    let length = header.strip_prefix(b"$").and_then(decimal).ok_or_else(malformed)? as usize;
-    let whole = value(bytes, header_bytes, length).map_err(|_| malformed())?;
-    Ok(whole.map(|(data, used)| (Answer::Value(data, 0), used)))
 }
 
 #[cfg(test)]
@@ -366,7 +348,7 @@ mod tests {
         assert_eq!(write(Method::Blind, Family::Memcached), "set k 0 0 1\r\n5\r\n");
         let exec = write(Method::Watch, Family::Redis);
         assert!(exec.contains("MULTI") && exec.ends_with("$4\r\nEXEC\r\n"), "{exec}");
-        assert_eq!(sent(|out| Method::Ma.ask_decrement(Family::Memcached, out, "k")), "ma k MD v\r\n");
+        assert_eq!(sent(|out| Method::Ma.ask_decrement(Family::Memcached, out, "k")), "ma k v MD D1\r\n");
         assert_eq!(
             sent(|out| Method::Decr.ask_decrement(Family::Redis, out, "k")),
             "*2\r\n$4\r\nDECR\r\n$1\r\nk\r\n"

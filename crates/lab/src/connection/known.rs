@@ -1,10 +1,11 @@
 //! What a connection knows of the keys that only it changes, and whether replies agree.
 
+use larder_protocol::client::Event;
+
 use super::Connection;
-use crate::script::{KeyAt, Request, Script, Window};
+use crate::script::{KeyAt, NO_TOKEN, Request, Script, Window};
 use crate::tally::Tally;
 use crate::value::{self, Flaw, NAMED_BYTES_MIN};
-use crate::wire::{Event, NO_TOKEN};
 use crate::workload::{Verb, Workload};
 
 /// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
@@ -61,10 +62,20 @@ impl Connection {
         }
     }
 
-    /// A value was read.
+    /// A value was read. All that the lab writes has client flags 0.
     #[inline]
-    pub(super) fn verify(&mut self, key: KeyAt, value: &[u8], workload: &Workload, tally: &mut Tally) {
+    pub(super) fn verify(
+        &mut self,
+        key: KeyAt,
+        flags: u32,
+        value: &[u8],
+        workload: &Workload,
+        tally: &mut Tally,
+    ) {
         let id = key.id;
+        if flags != 0 {
+            tally.mistake(|| format!("key {id} has flags {flags}, which nobody wrote"));
+        }
         let version = match value::verify(value, id) {
             Ok(version) => version,
             Err(Flaw::OfKey(other)) => {
@@ -174,6 +185,7 @@ impl Connection {
     pub(super) fn found<const VERIFY: bool>(
         &mut self,
         key: KeyAt,
+        flags: u32,
         value: &[u8],
         workload: &Workload,
         tally: &mut Tally,
@@ -183,7 +195,7 @@ impl Connection {
             tally.mistake(|| format!("a value of {} bytes", value.len()));
         }
         if VERIFY {
-            self.verify(key, value, workload, tally);
+            self.verify(key, flags, value, workload, tally);
         }
     }
 
@@ -280,7 +292,9 @@ impl Connection {
         let key = script.keys[self.key];
         match (self.step, event) {
             (WATCHED | BEGUN, Event::Stored) | (WAITS, Event::Queued) | (ENDED, Event::Count(1)) => {}
-            (GOT, Event::Value { value, .. }) => self.found::<VERIFY>(key, value, workload, tally),
+            (GOT, Event::Value { flags, value, .. }) => {
+                self.found::<VERIFY>(key, flags, value, workload, tally);
+            }
             (GOT, Event::Miss) => {
                 let at = self.key;
                 self.missed::<VERIFY>(script, request.verb, workload, tally);

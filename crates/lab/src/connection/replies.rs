@@ -4,11 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use larder_protocol::client::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp, counter};
+
 use super::{Check, Connection, Flight, Pace};
 use crate::error::Error;
 use crate::script::{Script, Window};
 use crate::tally::Tally;
-use crate::wire::{Classic, Event, Grammar, Malformed, Meta, Protocol, Resp, long_number};
 use crate::workload::{Verb, Workload};
 
 impl Connection {
@@ -63,6 +64,9 @@ impl Connection {
                 tally.lag.record(sent - due);
             }
             done += 1;
+        }
+        if bytes.len() == buffer.len() {
+            return Err(Error::endless(bytes.len() - 1, bytes));
         }
         self.held.extend_from_slice(bytes);
         Ok(done)
@@ -134,7 +138,9 @@ impl Connection {
                 };
                 used += event_bytes;
                 let done = match (event, request.verb) {
-                    (Event::Value { key, value }, Verb::Hit | Verb::Get | Verb::Miss) if self.key < end => {
+                    (Event::Value { key, flags, value }, Verb::Hit | Verb::Get | Verb::Miss)
+                        if self.key < end =>
+                    {
                         if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
                             return Err(Error::malformed(rest));
                         }
@@ -148,7 +154,7 @@ impl Connection {
                                     tally.mistake(|| wrong_key(script, self.key, key));
                                 }
                             }
-                            self.verify(script.keys[self.key], value, workload, tally);
+                            self.verify(script.keys[self.key], flags, value, workload, tally);
                         }
                         self.key += 1;
                         tally.hits += 1;
@@ -159,11 +165,11 @@ impl Connection {
                         }
                         !G::END && self.key == end
                     }
-                    (Event::Token { key, value, token }, Verb::Gets) if self.key < end => {
+                    (Event::Token { key, flags, value, token }, Verb::Gets) if self.key < end => {
                         if VERIFY && key.is_some_and(|key| !is_key(script, self.key, key)) {
                             tally.mistake(|| wrong_key(script, self.key, key.unwrap_or_default()));
                         }
-                        self.found::<VERIFY>(script.keys[self.key], value, workload, tally);
+                        self.found::<VERIFY>(script.keys[self.key], flags, value, workload, tally);
                         self.learnt::<VERIFY>(script.keys[self.key], token, tally);
                         self.key += 1;
                         !G::END
@@ -215,7 +221,7 @@ impl Connection {
                         true
                     }
                     (Event::Value { value, .. }, Verb::Incr) => {
-                        let number = long_number(value).map_err(|Malformed| Error::malformed(rest))?;
+                        let number = counter(value).map_err(|Malformed| Error::malformed(rest))?;
                         self.counted::<VERIFY>(script, number, workload, tally);
                         true
                     }

@@ -9,14 +9,14 @@
 
 use std::time::{Duration, Instant};
 
+use larder_protocol::client::{Answer, Asked, Protocol};
+
 use super::patterns::{Course, KEY_BYTES, Request, Verb};
 use crate::contender::Contender;
-use crate::dialog::{Agent, Dialog, Next, Taken};
+use crate::dialog::{Agent, Dialog, Next, Taken, answer};
 use crate::error::Error;
 use crate::shift::seen::Seen;
-use crate::single::{self, Answer, Asked};
 use crate::value;
-use crate::wire::Protocol;
 
 /// Steps that are asked together at most.
 const STEPS_MAX: u64 = 32;
@@ -93,10 +93,11 @@ impl Walker {
             self.key.clear();
             self.key.extend_from_slice(format!("{id:0width$x}", width = KEY_BYTES as usize).as_bytes());
             if verb == Verb::Set || self.loading {
-                let write = |out: &mut Vec<u8>| value::write(out, name(id), version.into(), self.value_bytes);
-                single::set(self.protocol, out, &self.key, 0, self.value_bytes, write);
+                self.protocol.begin_set(out, &self.key, self.value_bytes, 0);
+                value::write(out, name(id), version.into(), self.value_bytes);
+                self.protocol.end_set(out, 0);
             } else {
-                single::get(self.protocol, out, &self.key);
+                self.protocol.get(out, [&self.key[..]]);
             }
         }
         self.answered = 0;
@@ -141,11 +142,7 @@ impl Agent for Walker {
     fn reply(&mut self, bytes: &[u8], _now: Instant, seen: &mut Seen) -> Result<Taken, Error> {
         let request = self.requests[self.answered];
         let asked = if request.verb == Verb::Set || self.loading { Asked::Set } else { Asked::Get };
-        let answer = single::answer(self.protocol, asked, bytes).map_err(|_| {
-            let excerpt = bytes[..bytes.len().min(64)].escape_ascii();
-            Error::Reply(format!("no reply to {asked:?}: \"{excerpt}\""))
-        })?;
-        let Some((answer, used)) = answer else { return Ok(Taken::Nothing) };
+        let Some((answer, used)) = answer(self.protocol, asked, bytes)? else { return Ok(Taken::Nothing) };
         match answer {
             Answer::Value(have) => {
                 let bin = count(seen);

@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_protocol::client::Protocol;
+
 use super::setting::{
     BUFFER, Client, Handle, Link, MGET_KEYS, NO_BLOCK, NODELAY, Op, Reply, Setting, one_way,
 };
@@ -22,7 +24,6 @@ use crate::sizes::Sizes;
 use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::walk::{Deed, Keys, walk};
-use crate::wire::Protocol;
 
 /// Calls of a visit at least.
 const CALLS_MIN: u64 = 20;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use larder_protocol::client::{Answer, Asked, Protocol};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -20,12 +21,10 @@ use super::draw::Draw;
 use super::plan::Plan;
 use super::seen::{Seen, record};
 use super::shelf::Shelf;
-use crate::dialog::{Agent, Next, Taken};
+use crate::dialog::{Agent, Next, Taken, answer};
 use crate::error::Error;
 use crate::keys::{Keyspace, Prefix};
-use crate::single::{self, Answer, Asked};
 use crate::value;
-use crate::wire::Protocol;
 
 /// How a client paces itself.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +136,7 @@ impl Aside {
         for _ in 0..self.batch {
             let key = self.draws[phase].next_key();
             self.write_key(key);
-            single::get(self.protocol, out, &self.key);
+            self.protocol.get(out, [&self.key[..]]);
             self.keys.push((key, self.shelf.acknowledged(key)));
         }
         self.doing = Doing::Getting;
@@ -150,8 +149,9 @@ impl Aside {
             self.write_key(key);
             let phase = self.plan.phase_of(key);
             let (bytes, ttl_s) = (phase.value_bytes(key), phase.ttl_s(key));
-            let write = |out: &mut Vec<u8>| value::write(out, key, version.into(), bytes);
-            single::set(self.protocol, out, &self.key, ttl_s, bytes, write);
+            self.protocol.begin_set(out, &self.key, bytes, ttl_s);
+            value::write(out, key, version.into(), bytes);
+            self.protocol.end_set(out, ttl_s);
             self.keys.push((key, version));
         }
         self.doing = Doing::Setting;
@@ -215,11 +215,7 @@ impl Agent for Aside {
 
     fn reply(&mut self, bytes: &[u8], now: Instant, seen: &mut Seen) -> Result<Taken, Error> {
         let asked = if self.doing == Doing::Setting { Asked::Set } else { Asked::Get };
-        let answer = single::answer(self.protocol, asked, bytes).map_err(|_| {
-            let excerpt = bytes[..bytes.len().min(64)].escape_ascii();
-            Error::Reply(format!("no reply to {asked:?}: \"{excerpt}\""))
-        })?;
-        let Some((answer, used)) = answer else { return Ok(Taken::Nothing) };
+        let Some((answer, used)) = answer(self.protocol, asked, bytes)? else { return Ok(Taken::Nothing) };
         let (key, version) = self.keys[self.answered];
         let at = now.saturating_duration_since(self.started);
         let width = self.plan.bin;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_protocol::client::Protocol;
+
 use super::aside::{Aside, Pace};
 use super::plan::Plan;
 use super::seen::Seen;
@@ -21,7 +23,6 @@ use crate::placement::Placement;
 use crate::results::Ceiling;
 use crate::starvation::Waited;
 use crate::usage;
-use crate::wire::Protocol;
 use crate::workload::{Verb, Workload};
 
 /// Gets that a connection sends together while a cache is filled.

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_lab::Address;
+use larder_lab::Protocol;
 use larder_lab::connection::Check;
 use larder_lab::error::Error;
 use larder_lab::generator::{Arrivals, Load};
 use larder_lab::keys::Keyspace;
 use larder_lab::peers::{Kind, Server, Spec};
-use larder_lab::wire::Protocol;
 use larder_lab::workload::{Verb, Workload};
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::stand_in::{Burners, proxy, unchanged};

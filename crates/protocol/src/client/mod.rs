@@ -1,23 +1,41 @@
-//! The client's side: requests into bytes, replies out of bytes. memcached's meta text, and its classic text for
-//! servers that do not know meta.
+//! The client's side: requests into bytes, replies out of bytes.
 //!
 //! ```text
-//! Request ──write──► mg k v c O7\r\n        VA 5 c42 O7\r\nhello\r\n ──Head::read──► Head, value, trailer
+//! Request ──write──► mg k v c O7\r\n           VA 5 c42 O7\r\nhello\r\n ──Head::read──► Head, value, trailer
+//! Protocol ──get──► get a b\r\n                VALUE a 0 2\r\nhi\r\nEND\r\n ──Grammar::event──► Value, End
 //! ```
 //!
-//! One request is one reply, in classic text too, where a hit is answered in two parts: the head says how many bytes
-//! of value follow it, and what stands behind them. A quiet request has a reply only if it was not carried out.
+//! There are two ways to read, for two kinds of client:
 //!
-//! What no server sends in a place is [`Malformed`]: nothing behind it is to be believed. No I/O, no allocation but
-//! by the buffer that is written to.
+//! - [`Head`] answers a [`Request`] of memcached's text, meta or classic, as a client library sends them. One request is
+//!   one reply, in classic text too, where a hit is answered in two parts: the head says how many bytes of value follow
+//!   it, and what stands behind them, so that a value may be longer than any buffer. A quiet request has a reply only if
+//!   it was not carried out.
+//! - [`Event`] is one step of a reply in any [`Protocol`], RESP too, with its value whole: a value, a miss, the end of a
+//!   `get` of many keys. What was expected is the business of the caller, as of a load generator, which knows it
+//!   beforehand. [`answer()`] is the whole reply to a usual request of one key.
+//!
+//! What no server sends in a place is [`Malformed`]: nothing behind it is to be believed. Lines and announced values have
+//! a longest length, so that who waits for the rest of a reply waits for no more than [`VALUE_BYTES_MAX`] bytes and a
+//! line. No I/O, no allocation but by the buffer that is written to.
 
+mod answer;
+mod event;
+mod line;
+mod plain;
 mod reply;
 mod request;
+mod resp;
 
-pub use reply::{Head, LINE_BYTES_MAX, Malformed, Marks, Refusal, Status, VALUE_BYTES_MAX, counter};
+pub use answer::{Answer, Asked, answer};
+pub use event::{Classic, Event, Grammar, Meta, Parsed, Resp};
+pub use line::{LINE_BYTES_MAX, Malformed, VALUE_BYTES_MAX, counter};
+pub use plain::Protocol;
+pub use reply::{Head, Marks, Refusal, Status};
 pub use request::{Ask, Count, Delete, Get, KEY_BYTES_MAX, Kind, Mode, Request, Store, Want, is_key};
+pub use resp::{command, word};
 
-/// How requests are written.
+/// How requests of memcached's text are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Meta text: memcached from 1.6.10 on.

@@ -1,16 +1,7 @@
 //! Bytes as replies.
 
+use super::line::{Malformed, VALUE_BYTES_MAX, counter, line, number};
 use super::{Dialect, Kind};
-use crate::number::parse_u64;
-
-/// The longest line of a reply: a key, an error text or all flags are far below.
-pub const LINE_BYTES_MAX: usize = 2048;
-/// The longest value that a server may announce.
-pub const VALUE_BYTES_MAX: usize = (1 << 31) - 1;
-
-/// No server sends these bytes in this place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
 
 /// Why a server did not do what was asked, by its line's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +91,7 @@ impl<'b> Head<'b> {
         kind: Kind,
         bytes: &'b [u8],
     ) -> Result<Option<(Head<'b>, usize)>, Malformed> {
-        let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_BYTES_MAX)]) else {
-            return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(Malformed) };
-        };
-        let Some(line) = bytes[..end].strip_suffix(b"\r") else { return Err(Malformed) };
+        let Some((line, used)) = line(bytes)? else { return Ok(None) };
         let head = match refusal(line) {
             Some(head) => head,
             None if dialect == Dialect::Classic || matches!(kind, Kind::Version | Kind::FlushAll) => {
@@ -111,7 +99,7 @@ impl<'b> Head<'b> {
             }
             None => Head::meta(line)?,
         };
-        if answers(dialect, kind, head.status) { Ok(Some((head, end + 1))) } else { Err(Malformed) }
+        if answers(dialect, kind, head.status) { Ok(Some((head, used))) } else { Err(Malformed) }
     }
 
     /// The same without text and key.
@@ -258,10 +246,6 @@ fn answers(dialect: Dialect, kind: Kind, status: Status) -> bool {
     }
 }
 
-fn number(digits: &[u8]) -> Result<u64, Malformed> {
-    parse_u64(digits).ok_or(Malformed)
-}
-
 /// What a request's opaque is written in.
 fn base36(letters: &[u8]) -> Result<u32, Malformed> {
     if letters.is_empty() || letters.len() > 7 {
@@ -283,17 +267,10 @@ fn value_bytes(digits: &[u8]) -> Result<usize, Malformed> {
     usize::try_from(number(digits)?).ok().filter(|&bytes| bytes <= VALUE_BYTES_MAX).ok_or(Malformed)
 }
 
-/// The number that a counter's value is: digits, and spaces behind them where it was longer before.
-///
-/// # Errors
-/// If it is none.
-pub fn counter(value: &[u8]) -> Result<u64, Malformed> {
-    number(value.trim_ascii_end())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::LINE_BYTES_MAX;
     use proptest::prelude::*;
 
     const KINDS: [Kind; 8] = [

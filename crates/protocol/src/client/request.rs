@@ -257,27 +257,27 @@ impl<'a> Request<'a> {
 
     /// Appends the whole request.
     pub fn write(&self, dialect: Dialect, out: &mut Vec<u8>) {
-        self.write_line(dialect, out);
+        self.write_line(dialect, self.value().map_or(0, <[u8]>::len), out);
         if let Some(value) = self.value() {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         }
     }
 
-    /// Appends its line; [`Request::value`] and a line end follow it.
-    pub fn write_line(&self, dialect: Dialect, out: &mut Vec<u8>) {
+    /// Appends its line. Behind that of a store follow a value of `value_bytes`, whichever it is, and a line end.
+    pub fn write_line(&self, dialect: Dialect, value_bytes: usize, out: &mut Vec<u8>) {
         match (dialect, self.ask) {
             (_, Ask::Version) => out.extend_from_slice(b"version"),
             (_, Ask::FlushAll) => out.extend_from_slice(b"flush_all"),
             (Dialect::Meta, Ask::Barrier) => out.extend_from_slice(b"mn"),
             (Dialect::Classic, Ask::Barrier) => out.extend_from_slice(b"version"),
-            (Dialect::Meta, _) => self.write_meta(out),
-            (Dialect::Classic, _) => self.write_classic(out),
+            (Dialect::Meta, _) => self.write_meta(value_bytes, out),
+            (Dialect::Classic, _) => self.write_classic(value_bytes, out),
         }
         out.extend_from_slice(b"\r\n");
     }
 
-    fn write_meta(&self, out: &mut Vec<u8>) {
+    fn write_meta(&self, value_bytes: usize, out: &mut Vec<u8>) {
         let begin = |out: &mut Vec<u8>, name: &[u8]| {
             out.extend_from_slice(name);
             if self.base64 {
@@ -308,7 +308,7 @@ impl<'a> Request<'a> {
             Ask::Store(store) => {
                 begin(out, b"ms ");
                 out.push(b' ');
-                write_u64(out, store.value.len() as u64);
+                write_u64(out, value_bytes as u64);
                 if store.flags != 0 {
                     unsigned(out, b'F', Some(u64::from(store.flags)));
                 }
@@ -362,7 +362,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn write_classic(&self, out: &mut Vec<u8>) {
+    fn write_classic(&self, value_bytes: usize, out: &mut Vec<u8>) {
         match self.ask {
             Ask::Get(Get { retime: Some(exptime), .. }) => {
                 out.extend_from_slice(b"gats ");
@@ -395,7 +395,7 @@ impl<'a> Request<'a> {
                 out.push(b' ');
                 write_i64(out, store.exptime);
                 out.push(b' ');
-                write_u64(out, store.value.len() as u64);
+                write_u64(out, value_bytes as u64);
                 if let Some(cas) = self.cas {
                     out.push(b' ');
                     write_u64(out, cas);

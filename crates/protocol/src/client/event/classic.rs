@@ -1,9 +1,10 @@
-//! Replies of memcached's classic commands `get` and `set`.
+//! Replies of memcached's classic commands.
 //!
-//! A key is whatever stands before the last two numbers of its line: a space in it is for the caller
-//! to find, who knows what key to expect.
+//! A key is whatever stands before the last numbers of its line: a space in it is for the caller to find, who knows
+//! what key to expect.
 
-use super::{Event, Grammar, Malformed, Parsed, last_number, line, long_number, value};
+use super::{Event, Grammar, Parsed};
+use crate::client::line::{Malformed, counter, line, number, size, value};
 
 /// `VALUE <key> <flags> <bytes>\r\n<data>\r\n` … `END\r\n`, `STORED\r\n`.
 #[derive(Debug)]
@@ -19,10 +20,9 @@ impl Grammar for Classic {
         }
         let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
         if let Some(header) = line.strip_prefix(b"VALUE ") {
-            let (value_bytes, key_and_flags) = last_number(header)?;
-            let (_flags, key) = last_number(key_and_flags)?;
-            let Some((value, used)) = value(bytes, header_bytes, value_bytes)? else { return Ok(None) };
-            return Ok(Some((Event::Value { key: Some(key), value }, used)));
+            let (key, flags, value_bytes) = header_of(header)?;
+            let found = value(bytes, header_bytes, value_bytes)?;
+            return Ok(found.map(|(value, used)| (Event::Value { key: Some(key), flags, value }, used)));
         }
         let event = match line {
             b"STORED" => Event::Stored,
@@ -33,7 +33,7 @@ impl Grammar for Classic {
             _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
                 Event::Refused(line)
             }
-            _ => Event::Number(long_number(line)?),
+            _ => Event::Number(counter(line)?),
         };
         Ok(Some((event, header_bytes)))
     }
@@ -44,18 +44,36 @@ impl Grammar for Classic {
             return Self::event(bytes);
         }
         let Some((line, header_bytes)) = line(bytes)? else { return Ok(None) };
-        let space = line.iter().rposition(|&byte| byte == b' ').ok_or(Malformed)?;
-        let token = long_number(&line[space + 1..])?;
-        let (value_bytes, key_and_flags) = last_number(&line[b"VALUE ".len()..space.max(b"VALUE ".len())])?;
-        let (_flags, key) = last_number(key_and_flags)?;
-        let Some((value, used)) = value(bytes, header_bytes, value_bytes)? else { return Ok(None) };
-        Ok(Some((Event::Token { key: Some(key), value, token }, used)))
+        let (token, rest) = last_word(&line[b"VALUE ".len()..])?;
+        let token = number(token)?;
+        let (key, flags, value_bytes) = header_of(rest)?;
+        let found = value(bytes, header_bytes, value_bytes)?;
+        Ok(found.map(|(value, used)| (Event::Token { key: Some(key), flags, value, token }, used)))
     }
+}
+
+/// Key, flags and length of a value.
+#[inline]
+fn header_of(header: &[u8]) -> Result<(&[u8], u32, usize), Malformed> {
+    let (value_bytes, key_and_flags) = last_word(header)?;
+    let (flags, key) = last_word(key_and_flags)?;
+    let flags = u32::try_from(number(flags)?).map_err(|_| Malformed)?;
+    if key.is_empty() {
+        return Err(Malformed);
+    }
+    Ok((key, flags, size(value_bytes)?))
+}
+
+/// The last word of `line`, and what stands before the space in front of it.
+#[inline]
+fn last_word(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    // Numbers are shorter than keys: from the end, the space is near.
+    let space = line.iter().rposition(|&byte| byte == b' ').ok_or(Malformed)?;
+    Ok((&line[space + 1..], &line[..space]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Malformed;
     use super::super::tests::events;
     use super::*;
 
@@ -65,8 +83,8 @@ mod tests {
         assert_eq!(
             events::<Classic>(reply),
             [
-                Event::Value { key: Some(b"k"), value: b"END\r\n" },
-                Event::Value { key: Some(b"l"), value: b"" },
+                Event::Value { key: Some(b"k"), flags: u32::MAX, value: b"END\r\n" },
+                Event::Value { key: Some(b"l"), flags: 0, value: b"" },
                 Event::End,
                 Event::Stored,
             ]
@@ -76,13 +94,15 @@ mod tests {
     #[test]
     fn tokens_are_read_where_they_were_asked_for() {
         let token = |reply| Classic::tokened(reply).map(|read| read.map(|(event, _)| event));
-        let read = token(b"VALUE k 0 2 18446744073709551615\r\nab\r\n");
-        assert_eq!(read, Ok(Some(Event::Token { key: Some(b"k"), value: b"ab", token: u64::MAX })));
+        let read = token(b"VALUE k 5 2 18446744073709551615\r\nab\r\n");
+        let found = Event::Token { key: Some(b"k"), flags: 5, value: b"ab", token: u64::MAX };
+        assert_eq!(read, Ok(Some(found)));
         assert_eq!(token(b"END\r\n"), Ok(Some(Event::End)));
         assert_eq!(token(b"VALUE k 0 2 7\r\nab\r"), Ok(None));
         for bad in [b"VALUE k 0 2 7 7\r\nab\r\n".as_slice(), b"VALUE 7\r\n", b"VALUE k 0 2 x\r\nab\r\n"] {
             assert!(!matches!(token(bad), Ok(Some(Event::Token { key: Some(b"k"), .. }))));
         }
+        assert_eq!(token(b"VALUE k 0 2\r\nab\r\n"), Err(Malformed));
     }
 
     #[test]
@@ -92,7 +112,10 @@ mod tests {
         for bad in [
             b"VALUE k 0 5\r\nabcdefg".as_slice(),
             b"VALUE k 0\r\n",
+            b"VALUE  0 1\r\na\r\n",
             b"VALUE k x 5\r\n",
+            b"VALUE k 4294967296 1\r\na\r\n",
+            b"VALUE k 0 2147483648\r\n",
             b"STORED \r\n",
             b"\r\n",
             b"HD\r\n",
