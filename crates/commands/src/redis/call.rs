@@ -131,13 +131,10 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// Connections hold as much as they may; or, in a transaction, in which no item gives way, there is no room.
     pub fn make_room(&mut self, bytes: usize) -> Done {
-        if bytes <= self.out.free_bytes() || self.out.own_bytes() + bytes as u64 <= REPLY_BYTES_FREE {
+        if self.has_room(bytes) {
             return Ok(());
         }
-        let store = self.cx.guard.store();
-        if store.held_bytes() + bytes as u64 > store.held_bytes_max() {
-            return Err(Fail::HELD);
-        }
+        self.may_hold(bytes)?;
         self.out.charge_room(bytes);
         if !self.give_way() {
             self.out.give_up_room();
@@ -145,6 +142,37 @@ impl Call<'_, '_, '_> {
         }
         self.out.room(bytes);
         Ok(())
+    }
+
+    /// A reply of so many bytes more needs no room to be made.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        bytes <= self.out.free_bytes()
+            || self.out.own_bytes().saturating_add(bytes as u64) <= REPLY_BYTES_FREE
+    }
+
+    /// As [`Call::make_room`], in an output that is kept to be sent later, and charged.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn make_room_in(&mut self, kept: &mut Output, bytes: usize) -> Done {
+        if bytes <= kept.free_bytes() {
+            return Ok(());
+        }
+        self.may_hold(bytes)?;
+        kept.charge_room(bytes);
+        if !self.give_way() {
+            kept.give_up_room();
+            return Err(Fail::HELD);
+        }
+        kept.room(bytes);
+        Ok(())
+    }
+
+    /// Connections may hold so many bytes more.
+    fn may_hold(&self, bytes: usize) -> Done {
+        let store = self.cx.guard.store();
+        let held = store.held_bytes().saturating_add(bytes as u64);
+        if held > store.held_bytes_max() { Err(Fail::HELD) } else { Ok(()) }
     }
 
     /// Items give way to what was charged; false if there is no room for it all the same, as in a transaction, in

@@ -6,6 +6,7 @@ mod combine;
 mod copied;
 pub(crate) mod hash;
 pub(crate) mod list;
+mod listing;
 mod members;
 mod mpop;
 mod pick;
@@ -25,8 +26,12 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 
-/// What it takes to look at an element, or to put one in its place.
+/// What it takes to walk over an element, or to reply one.
 pub(crate) const ELEMENT_NS: u64 = 20;
+/// What it takes to look for an element by its name or place.
+pub(crate) const LOOK_NS: u64 = 500;
+/// What it takes to put an element in, or to take one out.
+pub(crate) const WRITE_NS: u64 = 2_000;
 /// Elements of which nothing is said of what they take.
 const FEW_ELEMENTS: usize = 16;
 /// What an element takes in a reply beside the bytes that it has in a collection: its head, its end, and the digits of a
@@ -75,29 +80,32 @@ pub(crate) fn peek_as<'r>(
 /// Bytes that a reply of all of a collection takes at most.
 fn reply_bytes_max(collection: &Collection<'_>) -> usize {
     // Of a field its value, too, of a member its score.
-    let strings = 2 * collection.len();
-    collection.bytes() + strings * ELEMENT_ROOM
+    let each = match collection.kind() {
+        Type::Hash | Type::SortedSet => 2,
+        Type::Set | Type::List => 1,
+    };
+    collection.bytes() + each * collection.len() * ELEMENT_ROOM
+}
+
+/// Bytes that a reply of an entry takes at most.
+fn entry_bytes_max(entry: &Entry<'_>) -> usize {
+    entry.name.len() + entry.value.len() + 2 * ELEMENT_ROOM
+}
+
+/// Bytes that a reply of the entries at these places takes at most.
+fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>) -> usize {
+    let all = reply_bytes_max(collection);
+    if places.len() == collection.len() || all <= ELEMENT_BYTES {
+        return all;
+    }
+    collection.entries(places).map(|entry| entry_bytes_max(&entry)).sum()
 }
 
 impl Call<'_, '_, '_> {
-    /// Replies of a collection: `write` is given it, and the reply has room for all of its elements.
+    /// Replies of a collection: `write` is given it, and the reply has room for as many bytes as `measure` says.
     ///
     /// # Errors
     /// The key has another type of value; there is no room for the reply; or what `write` says.
-    pub fn reply_of(
-        &mut self,
-        key: &Key<'_>,
-        hint: &Hint<'_>,
-        kind: Type,
-        write: impl FnOnce(&mut Output, bool, Option<Collection<'_>>) -> Done,
-    ) -> Done {
-        self.reply_measured(key, hint, kind, reply_bytes_max, write)
-    }
-
-    /// As [`Call::reply_of`], of a reply that takes as many bytes as `measure` says at most.
-    ///
-    /// # Errors
-    /// As there.
     pub fn reply_measured(
         &mut self,
         key: &Key<'_>,
@@ -112,36 +120,60 @@ impl Call<'_, '_, '_> {
         if bytes <= self.out.free_bytes() {
             return write(self.out, resp3, there);
         }
-        let mut bytes = bytes;
+        self.reply_with_room(key, kind, bytes, measure, write)
+    }
+
+    /// Makes room for a reply of so many bytes, and of more if `measure` says so by then, and has it written.
+    ///
+    /// # Errors
+    /// The key has another type of value; there is no room for the reply; or what `write` says.
+    fn reply_with_room(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        mut bytes: usize,
+        measure: impl Fn(&Collection<'_>) -> usize,
+        write: impl FnOnce(&mut Output, bool, Option<Collection<'_>>) -> Done,
+    ) -> Done {
         loop {
             self.make_room(bytes)?;
             // Items may have given way to it, and others written meanwhile.
             let there = peek_as(&mut self.cx.guard, key, kind)?;
             let needed = there.as_ref().map_or(0, &measure);
             if needed <= bytes {
-                return write(self.out, resp3, there);
+                return write(self.out, self.client.resp3, there);
             }
             bytes = needed;
         }
     }
 
-    /// Makes room for a reply of so many elements of a collection, as it is now.
+    /// Makes room for a reply of as many bytes as `measure` says of the collection as it is now.
     ///
     /// # Errors
     /// The key has another type of value; there is no room.
-    pub fn make_room_for_all(&mut self, key: &Key<'_>, kind: Type, count: usize) -> Done {
-        if count <= FEW_ELEMENTS {
-            // What is short enough for any reply.
-            return self.make_room(ELEMENT_BYTES);
-        }
-        let bytes = peek_as(&mut self.cx.guard, key, kind)?.map_or(0, |there| reply_bytes_max(&there));
+    pub fn make_room_of(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        measure: impl FnOnce(&Collection<'_>) -> usize,
+    ) -> Done {
+        let bytes = peek_as(&mut self.cx.guard, key, kind)?.map_or(0, |there| measure(&there));
         self.make_room(bytes)
     }
 
-    /// Spends what it takes to look at so many elements, if they are more than a few.
-    pub fn spend_on_elements(&mut self, elements: usize) {
+    /// Spends what it takes to look for so many elements, if they are more than a few.
+    pub fn spend_on_looks(&mut self, elements: usize) {
+        self.spend_on(elements, LOOK_NS);
+    }
+
+    /// Spends what it takes to put so many elements in, or to take them out, if they are more than a few.
+    pub fn spend_on_writes(&mut self, elements: usize) {
+        self.spend_on(elements, WRITE_NS);
+    }
+
+    fn spend_on(&mut self, elements: usize, ns: u64) {
         if elements > FEW_ELEMENTS {
-            self.spend(elements as u64 * ELEMENT_NS);
+            self.spend((elements as u64).saturating_mul(ns));
         }
     }
 }

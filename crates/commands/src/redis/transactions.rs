@@ -296,6 +296,22 @@ impl Call<'_, '_, '_> {
         self.cx.guard.finish();
         done
     }
+
+    /// Runs `f` as one step for all observers of the keys with these names; where it says that its reply needs so many
+    /// bytes it has done nothing, and is run again when there is room.
+    ///
+    /// # Errors
+    /// There is no room, or what `f` says.
+    pub fn as_one_with_room<'k>(
+        &mut self,
+        names: impl IntoIterator<Item = &'k [u8]> + Clone,
+        mut f: impl FnMut(&mut Self) -> Result<Option<usize>, Fail>,
+    ) -> Done {
+        while let Some(bytes) = self.as_one_in(names.clone(), &mut f)? {
+            self.make_room(bytes)?;
+        }
+        Ok(())
+    }
 }
 
 fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {

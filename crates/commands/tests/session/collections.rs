@@ -1,6 +1,7 @@
 //! Commands on collections that ask for much: others have their turn meanwhile, what is told is of one moment, and what
 //! is held is bounded.
 
+use crate::slices::turns;
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session};
 use larder_store::{Attributes, Expect, Made, Type};
@@ -190,4 +191,125 @@ fn what_is_larger_than_a_leaf_is_read_scanned_and_taken_apart() {
     let sent = bench.asked("RENAME h g");
     let refused = "-ERR collection exceeds maximum allowed size (16384 bytes with its key)\r\n";
     assert_eq!(String::from_utf8_lossy(&bench.turns(&mut session, &sent).0), refused);
+}
+
+impl Bench {
+    /// Puts members into a set of any size.
+    fn add(&mut self, name: &str, members: impl Iterator<Item = String>) {
+        let mut guard = self.worker.enter(START);
+        let key = guard.key(name.as_bytes());
+        for member in members {
+            guard.set_add(&key, std::iter::once(member.as_bytes())).unwrap();
+        }
+        guard.take_beside_ns();
+    }
+
+    fn reply(&mut self, words: &str) -> Vec<u8> {
+        let sent = self.asked(words);
+        self.turns(&mut Session::new(), &sent).0
+    }
+
+    /// What a command comes to whose turns are no longer than they may be; how many they are.
+    fn bounded(&mut self, words: &str) -> (Vec<u8>, usize) {
+        let sent = self.asked(words);
+        turns(self, &mut Session::new(), &sent)
+    }
+}
+
+const HELD: &[u8] = b"-OOM connections hold as much memory as they may\r\n";
+
+#[test]
+fn picks_take_room_for_what_they_pick() {
+    let mut bench = bench();
+    let held = bench.worker.store().held_bytes();
+    // More than connections may hold.
+    bench.add("s", (0..6_000).map(|n| format!("{n:04000}")));
+    for n in 0..6_000 {
+        bench.reply(&format!("HSET h {n} {n:0500}"));
+    }
+    let lengths = |reply: &[u8]| members(reply).iter().map(String::len).sum::<usize>();
+    assert_eq!(lengths(&bench.reply("SRANDMEMBER s 2")), 8_000);
+    assert_eq!(lengths(&bench.reply("SRANDMEMBER s 1100")), 4_400_000);
+    assert_eq!(lengths(&bench.reply("SRANDMEMBER s -2")), 8_000);
+    assert_eq!(lengths(&bench.reply("SRANDMEMBER s -1100")), 4_400_000);
+    assert_eq!(lengths(&bench.reply("SPOP s 100")), 400_000);
+    assert_eq!(lengths(&bench.reply("HRANDFIELD h 20 WITHVALUES")) / 500, 20);
+    assert_eq!(members(&bench.reply("HRANDFIELD h -1100 WITHVALUES")).len(), 2_200);
+    // What is picked of all of them, or is all of them, finds no room.
+    for words in ["SRANDMEMBER s -5000", "SRANDMEMBER s 5000", "SMEMBERS s"] {
+        assert_eq!(bench.reply(words), HELD, "{words}");
+    }
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    // A list of which all would not find room.
+    let elements = " 1".repeat(8_000);
+    assert_eq!(bench.reply(&format!("RPUSH l{elements}")), b":8000\r\n");
+    let store = bench.worker.store();
+    let taken = (store.held_bytes_max() - store.held_bytes() - (64 << 10)) as i64;
+    store.hold(taken);
+    for words in ["LRANGE l 0 0", "LPOP l 1", "LPOP l 20", "LMPOP 1 l RIGHT COUNT 20", "LPOS l 1 COUNT 20"] {
+        assert!(bench.reply(words).starts_with(b"*"), "{words}");
+    }
+    bench.worker.store().hold(-taken);
+}
+
+#[test]
+fn all_of_a_large_collection_is_told_in_steps() {
+    const MEMBERS: usize = 60_000;
+    let mut bench = bench();
+    let held = bench.worker.store().held_bytes();
+    bench.add("s", (0..MEMBERS).map(|n| format!("m{n}")));
+    let all: Vec<String> = {
+        let mut all: Vec<String> = (0..MEMBERS).map(|n| format!("m{n}")).collect();
+        all.sort();
+        all
+    };
+    let (reply, turns) = bench.bounded("SMEMBERS s");
+    assert!(turns > 3, "{turns}");
+    assert!(members(&reply) == all);
+    let (reply, turns) = bench.bounded("SRANDMEMBER s 60001");
+    assert!(turns > 3 && members(&reply) == all);
+    for drawn in [1_025, 5_000, 30_000] {
+        let (reply, turns) = bench.bounded(&format!("SRANDMEMBER s {drawn}"));
+        let mut some = members(&reply);
+        some.dedup();
+        assert!(turns > 1 && some.len() == drawn, "{turns}");
+        assert!(some.iter().all(|one| all.binary_search(one).is_ok()));
+    }
+    for picked in [1_025, 30_000] {
+        let (reply, turns) = bench.bounded(&format!("SRANDMEMBER s -{picked}"));
+        assert!(turns > 1 && members(&reply).len() == picked, "{turns}");
+    }
+    assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+#[test]
+fn what_is_written_while_all_is_copied_is_told_all_or_not_at_all() {
+    let mut bench = bench();
+    bench.add("s", (0..60_000).map(|n| format!("m{n}")));
+    let mut session = Session::new();
+    let sent = bench.asked("SMEMBERS s");
+    let (next, reply) = bench.turn(&mut session, &sent);
+    assert_eq!((next, reply.len()), (Next::Yield, 0));
+    bench.add("s", ["new".to_owned()].into_iter());
+    let (reply, _) = bench.turns(&mut session, b"");
+    assert_eq!(members(&reply).len(), 60_001);
+    // At every turn another: in the end it is one step.
+    let mut next = bench.turn(&mut session, &sent).0;
+    let (mut replies, mut turns) = (Vec::new(), 0);
+    while next != Next::Receive {
+        turns += 1;
+        if replies.is_empty() {
+            bench.add("s", std::iter::once(format!("new{turns}")));
+        }
+        let more;
+        (next, more) = bench.turn(&mut session, b"");
+        replies.extend(more);
+    }
+    let all = members(&replies);
+    assert!((60_003..60_020).contains(&all.len()), "{}", all.len());
+    // Gone meanwhile.
+    let (next, _) = bench.turn(&mut session, &sent);
+    assert_eq!(next, Next::Yield);
+    bench.reply("DEL s");
+    assert_eq!(bench.turns(&mut session, b"").0, b"*0\r\n");
 }

@@ -7,14 +7,14 @@ use larder_store::{DIGITS_MAX, Element};
 pub(crate) struct Copied {
     bytes: Vec<u8>,
     /// Where each of them ends.
-    ends: Vec<u32>,
+    ends: Vec<usize>,
 }
 
 impl Copied {
-    /// Adds one; all of them have less than 4 GiB.
+    /// Adds one.
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
-        self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GiB"));
+        self.ends.push(self.bytes.len());
     }
 
     /// Adds an element.
@@ -30,7 +30,7 @@ impl Copied {
     /// One of them, which is there.
     pub fn at(&self, i: usize) -> &[u8] {
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start as usize..self.ends[i] as usize]
+        &self.bytes[start..self.ends[i]]
     }
 
     /// All of them.

@@ -5,6 +5,7 @@ use larder_protocol::resp::{Args, parse_double, write_integer};
 use larder_store::{Collection, DIGITS_MAX, Element, Hint, Key, Type};
 use smallvec::SmallVec;
 
+use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
 use super::{Call, ELEMENT_ROOM, Pairs, Shown, len, look, peek_as, put_element, read_as};
@@ -12,7 +13,7 @@ use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{REPLY_BYTES_FREE, integer, is};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_map, put_null};
+use crate::redis::reply::{put_array, put_null};
 use crate::redis::strings::float::{Digits, sum};
 use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::redis::table::{Access, Command, Tells};
@@ -44,12 +45,18 @@ pub(crate) const ROWS: &[Command] = &[
         "key field [field ...]",
         "The values of several fields.",
     ),
-    Command::of_collection("hgetall", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Fields))
-        .doc("2.0.0", "key", "All fields with their values."),
-    Command::of_collection("hkeys", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Names))
-        .doc("2.0.0", "key", "All fields."),
-    Command::of_collection("hvals", 2, READONLY, |call, key, hint, _| all(call, key, hint, Shown::Values))
-        .doc("2.0.0", "key", "The values of all fields."),
+    Command::of_collection("hgetall", 2, READONLY, |call, key, hint, args| {
+        all(call, "hgetall", key, hint, args, Shown::Fields)
+    })
+    .doc("2.0.0", "key", "All fields with their values."),
+    Command::of_collection("hkeys", 2, READONLY, |call, key, hint, args| {
+        all(call, "hkeys", key, hint, args, Shown::Names)
+    })
+    .doc("2.0.0", "key", "All fields."),
+    Command::of_collection("hvals", 2, READONLY, |call, key, hint, args| {
+        all(call, "hvals", key, hint, args, Shown::Values)
+    })
+    .doc("2.0.0", "key", "The values of all fields."),
     Command::of_collection("hdel", -3, WRITE | FAST, delete)
         .tells(told("hdel"))
         .access(&[Access::Reduce])
@@ -80,7 +87,7 @@ pub(crate) const ROWS: &[Command] = &[
         .access(&[Access::Change])
         .doc("2.6.0", "key field increment", "Adds to the number with a fraction in a field."),
     Command::of_collection("hrandfield", -2, READONLY, |call, key, hint, args| {
-        random(call, key, hint, args, Type::Hash, Some(("WITHVALUES", Shown::Fields)))
+        random(call, "hrandfield", key, hint, args, Type::Hash, Some(("WITHVALUES", Shown::Fields)))
     })
     .doc("6.2.0", "key [count [WITHVALUES]]", "Fields at random."),
     Command::of_collection("hscan", -3, READONLY, |call, key, hint, args| {
@@ -110,7 +117,7 @@ fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, name: &str) -
         return Err(Fail::arity(name));
     }
     let new = call.cx.guard.hash_set(key, Pairs(args))?;
-    call.spend_on_elements(args.len());
+    call.spend_on_writes(args.len() / 2);
     Ok(new)
 }
 
@@ -138,7 +145,7 @@ fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'
 
 /// HMGET
 fn get_several(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_looks(args.len());
     let value_bytes = |hash: &Collection<'_>, field| hash.field(field).map_or(0, |value| value.len());
     // A long value may be asked for many times.
     let measure = |hash: &Collection<'_>| match args.len() * (hash.bytes() + ELEMENT_ROOM) {
@@ -153,22 +160,21 @@ fn get_several(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args
 }
 
 /// HGETALL, HKEYS, HVALS
-fn all(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, shown: Shown) -> Done {
-    call.reply_of(key, hint, Type::Hash, |out, resp3, hash| {
-        let fields = hash.as_ref().map_or(0, Collection::len);
-        match shown {
-            Shown::Fields => put_map(out, resp3, fields),
-            Shown::Names | Shown::Values | Shown::Scores => put_array(out, fields),
-        }
-        let entries = hash.iter().flat_map(|hash| hash.entries(0..fields));
-        entries.for_each(|entry| shown.put(out, resp3, &entry));
-        Ok(())
-    })
+fn all(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    args: Args<'_>,
+    shown: Shown,
+) -> Done {
+    let form = if shown == Shown::Fields { Form::Map } else { Form::Rows };
+    call.list(name, key, hint, args, Listed { kind: Type::Hash, shown, form, which: Which::All })
 }
 
 /// HDEL
 fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_writes(args.len());
     let gone = call.cx.guard.remove_named(key, Type::Hash, args)?;
     call.length(gone)
 }
@@ -228,7 +234,7 @@ fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args
     if usize::try_from(count) != Ok(args.len()) {
         return Err(Fail::of("ERR The `numfields` parameter must match the number of arguments"));
     }
-    call.spend_on_elements(2 * args.len());
+    call.spend_on_writes(args.len());
     let room = |hash: Collection<'_>| {
         let values = args.map(|field| hash.field(field).map_or(0, |value| value.len()) + ELEMENT_ROOM);
         values.sum()

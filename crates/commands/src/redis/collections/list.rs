@@ -1,9 +1,11 @@
 //! Lists.
 
-use larder_protocol::resp::Args;
+use std::ops::Range;
+
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Declined, Element, End, Entry, Hint, Key, Removed, Type};
 
-use super::{Call, Shown, len, mpop, peek_as, places, put_element};
+use super::{Call, Shown, len, mpop, peek_as, places, places_bytes_max, put_element};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{integer, is, next};
@@ -104,7 +106,8 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("1.2.0", "source destination", "As LMOVE source destination RIGHT LEFT."),
     Command::of_collections("lmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
-        mpop::pop(call, keys, Type::List, |call, key| {
+        let places = |list: &Collection<'_>| end_places(list, which, count);
+        mpop::pop(call, keys, Type::List, places, |call, key| {
             let popped = call.cx.guard.list_pop(key, which, count)?;
             put_popped(call.out, which, popped.as_ref());
             Ok(())
@@ -144,7 +147,7 @@ fn end(word: &[u8]) -> Result<End, Fail> {
 
 /// LPUSH, RPUSH, LPUSHX, RPUSHX
 fn push(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, present: bool) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_writes(args.len());
     let elements = call.cx.guard.list_push(key, end, args, present)?;
     call.length(elements)
 }
@@ -164,12 +167,20 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     }
     let count =
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
-    call.make_room_for_all(key, Type::List, count)?;
+    call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count)))?;
     match call.cx.guard.list_pop(key, end, count)? {
         None => put_null_array(call.out, resp3),
         popped => put_popped(call.out, end, popped.as_ref()),
     }
     Ok(())
+}
+
+/// The places of so many elements from an end on.
+fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
+    match end {
+        End::Front => 0..count.min(list.len()),
+        End::Back => list.len().saturating_sub(count)..list.len(),
+    }
 }
 
 /// What was taken from an end, that which was there first.
@@ -185,7 +196,8 @@ fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
 /// LRANGE
 fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
-    call.reply_of(key, hint, Type::List, |out, resp3, list| {
+    let measure = |list: &Collection<'_>| places_bytes_max(list, places(start, stop, list.len()));
+    call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
         let range = places(start, stop, list.as_ref().map_or(0, Collection::len));
         put_array(out, range.len());
         let elements = list.iter().flat_map(|list| list.entries(range.clone()));
@@ -314,7 +326,9 @@ impl<'a> Search<'a> {
 /// LPOS
 fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     let search = Search::parse(args)?;
-    call.reply_of(key, hint, Type::List, |out, resp3, list| {
+    let most = search.count.map_or(1, |count| if count == 0 { u64::MAX } else { count });
+    let measure = |list: &Collection<'_>| HEAD_BYTES_MAX * (1 + most.min(list.len() as u64) as usize);
+    call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
         let places = list.map_or(Vec::new(), |list| search.places(&list));
         match (search.count, places.first()) {
             (Some(_), _) => {

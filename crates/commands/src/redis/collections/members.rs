@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::copied::Copied;
 
 /// Bytes that a member takes beside its text: its end, its score, its mark, two slots, and twice, since vectors grow so.
-pub(crate) const MEMBER_BYTES: usize = 2 * (4 + 8 + 4 + 8);
+pub(crate) const MEMBER_BYTES: usize = 2 * (8 + 8 + 4 + 8);
 const EMPTY: u32 = u32::MAX;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 16;

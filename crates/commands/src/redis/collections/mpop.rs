@@ -1,9 +1,11 @@
 //! LMPOP, ZMPOP: elements of the first of some collections that is there.
 
-use larder_protocol::resp::Args;
-use larder_store::{Key, Type};
+use std::ops::Range;
 
-use super::{Call, peek_as};
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Key, Type};
+
+use super::{Call, ELEMENT_ROOM, peek_as, places_bytes_max};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null_array};
@@ -39,26 +41,29 @@ pub(crate) fn parse<W>(
     Ok(Asked { keys, which, count: count.unwrap_or(1) })
 }
 
-/// Replies the key of the first collection that is there, and what `pop` replies of it.
+/// Replies the key of the first collection that is there, and what `pop` replies of it: elements at these places.
 pub(crate) fn pop(
     call: &mut Call<'_, '_, '_>,
-    mut keys: Args<'_>,
+    keys: Args<'_>,
     kind: Type,
+    places: impl Fn(&Collection<'_>) -> Range<usize>,
     mut pop: impl FnMut(&mut Call<'_, '_, '_>, &Key<'_>) -> Done,
 ) -> Done {
-    call.as_one_in(keys, |call| {
-        for name in keys.by_ref() {
+    call.as_one_with_room(keys, |call| {
+        for name in keys {
             let key = call.key(name);
-            if peek_as(&mut call.cx.guard, &key, kind)?.is_none() {
-                continue;
+            let Some(there) = peek_as(&mut call.cx.guard, &key, kind)? else { continue };
+            let bytes = places_bytes_max(&there, places(&there)) + name.len() + 2 * ELEMENT_ROOM;
+            if !call.has_room(bytes) {
+                return Ok(Some(bytes));
             }
-            call.make_room_for_all(&key, kind, usize::MAX)?;
             let mark = call.out.mark();
             put_array(call.out, 2);
             put_bulk(call.out, name);
-            return pop(call, &key).inspect_err(|_| call.out.rewind(mark));
+            pop(call, &key).inspect_err(|_| call.out.rewind(mark))?;
+            return Ok(None);
         }
         put_null_array(call.out, call.client.resp3);
-        Ok(())
+        Ok(None)
     })
 }

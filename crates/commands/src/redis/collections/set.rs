@@ -1,13 +1,14 @@
 //! Sets.
 
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Expect, Hint, Key, Type};
 
 use super::combine::{self, Operation};
 use super::copied::Copied;
-use super::pick::{Random, random, some};
+use super::listing::{Form, Listed, Which};
+use super::pick::{Random, each_of_some, random};
 use super::scan::scan;
-use super::{Call, Shown, len, look, peek_as, read_as};
+use super::{Call, Shown, entry_bytes_max, len, look, peek_as, read_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
@@ -21,7 +22,7 @@ pub(crate) const ROWS: &[Command] = &[
         .access(&[Access::Extend])
         .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
     Command::of_collection("srem", -3, WRITE | FAST, |call, key, _, args| {
-        call.spend_on_elements(args.len());
+        call.spend_on_writes(args.len());
         let gone = call.cx.guard.remove_named(key, Type::Set, args)?;
         call.length(gone)
     })
@@ -48,7 +49,7 @@ pub(crate) const ROWS: &[Command] = &[
         "Takes members at random.",
     ),
     Command::of_collection("srandmember", -2, READONLY, |call, key, hint, args| {
-        random(call, key, hint, args, Type::Set, None)
+        random(call, "srandmember", key, hint, args, Type::Set, None)
     })
     .doc("1.0.0", "key [count]", "Members at random."),
     Command::of_collections("smove", 4, WRITE | FAST, TWO_KEYS, go)
@@ -121,25 +122,20 @@ const fn stored(name: &'static str) -> Tells {
 
 /// SADD
 fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_writes(args.len());
     let new = call.cx.guard.set_add(key, args)?;
     call.length(new)
 }
 
 /// SMEMBERS
-fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, _: Args<'_>) -> Done {
-    call.reply_of(key, hint, Type::Set, |out, resp3, set| {
-        let members = set.as_ref().map_or(0, Collection::len);
-        put_set(out, resp3, members);
-        let entries = set.iter().flat_map(|set| set.entries(0..members));
-        entries.for_each(|entry| Shown::Names.put(out, resp3, &entry));
-        Ok(())
-    })
+fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let listed = Listed { kind: Type::Set, shown: Shown::Names, form: Form::Set, which: Which::All };
+    call.list("smembers", key, hint, args, listed)
 }
 
 /// SMISMEMBER
 fn are_members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_looks(args.len());
     let set = read_as(call.cx, call.tally, key, hint, Type::Set)?;
     put_array(call.out, args.len());
     for member in args {
@@ -162,33 +158,45 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>)
         None => None,
     };
     let random = Random::new(call.shared.random());
-    call.as_one([*key], |call| {
-        call.make_room_for_all(key, Type::Set, count.unwrap_or(1))?;
-        let (mark, resp3) = (call.out.mark(), call.client.resp3);
-        let set = peek_as(&mut call.cx.guard, key, Type::Set)?;
+    let name = key.bytes();
+    call.as_one_with_room([name], |call| {
+        let key = call.key(name);
+        let set = peek_as(&mut call.cx.guard, &key, Type::Set)?;
         let there = set.as_ref().map_or(0, Collection::len);
         let taken = count.unwrap_or(1).min(there);
+        let mut bytes = HEAD_BYTES_MAX;
+        if let Some(set) = &set {
+            each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry));
+        }
+        if !call.has_room(bytes) {
+            return Ok(Some(bytes));
+        }
+        let set = peek_as(&mut call.cx.guard, &key, Type::Set)?;
+        let (mark, resp3) = (call.out.mark(), call.client.resp3);
         if count.is_some() {
             put_set(call.out, resp3, taken);
         } else if there == 0 {
-            return call.null();
+            return call.null().map(|()| None);
         }
         let mut names = Copied::default();
-        for entry in set.iter().flat_map(|set| some(set, taken, random)) {
-            Shown::Names.put(call.out, resp3, &entry);
-            if taken < there {
-                names.push_element(&entry.name);
-            }
+        if let Some(set) = &set {
+            each_of_some(set, taken, random, &mut |entry| {
+                Shown::Names.put(call.out, resp3, entry);
+                if taken < there {
+                    names.push_element(&entry.name);
+                }
+            });
         }
-        call.spend_on_elements(taken);
+        call.spend_on_writes(taken);
         let done = match taken {
             0 => Ok(()),
             _ if taken == there => {
-                call.cx.guard.delete(key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY)
+                call.cx.guard.delete(&key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY)
             }
-            _ => call.cx.guard.remove_named(key, Type::Set, names.iter()).map(drop).map_err(Fail::from),
+            _ => call.cx.guard.remove_named(&key, Type::Set, names.iter()).map(drop).map_err(Fail::from),
         };
-        done.inspect_err(|_| call.out.rewind(mark))
+        done.inspect_err(|_| call.out.rewind(mark))?;
+        Ok(None)
     })
 }
 

@@ -1,14 +1,16 @@
 //! Sorted sets.
 
+use std::ops::Range;
+
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Attributes, Expect, Hint, Key, Made, Removed, ScoreRule, Type};
+use larder_store::{Attributes, Collection, Expect, Hint, Key, Made, Removed, ScoreRule, Type};
 
 use super::bounds::{Bounds, By, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
 use super::copied::Copied;
 use super::pick::random;
 use super::scan::scan;
-use super::{Call, Pairs, Shown, counted, len, look, mpop, peek_as, read_as};
+use super::{Call, Pairs, Shown, counted, len, look, mpop, peek_as, places_bytes_max, read_as};
 use crate::core::context::Context;
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
@@ -37,7 +39,7 @@ pub(crate) const ROWS: &[Command] = &[
     .access(&[Access::Change])
     .doc("1.2.0", "key increment member", "Adds to the score of a member."),
     Command::of_collection("zrem", -3, WRITE | FAST, |call, key, _, args| {
-        call.spend_on_elements(args.len());
+        call.spend_on_writes(args.len());
         let gone = call.cx.guard.remove_named(key, Type::SortedSet, args)?;
         call.length(gone)
     })
@@ -142,7 +144,8 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("5.0.0", "key [count]", "Takes the members with the highest scores."),
     Command::of_collections("zmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
-        mpop::pop(call, keys, Type::SortedSet, |call, key| {
+        let places = |set: &Collection<'_>| end_places(set, which, count);
+        mpop::pop(call, keys, Type::SortedSet, places, |call, key| {
             let resp3 = call.client.resp3;
             let popped = take(call.cx, key, which, count)?;
             put_array(call.out, popped.as_ref().map_or(0, Removed::len));
@@ -164,7 +167,7 @@ pub(crate) const ROWS: &[Command] = &[
         "Takes members from the first sorted set that there is.",
     ),
     Command::of_collection("zrandmember", -2, READONLY, |call, key, hint, args| {
-        random(call, key, hint, args, Type::SortedSet, Some(("WITHSCORES", Shown::Scores)))
+        random(call, "zrandmember", key, hint, args, Type::SortedSet, Some(("WITHSCORES", Shown::Scores)))
     })
     .doc("6.2.0", "key [count [WITHSCORES]]", "Members at random."),
     Command::of_collection("zscan", -3, READONLY, |call, key, hint, args| {
@@ -291,7 +294,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     if rule.added {
         return give(call, key, rule, score(next(&mut args)?)?, next(&mut args)?);
     }
-    call.spend_on_elements(args.len());
+    call.spend_on_writes(args.len() / 2);
     // They are all numbers.
     let pairs = Pairs(args).map(|(word, member)| (score(word).unwrap_or(0.0), member));
     let scored = call.cx.guard.sorted_add(key, rule, pairs)?;
@@ -307,7 +310,7 @@ fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64,
 
 /// ZMSCORE
 fn scores(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_elements(args.len());
+    call.spend_on_looks(args.len());
     let resp3 = call.client.resp3;
     let set = read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
     put_array(call.out, args.len());
@@ -361,7 +364,8 @@ fn range(
     fixed: Option<(By, bool)>,
 ) -> Done {
     let chosen = Chosen::parse(args, fixed, false)?;
-    call.reply_of(key, hint, Type::SortedSet, |out, resp3, set| {
+    let measure = |set: &Collection<'_>| places_bytes_max(set, chosen.ranks(set));
+    call.reply_measured(key, hint, Type::SortedSet, measure, |out, resp3, set| {
         chosen.put(out, resp3, set.as_ref());
         Ok(())
     })
@@ -380,7 +384,7 @@ fn store_range(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 scores.push(entry.score);
             });
         }
-        call.spend_on_elements(scores.len());
+        call.spend_on_writes(scores.len());
         if scores.is_empty() {
             // It may not be there: that is as good.
             let _ = call.cx.guard.delete(&to, Expect::Present);
@@ -417,6 +421,14 @@ fn which(word: &[u8]) -> Result<Which, Fail> {
     }
 }
 
+/// The ranks of so many members from an end on.
+fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Range<usize> {
+    match which {
+        Which::Min => 0..count.min(set.len()),
+        Which::Max => set.len().saturating_sub(count)..set.len(),
+    }
+}
+
 /// Takes so many members from an end.
 fn take<'r>(
     cx: &'r mut Context<'_, '_>,
@@ -424,10 +436,7 @@ fn take<'r>(
     which: Which,
     count: usize,
 ) -> Result<Option<Removed<'r>>, Fail> {
-    Ok(cx.guard.sorted_remove(key, |set| match which {
-        Which::Min => 0..count.min(set.len()),
-        Which::Max => set.len().saturating_sub(count)..set.len(),
-    })?)
+    Ok(cx.guard.sorted_remove(key, |set| end_places(set, which, count))?)
 }
 
 /// What was taken from an end, that which was there first.
@@ -455,7 +464,8 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         }
         None => None,
     };
-    call.make_room_for_all(key, Type::SortedSet, count.unwrap_or(1))?;
+    let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
+    call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set)))?;
     // In RESP3 pairs are told apart where there may be several.
     let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
     let popped = take(call.cx, key, which, count.unwrap_or(1))?;

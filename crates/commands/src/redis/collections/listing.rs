@@ -1,0 +1,492 @@
+//! Replies of many entries of one collection.
+//!
+//! ```text
+//! little, or in a transaction ─▶ written from where it lies
+//! else                        ─▶ copied in steps ─▶ all of one version? ─▶ sent piece by piece
+//!                                      ▲                └── no: begun anew
+//! ```
+//!
+//! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
+//! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Entry, Hint, Key, Type};
+
+use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
+use super::{Call, ELEMENT_NS, LOOK_NS, Shown, entry_bytes_max, of_type, peek_as, reply_bytes_max};
+use crate::core::output::Output;
+use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
+use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, find};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_map, put_set};
+use crate::redis::steps::again::{Again, Leave};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+
+/// Bytes that are copied at a time, beside the longest entry, …
+const PIECE_BYTES: usize = 64 << 10;
+/// … and sent.
+const SENT_BYTES: usize = 16 << 10;
+/// Picks whose replies have more bytes are copied in steps, however few they are.
+const PICKED_BYTES_MAX: usize = 1 << 20;
+/// What it takes to leave out one of the entries of which some are drawn.
+const PASS_NS: u64 = 4;
+/// Where one of so many is drawn each is walked over.
+const DENSE: usize = 8;
+/// Where picks are more than one of so many entries all of these are copied.
+const PICKS_SHARE: u64 = 4;
+
+/// Which entries of a collection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// All.
+    All,
+    /// So many at random, each once; all if there are no more.
+    Some(usize, Random),
+    /// So many at random, each any of all.
+    Any(u64, Random),
+}
+
+/// What the reply is in RESP3; in RESP2 each is a flat array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An array; of pairs an array of arrays.
+    Rows,
+    /// A map.
+    Map,
+    /// A set.
+    Set,
+}
+
+/// Entries that are replied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    pub kind: Type,
+    pub shown: Shown,
+    pub form: Form,
+    pub which: Which,
+}
+
+impl Listed {
+    /// How many entries are replied of so many.
+    fn count(&self, len: usize) -> u64 {
+        match self.which {
+            Which::All => len as u64,
+            Which::Some(count, _) => count.min(len) as u64,
+            Which::Any(count, _) => {
+                if len == 0 {
+                    0
+                } else {
+                    count
+                }
+            }
+        }
+    }
+
+    fn put_head(&self, out: &mut Output, resp3: bool, entries: u64) {
+        let entries = entries as usize;
+        match self.form {
+            Form::Rows => self.shown.put_head(out, resp3, entries),
+            Form::Map => put_map(out, resp3, entries),
+            Form::Set => put_set(out, resp3, entries),
+        }
+    }
+
+    fn put(&self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+        match self.form {
+            Form::Rows => self.shown.put_one(out, resp3, entry),
+            Form::Map | Form::Set => self.shown.put(out, resp3, entry),
+        }
+    }
+
+    /// Calls `visit` with each entry.
+    fn each<'r>(&self, there: &Collection<'r>, visit: &mut dyn FnMut(&Entry<'r>)) {
+        match self.which {
+            Which::All => there.entries(0..there.len()).for_each(|entry| visit(&entry)),
+            Which::Some(count, random) => each_of_some(there, count, random, visit),
+            Which::Any(count, mut random) => {
+                (0..count).for_each(|_| visit(&there.entry(random.below(there.len()))));
+            }
+        }
+    }
+
+    /// All of the reply, from where the collection lies.
+    fn write(&self, out: &mut Output, resp3: bool, there: Option<&Collection<'_>>) {
+        self.put_head(out, resp3, self.count(there.map_or(0, Collection::len)));
+        if let Some(there) = there {
+            self.each(there, &mut |entry| self.put(out, resp3, entry));
+        }
+    }
+
+    /// Entries that are looked for, not walked over.
+    fn picks(&self, len: usize) -> usize {
+        match self.which {
+            Which::All => 0,
+            Which::Some(..) | Which::Any(..) => usize::try_from(self.count(len)).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of the reply, at most.
+    fn bytes(&self, there: &Collection<'_>) -> usize {
+        let all = reply_bytes_max(there);
+        let few = match self.which {
+            Which::All => true,
+            Which::Some(count, _) => count >= there.len() || all as u64 <= REPLY_BYTES_FREE,
+            Which::Any(..) => false,
+        };
+        if few {
+            return all;
+        }
+        let mut bytes = 0;
+        self.each(there, &mut |entry| bytes += entry_bytes_max(entry));
+        bytes
+    }
+
+    /// Bytes of the reply, at most; none if it is made in steps.
+    fn short(&self, there: &Collection<'_>) -> Option<usize> {
+        let large = there.bytes() as u64 >= STEPS_BYTES_MIN;
+        let few = match self.which {
+            Which::All => !large,
+            Which::Some(count, _) => !large || count <= PICKS_DIRECT,
+            Which::Any(count, _) => count <= PICKS_DIRECT as u64,
+        };
+        let bytes = few.then(|| self.bytes(there))?;
+        let may_be_long = large || matches!(self.which, Which::Any(..));
+        (!may_be_long || bytes <= PICKED_BYTES_MAX).then_some(bytes)
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies entries of the collection of a key. `name`: the command's; `args`: those behind the key.
+    ///
+    /// # Errors
+    /// The key has another type of value; there is no room.
+    pub fn list(
+        &mut self,
+        name: &'static str,
+        key: &Key<'_>,
+        hint: &Hint<'_>,
+        args: Args<'_>,
+        listed: Listed,
+    ) -> Done {
+        let (resp3, at_once) = (self.client.resp3, self.cx.guard.in_transaction());
+        let item = find(self.cx, self.tally, key, hint);
+        let version = item.map_or(0, |item| item.cas());
+        let Some(there) = of_type(item, listed.kind)? else {
+            listed.write(self.out, resp3, None);
+            return Ok(());
+        };
+        let len = there.len();
+        let short = if at_once { Some(listed.bytes(&there)) } else { listed.short(&there) };
+        if let Some(bytes) = short {
+            if bytes <= self.out.free_bytes() {
+                listed.write(self.out, resp3, Some(&there));
+            } else {
+                let measure = |there: &Collection<'_>| listed.bytes(there);
+                self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
+                    listed.write(out, resp3, there.as_ref());
+                    Ok(())
+                })?;
+            }
+            self.spend_on_looks(listed.picks(len));
+            return Ok(());
+        }
+        match self.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
+            Leave::Later => Ok(()),
+            Leave::Yes(again, lane) => {
+                let mut copying = Copying::new(self, key, listed)?;
+                copying.begin(self, version, len, false)?;
+                copying.again = Some((again, lane));
+                self.work(copying)
+            }
+            Leave::No => {
+                let mut copying = Copying::new(self, key, listed)?;
+                copying.copy_at_once(self)?;
+                self.work(copying)
+            }
+        }
+    }
+}
+
+/// Entries that are copied, and sent then.
+#[derive(Debug)]
+struct Copying {
+    listed: Listed,
+    name: Name,
+    resp3: bool,
+    /// What is copied of, and how many entries it has.
+    version: u64,
+    len: usize,
+    next: Next,
+    /// The replies of the entries, one behind the other.
+    kept: Output,
+    /// Where each of them ends, if it is all entries that are kept, and picked of.
+    ends: Option<Vec<usize>>,
+    /// None when all are copied.
+    again: Option<(Again, Lane)>,
+    /// The head of the reply is written.
+    headed: bool,
+    /// Bytes of `kept` that are sent, or, if it is picked of, picks that are.
+    sent: u64,
+    held: Heap,
+}
+
+/// Which entry is copied next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// The one at this place, and those behind it.
+    Place(usize),
+    /// Those that are drawn.
+    Drawn(Drawing),
+    /// So many picks.
+    Picks(u64, Random),
+}
+
+/// What a look at the collection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// There is more to copy.
+    More,
+    /// All is copied.
+    All,
+    /// It is another one.
+    Changed,
+}
+
+/// Where entries are copied to, and what that takes.
+struct Sink<'k> {
+    listed: Listed,
+    resp3: bool,
+    kept: &'k mut Output,
+    ends: Option<&'k mut Vec<usize>>,
+    ns: u64,
+    ns_max: u64,
+}
+
+impl Sink<'_> {
+    /// There is room for an entry, and time.
+    fn goes_on(&self) -> bool {
+        self.ns < self.ns_max && self.kept.free_bytes() >= ELEMENT_BYTES
+    }
+
+    fn put(&mut self, entry: &Entry<'_>) {
+        let before = self.kept.len();
+        self.listed.put(self.kept, self.resp3, entry);
+        self.ns += ELEMENT_NS + copying_ns(self.kept.len() - before);
+        if let Some(ends) = &mut self.ends {
+            ends.push(self.kept.len() as usize);
+        }
+    }
+}
+
+impl Next {
+    /// Copies entries as long as there is room and time; true when all are.
+    fn copy(&mut self, there: &Collection<'_>, sink: &mut Sink<'_>) -> bool {
+        let len = there.len();
+        match self {
+            Next::Place(at) => {
+                let mut entries = there.entries(*at..len);
+                while sink.goes_on()
+                    && let Some(entry) = entries.next()
+                {
+                    sink.put(&entry);
+                    *at += 1;
+                }
+                *at == len
+            }
+            Next::Drawn(drawing) => {
+                let dense = drawing.wanted().saturating_mul(DENSE) >= len - drawing.at();
+                let mut entries = dense.then(|| there.entries(drawing.at()..len));
+                while sink.goes_on() && drawing.wanted() > 0 {
+                    let place = drawing.at();
+                    let taken = drawing.takes(len);
+                    let passed = entries.as_mut().and_then(Iterator::next);
+                    sink.ns += if dense { ELEMENT_NS } else { PASS_NS };
+                    if taken {
+                        sink.ns += if dense { 0 } else { LOOK_NS };
+                        sink.put(&passed.unwrap_or_else(|| there.entry(place)));
+                    }
+                }
+                drawing.wanted() == 0
+            }
+            Next::Picks(left, random) => {
+                while sink.goes_on() && *left > 0 {
+                    sink.ns += LOOK_NS;
+                    sink.put(&there.entry(random.below(len)));
+                    *left -= 1;
+                }
+                *left == 0
+            }
+        }
+    }
+}
+
+impl Copying {
+    fn new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, listed: Listed) -> Result<Copying, Fail> {
+        let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+        Ok(Copying {
+            listed,
+            name: Name::of(call, call.client.db, key),
+            resp3: call.client.resp3,
+            version: 0,
+            len: 0,
+            next: Next::Place(0),
+            kept,
+            ends: None,
+            again: None,
+            headed: false,
+            sent: 0,
+            held: Heap::take(call, 0)?,
+        })
+    }
+
+    /// Begins to copy a collection of so many entries; `all`: however few the picks are.
+    ///
+    /// # Errors
+    /// There is no memory to note where they end.
+    fn begin(&mut self, call: &mut Call<'_, '_, '_>, version: u64, len: usize, all: bool) -> Done {
+        (self.version, self.len) = (version, len);
+        self.kept.clear();
+        self.ends = None;
+        self.next = match self.listed.which {
+            Which::Any(count, random) if !all && count <= len as u64 / PICKS_SHARE => {
+                Next::Picks(count, random)
+            }
+            Which::Any(..) => {
+                self.held = Heap::take_however_short(call, len * size_of::<usize>())?;
+                self.ends = Some(Vec::with_capacity(len));
+                Next::Place(0)
+            }
+            Which::Some(count, random) if count < len => Next::Drawn(Drawing::new(count, random)),
+            Which::All | Which::Some(..) => Next::Place(0),
+        };
+        Ok(())
+    }
+
+    /// Copies entries of what is there until `ns_max` is spent or there is no more room; what was spent is added to `ns`.
+    fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> bool {
+        let Copying { listed, resp3, kept, ends, .. } = self;
+        let mut sink = Sink { listed: *listed, resp3: *resp3, kept, ends: ends.as_mut(), ns: *ns, ns_max };
+        let done = self.next.copy(there, &mut sink);
+        *ns = sink.ns;
+        done
+    }
+
+    /// Copies what a step is for.
+    fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Looked, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let looked = loop {
+            call.make_room_in(&mut self.kept, PIECE_BYTES + ELEMENT_BYTES)?;
+            // Items may have given way to that.
+            let swapped = self.name.is_swapped(call);
+            let key = self.name.key(call);
+            let item = call.cx.guard.peek(&key).hit().filter(|item| !swapped && item.cas() == self.version);
+            let Some(there) = of_type(item, self.listed.kind)? else { break Looked::Changed };
+            if self.copy(&there, &mut ns, ns_max) {
+                break Looked::All;
+            }
+            if ns >= ns_max {
+                break Looked::More;
+            }
+        };
+        call.spend(ns);
+        Ok(looked)
+    }
+
+    /// Copies all in one step.
+    fn copy_at_once(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        loop {
+            let there = self.there(call)?;
+            let needs = |there: &Collection<'_>| (there.len(), reply_bytes_max(there) + ELEMENT_BYTES);
+            let (len, bytes) = there.as_ref().map_or((0, 0), needs);
+            self.begin(call, 0, len, true)?;
+            call.make_room_in(&mut self.kept, bytes)?;
+            // Items may have given way to that, and others written meanwhile.
+            let there = self.there(call)?;
+            let now = there.as_ref().map_or((0, 0), needs);
+            if now.0 != len || now.1 > bytes {
+                continue;
+            }
+            let mut ns = 0;
+            if let Some(there) = there {
+                while !self.copy(&there, &mut ns, u64::MAX) {
+                    self.kept.room(PIECE_BYTES);
+                }
+            }
+            call.spend(ns);
+            return Ok(());
+        }
+    }
+
+    /// The collection as it is now.
+    fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
+        let key = self.name.key(call);
+        peek_as(&mut call.cx.guard, &key, self.listed.kind)
+    }
+
+    /// Sends what there is room for.
+    fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let count = self.listed.count(self.len);
+        if !std::mem::replace(&mut self.headed, true) {
+            self.listed.put_head(call.out, self.resp3, count);
+        }
+        let kept = self.kept.contiguous().unwrap_or_default();
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let step = loop {
+            let piece = match (&mut self.listed.which, &self.ends) {
+                (Which::Any(_, random), Some(ends)) => {
+                    if self.sent == count {
+                        break Step::Done;
+                    }
+                    let i = random.below(ends.len());
+                    let start = i.checked_sub(1).map_or(0, |before| ends[before]);
+                    self.sent += 1;
+                    &kept[start..ends[i]]
+                }
+                (Which::All | Which::Some(..) | Which::Any(..), _) => {
+                    let rest = &kept[self.sent as usize..];
+                    if rest.is_empty() {
+                        break Step::Done;
+                    }
+                    let piece = &rest[..rest.len().min(SENT_BYTES)];
+                    self.sent += piece.len() as u64;
+                    piece
+                }
+            };
+            call.out.put(piece);
+            ns += ELEMENT_NS + copying_ns(piece.len() as u64);
+            if call.out.is_full() {
+                break Step::Full;
+            }
+            if ns >= ns_max {
+                break Step::More;
+            }
+        };
+        call.spend(ns);
+        step
+    }
+}
+
+impl Job for Copying {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.again.is_some() {
+            match self.copy_some(call)? {
+                Looked::More => return Ok(Step::More),
+                Looked::All => self.again = None,
+                Looked::Changed => {
+                    if let Some((again, lane)) = self.again.take() {
+                        drop(lane);
+                        again.run(call)?;
+                    }
+                    return Ok(Step::Done);
+                }
+            }
+        }
+        Ok(self.send(call))
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
