@@ -29,6 +29,7 @@ mod fuzz;
 mod install;
 mod instructions;
 mod lab;
+mod limit;
 mod models;
 mod peers;
 mod run;

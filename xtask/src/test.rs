@@ -1,11 +1,16 @@
 //! `cargo xtask test`: all stages, each with its time; goes on after a failure, fails at the end.
 
+use crate::limit::within;
 use crate::run::{Outcome, cargo, run};
 use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
 /// Seconds each fuzzer runs beyond its corpus, and its seed: what passed once is not found wrong by chance.
 const FUZZ: [&str; 2] = ["15", "1"];
+
+/// The longest that a stage may take, and all of them: one that hangs is told with what it was doing.
+const STAGE_MAX: Duration = Duration::from_secs(25 * 60);
+const ALL_MAX: Duration = Duration::from_secs(84 * 60);
 
 type Stage = (&'static str, fn() -> Outcome);
 
@@ -75,10 +80,11 @@ pub fn test(arguments: &[String]) -> Outcome {
         _ => return Err("usage: cargo xtask test [--quick]".to_owned()),
     };
     let mut results: Vec<(&str, Duration, Outcome)> = Vec::new();
+    let began = Instant::now();
     for (name, stage) in stages {
         println!("\n== {name}");
         let started = Instant::now();
-        let outcome = stage();
+        let outcome = within(STAGE_MAX.min(ALL_MAX.saturating_sub(began.elapsed())), *stage);
         if let Err(error) = &outcome {
             println!("{name} failed: {error}");
         }

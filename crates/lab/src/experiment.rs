@@ -118,8 +118,8 @@ impl Options {
     }
 }
 
-/// What must hold of a server that is visited twice in each round.
-const TWICE: &str = "a server measured twice agrees with itself";
+/// What must hold of a server that is visited twice in each round: a busy machine fails it.
+pub const TWICE: &str = "a server measured twice agrees with itself";
 /// Ratios of a server to itself, or their inverses, that are no more than disturbance: where an interval leaves out 1,
 /// and where there are too few rounds for one.
 const TWICE_MAX: (f64, f64) = (1.1, 1.25);

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use larder_lab::experiment::TWICE;
 use larder_lab::results::Run;
 
 fn folder(name: &str) -> PathBuf {
@@ -27,7 +28,7 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
 /// Runs an experiment beside memcached and Redis; every check must hold, every server have a row in
 /// every table, every picture have something in it.
 fn beside_others(experiment: &str, more: &[&str]) -> Run {
-    let of_time = ["a server measured twice agrees with itself", "no server does more than the null server"];
+    let of_time = [TWICE, "no server does more than the null server"];
     whatever_the_time(experiment, more, &of_time)
 }
 
@@ -229,11 +230,7 @@ fn the_case_of_the_redis_and_keydb_comparison_is_one_of_the_loads() {
 #[ignore = "needs memcached, redis-server"]
 fn latency_runs_beside_memcached_and_redis() {
     // Whether the generator was in time is the machine's affair; everything else must hold on any.
-    let of_time = [
-        "the generator was in time",
-        "a server measured twice agrees with itself",
-        "no server does more than the null server",
-    ];
+    let of_time = ["the generator was in time", TWICE, "no server does more than the null server"];
     let run = whatever_the_time("latency", &["--keys", "2000", "--percent", "10,40"], &of_time);
     assert!(run.checks.iter().any(|check| check.claim == "as many requests came as were due" && check.held));
     let table = run.tables.iter().find(|table| table.id == "latency").unwrap();
