@@ -1,5 +1,6 @@
 //! The condition of a write, and what came of it.
 
+use crate::Millis;
 use crate::collection::moves_of;
 use crate::item::RawItem;
 use crate::read::seen;
@@ -19,13 +20,15 @@ pub enum Expect {
     Unchanged(Seen),
 }
 
-/// Identity of one version of one item, for [`Expect::Unchanged`]. Good within the guard it was
-/// made in.
+/// Identity of one version of one item with its expiry, for [`Expect::Unchanged`]. Good within the guard it was
+/// made in. A write that keeps the expiry reads it after this was made: an expiry that is changed in between, which
+/// changes nothing else, is then found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub(crate) location: u64,
     pub(crate) version: u32,
     pub(crate) token: u64,
+    pub(crate) expires_at: Millis,
     /// Of a tree that is being changed: how often one of its nodes was moved by then. Else 0, which is not compared.
     pub(crate) moves: u64,
 }

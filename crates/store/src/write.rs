@@ -233,16 +233,7 @@ impl Guard<'_> {
             }
             match draft.form {
                 0 => raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole }),
-                form => {
-                    // An expiry that is changed in place changes nothing else that is compared.
-                    let follows = matches!((&keep, &expect), (Token::Next(_), Expect::Unchanged(_)));
-                    if follows && live.is_some_and(|(_, old)| old.expires_at() != raw.expires_at()) {
-                        locked.home.unlock(locked.control);
-                        self.local.give_back(store, draft.chunk);
-                        return Err(Refusal::Changed.into());
-                    }
-                    raw.publish_collection(version, explicit, form);
-                }
+                form => raw.publish_collection(version, explicit, form),
             }
             if let (Token::Keep { .. }, Some((_, old))) = (keep, &old)
                 && old.header().has(FETCHED)

@@ -289,7 +289,8 @@ pub(crate) fn find<'r>(
     None
 }
 
-/// Attributes of a new value that takes the place of an old one and keeps what goes with it.
+/// Attributes of a new value that takes the place of an old one and keeps what goes with it. What the write expects
+/// ([`Item::seen`]) is read before, so that an expiry changed in between is found out.
 pub(crate) fn kept(item: &Item<'_>) -> Attributes {
     Attributes {
         flags: item.flags(),

@@ -469,16 +469,16 @@ pub(crate) fn without_spaces(text: &[u8]) -> &[u8] {
 
 pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Done {
     loop {
-        let (old, attributes, expect) = match call.cx.guard.get_hinted(key, hint).hit() {
+        let (expect, old, attributes) = match call.cx.guard.get_hinted(key, hint).hit() {
             Some(item) => {
                 let text = match item.value() {
                     Value::Whole(text) => text,
                     Value::Pieces(_) => return Err(Fail::NOT_AN_INTEGER),
                     Value::Collection(_) => return Err(Fail::WRONG_TYPE),
                 };
-                (stored_integer(text)?, kept(&item), Expect::Unchanged(item.seen()))
+                (Expect::Unchanged(item.seen()), stored_integer(text)?, kept(&item))
             }
-            None => (0, Attributes::default(), Expect::Absent),
+            None => (Expect::Absent, 0, Attributes::default()),
         };
         let new = old.checked_add(by).ok_or(Fail::OVERFLOW)?;
         let mut room = [0; 24];

@@ -234,7 +234,7 @@ impl Guard<'_> {
         let item = match self.get(key) {
             Lookup::Hit(item) => match item.value() {
                 Value::Collection(there) if there.kind() == kind => {
-                    Some((item.raw, kept(&item), item.seen()))
+                    Some((item.raw, item.seen(), kept(&item)))
                 }
                 Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => {
                     return Err(Declined::Type.into());
@@ -244,7 +244,7 @@ impl Guard<'_> {
         };
         let state = match item {
             // SAFETY: it was found a moment ago, in this epoch; so below.
-            Some((raw, _, seen)) if raw.header().is_tree() => {
+            Some((raw, seen, _)) if raw.header().is_tree() => {
                 // SAFETY: as above.
                 unsafe { edit.load(raw, seen) };
                 State::Tree
@@ -276,7 +276,7 @@ impl Guard<'_> {
         }
         // 3, 4.
         let (attributes, seen) = match item {
-            Some((_, attributes, seen)) => (attributes, Some(seen)),
+            Some((_, seen, attributes)) => (attributes, Some(seen)),
             None => (Attributes::default(), None),
         };
         let done = if tree {

@@ -185,5 +185,6 @@ impl<'g> Item<'g> {
 /// Identity of the version of an item that is reachable in this epoch.
 #[inline]
 pub(crate) fn seen(raw: RawItem, location: u64, hash: u64) -> Seen {
-    Seen { location, version: raw.header().version(), token: raw.token(hash), moves: 0 }
+    let expires_at = raw.expires_at();
+    Seen { location, version: raw.header().version(), token: raw.token(hash), expires_at, moves: 0 }
 }

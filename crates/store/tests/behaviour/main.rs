@@ -108,6 +108,21 @@ fn touch_changes_expiry_and_not_the_token() {
 }
 
 #[test]
+fn what_was_seen_is_another_when_it_expires_otherwise() {
+    let (_store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"k");
+    let attributes = Attributes { expires_at: NOW + 1000, ..Attributes::default() };
+    guard.store_value(&key, b"5", &attributes, Expect::Any).unwrap();
+    let seen = Expect::Unchanged(guard.peek(&key).hit().unwrap().seen());
+    guard.touch(&key, 0).unwrap();
+    assert_eq!(guard.store_value(&key, b"6", &attributes, seen), Err(Refusal::Changed));
+    assert_eq!(guard.delete(&key, seen), Err(Refusal::Changed));
+    let seen = Expect::Unchanged(guard.peek(&key).hit().unwrap().seen());
+    assert!(guard.store_value(&key, b"6", &Attributes::default(), seen).is_ok());
+}
+
+#[test]
 fn concat_keeps_flags_and_expiry_at_every_size() {
     let (_store, mut worker) = store(64);
     let mut guard = worker.enter(NOW);

@@ -1,5 +1,5 @@
 //! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and
-//! each thread's records are in its order.
+//! each thread's records are in its order. One more sets when the values expire, which who adds keeps.
 
 use crate::stage::{Actor, Cast, collect};
 use larder_store::{Attributes, End, Expect};
@@ -12,15 +12,30 @@ const KEYS: [(&[u8], End); 2] = [(b"added-behind", End::Back), (b"added-before",
 /// Of a record: its length, whose it is, and which of its records.
 const HEAD_BYTES: usize = 12;
 
+/// When the values expire first of all, in milliseconds: never, within a schedule. Each later expiry is one more.
+const FAR: u64 = 1 << 45;
+
 /// Of each key, the records that were acknowledged.
 type Added = Rc<RefCell<[BTreeSet<(u32, u32)>; 2]>>;
 
-/// Adds `count` threads that each add so many records.
+/// Adds `count` threads that each add so many records, and one that sets when they expire.
 pub fn join(cast: &mut Cast, count: u32, records: u32) {
     let added = Added::default();
     for owner in 0..count {
         let added = Rc::clone(&added);
         cast.main("adder", move |actor| (0..records).for_each(|n| add(actor, &added, owner, n)));
+    }
+    cast.main("dater", move |actor| (0..u64::from(records)).for_each(|n| date(actor, FAR + n)));
+}
+
+/// Sets when a value expires, and reads it in a batch of its own: whoever added meanwhile has kept it.
+fn date(actor: &mut Actor, at: u64) {
+    let name = KEYS[actor.random.below(2) as usize].0;
+    let set = actor.batch(|guard, _, _| guard.touch(&guard.key(name), at).is_ok());
+    if set {
+        let kept =
+            actor.batch(|guard, _, _| guard.peek(&guard.key(name)).hit().map(|item| item.expires_at()));
+        assert_eq!(kept, Some(at), "the expiry that was set is not the value's");
     }
 }
 

@@ -49,6 +49,8 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
         if change.expect_cas.is_some_and(|cas| cas != item.cas()) {
             return Changed::OtherCas;
         }
+        // Before the expiry, which may be changed meanwhile and is kept.
+        let unchanged = Expect::Unchanged(item.seen());
         let Value::Whole(text) = item.value() else { return Changed::NotANumber };
         let Some(old) = parse_c_u64(text) else { return Changed::NotANumber };
         let value =
@@ -66,7 +68,6 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
             stale: item.stale(),
             token_sent: item.token_sent(),
         };
-        let unchanged = Expect::Unchanged(item.seen());
         let class = item.class();
         let in_place = digits <= text.len();
         match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {

@@ -25,12 +25,12 @@ pub(crate) fn incrbyfloat(
     let by = args.next().unwrap_or_default();
     parse_double(by).ok_or(Fail::NOT_A_FLOAT)?;
     loop {
-        let (new, attributes, expect) = match call.peek(key)? {
+        let (expect, new, attributes) = match call.peek(key)? {
             Some(item) => {
                 let Value::Whole(text) = item.value() else { return Err(Fail::NOT_A_FLOAT) };
-                (sum(super::without_spaces(text), by)?, kept(&item), Expect::Unchanged(item.seen()))
+                (Expect::Unchanged(item.seen()), sum(super::without_spaces(text), by)?, kept(&item))
             }
-            None => (sum(b"0", by)?, Attributes::default(), Expect::Absent),
+            None => (Expect::Absent, sum(b"0", by)?, Attributes::default()),
         };
         if call.store(key, new.as_bytes(), &attributes, expect)?.is_ok() {
             return call.bulk(new.as_bytes());

@@ -93,9 +93,7 @@ impl Source {
                     Value::Pieces(_) => true,
                     Value::Collection(_) => false,
                 };
-                let Attributes { flags, expires_at, .. } = self.attributes;
                 same && self.expect == Expect::Unchanged(item.seen())
-                    && (flags, expires_at) == (item.flags(), item.expires_at())
             }
             None => self.expect == Expect::Absent,
         };
