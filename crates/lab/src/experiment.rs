@@ -31,7 +31,7 @@ use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
 use crate::results::{
-    Ceiling, Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured, number,
+    Ceiling, Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured, number, of_time,
 };
 use crate::workload::Workload;
 
@@ -118,8 +118,6 @@ impl Options {
     }
 }
 
-/// What must hold of a server that is visited twice in each round: a busy machine fails it.
-pub const TWICE: &str = "a server measured twice agrees with itself";
 /// Ratios of a server to itself, or their inverses, that are no more than disturbance: where an interval leaves out 1,
 /// and where there are too few rounds for one.
 const TWICE_MAX: (f64, f64) = (1.1, 1.25);
@@ -346,10 +344,14 @@ impl Experiment {
         for (claim, rounds, control) in others {
             if control {
                 noise = Estimate::ratio(base, &rounds);
-                self.checks.add(TWICE, noise.as_ref().map_or(base == rounds, agrees), || match &noise {
-                    Some(ratio) => format!("{claim}: {}", number::estimate(ratio)),
-                    None => format!("{claim}: no ratio of {base:?} and {rounds:?}"),
-                });
+                self.checks.add(
+                    of_time::TWICE,
+                    noise.as_ref().map_or(base == rounds, agrees),
+                    || match &noise {
+                        Some(ratio) => format!("{claim}: {}", number::estimate(ratio)),
+                        None => format!("{claim}: no ratio of {base:?} and {rounds:?}"),
+                    },
+                );
                 let Some(ratio) = noise.clone() else { continue };
                 let outcome = Outcome::of(&ratio, None);
                 self.run.comparisons.push(Comparison { claim, ratio, control, outcome });
@@ -384,11 +386,9 @@ impl Experiment {
 
     /// Checks that no server did more than the null server of the same load: one of them was disturbed.
     pub fn check_ceiling(&mut self, ceiling: &Ceiling, name: &str, per_s: f64) {
-        self.checks.add(
-            "no server does more than the null server",
-            per_s <= OVER_CEILING_MAX * ceiling.per_s,
-            || format!("{name}, {}: {per_s:.0}/s, the null server {:.0}/s", ceiling.load, ceiling.per_s),
-        );
+        self.checks.add(of_time::CEILING, per_s <= OVER_CEILING_MAX * ceiling.per_s, || {
+            format!("{name}, {}: {per_s:.0}/s, the null server {:.0}/s", ceiling.load, ceiling.per_s)
+        });
     }
 
     /// Notes which threads worked, if not all did.

@@ -41,6 +41,7 @@ use crate::generator::{Load, Stop};
 use crate::keys::Keyspace;
 use crate::named::named;
 use crate::progress::Progress;
+use crate::results::of_time;
 use crate::stats;
 use crate::workload::{Verb, Workload};
 use faults::{Account, Fault, Mode};
@@ -290,14 +291,11 @@ fn held_against_the_generator(
         costs.push(tally.generator_cpu.as_secs_f64() * 1e6 / tally.requests.max(1) as f64);
     }
     let (ours, generator) = (stats::min(&ours), stats::min(&costs));
-    experiment.checks.add(OF_TIME, ours <= OF_THE_GENERATOR * generator, || {
+    experiment.checks.add(of_time::BY_HAND, ours <= OF_THE_GENERATOR * generator, || {
         format!("{ours:.1} µs of CPU a set, {generator:.1} µs by the generator")
     });
     Ok(())
 }
-
-/// The check that a busy machine may fail.
-pub const OF_TIME: &str = "the loop by hand costs at most 1.3 × what the generator does";
 
 /// Every fault in every way to store, on every server that the lab can start and kill.
 fn all_faults(experiment: &mut Experiment, bench: &Bench) -> Result<Vec<Faulted>, Error> {

@@ -24,6 +24,7 @@ pub mod environment;
 pub mod estimate;
 pub mod histogram;
 pub mod number;
+pub mod of_time;
 pub mod plot;
 pub mod table;
 pub mod terminal;
@@ -301,6 +302,11 @@ impl Run {
     /// Checks that did not hold.
     pub fn failed(&self) -> impl Iterator<Item = &Checked> {
         self.checks.iter().filter(|check| !check.held)
+    }
+
+    /// Checks that did not hold and are not [`of_time`].
+    pub fn failed_at_any_time(&self) -> impl Iterator<Item = &Checked> {
+        self.failed().filter(|check| !of_time::ALL.contains(&check.claim.as_str()))
     }
 
     /// Reads a run that [`Run::write_json`] wrote.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::results::of_time;
 use crate::usage::ThreadUsage;
 
 /// A visit is repeated so often.
@@ -94,7 +95,7 @@ impl Experiment {
     /// Checks that nobody was kept from a core for longer than `--wait-max` allows.
     pub fn note_waited(&mut self, name: &str, waited: Waited) {
         let bound = self.options.wait_max;
-        self.checks.add("nobody was kept from a core", 100.0 * waited.most() <= bound, || {
+        self.checks.add(of_time::CORES, 100.0 * waited.most() <= bound, || {
             format!("{name}: {}; {bound} % are allowed", waited.words())
         });
     }

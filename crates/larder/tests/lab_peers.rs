@@ -56,8 +56,9 @@ fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
             .env("PATH", path)
             .output()
             .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let run = Run::read_json(&json).unwrap();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{complained}"));
+    assert!(run.failed_at_any_time().next().is_none(), "{complained}");
     std::fs::remove_dir_all(folder).unwrap();
     let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
     assert_eq!(names, ["valkey", "keydb"]);
@@ -138,8 +139,9 @@ fn newest_peers_are_taken_from_where_they_are_fetched_to() {
         .arg(&json)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let run = Run::read_json(&json).unwrap();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{complained}"));
+    assert!(run.failed_at_any_time().next().is_none(), "{complained}");
     let found: Vec<(&str, bool)> = run
         .targets
         .iter()

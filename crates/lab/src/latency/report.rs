@@ -4,7 +4,7 @@ use super::{Cell, P99_MAX_US, Peaks, Sample};
 use crate::error::Error;
 use crate::experiment::{Experiment, Seat};
 use crate::results::{
-    Axis, Better, Column, Dash, Estimate, Kind, Latency, Plot, Point, Scale, Table, number,
+    Axis, Better, Column, Dash, Estimate, Kind, Latency, Plot, Point, Scale, Table, number, of_time,
 };
 use crate::stats::median;
 use crate::tally::{Latencies, late_at};
@@ -100,7 +100,7 @@ fn in_time(experiment: &mut Experiment, cells: &[Cell]) {
         let faults: Vec<String> = cell.samples.iter().filter_map(Sample::fault).collect();
         let held = 2 * faults.len() <= cell.samples.len() && faults.len() < cell.samples.len();
         let name = experiment.seat_name(cell.seat);
-        experiment.checks.add("the generator was in time", held, || match faults.first() {
+        experiment.checks.add(of_time::GENERATOR, held, || match faults.first() {
             Some(first) => {
                 format!(
                     "{name} at {} %: {} of {} visits, {first}",
