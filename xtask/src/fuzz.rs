@@ -1,14 +1,16 @@
 //! `cargo xtask fuzz [seconds [seed]]`: each fuzzer replays its committed corpus, then looks for more.
 
 use crate::install::{cargo_fuzz, has_nightly};
-use crate::run::{Outcome, capture, cargo_front, root, run, shown, target};
+use crate::run::{Outcome, capture, cargo_front, lanes, root, run, shown, target};
 use std::path::Path;
 use std::process::Command;
 
 /// Without an argument a minute each.
 const SECONDS: u64 = 60;
+/// Fuzzers that run at once; each has one thread.
+const LANES: usize = 2;
 
-/// Runs all fuzzers one after another.
+/// Runs all fuzzers.
 pub fn fuzz(arguments: &[String]) -> Outcome {
     let seconds = match arguments.first() {
         Some(text) => text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?,
@@ -26,7 +28,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         return Err("there is no fuzzer".into());
     }
     run(fuzzer(&tools, &["build"]))?;
-    for name in &names {
+    let one = |name: &str| -> Outcome {
         let seeds = root().join("fuzz/seeds").join(name);
         let found = target().join("fuzz-corpus").join(name);
         std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
@@ -47,10 +49,11 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         if root().join(&words["-dict=".len()..]).is_file() {
             more.push(&words);
         }
-        quietly(fuzzer(&tools, &more))?;
-    }
-    println!("{} passed, 0 failed", names.len());
-    Ok(())
+        quietly(fuzzer(&tools, &more))
+    };
+    let failures = lanes(&names, LANES, |name| one(name).err().map(|error| format!("{name}: {error}")));
+    println!("{} passed, {} failed", names.len() - failures.len(), failures.len());
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
 /// Runs a fuzzer, whose thousands of lines matter only when it finds something.

@@ -5,9 +5,12 @@
 
 use crate::run::{Outcome, capture, cargo_front, command, root, run, target, which};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
-/// Installs Debian packages whose program (or file, if it begins with `/`) is missing.
+/// Installs Debian packages whose program (or file, if it begins with `/`) is missing. One after the other.
 pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().map_err(|_| "an installation has panicked")?;
     let is_there =
         |file: &str| if file.starts_with('/') { PathBuf::from(file).exists() } else { which(file).is_some() };
     let missing: Vec<&str> =
@@ -74,8 +77,10 @@ pub fn cargo_fuzz() -> Outcome<PathBuf> {
     let home = root().join(target()).join("tools");
     if !home.join("bin/cargo-fuzz").is_file() {
         let into = home.to_string_lossy().into_owned();
+        // It starts other programs, and does nothing else: to optimise it takes longer than it gains.
         run(cargo_front(&[
             "install",
+            "--debug",
             "--locked",
             "--quiet",
             "cargo-fuzz",

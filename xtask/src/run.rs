@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// A task worked, or the text says why not.
@@ -103,6 +104,23 @@ pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok((output.status.success(), text))
+}
+
+/// Does something for each, so many at once, beginning with the first; what came of those of which something did, in
+/// their order.
+pub fn lanes<T: Sync, R: Send>(all: &[T], count: usize, each: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let lane = || {
+        while let Some((at, one)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, all.get(at)?))) {
+            let result = each(one);
+            results.lock().expect("no lane panics while it notes").extend(result.map(|result| (at, result)));
+        }
+    };
+    std::thread::scope(|scope| (0..count).for_each(|_| drop(scope.spawn(lane))));
+    let mut results = results.into_inner().expect("no lane panics while it notes");
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Where a program lies, if it is installed.

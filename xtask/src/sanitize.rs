@@ -12,7 +12,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Runs the tests of the crates that hold or reach unsafe code.
 pub fn sanitize() -> Outcome {
     let arguments = ["--target", TARGET, "--package", "larder-store", "--package", "larder-commands"];
-    let mut command = unstable(&[&["test", "--lib", "--tests"][..], &arguments[..]].concat());
+    let mut command =
+        unstable(&[&["test", "--no-fail-fast", "--lib", "--tests"][..], &arguments[..]].concat());
     command.env("RUSTFLAGS", "-Zsanitizer=address --cfg larder_asan -Cforce-frame-pointers=yes");
     command.env("CARGO_TARGET_DIR", target().join("asan"));
     // Reserved address space is not a leak; statics that live for ever are not either.

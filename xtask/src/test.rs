@@ -6,7 +6,7 @@ use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
 /// Seconds each fuzzer runs beyond its corpus, and its seed: what passed once is not found wrong by chance.
-const FUZZ: [&str; 2] = ["15", "1"];
+const FUZZ: [&str; 2] = ["8", "1"];
 
 /// The longest that a stage may take, and all of them: one that hangs is told with what it was doing.
 const STAGE_MAX: Duration = Duration::from_secs(25 * 60);

@@ -35,6 +35,9 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-py", redis::redis_py),
 ];
 
+/// Those that share a Python environment.
+pub const IN_PYTHON: [&str; 4] = ["pymemcache", "python-memcached", "cas-loop", "redis-py"];
+
 pub(super) const PYTEST: &str = "pytest==8.3.4";
 /// The memcached that the transcripts are of.
 const MEMCACHED: &str = "1.6.45";

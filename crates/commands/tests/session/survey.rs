@@ -170,8 +170,14 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
     for n in (0..1000).filter(|n| *n != 17) {
         bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
     }
-    let (reply, yields) = bench.turns(&mut session, &ask);
-    assert_eq!(reply, b"$3\r\n017\r\n");
+    let yields = loop {
+        let (reply, yields) = bench.turns(&mut session, &ask);
+        assert_eq!(reply, b"$3\r\n017\r\n");
+        // Now and then it is near the random place, and is not looked for.
+        if yields > 0 {
+            break yields;
+        }
+    };
     assert!(yields <= 30, "once round at most: {yields}");
     for _ in 0..20 {
         assert_eq!(
