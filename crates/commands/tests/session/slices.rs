@@ -470,3 +470,20 @@ fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
         assert!(!String::from_utf8_lossy(&reply).contains("EXECABORT"), "{commands:?}");
     }
 }
+
+#[test]
+fn a_transaction_that_selects_a_database_that_is_none_goes_on_in_its_own() {
+    let mut bench = bench();
+    set(&mut bench, "k", b"v");
+    for (number, reply) in [("15", "+OK\r\n:0\r\n"), ("16", "-ERR DB index is out of range\r\n:5\r\n")] {
+        let commands = [
+            command(&["MULTI"]),
+            command(&["SELECT", number]),
+            command(&["BITCOUNT", "k"]),
+            command(&["EXEC"]),
+        ];
+        let (said, _) = bench.turns(&mut Session::new(), &commands.concat());
+        let expected = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{reply}");
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+    }
+}

@@ -68,7 +68,8 @@ impl<'q> Scale<'q> {
         let db = self.db;
         self.ns = self.ns.saturating_add(match row.name {
             "select" => {
-                self.db = u8::try_from(number(0)).unwrap_or(db);
+                // Any other fails.
+                self.db = u8::try_from(number(0)).ok().filter(|db| *db < DATABASES).unwrap_or(db);
                 0
             }
             "keys" => self.walk(self.keys, at(0)),
