@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Address;
@@ -34,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(60);
 /// Bytes of an answer at most: what a server says of itself is far less.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// A dump of keys is asked for so often, with a pause between, where others crawl.
+const DUMP_TRIES: u32 = 50;
+const DUMP_PAUSE: Duration = Duration::from_millis(100);
 
 /// A server as somebody to ask. Each question has a connection of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,18 +171,74 @@ impl Control {
         if reply == answer { Ok(()) } else { Err(self.failed(question, &reply)) }
     }
 
+    /// How many items it holds that can be read, or 0 if there is none. memcached counts what was flushed or has expired
+    /// until it comes by, and a dump of keys leaves that out.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not say.
+    pub fn held(&self) -> Result<u64, Error> {
+        let items = self.counters()?.items(self.family);
+        let items = items
+            .ok_or_else(|| Error::Peer(format!("{} does not say how many items it holds", self.name)))?;
+        if items == 0 || self.family == Family::Redis {
+            return Ok(items);
+        }
+        for _ in 0..DUMP_TRIES {
+            let first = self.ask_until("lru_crawler metadump all\r\n", |reply| reply.contains(&b'\n'))?;
+            match first.lines().next() {
+                Some("END") => return Ok(0),
+                Some(line) if line.starts_with("BUSY") => thread::sleep(DUMP_PAUSE),
+                _ => break,
+            }
+        }
+        Ok(items)
+    }
+
+    /// Sees to it that nothing is lost which somebody wants: it must hold nothing, or is flushed, if it may be. In words,
+    /// what was found.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it holds something and may not be flushed, or does not answer.
+    pub fn claim(&self, may_flush: bool) -> Result<String, Error> {
+        let held = self.held();
+        if may_flush {
+            self.flush()?;
+            let what = held.map_or("what it held".to_owned(), |items| format!("{items} items"));
+            return Ok(format!("was running before: {what} flushed"));
+        }
+        let name = &self.name;
+        match held {
+            Ok(0) => Ok("was running before, and held nothing".to_owned()),
+            Ok(items) => Err(Error::Peer(format!(
+                "{name} holds {items} items: it is written to and flushed; if they may go, say --flush-target"
+            ))),
+            Err(error) => Err(Error::Peer(format!(
+                "{error}: it is written to and flushed; if all that it holds may go, say --flush-target"
+            ))),
+        }
+    }
+
     /// Sends `question` and returns the reply up to and with `end`.
     ///
     /// # Errors
     /// [`Error::Peer`] when the reply does not come.
     pub fn ask(&self, question: impl AsRef<[u8]>, end: &str) -> Result<String, Error> {
+        self.ask_until(question, |reply| reply.ends_with(end.as_bytes()))
+    }
+
+    /// Sends `question` and returns what has come when `is_whole` says that it is.
+    fn ask_until(
+        &self,
+        question: impl AsRef<[u8]>,
+        is_whole: impl Fn(&[u8]) -> bool,
+    ) -> Result<String, Error> {
         let mut reply = Vec::new();
         let asked = Instant::now();
         let mut exchange = || {
             let mut stream = self.connect()?;
             stream.write_all(question.as_ref())?;
             let mut buffer = [0; 16 * 1024];
-            while !reply.ends_with(end.as_bytes()) {
+            while !is_whole(&reply) {
                 if reply.len() > ANSWER_BYTES_MAX || asked.elapsed() > PATIENCE_IN_ALL {
                     return Err(ErrorKind::FileTooLarge.into());
                 }
@@ -239,15 +299,18 @@ impl Counters {
         self.text(name)?.parse().ok()
     }
 
-    /// Items that are there: memcached's `curr_items`, or the keys of Redis's first database.
+    /// Items that are there: memcached's `curr_items`, or the keys of all of Redis's databases.
     pub fn items(&self, family: Family) -> Option<u64> {
         match family {
             Family::Memcached => self.number("curr_items"),
             // db0:keys=5,expires=0,avg_ttl=0; no such line when there is none.
             Family::Redis => {
                 self.number("used_memory")?;
-                let keys = self.text("db0").and_then(|line| line.split(',').next()?.strip_prefix("keys="));
-                keys.map_or(Some(0), |keys| keys.parse().ok())
+                let database = |name: &str| {
+                    name.strip_prefix("db").is_some_and(|n| n.bytes().all(|byte| byte.is_ascii_digit()))
+                };
+                let keys = |line: &str| line.split(',').next()?.strip_prefix("keys=")?.parse::<u64>().ok();
+                self.0.iter().filter(|(name, _)| database(name)).map(|(_, line)| keys(line)).sum()
             }
         }
     }
@@ -273,7 +336,6 @@ impl Counters {
 mod tests {
     use super::*;
     use std::net::TcpListener;
-    use std::thread;
 
     #[test]
     fn an_answer_without_end_is_an_error_before_it_takes_all_memory() {
@@ -286,6 +348,41 @@ mod tests {
         let control = Control { name: "a".to_owned(), family: Family::Memcached, address };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
+    }
+
+    /// A server that says the same to each question, whose end it knows: what it has of `says`, in their order.
+    fn saying(says: &'static [(&'static str, &'static str)]) -> Control {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let mut rest = says;
+            for mut client in listener.incoming().map_while(Result::ok) {
+                let mut asked = [0; 256];
+                let received = client.read(&mut asked).unwrap();
+                let &(question, answer) = rest.split_off_first().expect("a question that was expected");
+                assert_eq!(String::from_utf8_lossy(&asked[..received]), question);
+                client.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        Control { name: "a".to_owned(), family: Family::Memcached, address }
+    }
+
+    #[test]
+    fn what_was_flushed_and_is_still_counted_is_not_held() {
+        const STATS: (&str, &str) = ("stats\r\n", "STAT curr_items 7\r\nEND\r\n");
+        const DUMP: &str = "lru_crawler metadump all\r\n";
+        assert_eq!(saying(&[STATS, (DUMP, "END\r\n")]).held().unwrap(), 0);
+        assert_eq!(saying(&[STATS, (DUMP, "BUSY currently\r\n"), (DUMP, "END\r\n")]).held().unwrap(), 0);
+        for first in ["key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=61\r\nkey=b", "ERROR\r\n"] {
+            let says = vec![STATS, (DUMP, first)].leak();
+            assert_eq!(saying(says).held().unwrap(), 7, "{first}");
+        }
+        assert_eq!(saying(&[("stats\r\n", "STAT curr_items 0\r\nEND\r\n")]).held().unwrap(), 0);
+        let silent = saying(&[("stats\r\n", "END\r\n")]).claim(false).unwrap_err().to_string();
+        assert!(
+            silent.contains("does not say how many items") && silent.contains("--flush-target"),
+            "{silent}"
+        );
     }
 
     #[test]
@@ -305,7 +402,9 @@ mod tests {
         assert_eq!(items(Family::Memcached, &[("curr_items", "7")]), Some(7));
         assert_eq!(items(Family::Memcached, &[]), None);
         let empty = ("used_memory", "1000");
-        assert_eq!(items(Family::Redis, &[empty, ("db0", "keys=9,expires=0,avg_ttl=0")]), Some(9));
+        let databases =
+            [empty, ("db0", "keys=9,expires=0,avg_ttl=0"), ("db15", "keys=2,expires=2,avg_ttl=9")];
+        assert_eq!(items(Family::Redis, &databases), Some(11));
         assert_eq!((items(Family::Redis, &[empty]), items(Family::Redis, &[])), (Some(0), None));
     }
 }

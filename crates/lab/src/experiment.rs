@@ -70,6 +70,9 @@ pub struct Options {
     /// Running servers: name=memcached://host:port or name=redis://host:port (repeatable)
     #[arg(long = "target", value_name = "NAME=URL", value_parser = Target::parse)]
     pub targets: Vec<Target>,
+    /// What running servers hold may go: they are flushed first. Without this, one that holds something is refused
+    #[arg(long, requires = "targets")]
+    pub flush_target: bool,
     /// Leave Larder out
     #[arg(long)]
     pub no_larder: bool,
@@ -252,6 +255,13 @@ impl Experiment {
             return Err(Error::NotValid("there is no server to measure".to_owned()));
         }
         run.targets = contenders.iter().map(Measured::of).collect();
+        for (contender, measured) in
+            contenders.iter().zip(&mut run.targets).filter(|(have, _)| !have.is_ours())
+        {
+            let found = contender.control.claim(options.flush_target)?;
+            eprintln!("{} {found}; it is written to", contender.name);
+            measured.notes.push(found);
+        }
         run.set("rounds", options.round_count());
         run.set("effort", options.by_effort("quick", "usual", "full"));
         run.set("seed", options.seed);

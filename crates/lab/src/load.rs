@@ -129,6 +129,10 @@ pub struct Options {
     /// Do not store the keys first
     #[arg(long)]
     no_fill: bool,
+    /// What the server holds may go: it is flushed first. Without this, one that holds something is refused, unless
+    /// nothing is written
+    #[arg(long)]
+    flush_target: bool,
     /// The server's process id: prints its CPU time per request
     #[arg(long)]
     pid: Option<u32>,
@@ -167,12 +171,15 @@ pub fn run(args: &Options) -> Result<(), Error> {
         ttl_s: args.ttl,
         ..args.request.workload(protocol, args.keys)?
     };
-    let address = &args.target.address;
-    if !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set)) {
+    let Target { name, family, address } = &args.target;
+    let control = Control { name: name.clone(), family: *family, address: address.clone() };
+    let fills = !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set));
+    if args.flush_target || fills || !workload.mix.parts().all(|(verb, _)| verb.is_read()) {
+        eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
+    }
+    if fills {
         fill::prepare(address, &workload, &cores)?;
     }
-    let Target { name, family, .. } = &args.target;
-    let control = Control { name: name.clone(), family: *family, address: address.clone() };
     let books = Books::open(&control).ok().filter(Books::counts);
     let mut load = Load::connect(address, &workload, workload.scripts(args.seed), &cores)?;
     load.churn(args.churn);

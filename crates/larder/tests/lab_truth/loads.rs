@@ -51,8 +51,8 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
     );
     let folder = folder("one-key");
     let target = format!("a=memcached://{}", one_key());
-    let few =
-        ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50", "--target", &target];
+    let few = ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50"];
+    let few = [&few[..], &["--flush-target", "--target", &target]].concat();
     for experiment in [&["servers", "--load", "set"][..], &["latency", "--mix", "set", "--percent", "10"]] {
         let output: Output = lab(&[experiment, &few].concat(), Path::new(&folder)).output().unwrap();
         refused(&output, "every reply was the right one");
@@ -143,7 +143,8 @@ fn the_memory_of_a_target_that_was_used_is_no_result() {
     server.control.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n").unwrap();
     refused(&lab(&few, &folder).output().unwrap(), "a holds 1 items");
     // When all is deleted it is empty, and keeps the memory that it had.
-    let fill = load(address, &["--verb", "hit", "--keys", "100000", "--seconds", "0.1"]).output().unwrap();
+    let hits = ["--verb", "hit", "--keys", "100000", "--seconds", "0.1", "--flush-target"];
+    let fill = load(address, &hits).output().unwrap();
     assert!(fill.status.success(), "{}", said(&fill));
     let mut all = String::from("delete a noreply\r\n");
     (0..100_000).for_each(|key| all.push_str(&format!("delete key:{key:012} noreply\r\n")));

@@ -4,6 +4,7 @@ mod cores;
 mod hits;
 mod loads;
 mod processes;
+mod targets;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

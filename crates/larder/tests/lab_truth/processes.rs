@@ -85,7 +85,9 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
     let run = |address: SocketAddr| {
         let target = format!("a=memcached://{address}");
         let output =
-            lab(&[&["servers"], &FEW[..], &["--target", &target]].concat(), &folder).output().unwrap();
+            lab(&[&["servers"], &FEW[..], &["--flush-target", "--target", &target]].concat(), &folder)
+                .output()
+                .unwrap();
         let run = written(&folder, &output);
         std::fs::remove_file(folder.join("out.json")).unwrap();
         let cpu = run.tables[0].value("a", &["hit", "2", "1", "32"], "server CPU").is_some();
