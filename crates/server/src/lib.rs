@@ -61,7 +61,7 @@ pub use hub::Hub;
 pub use listen::Place;
 pub use listener::Listener;
 pub use log::Log;
-pub use mailbox::{Arrival, Mailbox};
+pub use mailbox::{Arrival, MAIL_MAX, Mailbox};
 pub use options::{Effect, OPTIONS, Row, markdown};
 pub use worker::Worker;
 

@@ -289,6 +289,27 @@ fn thousands_of_clients_are_closed_in_steps() {
     }
 }
 
+#[test]
+fn who_holds_the_memory_can_be_found_and_closed() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    bench.turn(&mut session, &command(&["PING"]));
+    let max = bench.worker.store().held_bytes_max();
+    bench.worker.store().hold(max as i64);
+    let (list, _) = bench.turns(&mut session, &command(&["CLIENT", "LIST"]));
+    assert!(
+        String::from_utf8_lossy(&list).contains(" cmd=client|list "),
+        "{}",
+        String::from_utf8_lossy(&list)
+    );
+    let kill = |bench: &mut Bench, session: &mut Session, words: &[&str]| {
+        bench.turns(session, &command(&[&["CLIENT", "KILL"], words].concat())).0
+    };
+    assert_eq!(kill(&mut bench, &mut session, &["127.0.0.1:1"]), b"-ERR No such client\r\n");
+    assert_eq!(kill(&mut bench, &mut session, &["TYPE", "normal"]), b":0\r\n");
+    bench.worker.store().hold(-(max as i64));
+}
+
 /// A bench whose items may be large.
 fn large_items() -> Bench {
     let mut bench = Bench::new(Settings {

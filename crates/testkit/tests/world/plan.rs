@@ -48,6 +48,8 @@ pub struct Plan {
     pub stalls: bool,
     pub refusals: bool,
     pub tuning: bool,
+    /// Once, more connections come at a time than workers that stand still may be handed.
+    pub crowd: bool,
     /// The server is stopped amid the traffic, and not behind it.
     pub stops_early: bool,
 }
@@ -79,6 +81,7 @@ impl Plan {
             refusals: some(random),
             tuning: some(random),
             stops_early: random.one_in(3),
+            crowd: random.one_in(6),
         }
     }
 

@@ -14,15 +14,15 @@ use std::sync::atomic::AtomicU64;
 
 use larder_commands::Speaks;
 use larder_eventloop::Millis;
-use larder_eventloop::sim::{Due, Network, Sim, Time};
+use larder_eventloop::sim::{Due, Network, Peer, Sim, Time};
 use larder_eventloop::socket::Address;
-use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, Mailbox, Worker};
+use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, MAIL_MAX, Mailbox, Worker};
 use larder_store::{Attributes, Automove, Expect, Store};
 
 use crate::asking::NUMBERS;
 use crate::books::{Channel, Counter, contest_name, counter_name};
 use crate::client::{Client, Role};
-use crate::door::{Door, Refusal};
+use crate::door::{Door, LISTENERS, Refusal};
 use crate::model::Key;
 use crate::part::Dialect;
 use crate::plan::{Memory, Plan, Steps};
@@ -66,6 +66,8 @@ pub struct World {
     acceptor: Option<Acceptor<Door>>,
     pub clients: Vec<Client>,
     weather_at: Millis,
+    /// Connections over which nothing is asked, and until when they are there.
+    crowd: (Vec<Peer>, Millis),
     /// For who watches that it goes on.
     pulse: Arc<AtomicU64>,
 }
@@ -120,7 +122,18 @@ impl World {
         let acceptor = Some(Acceptor::new(Arc::clone(&hub), door.clone(), arrivals));
         let mut scene = Scene::new(random, plan, time, epoch_ms, door);
         let clients = clients(&mut scene);
-        World { scene, store, hub, network, hands, acceptor, clients, weather_at: 0, pulse }
+        World {
+            scene,
+            store,
+            hub,
+            network,
+            hands,
+            acceptor,
+            clients,
+            weather_at: 0,
+            crowd: Default::default(),
+            pulse,
+        }
     }
 
     /// One of all who can act acts, or time goes on to when one can.
@@ -255,6 +268,21 @@ impl World {
             let ms = scene.random.below(100);
             scene.door.refuse(refusal, now + ms);
             scene.note(&format!("accepts are refused for {ms} ms: {refusal:?}"));
+        }
+        if now >= self.crowd.1 {
+            self.crowd.0.clear();
+        }
+        if scene.plan.crowd && !scene.stopping && scene.random.one_in(10) {
+            scene.plan.crowd = false;
+            let until = now + 50 + scene.random.below(200);
+            self.hands.iter_mut().for_each(|hand| hand.stalled_until = hand.stalled_until.max(until));
+            let count = self.hands.len() * MAIL_MAX + scene.random.index(200);
+            let connect = |n: usize| scene.door.connect(n % LISTENERS).0;
+            self.crowd = ((0..count).map(connect).collect(), until + 50);
+            scene.note(&format!(
+                "{count} connections come, and nobody takes them over for {} ms",
+                until - now
+            ));
         }
         if scene.plan.steps != Steps::None && scene.random.one_in(30) {
             let by = scene.random.of(&[3, 70, 1000, 5000, 65_000, 4_000_000]);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::{Millis, Store};
+use smallvec::SmallVec;
 
 use crate::core::access::Standing;
 use crate::core::context::Context;
@@ -302,6 +303,18 @@ impl Facts {
     }
 }
 
+/// Clients that [`Clients::next`] gives at a time.
+const CLIENTS_AT_ONCE: usize = 16;
+
+/// Who comes next of all clients, from one step of a command to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    /// Those with greater numbers …
+    after: u64,
+    /// … than the one, up to the other.
+    last: u64,
+}
+
 /// All clients that speak RESP. Entered when one says its first word, left when it ends: the data
 /// path does not come here.
 #[derive(Debug, Default)]
@@ -330,6 +343,22 @@ impl Clients {
     /// not have looked yet.
     pub fn list(&self) -> Vec<Arc<Facts>> {
         self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
+    }
+
+    /// A place before all that are there now.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { after: 0, last: self.last_id.load(Relaxed) }
+    }
+
+    /// The next of those that were there when `cursor` was made and still are, some of them; none at the end.
+    pub fn next(&self, cursor: &mut Cursor) -> SmallVec<[Arc<Facts>; CLIENTS_AT_ONCE]> {
+        let all = self.all();
+        let from = all.partition_point(|facts| facts.id <= cursor.after);
+        let rest = all[from..].iter().take_while(|facts| facts.id <= cursor.last);
+        let next: SmallVec<_> =
+            rest.filter(|facts| !facts.killed.load(Relaxed)).take(CLIENTS_AT_ONCE).cloned().collect();
+        cursor.after = next.last().map_or(cursor.last, |facts: &Arc<Facts>| facts.id);
+        next
     }
 
     /// How many there are.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use super::client::{Facts, Replies};
+use super::client::{Cursor, Facts, Replies};
 use super::filter::{Asked, Filter, filter_ns};
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::connection::{a_name, set_name};
@@ -140,7 +140,7 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 /// What a connection holds of the memory while nothing is on its way.
 const CLIENT_BYTES: u64 = 1 << 10;
 
-/// What it takes to note one.
+/// What it takes to come to the next.
 const NOTE_NS: u64 = 20;
 
 /// What it takes to list all clients, or to close them, when so many words say which.
@@ -148,44 +148,28 @@ pub(crate) fn look_ns(call: &Call<'_, '_, '_>, words: usize) -> u64 {
     call.shared.clients.count() as u64 * (NOTE_NS + filter_ns(words) + LINE_NS)
 }
 
-/// All clients as of now, and what they take where they are kept from one step to the next.
-fn all(call: &mut Call<'_, '_, '_>) -> Result<(Vec<Arc<Facts>>, Heap), Fail> {
-    let mut clients = call.shared.clients.list();
-    clients.shrink_to_fit();
-    call.spend(NOTE_NS * clients.len() as u64);
-    let held = Heap::take_however_short(call, Lines::kept_bytes(&clients, 0))?;
-    Ok((clients, held))
-}
-
 fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let filter = Filter::parse(call, args, Asked::ForList)?;
-    let (clients, held) = all(call)?;
-    call.work(Lines { clients, filter, at: 0, text: String::new(), held })
+    let held = Heap::take(call, 0)?;
+    call.work(Lines { clients: call.shared.clients.cursor(), filter, text: String::new(), held })
 }
 
-/// Lines written between two looks at the time.
-const LINES_PER_LOOK: usize = 16;
 /// What it takes to write one.
 const LINE_NS: u64 = 1_500;
 
 /// CLIENT LIST: of each client what holds when its line is written.
 #[derive(Debug)]
 struct Lines {
-    clients: Vec<Arc<Facts>>,
-    filter: Filter,
     /// Of whom the next is.
-    at: usize,
+    clients: Cursor,
+    filter: Filter,
     text: String,
-    /// What all that takes.
+    /// What the text takes, if it is long or is kept from one step to the next: who looks for those that hold all the
+    /// memory is not refused.
     held: Heap,
 }
 
 impl Lines {
-    /// Bytes that are kept from one step to the next.
-    fn kept_bytes(clients: &[Arc<Facts>], text_bytes: usize) -> usize {
-        size_of::<Lines>() + size_of_val(clients) + text_bytes
-    }
-
     /// Writes a line.
     ///
     /// # Errors
@@ -194,7 +178,7 @@ impl Lines {
         let bytes = self.text.len() + line.len();
         if bytes > self.text.capacity() {
             let room = 2 * bytes;
-            self.held = Heap::take_however_short(call, Lines::kept_bytes(&self.clients, room))?;
+            self.held = Heap::take(call, room)?;
             self.text.reserve_exact(room - self.text.len());
         }
         self.text.push_str(line);
@@ -205,15 +189,19 @@ impl Lines {
 impl Job for Lines {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
-        while self.at < self.clients.len() {
+        loop {
             if ns >= ns_max {
+                self.held = Heap::take_however_short(call, size_of::<Lines>() + self.text.capacity())?;
                 call.spend(ns);
                 return Ok(Step::More);
             }
-            let end = self.clients.len().min(self.at + LINES_PER_LOOK);
-            for n in self.at..end {
-                let (facts, now) = (&self.clients[n], call.cx.now());
-                ns += self.filter.client_ns();
+            let clients = call.shared.clients.next(&mut self.clients);
+            if clients.is_empty() {
+                break;
+            }
+            for facts in &clients {
+                let now = call.cx.now();
+                ns += NOTE_NS + self.filter.client_ns();
                 let left_out = self.filter.skip_me == Some(true) && Arc::ptr_eq(facts, &call.client.facts);
                 if left_out || !self.filter.holds(facts, now) {
                     continue;
@@ -222,7 +210,6 @@ impl Job for Lines {
                 ns += LINE_NS + line.len() as u64;
                 self.put(call, &line)?;
             }
-            self.at = end;
         }
         call.spend(ns);
         call.make_room(self.text.len())?;
@@ -242,51 +229,55 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         _ => Filter::parse(call, args, Asked::ToKill)?,
     };
     let skip_me = filter.skip_me.unwrap_or(!one);
-    let (clients, held) = all(call)?;
-    call.work(Killing { clients, filter, skip_me, one, at: 0, killed: 0, me: false, _held: held })
+    let clients = call.shared.clients.cursor();
+    call.work(Killing { clients, filter, skip_me, one, killed: 0, me: false })
 }
 
 /// What it takes to have a client closed.
 const KILL_NS: u64 = 300;
 
-/// CLIENT KILL: of the clients that were there when it began.
+/// CLIENT KILL: of the clients that were there when it began. It takes no memory, of which those may hold all whom it
+/// is to close.
 #[derive(Debug)]
 struct Killing {
-    clients: Vec<Arc<Facts>>,
+    /// Who is next.
+    clients: Cursor,
     filter: Filter,
     skip_me: bool,
     /// It names one by its address.
     one: bool,
-    /// Who is next.
-    at: usize,
     killed: i64,
     /// Who asks is one of them.
     me: bool,
-    _held: Heap,
 }
 
 impl Job for Killing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let now = call.cx.now();
-        while let Some(facts) = self.clients.get(self.at) {
+        loop {
             if ns >= ns_max {
                 call.spend(ns);
                 return Ok(Step::More);
             }
-            self.at += 1;
-            ns += self.filter.client_ns();
-            let me = Arc::ptr_eq(facts, &call.client.facts);
-            if me && self.skip_me || !self.filter.holds(facts, now) {
-                continue;
+            let clients = call.shared.clients.next(&mut self.clients);
+            if clients.is_empty() {
+                break;
             }
-            if me {
-                (self.me, self.killed) = (true, self.killed + 1);
-            } else if !facts.killed.swap(true, Relaxed) {
-                // One that somebody else has closed since is not there.
-                self.killed += 1;
-                call.cx.host.kill(facts.place, facts.id);
-                ns += KILL_NS;
+            for facts in &clients {
+                ns += NOTE_NS + self.filter.client_ns();
+                let me = Arc::ptr_eq(facts, &call.client.facts);
+                if me && self.skip_me || !self.filter.holds(facts, now) {
+                    continue;
+                }
+                if me {
+                    (self.me, self.killed) = (true, self.killed + 1);
+                } else if !facts.killed.swap(true, Relaxed) {
+                    // One that somebody else has closed since is not there.
+                    self.killed += 1;
+                    call.cx.host.kill(facts.place, facts.id);
+                    ns += KILL_NS;
+                }
             }
         }
         call.spend(ns);
