@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
 //! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
-//! | `clients` | the client libraries in `clients`, against the server |
+//! | `clients [c] [go] [lab]` | the client libraries in `clients`, against the server |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "tidy" if rest.iter().any(|argument| argument == "--arrows") => tidy::print_arrows(),
         "tidy" => tidy::tidy(rest.iter().any(|argument| argument == "--write")),
-        "clients" => clients::clients(),
+        "clients" => clients::clients(rest),
         "conformance" => conformance::conformance(rest),
         "faults" => faults::faults(rest),
         "fuzz" => fuzz::fuzz(rest),

@@ -26,7 +26,7 @@ const STAGES: &[Stage] = &[
     ("tests", || run(cargo(&["test", "--workspace", "--no-fail-fast"]))),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),
-    ("clients", clients::clients),
+    ("clients", || clients::clients(&[])),
     ("conformance", || conformance::conformance(&[])),
     ("lab", lab::lab),
     ("sanitize", sanitize::sanitize),

@@ -7,10 +7,10 @@ use crate::fleet::Fleet;
 use crate::lane::Lane;
 use crate::op::{Answer, Op};
 use crate::pipe::Tag;
+use crate::socket::OpenSocket;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
 use crate::wire::{self, Ask, Count, Get, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -341,9 +341,9 @@ impl Client {
         Client::new(self.fleet().config.clone())
     }
 
-    /// The numbers of the sockets that are connected, at most two a server. Takes no lock, so that a process that was
-    /// forked can close what it has of its parent's.
-    pub fn sockets(&self) -> impl Iterator<Item = RawFd> {
+    /// The sockets that are connected, at most two a server. Takes no lock, so that a process that was forked can close
+    /// what it has of its parent's.
+    pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
         self.fleet().sockets()
     }
 
@@ -442,6 +442,7 @@ pub(crate) fn settled(
             let what = format!("no number: {}", value[..value.len().min(64)].escape_ascii());
             Error::Protocol(Arc::clone(server), what, Outcome::Answered)
         })?;
+        answer.value.end = answer.value.start;
     }
     let reads = matches!(kind, Kind::Get | Kind::Touch | Kind::Delete | Kind::Count);
     let Status::Refused(refusal) = answer.status else {

@@ -8,11 +8,10 @@ use crate::greeting::{Greeting, Next};
 use crate::lane::{CLOSED, Counters, Lane, step};
 use crate::pipe::Limits;
 use crate::place::Placement;
-use crate::socket::{Moved, OpenFd, Socket};
+use crate::socket::{Moved, OpenFd, OpenSocket, Socket};
 use larder_protocol::client::{Dialect, LINE_BYTES_MAX};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -205,8 +204,8 @@ impl Fleet {
     }
 
     /// The sockets that are open, at most two a server; takes no lock.
-    pub fn sockets(&self) -> impl Iterator<Item = RawFd> {
-        self.servers.iter().flat_map(|server| &server.sockets).filter_map(|open| open.number())
+    pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
+        self.servers.iter().flat_map(|server| &server.sockets).filter_map(|open| open.socket())
     }
 
     /// What all connections did, and how many were made.

@@ -49,6 +49,7 @@ pub use config::{Builder, Server};
 pub use error::{Error, Fault, Outcome, Reason};
 pub use lease::{Lease, LeaseState, Leasing};
 pub use place::{Placement, Preset};
+pub use socket::OpenSocket;
 pub use stream::{Refused, Report, Stream, Window};
 pub use ttl::Ttl;
 pub use wire::{Dialect, Mode, Want};

@@ -12,24 +12,37 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// A socket that is open, as a process that was forked finds it again: by its number, if that still means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenSocket {
+    /// Its descriptor.
+    pub number: RawFd,
+    /// Which socket that is.
+    pub inode: u64,
+}
 
 /// Says which socket is open, if one is. Of a process that was forked it is true in the child, whatever other threads did
 /// in the moment of the fork.
 #[derive(Debug)]
-pub struct OpenFd(AtomicI32);
+pub struct OpenFd {
+    number: AtomicI32,
+    inode: AtomicU64,
+}
 
 impl Default for OpenFd {
     fn default() -> OpenFd {
-        OpenFd(AtomicI32::new(-1))
+        OpenFd { number: AtomicI32::new(-1), inode: AtomicU64::new(0) }
     }
 }
 
 impl OpenFd {
-    /// Its number.
-    pub fn number(&self) -> Option<RawFd> {
-        Some(self.0.load(Ordering::SeqCst)).filter(|&number| number >= 0)
+    /// The socket.
+    pub fn socket(&self) -> Option<OpenSocket> {
+        let number = self.number.load(Ordering::SeqCst);
+        (number >= 0).then(|| OpenSocket { number, inode: self.inode.load(Ordering::SeqCst) })
     }
 }
 
@@ -44,7 +57,7 @@ pub struct Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let number = self.fd.as_raw_fd();
-        let _ = self.open.0.compare_exchange(number, -1, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.open.number.compare_exchange(number, -1, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
@@ -94,7 +107,9 @@ impl Socket {
     }
 
     fn of(fd: OwnedFd, open: &Arc<OpenFd>) -> Socket {
-        open.0.store(fd.as_raw_fd(), Ordering::SeqCst);
+        // Where this cannot be known, nobody finds it again.
+        open.inode.store(rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_ino), Ordering::SeqCst);
+        open.number.store(fd.as_raw_fd(), Ordering::SeqCst);
         Socket { fd, open: Arc::clone(open) }
     }
 

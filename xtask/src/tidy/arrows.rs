@@ -21,6 +21,7 @@ const CRATES: &Arrows = &[
     // The server makes the store that sessions work on.
     ("server", &["commands", "eventloop", "store"]),
     ("client", &["protocol"]),
+    ("client-c", &["client"]),
     ("lab", &["client", "eventloop", "protocol"]),
     ("larder", &["lab", "server"]),
     ("testkit", &["commands", "eventloop", "server", "store"]),
@@ -105,7 +106,10 @@ fn compare(kind: &str, declared: &Arrows, named: &Named, complaints: &mut Vec<Co
 
 /// Manifests by the names of their crates.
 fn manifests() -> Outcome<Vec<(String, String)>> {
-    let mut paths = vec![("client".to_owned(), root().join("clients/rust"))];
+    let mut paths = vec![
+        ("client".to_owned(), root().join("clients/rust")),
+        ("client-c".to_owned(), root().join("clients/c")),
+    ];
     for entry in fs::read_dir(root().join("crates")).map_err(|error| error.to_string())? {
         let path = entry.map_err(|error| error.to_string())?.path();
         paths.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));

@@ -2,6 +2,8 @@
 //!
 //! Nothing here is of time: what is asserted are counts, values and outcomes, so that a slow machine changes nothing.
 
+mod c;
+
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, root, run, target};
 use std::process::Command;
@@ -19,12 +21,30 @@ const DRIVER: &[(&str, &str)] = &[
     ("/usr/include/libmemcached/memcached.h", "libmemcached-dev"),
 ];
 
-/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without; and the lab's
-/// experiments about clients.
-pub fn clients() -> Outcome {
-    debian(&[&[("go", "golang-go")], DRIVER].concat())?;
-    check_go()?;
+type Part = fn() -> Outcome;
+
+/// Parts, by the names that choose one.
+const PARTS: &[(&str, Part)] = &[("c", c::c), ("go", golang), ("lab", experiments)];
+
+/// The clients' tests, or those of the parts that are named: the C client's, the Go client's, and the lab's experiments
+/// about clients.
+pub fn clients(names: &[String]) -> Outcome {
+    if let Some(name) = names.iter().find(|name| !PARTS.iter().any(|(known, _)| known == name)) {
+        return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [lab]"));
+    }
     run(cargo(&["build", "--quiet", "--package", "larder"]))?;
+    for (name, part) in PARTS {
+        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
+            part()?;
+        }
+    }
+    Ok(())
+}
+
+/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
+fn golang() -> Outcome {
+    debian(&[("go", "golang-go"), ("cc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")])?;
+    check_go()?;
     let (works, unformatted) = capture(go("gofmt", &["-l", "."]))?;
     if !works || !unformatted.trim().is_empty() {
         return Err(format!("gofmt -w: {unformatted}"));
@@ -41,6 +61,13 @@ pub fn clients() -> Outcome {
         run(inside(&["vet", "./..."]))?;
         run(inside(&["test", "-race", "-count=1", "./..."]))?;
     }
+    Ok(())
+}
+
+/// `larder lab matrix` and `larder lab clients`.
+fn experiments() -> Outcome {
+    debian(&[&[("go", "golang-go")], DRIVER].concat())?;
+    check_go()?;
     let experiments =
         ["--test", "lab_matrix", "--test", "lab_clients", "--", "--ignored", "--test-threads=1"];
     run(cargo(&[&["test", "-p", "larder"], &experiments[..]].concat()))

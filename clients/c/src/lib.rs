@@ -1,0 +1,30 @@
+//! The C client: `include/larder.h` over the Rust client.
+//!
+//! ```text
+//! C ──► abi ──► calls, batch, stream ──► larder_client
+//!       pointers   what a call means       what is sent
+//! ```
+//!
+//! - `shapes`: the structs and numbers of the header.
+//! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one file with
+//!   unsafe code.
+//! - `asks`: what structs of options ask for. `calls`, `batch`, `stream`: what the functions do.
+//! - `lives`: which client a handle means, in a process that was forked and while it ends.
+//! - `failure`: what a call is told that was not carried out.
+//!
+//! Build it with the profile `library`, which unwinds: a panic is told as `LARDER_BUG`, where the release profile would
+//! end the program that uses the library.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod abi;
+mod asks;
+mod batch;
+mod calls;
+mod config;
+mod failure;
+mod lives;
+mod shapes;
+mod stream;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Which client a handle means.
+//!
+//! A handle has one client for each process that uses it. A process that was forked cannot use its parent's: other threads,
+//! which it does not have, may hold its locks, and its sockets are the parent's. How often this process and those before it
+//! were forked says whose a client is.
+
+use crate::failure::Failure;
+use larder_client::{Client, Error};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+/// Forks between the first process that used the library and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How often whoever frees a client looks whether others are still inside.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Which process this is, among those that were forked from each other.
+pub fn process() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// This is a process that was forked. Called in it before anything else, by its only thread.
+pub fn was_forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A client of one process, and who is inside.
+#[derive(Debug)]
+pub struct Life {
+    pub client: Client,
+    process: u32,
+    inside: AtomicUsize,
+    ended: AtomicBool,
+}
+
+impl Life {
+    /// A client of this process.
+    pub fn new(client: Client) -> Life {
+        Life { client, process: process(), inside: AtomicUsize::new(0), ended: AtomicBool::new(false) }
+    }
+
+    /// It is this process's.
+    pub fn is_ours(&self) -> bool {
+        self.process == process()
+    }
+
+    /// The same for this process. Takes no lock.
+    pub fn anew(&self) -> Result<Life, Failure> {
+        let life = Life::new(self.client.anew()?);
+        if self.ended.load(Ordering::Relaxed) {
+            life.shut_down();
+        }
+        Ok(life)
+    }
+
+    /// Until the guard is dropped, a call is under way.
+    pub fn enter(&self) -> Inside<'_> {
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        Inside { life: self }
+    }
+
+    /// Calls under way and later ones end.
+    pub fn shut_down(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.client.close();
+    }
+
+    /// No call is under way any more: the client was shut down, and nobody begins one.
+    pub fn wait(&self) {
+        // Pairs with the release of whoever leaves.
+        while self.inside.load(Ordering::Acquire) > 0 {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub struct Inside<'l> {
+    life: &'l Life,
+}
+
+impl Inside<'_> {
+    /// What it is made with.
+    pub fn client(&self) -> &Client {
+        &self.life.client
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.life.inside.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Something for one thread at a time, of the process that made it.
+#[derive(Debug)]
+pub struct Single<T> {
+    process: u32,
+    inner: Mutex<T>,
+}
+
+impl<T> Single<T> {
+    /// Of this process.
+    pub fn new(inner: T) -> Single<T> {
+        Single { process: process(), inner: Mutex::new(inner) }
+    }
+
+    /// It is this process's.
+    pub fn is_ours(&self) -> bool {
+        self.process == process()
+    }
+
+    /// For one call.
+    ///
+    /// # Errors
+    /// It is another process's, or another thread is using it, or has failed in it.
+    pub fn enter(&self) -> Result<MutexGuard<'_, T>, Failure> {
+        if !self.is_ours() {
+            return Err(Error::Closed.into());
+        }
+        self.inner.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Failure::Argument("two threads use it at the same time".into()),
+            TryLockError::Poisoned(_) => Failure::Bug("it failed before".to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time() {
+        let single = Single::new(1);
+        let first = single.enter().expect("nobody is inside");
+        assert!(matches!(single.enter(), Err(Failure::Argument(_))));
+        drop(first);
+        assert_eq!(*single.enter().expect("nobody is inside"), 1);
+    }
+
+    #[test]
+    fn what_failed_once_is_not_used_again() {
+        let single = Single::new(1);
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _inside = single.enter().expect("nobody is inside");
+            panic!("on purpose");
+        }));
+        assert!(failed.is_err() && matches!(single.enter(), Err(Failure::Bug(_))));
+    }
+}

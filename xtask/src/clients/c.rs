@@ -1,0 +1,230 @@
+//! The C client: built and installed as its users do it, then its tests in C, beside what may look inside.
+
+use crate::install::debian;
+use crate::run::{Outcome, capture, command, root, run, target};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What it is built and tested with.
+const TOOLS: &[(&str, &str)] = &[
+    ("make", "make"),
+    ("cc", "gcc"),
+    ("c++", "g++"),
+    ("nm", "binutils"),
+    ("pkg-config", "pkg-config"),
+    ("valgrind", "valgrind"),
+    ("/usr/include/stdio.h", "libc6-dev"),
+];
+
+/// The shared library, stripped, is no larger.
+const LIBRARY_BYTES_MAX: u64 = 700 << 10;
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
+const VALGRIND: &[&str] = &["valgrind", "--quiet", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
+const LEAKS: &str = "--leak-check=full";
+
+/// Builds, installs below the target directory, and tests.
+pub fn c() -> Outcome {
+    debian(TOOLS)?;
+    let kit = Kit::install()?;
+    kit.header()?;
+    kit.library()?;
+    kit.tests()?;
+    kit.documents()
+}
+
+/// An installed library, and where what uses it is built.
+struct Kit {
+    prefix: PathBuf,
+}
+
+impl Kit {
+    fn install() -> Outcome<Kit> {
+        let prefix = root().join(target()).join("c");
+        let _ = fs::remove_dir_all(&prefix);
+        let mut make = command("make", &["--directory=clients/c", "--no-print-directory", "install"]);
+        make.arg(format!("prefix={}", prefix.display()));
+        make.env("CARGO_TARGET_DIR", root().join(target()));
+        run(make)?;
+        Ok(Kit { prefix })
+    }
+
+    /// The header is C11 and C++17.
+    fn header(&self) -> Outcome {
+        let header = self.prefix.join("include/larder.h");
+        for (compiler, language) in [("cc", ["-std=c11", "-xc"]), ("c++", ["-std=c++17", "-xc++"])] {
+            let mut compiler = command(compiler, &WARNINGS);
+            compiler.args(language).arg("-fsyntax-only").arg(&header);
+            run(compiler)?;
+        }
+        Ok(())
+    }
+
+    /// The shared library has the symbols that are listed and no others, needs the C library alone, and is small.
+    fn library(&self) -> Outcome {
+        let library = self.prefix.join("lib/liblarder-client.so");
+        let path = library.to_string_lossy();
+        let (works, symbols) = capture(command("nm", &["--dynamic", "--defined-only", &path]))?;
+        let mut exported: Vec<&str> = symbols
+            .lines()
+            .filter_map(|line| line.split(" T ").nth(1))
+            .filter_map(|symbol| symbol.strip_suffix("@@LARDER_0"))
+            .collect();
+        let script = root().join("clients/c/larder.map");
+        let script = fs::read_to_string(&script).map_err(|error| format!("larder.map: {error}"))?;
+        let mut listed: Vec<&str> = script
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(';'))
+            .filter(|name| name.starts_with("larder_"))
+            .collect();
+        exported.sort_unstable();
+        listed.sort_unstable();
+        // The version itself is a symbol.
+        if !works || exported != listed || symbols.lines().count() != listed.len() + 1 {
+            return Err(format!("{path} does not export what larder.map lists: {symbols}"));
+        }
+        let (_, needed) = capture(command("readelf", &["--dynamic", &path]))?;
+        let strange = |line: &&str| {
+            line.contains("(NEEDED)")
+                && !["[libc.so", "[ld-linux", "[ld64"].iter().any(|known| line.contains(known))
+        };
+        if let Some(line) = needed.lines().find(strange) {
+            return Err(format!("{path} needs more than the C library: {line}"));
+        }
+        let bytes = fs::metadata(&library).map_err(|error| format!("{path}: {error}"))?.len();
+        if bytes > LIBRARY_BYTES_MAX {
+            return Err(format!("{path} has {bytes} bytes"));
+        }
+        println!("{path}: {} symbols, {bytes} bytes", listed.len());
+        Ok(())
+    }
+
+    /// The tests as they are, under AddressSanitizer, and in valgrind.
+    fn tests(&self) -> Outcome {
+        let spec = root().join("spec/client");
+        let spec = spec.to_string_lossy();
+        let program = |name: &str, suffix: &str, flags: &[&str]| {
+            let source = root().join("clients/c/tests").join(name).with_extension("c");
+            self.compile(&source, &format!("{name}{suffix}"), flags)
+        };
+        let with_leaks = [VALGRIND, &[LEAKS]].concat();
+        // What a fork leaves to its parent is lost in the child: leaks are not looked for there. AddressSanitizer's allocator
+        // does not know forks beside other threads.
+        for (name, arguments, brief, valgrind, unforked) in [
+            ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &[][..]),
+            ("calls", &[], &[], &with_leaks, &[]),
+            ("life", &[], &["brief"], VALGRIND, &["unforked"]),
+        ] {
+            let plain = program(name, "", &[])?;
+            self.check(&[&plain], arguments)?;
+            self.check(&[valgrind, &[&plain]].concat(), &[arguments, brief].concat())?;
+            self.check(&[&program(name, "-asan", ASAN)?], &[arguments, unforked].concat())?;
+        }
+        // The same by the static library.
+        let archive = self.prefix.join("lib/liblarder-client.a");
+        let objects = [&*archive.to_string_lossy(), "-lpthread", "-ldl", "-lm"];
+        let source = root().join("clients/c/tests/calls.c");
+        self.check(&[&self.build(&source, "calls-static", &objects)?], &[])
+    }
+
+    /// Compiles a program with what pkg-config says.
+    fn compile(&self, source: &Path, name: &str, flags: &[&str]) -> Outcome<String> {
+        let mut question = command("pkg-config", &["--cflags", "--libs", "larder-client"]);
+        question.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
+        let (works, words) = capture(question)?;
+        if !works {
+            return Err(format!("pkg-config: {words}"));
+        }
+        let found = format!("-Wl,-rpath,{}", self.prefix.join("lib").display());
+        let words: Vec<&str> = words.split_whitespace().chain([&*found, "-lpthread"]).collect();
+        self.build(source, name, &[flags, &words].concat())
+    }
+
+    fn build(&self, source: &Path, name: &str, flags: &[&str]) -> Outcome<String> {
+        let program = self.prefix.join(name);
+        let mut compiler = command("cc", &["-std=c11", "-g", "-O1"]);
+        compiler.args(WARNINGS).arg("-I").arg(self.prefix.join("include"));
+        compiler.arg("-o").arg(&program).arg(source).args(flags);
+        run(compiler)?;
+        Ok(program.to_string_lossy().into_owned())
+    }
+
+    fn check(&self, words: &[&str], arguments: &[&str]) -> Outcome {
+        let (program, rest) = words.split_first().expect("a program at least");
+        let mut check = command(program, rest);
+        check.args(arguments).env("LARDER_SERVER", larder());
+        run(check)
+    }
+
+    /// Programs in C of the documents work as they stand, but for the server's address.
+    fn documents(&self) -> Outcome {
+        let server = Server::start()?;
+        let mut programs = 0;
+        for document in ["README.md", "docs/clients.md"] {
+            let text =
+                fs::read_to_string(root().join(document)).map_err(|error| format!("{document}: {error}"))?;
+            for block in text.split("```c\n").skip(1) {
+                let program = block.split("```").next().unwrap_or_default();
+                let told = program.split("// Output: ").nth(1).and_then(|rest| rest.lines().next());
+                let Some(wanted) = told else {
+                    return Err(format!("{document}: a program says nothing about its output:\n{program}"));
+                };
+                let source = self.prefix.join("document.c");
+                let program = program.replace("127.0.0.1:11211", &server.address);
+                fs::write(&source, &program).map_err(|error| format!("document.c: {error}"))?;
+                let built = self.compile(&source, "document", &[])?;
+                let (works, output) = capture(command(&built, &[]))?;
+                if !works || output.trim() != wanted {
+                    return Err(format!("{document}: a program says {output}, not {wanted}:\n{program}"));
+                }
+                programs += 1;
+            }
+        }
+        if programs < 3 { Err(format!("the documents have {programs} programs in C")) } else { Ok(()) }
+    }
+}
+
+/// The server that tests start.
+fn larder() -> PathBuf {
+    root().join(target()).join("debug/larder")
+}
+
+/// A server that ends with its owner.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start() -> Outcome<Server> {
+        let failed = |error: std::io::Error| format!("a server: {error}");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        drop(listener);
+        let mut larder = Command::new(larder());
+        larder.args(["serve", "-l", "127.0.0.1", "--redis-port", "0", "--threads", "1", "-p"]);
+        larder.arg(address.port().to_string()).stdout(Stdio::null());
+        let server = Server { child: larder.spawn().map_err(failed)?, address: address.to_string() };
+        let until = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if Instant::now() > until {
+                return Err(format!("the server does not listen on {address}"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
