@@ -37,6 +37,7 @@ mod tree;
 mod whole;
 
 pub(crate) use build::Builder;
+pub use build::fits_alone;
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element};
 pub use leaf::{Entry, Removed};
@@ -188,6 +189,17 @@ impl<'g> Collection<'g> {
         match &self.body {
             Body::Leaf(_) => self.find(name).is_some(),
             Body::Tree(tree) => tree.entry_of(name).is_some(),
+        }
+    }
+
+    /// The entry of a field or a member: as [`Collection::has`].
+    ///
+    /// # Panics
+    /// If it is a list.
+    pub fn entry_named(&self, name: &[u8]) -> Option<Entry<'g>> {
+        match &self.body {
+            Body::Leaf(leaf) => self.find(name).map(|i| leaf.entry(i)),
+            Body::Tree(tree) => tree.entry_of(name).map(|(leaf, i)| leaf.entry(i)),
         }
     }
 

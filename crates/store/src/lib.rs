@@ -111,7 +111,7 @@ pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
     Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Made, Removed, ScoreRule, Scored,
-    Type,
+    Type, fits_alone,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};

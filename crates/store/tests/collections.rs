@@ -2,7 +2,7 @@
 
 use larder_store::{
     Attributes, Collection, Config, DIGITS_MAX, Declined, Element, End, Event, Eviction, Expect, Guard, Key,
-    Lookup, Refusal, ScoreRule, Store, Type, Value, Worker,
+    Lookup, Refusal, ScoreRule, Store, Type, Value, Worker, fits_alone,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -284,6 +284,44 @@ fn a_collection_is_as_large_as_its_chunk_and_what_would_be_larger_changes_nothin
         assert_eq!(guard.list_pop(&key, End::Front, 1).unwrap().unwrap().entries().len(), 1);
         assert!(guard.peek(&key).hit().is_none());
     }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn an_element_that_fits_alone_is_taken_and_no_other() {
+    let (store, mut worker) = store(8);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let (mut taken, mut refused) = (0, 0);
+    for bytes in (0..300).step_by(37).chain(16_300..16_400) {
+        for name in [vec![b'x'; bytes], b"1234567890123"[..].to_vec()] {
+            for kind in [Type::Set, Type::Hash] {
+                let value = if kind == Type::Hash { vec![b'y'; bytes - bytes / 2] } else { Vec::new() };
+                let name = if kind == Type::Hash { &name[..name.len().min(bytes / 2)] } else { &name[..] };
+                for others in [0, 1, 200] {
+                    guard.delete(&key, Expect::Present).ok();
+                    let (done, before) = if kind == Type::Set {
+                        for other in 0..others {
+                            guard.set_add(&key, names(&[&format!("other{other}")])).unwrap();
+                        }
+                        (guard.set_add(&key, [name].into_iter()).map(drop), others > 0)
+                    } else {
+                        for other in 0..others {
+                            guard.hash_insert(&key, format!("other{other}").as_bytes(), b"z").unwrap();
+                        }
+                        (guard.hash_set(&key, [(name, &value[..])].into_iter()).map(drop), others > 0)
+                    };
+                    let fits = fits_alone(kind, name, &value);
+                    assert_eq!(done, if fits { Ok(()) } else { Err(Declined::TooLarge) }, "{kind:?} {bytes}");
+                    assert_eq!(guard.peek(&key).hit().is_some(), fits || before);
+                    (taken, refused) = (taken + usize::from(fits), refused + usize::from(!fits));
+                }
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} {refused}");
     drop(guard);
     drop(worker);
     store.check();

@@ -8,10 +8,10 @@
 //! steady state building one allocates nothing.
 
 use super::Type;
-use super::element::{LONG, Packed, extent};
+use super::element::{LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
-use super::tree::ITEM_LEAF_BYTES;
+use super::tree::{ITEM_LEAF_BYTES, NODE_BYTES};
 use crate::class::CHUNK_BYTES_MAX;
 use std::ops::Range;
 
@@ -21,6 +21,16 @@ pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
 /// A leaf is as long as it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
+
+/// A field with its value, or a member, is no longer than an element of a hash or a set may be, whatever else is there.
+pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
+    if name.len().max(value.len()) > LEAF_BYTES_MAX {
+        return false;
+    }
+    let (arrays, values) = if kind == Type::Hash { (3, Packed::of(value).bytes()) } else { (2, 0) };
+    let leaf = HEAD_BYTES + arrays + Packed::of(name).bytes() + values;
+    leaf <= LEAF_BYTES_MAX && NODE_BYTES + leaf <= CHUNK_BYTES_MAX
+}
 
 /// An entry to be.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +215,27 @@ impl Builder {
         if self.kind == Type::SortedSet {
             self.words.drain(range);
         }
+    }
+
+    /// Puts the elements of a list from place `from` on in front of all others, the last of them first.
+    pub(crate) fn turn_to_front(&mut self, from: usize) {
+        debug_assert_eq!(self.kind, Type::List);
+        let start = self.leaf().offset(from);
+        self.payload.rotate_left(start);
+        self.codes.rotate_left(from);
+        let count = self.codes.len() - from;
+        // All bytes are reversed, and those of each element again: the first one lies last by then.
+        let mut end = self.payload.len() - start;
+        self.payload[..end].reverse();
+        for &code in &self.codes[..count] {
+            let bytes = match code {
+                LONG => extent(LONG, &[self.payload[end - 1], self.payload[end - 2]]).1,
+                code => bytes_by(code),
+            };
+            self.payload[end - bytes..end].reverse();
+            end -= bytes;
+        }
+        self.codes[..count].reverse();
     }
 
     /// Takes out the entries of which `keep` is false; it is asked in order.

@@ -156,12 +156,18 @@ impl<'a> Leaf<'a> {
     /// Where entry `i` begins in the payload; where the payload ends, if there are `i`.
     #[inline]
     pub(super) fn offset(&self, i: usize) -> usize {
+        self.offset_from(0, 0, i)
+    }
+
+    /// The same, given that entry `from`, which is no later, begins at `at`.
+    #[inline]
+    fn offset_from(&self, from: usize, at: usize, i: usize) -> usize {
         if self.long {
-            return self.walk(0, 0, i);
+            return self.walk(at, from, i);
         }
         let sum = |codes: &[u8]| codes.iter().map(|&code| u32::from(code & 63)).sum::<u32>() as usize;
-        let names = sum(&self.codes[..i]);
-        if self.kind == Type::Hash { names + sum(&self.value_codes[..i]) } else { names }
+        let names = at + sum(&self.codes[from..i]);
+        if self.kind == Type::Hash { names + sum(&self.value_codes[from..i]) } else { names }
     }
 
     /// The same, given where entry `from` begins.
@@ -228,9 +234,17 @@ impl<'a> Leaf<'a> {
             return None;
         }
         let wanted = Packed::of(name);
-        matches(self.tags, tag)
-            .filter(|&i| self.codes[i] == wanted.code)
-            .find(|&i| wanted.is_at(self.codes[i], &self.payload[self.offset(i)..]))
+        // In a long leaf there are many of one tag: each place is found from the one before it.
+        let (mut from, mut at) = (0, 0);
+        for i in matches(self.tags, tag) {
+            if self.codes[i] == wanted.code {
+                (from, at) = (i, self.offset_from(from, at, i));
+                if wanted.is_at(wanted.code, &self.payload[at..]) {
+                    return Some(i);
+                }
+            }
+        }
+        None
     }
 
     /// These entries, in order.

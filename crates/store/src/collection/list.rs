@@ -25,12 +25,13 @@ impl Guard<'_> {
             if present && list.len() == 0 {
                 return Ok::<_, Declined>(0);
             }
+            let old = list.len();
             for element in elements.clone() {
-                let at = match end {
-                    End::Front => 0,
-                    End::Back => list.len(),
-                };
-                list.insert(at, element, &[], 0.0)?;
+                let end = list.len();
+                list.insert(end, element, &[], 0.0)?;
+            }
+            if end == End::Front {
+                list.write().turn_to_front(old);
             }
             Ok(list.len())
         })?;

@@ -248,6 +248,30 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn what_is_turned_to_the_front_is_what_was_put_there_one_by_one(
+        old in proptest::collection::vec(string(), 0..10),
+        new in proptest::collection::vec(string(), 0..10),
+    ) {
+        let (mut turned, mut put) = (Builder::default(), Builder::default());
+        for (builder, front) in [(&mut turned, false), (&mut put, true)] {
+            builder.start(Type::List);
+            let entry = |name| NewEntry { tag: 0, name, value: &[], score: 0.0 };
+            old.iter().enumerate().for_each(|(i, name)| builder.insert(i, entry(name)).unwrap());
+            for (i, name) in new.iter().enumerate() {
+                builder.insert(if front { 0 } else { old.len() + i }, entry(name)).unwrap();
+            }
+        }
+        turned.turn_to_front(old.len());
+        if !put.is_empty() {
+            let bytes = bytes_of(&turned);
+            Leaf::of(&bytes).check(&tag_of);
+            assert_eq!(bytes, bytes_of(&put));
+        }
+    }
+}
+
 /// Many small entries: more than are worked out at a time, and tags that recur.
 #[test]
 fn leaves_of_thousands_of_entries_are_found_in_and_walked_both_ways() {

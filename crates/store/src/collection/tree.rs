@@ -44,7 +44,7 @@ use std::ops::Range;
 pub(crate) const ROOT_BYTES: usize = size_of::<Root>();
 const _: () = assert!(ROOT_BYTES == 48);
 /// Bytes of a node before its leaf, or before the number of its children.
-const NODE_BYTES: usize = 16;
+pub(super) const NODE_BYTES: usize = 16;
 /// Bytes of an inner node without children.
 const INNER_BYTES: usize = NODE_BYTES + 8;
 /// A leaf of a tree is no longer than this, unless it has one entry only. Tests have small ones, and high trees.

@@ -20,8 +20,8 @@ pub struct Made<'p> {
 }
 
 impl Guard<'_> {
-    /// Makes a collection of these entries, one at least, and stores it in place of whatever the key has. Of fields and
-    /// members of one name the last stays.
+    /// Makes a collection of these entries, one at least, and stores it in place of whatever the key has. No two fields or
+    /// members have one name; members of a sorted set come in their order.
     ///
     /// # Errors
     /// The inner one: what was expected and was not so, or no memory. [`Declined::TooLarge`]. Nothing is done then.
@@ -35,8 +35,11 @@ impl Guard<'_> {
     ) -> Result<Result<Stored, Refusal>, Declined> {
         self.with_builder(|guard, builder| {
             builder.start(kind);
-            for entry in entries {
-                guard.put(builder, entry)?;
+            for Made { name, value, score } in entries {
+                let tag = if kind == Type::List { 0 } else { guard.store.tag_of(name) };
+                debug_assert!(kind == Type::List || builder.leaf().find(name, tag).is_none(), "a name twice");
+                let end = builder.leaf().len();
+                builder.insert(end, NewEntry { tag, name, value, score })?;
             }
             assert!(!builder.is_empty(), "no collection is empty");
             guard.publish_leaf(key, builder, attributes, Token::Next(None), expect)
@@ -72,24 +75,5 @@ impl Guard<'_> {
         let done = run(self, &mut builder);
         self.local.builder = builder;
         done
-    }
-
-    /// Adds an entry where it belongs.
-    fn put(&self, builder: &mut Builder, entry: Made<'_>) -> Result<(), Declined> {
-        let Made { name, value, score } = entry;
-        let kind = builder.kind();
-        if kind == Type::List {
-            let end = builder.leaf().len();
-            return Ok(builder.insert(end, NewEntry { tag: 0, name, value, score })?);
-        }
-        let tag = self.store.tag_of(name);
-        match builder.leaf().find(name, tag) {
-            Some(i) if kind == Type::Hash => return Ok(builder.set_value(i, value)?),
-            Some(i) => builder.remove(i..i + 1),
-            None => {}
-        }
-        let leaf = builder.leaf();
-        let at = if kind == Type::SortedSet { leaf.place(score, name) } else { leaf.len() };
-        Ok(builder.insert(at, NewEntry { tag, name, value, score })?)
     }
 }
