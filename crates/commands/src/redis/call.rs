@@ -146,8 +146,7 @@ impl Call<'_, '_, '_> {
 
     /// A reply of so many bytes more needs no room to be made.
     pub fn has_room(&self, bytes: usize) -> bool {
-        bytes <= self.out.free_bytes()
-            || self.out.own_bytes().saturating_add(bytes as u64) <= REPLY_BYTES_FREE
+        has_room(self.out, bytes)
     }
 
     /// As [`Call::make_room`], in an output that is kept to be sent later, and charged.
@@ -234,6 +233,11 @@ impl Call<'_, '_, '_> {
     pub fn value_bytes_max(&self) -> u64 {
         self.shared.limits.bulk_bytes_max(&self.cx.guard)
     }
+}
+
+/// A reply of so many bytes more needs no room to be made.
+pub(crate) fn has_room(out: &Output, bytes: usize) -> bool {
+    bytes <= out.free_bytes() || out.own_bytes().saturating_add(bytes as u64) <= REPLY_BYTES_FREE
 }
 
 /// As [`Call::peek`], where the rest of the call is at hand meanwhile.

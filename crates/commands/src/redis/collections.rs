@@ -10,9 +10,14 @@ mod listing;
 mod members;
 mod mpop;
 mod pick;
+mod popping;
 mod scan;
 pub(crate) mod set;
 pub(crate) mod sorted;
+mod words;
+
+pub(crate) use pick::PICKS_DIRECT;
+pub(crate) use scan::SCAN_NS;
 
 use std::ops::Range;
 
@@ -25,13 +30,21 @@ use super::reply::{put_array, put_bulk, put_double};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::core::work::STEPS_BYTES_MIN;
 
-/// What it takes to walk over an element, or to reply one.
-pub(crate) const ELEMENT_NS: u64 = 20;
+/// What it takes to reply an element. These are measured, of a million elements, with a margin.
+pub(crate) const ELEMENT_NS: u64 = 50;
+/// What it takes besides to write a score.
+pub(crate) const SCORE_NS: u64 = 150;
 /// What it takes to look for an element by its name or place.
 pub(crate) const LOOK_NS: u64 = 500;
 /// What it takes to put an element in, or to take one out.
-pub(crate) const WRITE_NS: u64 = 2_000;
+pub(crate) const WRITE_NS: u64 = 1_500;
+/// What it takes to put a member together with those of other collections.
+pub(crate) const MEMBER_NS: u64 = 200;
+/// So many elements, or so many bytes of them, are more than are replied in one step.
+const MANY_ELEMENTS: usize = 8 << 10;
+const MANY_BYTES: usize = STEPS_BYTES_MIN as usize;
 /// Elements of which nothing is said of what they take.
 const FEW_ELEMENTS: usize = 16;
 /// What an element takes in a reply beside the bytes that it has in a collection: its head, its end, and the digits of a
@@ -85,6 +98,11 @@ fn reply_bytes_max(collection: &Collection<'_>) -> usize {
         Type::Set | Type::List => 1,
     };
     collection.bytes() + each * collection.len() * ELEMENT_ROOM
+}
+
+/// All of it is more than is replied in one step.
+fn is_large(collection: &Collection<'_>) -> bool {
+    collection.len() >= MANY_ELEMENTS || collection.bytes() >= MANY_BYTES
 }
 
 /// Bytes that a reply of an entry takes at most.

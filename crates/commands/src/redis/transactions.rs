@@ -384,7 +384,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
     let tells = call.cx.shared.events.any();
     let note_bytes = KEY_HASH_BYTES + if tells { KEY_EVENT_BYTES } else { 0 };
-    let bytes = (words + watched) * note_bytes + queue.commands.len() * SCALE_BYTES;
+    let bytes = (words + watched) * note_bytes + Scale::bytes(queue.commands.len(), queue.bytes.len());
     let Ok(_held) = Heap::take(call, bytes) else {
         return Err(Fail::of(
             "EXECABORT Transaction discarded because of: connections hold as much memory as they may",
@@ -458,9 +458,6 @@ impl Job for Waiting {
         Ok(Step::Done)
     }
 }
-
-/// What is noted of each command to tell how long all of them would take.
-const SCALE_BYTES: usize = 112;
 
 /// A reply that is no longer is sent whatever else EXEC has to send.
 const SHORT_REPLY_BYTES: u64 = 64;

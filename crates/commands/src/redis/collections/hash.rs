@@ -8,26 +8,28 @@ use smallvec::SmallVec;
 use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
-use super::{Call, ELEMENT_ROOM, Pairs, Shown, len, look, peek_as, put_element, read_as};
+use super::words::{Ask, WRITES_AT_ONCE, Write, first};
+use super::{Call, ELEMENT_ROOM, Shown, len, look, peek_as, put_element, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{REPLY_BYTES_FREE, integer, is};
+use crate::redis::call::{has_room, integer, is};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_null};
+use crate::redis::reply::{put_array, put_fail, put_null};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
 use crate::redis::strings::float::{Digits, sum};
+use crate::redis::strings::source::Name;
 use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use crate::redis::table::{Access, Command, Tells};
+use crate::redis::table::{self, Access, Command, Tells};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        let new = set(call, key, args, "hset")?;
-        call.length(new)
+        set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
     Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        set(call, key, args, "hmset")?;
-        call.ok()
+        set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
     .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
@@ -40,11 +42,10 @@ pub(crate) const ROWS: &[Command] = &[
         "key field",
         "The value of a field.",
     ),
-    Command::of_collection("hmget", -3, READONLY | FAST, get_several).doc(
-        "2.0.0",
-        "key field [field ...]",
-        "The values of several fields.",
-    ),
+    Command::of_collection("hmget", -3, READONLY | FAST, |call, key, hint, args| {
+        call.ask_words(key, hint, args, Ask::Value)
+    })
+    .doc("2.0.0", "key field [field ...]", "The values of several fields."),
     Command::of_collection("hgetall", 2, READONLY, |call, key, hint, args| {
         all(call, "hgetall", key, hint, args, Shown::Fields)
     })
@@ -57,10 +58,12 @@ pub(crate) const ROWS: &[Command] = &[
         all(call, "hvals", key, hint, args, Shown::Values)
     })
     .doc("2.0.0", "key", "The values of all fields."),
-    Command::of_collection("hdel", -3, WRITE | FAST, delete)
-        .tells(told("hdel"))
-        .access(&[Access::Reduce])
-        .doc("2.0.0", "key field [field ...]", "Removes fields; how many were there."),
+    Command::of_collection("hdel", -3, WRITE | FAST, |call, key, _, args| {
+        call.write_words("hdel", key, args, Write::Remove(Type::Hash), false)
+    })
+    .tells(told("hdel"))
+    .access(&[Access::Reduce])
+    .doc("2.0.0", "key field [field ...]", "Removes fields; how many were there."),
     Command::of_collection("hexists", 3, READONLY | FAST, |call, key, hint, args| {
         let there = look(call, key, hint, Type::Hash, |hash| hash.has(args.at(0).unwrap_or_default()))?;
         call.integer(i64::from(there.unwrap_or(false)))
@@ -111,14 +114,18 @@ const fn told(name: &'static str) -> Tells {
     Tells::Each(Change::of(Class::Hash, name))
 }
 
-/// HSET, HMSET: how many fields were not there.
-fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, name: &str) -> Result<usize, Fail> {
+/// HSET, HMSET
+fn set(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    args: Args<'_>,
+    says_ok: bool,
+) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity(name));
     }
-    let new = call.cx.guard.hash_set(key, Pairs(args))?;
-    call.spend_on_writes(args.len() / 2);
-    Ok(new)
+    call.write_words(name, key, args, Write::Set, says_ok)
 }
 
 /// HSETNX
@@ -143,22 +150,6 @@ fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'
     Ok(())
 }
 
-/// HMGET
-fn get_several(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_looks(args.len());
-    let value_bytes = |hash: &Collection<'_>, field| hash.field(field).map_or(0, |value| value.len());
-    // A long value may be asked for many times.
-    let measure = |hash: &Collection<'_>| match args.len() * (hash.bytes() + ELEMENT_ROOM) {
-        most if most as u64 <= REPLY_BYTES_FREE => most,
-        _ => args.map(|field| value_bytes(hash, field) + ELEMENT_ROOM).sum(),
-    };
-    call.reply_measured(key, hint, Type::Hash, measure, |out, resp3, hash| {
-        put_array(out, args.len());
-        args.for_each(|field| put_field(out, resp3, hash.as_ref(), field));
-        Ok(())
-    })
-}
-
 /// HGETALL, HKEYS, HVALS
 fn all(
     call: &mut Call<'_, '_, '_>,
@@ -169,14 +160,13 @@ fn all(
     shown: Shown,
 ) -> Done {
     let form = if shown == Shown::Fields { Form::Map } else { Form::Rows };
-    call.list(name, key, hint, args, Listed { kind: Type::Hash, shown, form, which: Which::All })
-}
-
-/// HDEL
-fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_writes(args.len());
-    let gone = call.cx.guard.remove_named(key, Type::Hash, args)?;
-    call.length(gone)
+    call.list(
+        name,
+        key,
+        hint,
+        args,
+        Listed { kind: Type::Hash, shown, form, which: Which::All, takes: false },
+    )
 }
 
 /// HINCRBY
@@ -234,31 +224,90 @@ fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args
     if usize::try_from(count) != Ok(args.len()) {
         return Err(Fail::of("ERR The `numfields` parameter must match the number of arguments"));
     }
-    call.spend_on_writes(args.len());
-    let room = |hash: Collection<'_>| {
-        let values = args.map(|field| hash.field(field).map_or(0, |value| value.len()) + ELEMENT_ROOM);
-        values.sum()
-    };
-    let bytes = peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(args.len() * ELEMENT_ROOM, room);
-    call.make_room(bytes)?;
-    call.as_one([*key], |call| {
+    let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
+    put_array(call.out, args.len());
+    let mut taken = 0;
+    while !args.is_empty() && (whole || taken == 0) {
+        let most =
+            if args.len() <= WRITES_AT_ONCE || whole { WRITES_AT_ONCE } else { call.writes_of_a_step() };
+        let fields = first(&mut args, most);
+        let kept = if args.is_empty() || whole { None } else { Some(Kept::new(call, args)) };
+        let kept = kept.transpose().and_then(|kept| {
+            take_fields(call, key.bytes(), fields)?;
+            Ok(kept)
+        });
+        taken += fields.len();
+        call.spend_on_writes(fields.len());
+        if let Some(kept) = kept.inspect_err(|_| call.out.rewind(mark))?
+            && let Some((row, _)) = table::find(b"hgetdel")
+        {
+            let name = Name::of(call, call.client.db, key);
+            call.go_on_with(Taking { row, name, kept });
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Removes fields, no more than [`WRITES_AT_ONCE`], and replies what each had, as one moment.
+fn take_fields(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>) -> Done {
+    call.as_one_with_room([name], |call| {
+        let key = call.key(name);
+        let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+        let bytes = |field| hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len());
+        let bytes = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
+        if !has_room(call.out, bytes) {
+            return Ok(Some(bytes));
+        }
         let mark = call.out.mark();
-        let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
-        let mut taken =
-            SmallVec::<[bool; FIELDS_HERE]>::from_elem(false, hash.as_ref().map_or(0, Collection::len));
-        put_array(call.out, args.len());
-        for field in args {
+        let mut taken = SmallVec::<[usize; FIELDS_HERE]>::new();
+        for field in fields {
             let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
             // What is taken twice is there once.
-            match there.filter(|&(_, i)| !std::mem::replace(&mut taken[i], true)) {
-                Some((hash, i)) => put_element(call.out, &hash.entry(i).value),
+            match there.filter(|(_, i)| !taken.contains(i)) {
+                Some((hash, i)) => {
+                    taken.push(i);
+                    put_element(call.out, &hash.entry(i).value);
+                }
                 None => put_null(call.out, call.client.resp3),
             }
         }
-        call.cx.guard.remove_named(key, Type::Hash, args).map_err(|declined| {
-            call.out.rewind(mark);
-            Fail::from(declined)
-        })?;
-        Ok(())
+        let gone = call.cx.guard.remove_named(&key, Type::Hash, fields);
+        gone.inspect_err(|_| call.out.rewind(mark))?;
+        Ok(None)
     })
+}
+
+/// HGETDEL that has taken some of its fields.
+#[derive(Debug)]
+struct Taking {
+    row: &'static Command,
+    name: Name,
+    kept: Kept,
+}
+
+impl Job for Taking {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Taking { row, name, kept } = self;
+        let most = call.writes_of_a_step();
+        kept.take(|words| {
+            let fields = first(words, most);
+            let key = name.key(call);
+            let done = call.tell_around_key(row, key.bytes(), |call| take_fields(call, key.bytes(), fields));
+            if let Err(fail) = done {
+                // It is there still: said in place of each.
+                fields.for_each(|_| put_fail(call.out, &fail));
+            }
+            call.spend_on_writes(fields.len());
+        });
+        Ok(match self.kept.left() {
+            0 => Step::Done,
+            _ if call.out.is_full() => Step::Full,
+            _ => Step::More,
+        })
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
 }

@@ -10,10 +10,10 @@
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
 
 use larder_protocol::resp::Args;
-use larder_store::{Collection, Entry, Hint, Key, Type};
+use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Seen, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
-use super::{Call, ELEMENT_NS, LOOK_NS, Shown, entry_bytes_max, of_type, peek_as, reply_bytes_max};
+use super::{Call, ELEMENT_NS, LOOK_NS, Shown, entry_bytes_max, is_large, of_type, reply_bytes_max};
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, find};
@@ -23,6 +23,7 @@ use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
 
 /// Bytes that are copied at a time, beside the longest entry, …
 const PIECE_BYTES: usize = 64 << 10;
@@ -66,6 +67,8 @@ pub(crate) struct Listed {
     pub shown: Shown,
     pub form: Form,
     pub which: Which,
+    /// The key is removed: all are listed then.
+    pub takes: bool,
 }
 
 impl Listed {
@@ -145,7 +148,7 @@ impl Listed {
 
     /// Bytes of the reply, at most; none if it is made in steps.
     fn short(&self, there: &Collection<'_>) -> Option<usize> {
-        let large = there.bytes() as u64 >= STEPS_BYTES_MIN;
+        let large = is_large(there);
         let few = match self.which {
             Which::All => !large,
             Which::Some(count, _) => !large || count <= PICKS_DIRECT,
@@ -171,7 +174,8 @@ impl Call<'_, '_, '_> {
         listed: Listed,
     ) -> Done {
         let (resp3, at_once) = (self.client.resp3, self.cx.guard.in_transaction());
-        let item = find(self.cx, self.tally, key, hint);
+        let item =
+            if listed.takes { self.cx.guard.peek(key).hit() } else { find(self.cx, self.tally, key, hint) };
         let version = item.map_or(0, |item| item.cas());
         let Some(there) = of_type(item, listed.kind)? else {
             listed.write(self.out, resp3, None);
@@ -179,6 +183,7 @@ impl Call<'_, '_, '_> {
         };
         let len = there.len();
         let short = if at_once { Some(listed.bytes(&there)) } else { listed.short(&there) };
+        let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
@@ -192,16 +197,17 @@ impl Call<'_, '_, '_> {
             self.spend_on_looks(listed.picks(len));
             return Ok(());
         }
+        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         match self.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
             Leave::Later => Ok(()),
             Leave::Yes(again, lane) => {
-                let mut copying = Copying::new(self, key, listed)?;
+                let mut copying = Copying::new(self, row, key, listed);
                 copying.begin(self, version, len, false)?;
                 copying.again = Some((again, lane));
                 self.work(copying)
             }
             Leave::No => {
-                let mut copying = Copying::new(self, key, listed)?;
+                let mut copying = Copying::new(self, row, key, listed);
                 copying.copy_at_once(self)?;
                 self.work(copying)
             }
@@ -212,6 +218,7 @@ impl Call<'_, '_, '_> {
 /// Entries that are copied, and sent then.
 #[derive(Debug)]
 struct Copying {
+    row: &'static Command,
     listed: Listed,
     name: Name,
     resp3: bool,
@@ -323,9 +330,10 @@ impl Next {
 }
 
 impl Copying {
-    fn new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, listed: Listed) -> Result<Copying, Fail> {
+    fn new(call: &mut Call<'_, '_, '_>, row: &'static Command, key: &Key<'_>, listed: Listed) -> Copying {
         let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-        Ok(Copying {
+        Copying {
+            row,
             listed,
             name: Name::of(call, call.client.db, key),
             resp3: call.client.resp3,
@@ -337,8 +345,8 @@ impl Copying {
             again: None,
             headed: false,
             sent: 0,
-            held: Heap::take(call, 0)?,
-        })
+            held: Heap::none(call),
+        }
     }
 
     /// Begins to copy a collection of so many entries; `all`: however few the picks are.
@@ -383,8 +391,9 @@ impl Copying {
             let key = self.name.key(call);
             let item = call.cx.guard.peek(&key).hit().filter(|item| !swapped && item.cas() == self.version);
             let Some(there) = of_type(item, self.listed.kind)? else { break Looked::Changed };
+            let seen = item.map(|item| item.seen());
             if self.copy(&there, &mut ns, ns_max) {
-                break Looked::All;
+                break if self.takes(call, seen) { Looked::All } else { Looked::Changed };
             }
             if ns >= ns_max {
                 break Looked::More;
@@ -397,75 +406,104 @@ impl Copying {
     /// Copies all in one step.
     fn copy_at_once(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         loop {
-            let there = self.there(call)?;
             let needs = |there: &Collection<'_>| (there.len(), reply_bytes_max(there) + ELEMENT_BYTES);
+            let there = of_type(self.item(call), self.listed.kind)?;
             let (len, bytes) = there.as_ref().map_or((0, 0), needs);
             self.begin(call, 0, len, true)?;
             call.make_room_in(&mut self.kept, bytes)?;
             // Items may have given way to that, and others written meanwhile.
-            let there = self.there(call)?;
+            let item = self.item(call);
+            let there = of_type(item, self.listed.kind)?;
             let now = there.as_ref().map_or((0, 0), needs);
             if now.0 != len || now.1 > bytes {
                 continue;
             }
-            let mut ns = 0;
+            let (mut ns, seen) = (0, item.map(|item| item.seen()));
             if let Some(there) = there {
                 while !self.copy(&there, &mut ns, u64::MAX) {
                     self.kept.room(PIECE_BYTES);
                 }
             }
             call.spend(ns);
-            return Ok(());
+            if self.takes(call, seen) {
+                return Ok(());
+            }
         }
     }
 
-    /// The collection as it is now.
-    fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
+    /// The item as it is now.
+    fn item<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Option<Item<'r>> {
         let key = self.name.key(call);
-        peek_as(&mut call.cx.guard, &key, self.listed.kind)
+        call.cx.guard.peek(&key).hit()
     }
 
-    /// Sends what there is room for.
+    /// Removes the item that was seen, if it is to be; false if it is another one by now.
+    fn takes(&self, call: &mut Call<'_, '_, '_>, seen: Option<Seen>) -> bool {
+        let (true, Some(seen)) = (self.listed.takes, seen) else { return true };
+        let key = self.name.key(call);
+        let mut gone = true;
+        // It fails at nothing.
+        let _ = call.tell_around_key(self.row, key.bytes(), |call| {
+            gone = call.cx.guard.delete(&key, Expect::Unchanged(seen)).is_ok();
+            Ok(())
+        });
+        gone
+    }
+
+    /// Sends what there is room for of the reply.
     fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let count = self.listed.count(self.len);
         if !std::mem::replace(&mut self.headed, true) {
             self.listed.put_head(call.out, self.resp3, count);
         }
+        let (Which::Any(_, random), Some(ends)) = (&mut self.listed.which, &self.ends) else {
+            return send(call, &self.kept, &mut self.sent);
+        };
         let kept = self.kept.contiguous().unwrap_or_default();
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let step = loop {
-            let piece = match (&mut self.listed.which, &self.ends) {
-                (Which::Any(_, random), Some(ends)) => {
-                    if self.sent == count {
-                        break Step::Done;
-                    }
-                    let i = random.below(ends.len());
-                    let start = i.checked_sub(1).map_or(0, |before| ends[before]);
-                    self.sent += 1;
-                    &kept[start..ends[i]]
-                }
-                (Which::All | Which::Some(..) | Which::Any(..), _) => {
-                    let rest = &kept[self.sent as usize..];
-                    if rest.is_empty() {
-                        break Step::Done;
-                    }
-                    let piece = &rest[..rest.len().min(SENT_BYTES)];
-                    self.sent += piece.len() as u64;
-                    piece
-                }
-            };
-            call.out.put(piece);
-            ns += ELEMENT_NS + copying_ns(piece.len() as u64);
+            if self.sent == count {
+                break Step::Done;
+            }
             if call.out.is_full() {
                 break Step::Full;
             }
             if ns >= ns_max {
                 break Step::More;
             }
+            let i = random.below(ends.len());
+            let piece = &kept[i.checked_sub(1).map_or(0, |before| ends[before])..ends[i]];
+            call.out.put(piece);
+            self.sent += 1;
+            ns += ELEMENT_NS + copying_ns(piece.len() as u64);
         };
         call.spend(ns);
         step
     }
+}
+
+/// Sends replies that are kept, of which so many bytes are sent: as many as there is room for.
+pub(crate) fn send(call: &mut Call<'_, '_, '_>, kept: &Output, sent: &mut u64) -> Step {
+    let (ns_max, mut ns) = (call.step_ns(), 0);
+    let mut rest = &kept.contiguous().unwrap_or_default()[*sent as usize..];
+    let step = loop {
+        if rest.is_empty() {
+            break Step::Done;
+        }
+        if call.out.is_full() {
+            break Step::Full;
+        }
+        if ns >= ns_max {
+            break Step::More;
+        }
+        let piece;
+        (piece, rest) = rest.split_at(rest.len().min(SENT_BYTES));
+        call.out.put(piece);
+        *sent += piece.len() as u64;
+        ns += copying_ns(piece.len() as u64);
+    };
+    call.spend(ns);
+    step
 }
 
 impl Job for Copying {
@@ -487,6 +525,6 @@ impl Job for Copying {
     }
 
     fn only_reads(&self) -> bool {
-        true
+        !self.listed.takes
     }
 }

@@ -136,5 +136,5 @@ pub(crate) fn random(
     } else {
         Which::Some(usize::try_from(count).unwrap_or(usize::MAX), random)
     };
-    call.list(name, key, hint, args, Listed { kind, shown, form: Form::Rows, which })
+    call.list(name, key, hint, args, Listed { kind, shown, form: Form::Rows, which, takes: false })
 }

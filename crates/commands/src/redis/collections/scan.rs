@@ -1,5 +1,5 @@
-//! HSCAN, SSCAN, ZSCAN: the elements of a collection, leaf by leaf, as many as it takes. One that is one leaf is one piece, as
-//! Redis has it with those that are one listpack.
+//! HSCAN, SSCAN, ZSCAN: the elements of a collection, leaf by leaf, as many as it takes, and no more than others wait for. One
+//! that is one leaf is one piece, as Redis has it with those that are one listpack.
 
 use std::ops::Range;
 
@@ -7,9 +7,10 @@ use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
 use larder_protocol::resp::Args;
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
-use super::{Call, Shown, reply_bytes_max};
+use super::{Call, ELEMENT_NS, Shown, places_bytes_max};
 use crate::core::glob::{matches, weight};
 use crate::core::output::Output;
+use crate::core::work::copying_ns;
 use crate::redis::call::{bounded, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk};
@@ -25,8 +26,10 @@ struct Wanted<'a> {
 
 /// Elements that are looked at, if nobody says how many.
 const COUNT: usize = 10;
-/// Entries of a leaf of a tree, at most.
-const LEAF_ENTRIES: usize = 1 << 10;
+/// What looking at elements takes before the rest is left for another call, however many are asked for.
+pub(crate) const SCAN_NS: u64 = 400_000;
+/// What takes less is not spent.
+const FEW_NS: u64 = 2_000;
 
 impl<'a> Wanted<'a> {
     fn parse(kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
@@ -62,10 +65,17 @@ impl<'a> Wanted<'a> {
             count += range.len();
             places.push(range);
             cursor = next;
-            if cursor == 0 || count >= self.count {
+            if cursor == 0 || count >= self.count || self.ns(collection, count) >= SCAN_NS {
                 return (places, cursor);
             }
         }
+    }
+
+    /// What it takes to look at so many elements, as long as all are on average.
+    fn ns(&self, collection: &Collection<'_>, count: usize) -> u64 {
+        let bytes = collection.bytes().saturating_mul(count) / collection.len();
+        let matching = self.pattern.map_or(0, |pattern| 2 * bytes.saturating_mul(weight(pattern)));
+        count as u64 * ELEMENT_NS + copying_ns(bytes as u64) + matching as u64
     }
 
     /// Replies elements of these places, and where to go on.
@@ -96,11 +106,12 @@ pub(crate) fn scan(
     kind: Type,
 ) -> Done {
     let cursor = parse_u64(next(&mut args)?).ok_or(Fail::of("ERR invalid cursor"))?;
-    let mut ns = 0;
-    let count = Wanted::parse(kind, args).map_or(COUNT, |wanted| wanted.count);
+    // Where there is nothing the options say nothing.
+    let (wanted, mut ns) = (Wanted::parse(kind, args), 0);
     let measure = |collection: &Collection<'_>| {
-        let most = collection.len().min(count.saturating_add(LEAF_ENTRIES));
-        reply_bytes_max(collection) / collection.len() * most + reply_bytes_max(collection) % collection.len()
+        let Ok(wanted) = &wanted else { return 0 };
+        let (places, _) = wanted.places(collection, cursor);
+        places.into_iter().map(|range| places_bytes_max(collection, range)).sum()
     };
     call.reply_measured(key, hint, kind, measure, |out, _, collection| {
         let Some(collection) = collection else {
@@ -109,14 +120,14 @@ pub(crate) fn scan(
             put_array(out, 0);
             return Ok(());
         };
-        let wanted = Wanted::parse(kind, args)?;
+        let wanted = wanted.as_ref().map_err(Fail::clone)?;
         let (places, next) = wanted.places(&collection, cursor);
-        let looked: usize = places.iter().map(Range::len).sum();
-        let bytes = collection.bytes() * looked / collection.len();
-        ns = wanted.pattern.map_or(0, |pattern| 2 * (bytes * weight(pattern)) as u64);
+        ns = wanted.ns(&collection, places.iter().map(Range::len).sum());
         wanted.put(out, &collection, (places, next));
         Ok(())
     })?;
-    call.spend(ns);
+    if ns > FEW_NS {
+        call.spend(ns);
+    }
     Ok(())
 }

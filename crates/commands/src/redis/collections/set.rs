@@ -1,30 +1,30 @@
 //! Sets.
 
-use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Expect, Hint, Key, Type};
+use larder_protocol::resp::Args;
+use larder_store::{Hint, Key, Type};
 
 use super::combine::{self, Operation};
-use super::copied::Copied;
 use super::listing::{Form, Listed, Which};
-use super::pick::{Random, each_of_some, random};
+use super::pick::random;
+use super::popping::pop;
 use super::scan::scan;
-use super::{Call, Shown, entry_bytes_max, len, look, peek_as, read_as};
+use super::words::{Ask, Write};
+use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
-use crate::redis::call::{integer, next};
+use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_integer, put_set};
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Keys, TWO_KEYS, Tells};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST, add)
-        .tells(told("sadd"))
-        .access(&[Access::Extend])
-        .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
+    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+        call.write_words("sadd", key, args, Write::Add, false)
+    })
+    .tells(told("sadd"))
+    .access(&[Access::Extend])
+    .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
     Command::of_collection("srem", -3, WRITE | FAST, |call, key, _, args| {
-        call.spend_on_writes(args.len());
-        let gone = call.cx.guard.remove_named(key, Type::Set, args)?;
-        call.length(gone)
+        call.write_words("srem", key, args, Write::Remove(Type::Set), false)
     })
     .tells(told("srem"))
     .access(&[Access::Reduce])
@@ -35,11 +35,10 @@ pub(crate) const ROWS: &[Command] = &[
         call.integer(i64::from(is.unwrap_or(false)))
     })
     .doc("1.0.0", "key member", "Whether it is a member."),
-    Command::of_collection("smismember", -3, READONLY | FAST, are_members).doc(
-        "6.2.0",
-        "key member [member ...]",
-        "Of each whether it is a member.",
-    ),
+    Command::of_collection("smismember", -3, READONLY | FAST, |call, key, hint, args| {
+        call.ask_words(key, hint, args, Ask::IsThere)
+    })
+    .doc("6.2.0", "key member [member ...]", "Of each whether it is a member."),
     Command::of_collection("scard", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::Set))
         .access(&[Access::Look])
         .doc("1.0.0", "key", "How many members there are."),
@@ -120,84 +119,11 @@ const fn stored(name: &'static str) -> Tells {
     Tells::Each(Change::store(Class::Set, name))
 }
 
-/// SADD
-fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_writes(args.len());
-    let new = call.cx.guard.set_add(key, args)?;
-    call.length(new)
-}
-
 /// SMEMBERS
 fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    let listed = Listed { kind: Type::Set, shown: Shown::Names, form: Form::Set, which: Which::All };
+    let listed =
+        Listed { kind: Type::Set, shown: Shown::Names, form: Form::Set, which: Which::All, takes: false };
     call.list("smembers", key, hint, args, listed)
-}
-
-/// SMISMEMBER
-fn are_members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_looks(args.len());
-    let set = read_as(call.cx, call.tally, key, hint, Type::Set)?;
-    put_array(call.out, args.len());
-    for member in args {
-        let is = set.as_ref().is_some_and(|set| set.has(member));
-        put_integer(call.out, i64::from(is));
-    }
-    Ok(())
-}
-
-/// SPOP
-fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
-    if args.len() > 1 {
-        return Err(Fail::SYNTAX);
-    }
-    let count = match args.at(0) {
-        Some(count) => {
-            let count = integer(count).map_err(|_| Fail::NOT_POSITIVE)?;
-            Some(usize::try_from(count).map_err(|_| Fail::NOT_POSITIVE)?)
-        }
-        None => None,
-    };
-    let random = Random::new(call.shared.random());
-    let name = key.bytes();
-    call.as_one_with_room([name], |call| {
-        let key = call.key(name);
-        let set = peek_as(&mut call.cx.guard, &key, Type::Set)?;
-        let there = set.as_ref().map_or(0, Collection::len);
-        let taken = count.unwrap_or(1).min(there);
-        let mut bytes = HEAD_BYTES_MAX;
-        if let Some(set) = &set {
-            each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry));
-        }
-        if !call.has_room(bytes) {
-            return Ok(Some(bytes));
-        }
-        let set = peek_as(&mut call.cx.guard, &key, Type::Set)?;
-        let (mark, resp3) = (call.out.mark(), call.client.resp3);
-        if count.is_some() {
-            put_set(call.out, resp3, taken);
-        } else if there == 0 {
-            return call.null().map(|()| None);
-        }
-        let mut names = Copied::default();
-        if let Some(set) = &set {
-            each_of_some(set, taken, random, &mut |entry| {
-                Shown::Names.put(call.out, resp3, entry);
-                if taken < there {
-                    names.push_element(&entry.name);
-                }
-            });
-        }
-        call.spend_on_writes(taken);
-        let done = match taken {
-            0 => Ok(()),
-            _ if taken == there => {
-                call.cx.guard.delete(&key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY)
-            }
-            _ => call.cx.guard.remove_named(&key, Type::Set, names.iter()).map(drop).map_err(Fail::from),
-        };
-        done.inspect_err(|_| call.out.rewind(mark))?;
-        Ok(None)
-    })
 }
 
 /// SMOVE: the member is put to its new place first, so that without memory it is in both and not in none.

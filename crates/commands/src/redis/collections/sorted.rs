@@ -10,7 +10,8 @@ use super::combine::{self, Aggregate, Operation, Plan, Then};
 use super::copied::Copied;
 use super::pick::random;
 use super::scan::scan;
-use super::{Call, Pairs, Shown, counted, len, look, mpop, peek_as, places_bytes_max, read_as};
+use super::words::{Ask, Write};
+use super::{Call, MEMBER_NS, Pairs, Shown, counted, len, look, mpop, peek_as, places_bytes_max};
 use crate::core::context::Context;
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
@@ -39,9 +40,7 @@ pub(crate) const ROWS: &[Command] = &[
     .access(&[Access::Change])
     .doc("1.2.0", "key increment member", "Adds to the score of a member."),
     Command::of_collection("zrem", -3, WRITE | FAST, |call, key, _, args| {
-        call.spend_on_writes(args.len());
-        let gone = call.cx.guard.remove_named(key, Type::SortedSet, args)?;
-        call.length(gone)
+        call.write_words("zrem", key, args, Write::Remove(Type::SortedSet), false)
     })
     .tells(told("zrem"))
     .access(&[Access::Reduce])
@@ -52,11 +51,10 @@ pub(crate) const ROWS: &[Command] = &[
         Ok(())
     })
     .doc("1.2.0", "key member", "The score of a member."),
-    Command::of_collection("zmscore", -3, READONLY | FAST, scores).doc(
-        "6.2.0",
-        "key member [member ...]",
-        "The scores of several members.",
-    ),
+    Command::of_collection("zmscore", -3, READONLY | FAST, |call, key, hint, args| {
+        call.ask_words(key, hint, args, Ask::Score)
+    })
+    .doc("6.2.0", "key member [member ...]", "The scores of several members."),
     Command::of_collection("zcard", 2, READONLY | FAST, |call, key, hint, _| {
         len(call, key, hint, Type::SortedSet)
     })
@@ -294,27 +292,13 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     if rule.added {
         return give(call, key, rule, score(next(&mut args)?)?, next(&mut args)?);
     }
-    call.spend_on_writes(args.len() / 2);
-    // They are all numbers.
-    let pairs = Pairs(args).map(|(word, member)| (score(word).unwrap_or(0.0), member));
-    let scored = call.cx.guard.sorted_add(key, rule, pairs)?;
-    call.length(scored.new + if changes { scored.changed } else { 0 })
+    call.write_words("zadd", key, args, Write::Score(rule, changes), false)
 }
 
 /// Gives one member a score, and replies which it has then.
 fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64, member: &[u8]) -> Done {
     let scored = call.cx.guard.sorted_add(key, rule, std::iter::once((score, member)))?;
     put_score(call.out, call.client.resp3, scored.score);
-    Ok(())
-}
-
-/// ZMSCORE
-fn scores(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    call.spend_on_looks(args.len());
-    let resp3 = call.client.resp3;
-    let set = read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
-    put_array(call.out, args.len());
-    args.for_each(|member| put_score(call.out, resp3, set.as_ref().and_then(|set| set.score(member))));
     Ok(())
 }
 
@@ -379,12 +363,12 @@ fn store_range(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.as_one([to, from], |call| {
         let (mut names, mut scores) = (Copied::default(), Vec::new());
         if let Some(set) = peek_as(&mut call.cx.guard, &from, Type::SortedSet)? {
-            chosen.each(&set, &mut |entry| {
+            for entry in set.entries(chosen.ranks(&set)) {
                 names.push_element(&entry.name);
                 scores.push(entry.score);
-            });
+            }
         }
-        call.spend_on_writes(scores.len());
+        call.spend(scores.len() as u64 * MEMBER_NS);
         if scores.is_empty() {
             // It may not be there: that is as good.
             let _ = call.cx.guard.delete(&to, Expect::Present);

@@ -115,8 +115,8 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     terms.end(call, key)
 }
 
-/// Bytes that a payload has unpacked, as far as that can be.
-fn unpacked_bytes(payload: &[u8]) -> u64 {
+/// Bytes that a payload has unpacked, as far as that can be; 0 if it is not packed.
+pub(crate) fn unpacked_bytes(payload: &[u8]) -> u64 {
     match packed(payload) {
         Some((packed, bytes, _)) => bytes.min(packed.saturating_mul(LZF_BYTES_MAX)) as u64,
         None => 0,

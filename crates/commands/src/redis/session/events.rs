@@ -103,4 +103,28 @@ impl Call<'_, '_, '_> {
         }
         done
     }
+
+    /// As [`Call::tell_around`], of a moment of a command of one key whose words do not say how it is called.
+    pub fn tell_around_key(
+        &mut self,
+        row: &'static Command,
+        key: &[u8],
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
+        let change = match row.tells {
+            None | Some(Tells::Nothing) => return run(self),
+            Some(Tells::Each(change) | Tells::EachAnd(change, _)) => change,
+            Some(Tells::By(ChangeOf(change))) => change(Args::EMPTY, 0),
+        };
+        if !self.cx.shared.events.any() {
+            return run(self);
+        }
+        let was = self.seen(key);
+        let done = run(self);
+        let is = self.seen(key);
+        if was != is {
+            self.cx.shared.tell_change(self.cx.host, &change, self.client.db, key, was, is);
+        }
+        done
+    }
 }

@@ -179,6 +179,11 @@ impl Heap {
         Heap { store, bytes }
     }
 
+    /// Of nothing yet.
+    pub fn none(call: &Call<'_, '_, '_>) -> Heap {
+        Heap { store: Arc::clone(call.cx.guard.store()), bytes: 0 }
+    }
+
     /// # Errors
     /// Connections hold as much as they may.
     pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
@@ -212,6 +217,24 @@ impl Heap {
         let mut more = Heap::take_however_short(call, bytes)?;
         self.bytes += std::mem::take(&mut more.bytes);
         Ok(())
+    }
+}
+
+impl Heap {
+    /// Takes so many bytes in all.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn set(&mut self, call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<(), Fail> {
+        match bytes.checked_sub(self.bytes as usize) {
+            Some(0) => Ok(()),
+            Some(more) => self.raise(call, more),
+            None => {
+                self.store.hold(bytes as i64 - self.bytes);
+                self.bytes = bytes as i64;
+                Ok(())
+            }
+        }
     }
 }
 

@@ -1,18 +1,25 @@
 //! How long EXEC would take: what outside of a transaction is done in steps is one step in it, while others wait for
 //! its keys, or for the store. What would take too long is refused before anything is run.
+//!
+//! ```text
+//! each command, in order ─▶ how large its keys will be by then, at most ─▶ what it takes ─▶ how large they are behind it
+//! ```
+//!
+//! What goes with the length of the queue is not weighed, but counted where it is dear: elements that commands name.
 
-use crate::redis::connection::clients;
-use crate::redis::keys::restore::restoring_ns;
+mod elements;
+
 use std::collections::HashMap;
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::DATABASES;
+use larder_store::{DATABASES, Value};
 
 use crate::core::glob::weight;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::{Call, is};
-use crate::redis::collections::ELEMENT_NS;
+use crate::redis::connection::clients;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::table::Command;
@@ -23,8 +30,16 @@ pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
 const KEY_BYTES: u64 = 32;
 /// What BITFIELD does with what lies between its fields, in copies.
 const PART_COPIES: u64 = 4;
+/// A larger collection is not copied.
+const COLLECTION_BYTES_MAX: u64 = 16 << 10;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
+/// Words behind the names of commands on collections that one EXEC may have: some 100 ms at worst.
+pub(crate) const WORDS_MAX: usize = 64 << 10;
+/// Of several values at once those are noted that have more bytes.
+const NOTED_BYTES_MIN: usize = 512;
+/// What a note of a key takes, twice while the table grows.
+const NOTE_BYTES: usize = 200;
 
 pub(crate) const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
@@ -35,21 +50,54 @@ fn behind<'a>(option: &str, mut words: impl Iterator<Item = &'a [u8]>) -> Option
     words.find(|word| is(word, option)).and_then(|_| words.next())
 }
 
+/// How large a value is, at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    bytes: u64,
+    /// Of a collection.
+    elements: u64,
+    /// Of those that are there now so many are left, at least.
+    least: u64,
+    /// Bytes of the longest one that is added.
+    longest: u64,
+}
+
+impl Size {
+    fn of_bytes(bytes: u64) -> Size {
+        Size { bytes, ..Size::default() }
+    }
+}
+
 /// Adds up what the commands of a transaction take.
 pub(crate) struct Scale<'q> {
-    /// What values will have been when they are reached, as far as one can tell.
-    bytes: HashMap<(u8, &'q [u8]), u64>,
+    /// What values will have been when they are reached, by the names that databases have now.
+    sizes: HashMap<(u8, &'q [u8]), Size>,
+    /// Which name each name stands for by then: SWAPDB swaps them.
+    names: [u8; DATABASES as usize],
     /// Keys of all databases.
     keys: u64,
     db: u8,
     ns: u64,
+    /// Words of commands on collections.
+    words: usize,
+}
+
+/// A database by its name; none if it is no name.
+fn database(word: &[u8]) -> Option<u8> {
+    parse_integer(word).and_then(|n| u8::try_from(n).ok()).filter(|db| *db < DATABASES)
 }
 
 impl<'q> Scale<'q> {
     pub fn new(call: &Call<'_, '_, '_>) -> Scale<'q> {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
-        Scale { bytes: HashMap::new(), keys, db: call.client.db, ns: 0 }
+        let names = std::array::from_fn(|name| name as u8);
+        Scale { sizes: HashMap::new(), names, keys, db: call.client.db, ns: 0, words: 0 }
+    }
+
+    /// Bytes that it takes to weigh so many commands of so many bytes.
+    pub fn bytes(commands: usize, bytes: usize) -> usize {
+        (commands + bytes / NOTED_BYTES_MIN) * NOTE_BYTES
     }
 
     /// All that was added is not too long.
@@ -57,7 +105,7 @@ impl<'q> Scale<'q> {
     /// # Errors
     /// It is.
     pub fn judge(&self) -> Done {
-        if self.ns > EXEC_NS_MAX { Err(TOO_LONG) } else { Ok(()) }
+        if self.ns > EXEC_NS_MAX || self.words > WORDS_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 
     /// Adds a command.
@@ -69,7 +117,13 @@ impl<'q> Scale<'q> {
         self.ns = self.ns.saturating_add(match row.name {
             "select" => {
                 // Any other fails.
-                self.db = u8::try_from(number(0)).ok().filter(|db| *db < DATABASES).unwrap_or(db);
+                self.db = database(at(0)).unwrap_or(db);
+                0
+            }
+            "swapdb" => {
+                if let (Some(one), Some(other)) = (database(at(0)), database(at(1))) {
+                    self.names.swap(usize::from(one), usize::from(other));
+                }
                 0
             }
             "keys" => self.walk(self.keys, at(0)),
@@ -85,6 +139,13 @@ impl<'q> Scale<'q> {
             "debug|stringmatch-len" => number(0).min(MATCHED_BYTES_MAX as u64) * weight(at(1)) as u64,
             "set" | "setnx" | "getset" => self.put(db, at(0), at(1).len() as u64, 0),
             "setex" | "psetex" => self.put(db, at(0), at(2).len() as u64, 0),
+            "mset" | "msetnx" => self.put_pairs(args),
+            "msetex" => {
+                let mut pairs = args;
+                // How many there are; options are no value that is long.
+                pairs.next();
+                self.put_pairs(pairs)
+            }
             "append" => {
                 let bytes = self.of(call, db, at(0)) + at(1).len() as u64;
                 self.put(db, at(0), bytes, copying_ns(bytes))
@@ -112,7 +173,10 @@ impl<'q> Scale<'q> {
                 part + self.reach(call, at(0), writes)
             }
             "bitcount" | "bitpos" | "dump" | "digest" => self.of(call, db, at(0)),
-            "restore" => restoring_ns(at(2), call.value_bytes_max()),
+            "restore" => {
+                let ns = restoring_ns(at(2), call.value_bytes_max());
+                self.put(db, at(0), unpacked_bytes(at(2)).max(at(2).len() as u64), ns)
+            }
             "debug|digest-value" => args.map(|key| self.of(call, db, key)).sum(),
             "bitop" => {
                 let sources = args.skip(2).map(|key| self.of(call, db, key));
@@ -126,32 +190,22 @@ impl<'q> Scale<'q> {
                 if cells > call.cx.guard.store().held_bytes_max() / 4 { 0 } else { cells.saturating_mul(2) }
             }
             "rename" | "renamenx" | "copy" | "move" => {
-                let bytes = self.of(call, db, at(0));
-                let to = match row.name {
-                    "move" => (u8::try_from(number(1)).unwrap_or(db), at(0)),
-                    "copy" => {
-                        let named = behind("DB", args.skip(2));
-                        let number = named.and_then(count_of).and_then(|n| u8::try_from(n).ok());
-                        (number.unwrap_or(db), at(1))
-                    }
-                    _ => (db, at(1)),
+                let size = self.size(call, db, at(0));
+                if size.elements > 0 && size.bytes > COLLECTION_BYTES_MAX {
+                    // It fails.
+                    return;
+                }
+                let (to, key) = match row.name {
+                    "move" => (database(at(1)), at(0)),
+                    "copy" => (behind("DB", args.skip(2)).map_or(Some(db), database), at(1)),
+                    _ => (Some(db), at(1)),
                 };
-                self.put(to.0, to.1, bytes, copying_ns(bytes))
+                // To no database it fails.
+                let Some(to) = to else { return };
+                self.note(to, key, size);
+                copying_ns(size.bytes)
             }
-            "hscan" | "sscan" | "zscan" => {
-                let pattern = behind("MATCH", args.skip(2));
-                self.of(call, db, at(0)).saturating_mul(2 * pattern.map_or(1, weight) as u64)
-            }
-            "hrandfield" | "srandmember" | "zrandmember" => {
-                let picks = parse_integer(at(1)).map_or(0, |n| if n < 0 { n.unsigned_abs() } else { 0 });
-                self.of(call, db, at(0)).saturating_add(picks.saturating_mul(ELEMENT_NS))
-            }
-            // An element is looked at in some nanoseconds, and takes some bytes.
-            _ if row.elements => {
-                let mut ns = args.len() as u64 * ELEMENT_NS;
-                row.each_key(args, &mut |key| ns += self.of(call, db, key));
-                ns
-            }
+            _ if row.elements => self.elements(call, row, args),
             _ => 0,
         });
     }
@@ -162,18 +216,46 @@ impl<'q> Scale<'q> {
         keys.saturating_mul(KEY_NS + each)
     }
 
+    /// How large a value is.
+    fn size(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8]) -> Size {
+        let db = self.names[usize::from(db)];
+        if let Some(size) = self.sizes.get(&(db, key)) {
+            return *size;
+        }
+        let key = call.cx.guard.key_in(db, key);
+        call.cx.guard.peek(&key).hit().map_or(Size::default(), |item| {
+            let elements = match item.value() {
+                Value::Collection(there) => there.elements().len() as u64,
+                Value::Whole(_) | Value::Pieces(_) => 0,
+            };
+            Size { bytes: item.value_bytes(), elements, least: elements, longest: 0 }
+        })
+    }
+
     /// Bytes of a value.
     fn of(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8]) -> u64 {
-        *self.bytes.entry((db, key)).or_insert_with(|| {
-            let key = call.cx.guard.key_in(db, key);
-            call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes())
-        })
+        self.size(call, db, key).bytes
+    }
+
+    /// A value will be so large.
+    fn note(&mut self, db: u8, key: &'q [u8], size: Size) {
+        self.sizes.insert((self.names[usize::from(db)], key), size);
     }
 
     /// A value will have so many bytes.
     fn put(&mut self, db: u8, key: &'q [u8], bytes: u64, ns: u64) -> u64 {
-        self.bytes.insert((db, key), bytes);
+        self.note(db, key, Size::of_bytes(bytes));
         ns
+    }
+
+    /// Keys with their values.
+    fn put_pairs(&mut self, mut pairs: Args<'q>) -> u64 {
+        while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
+            if value.len() > NOTED_BYTES_MIN {
+                self.note(self.db, key, Size::of_bytes(value.len() as u64));
+            }
+        }
+        0
     }
 
     /// A value is written to up to `end`: where it ends before that it is copied.

@@ -1,0 +1,193 @@
+//! SPOP: members at random, which are taken out. Many are taken some at a time, between which others are served.
+//!
+//! ```text
+//! all of a small set, or few ─▶ one step
+//! all of a large one         ─▶ copied as it is of one version, and removed with the last step (listing.rs)
+//! many                       ─▶ some │ some │ … ─▶ the reply, of as many as there were
+//! ```
+
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
+use larder_store::{Collection, Expect, Guard, Hint, Key, Type};
+use smallvec::SmallVec;
+
+use super::listing::{Form, Listed, Which, send};
+use super::pick::{Random, each_of_some};
+use super::{Call, LOOK_NS, Shown, WRITE_NS, entry_bytes_max, is_large, peek_as};
+use crate::core::output::Output;
+use crate::redis::call::{has_room, integer};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_set;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
+
+/// Members that are taken at a time.
+const POPS_AT_ONCE: usize = 256;
+/// What it takes to pick a member, measure it, reply it, and take it out.
+const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
+
+/// SPOP
+pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    if args.len() > 1 {
+        return Err(Fail::SYNTAX);
+    }
+    let random = Random::new(call.shared.random());
+    let name = key.bytes();
+    let Some(count) = args.at(0) else {
+        return call.as_one_with_room([name], |call| {
+            let key = call.key(name);
+            match take(&mut call.cx.guard, call.out, &key, 1, random, None)? {
+                Taken::Needs(bytes) => return Ok(Some(bytes)),
+                Taken::Members(0) => call.null()?,
+                Taken::Members(_) => {}
+            }
+            Ok(None)
+        });
+    };
+    let count =
+        integer(count).ok().and_then(|count| usize::try_from(count).ok()).ok_or(Fail::NOT_POSITIVE)?;
+    let resp3 = call.client.resp3;
+    if count > POPS_AT_ONCE && !call.cx.guard.in_transaction() {
+        let set = peek_as(&mut call.cx.guard, key, Type::Set)?;
+        let (len, large) = set.map_or((0, false), |set| (set.len(), is_large(&set)));
+        if large && count >= len {
+            let (kind, shown, form) = (Type::Set, Shown::Names, Form::Set);
+            return call.list(
+                "spop",
+                key,
+                hint,
+                args,
+                Listed { kind, shown, form, which: Which::All, takes: true },
+            );
+        }
+        if count < len
+            && let Some((row, _)) = table::find(b"spop")
+        {
+            let name = Name::of(call, call.client.db, key);
+            let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+            return call.work(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
+        }
+    }
+    call.as_one_with_room([name], |call| {
+        let key = call.key(name);
+        match take(&mut call.cx.guard, call.out, &key, count, random, Some(resp3))? {
+            Taken::Needs(bytes) => return Ok(Some(bytes)),
+            Taken::Members(taken) => call.spend(taken as u64 * POP_NS),
+        }
+        Ok(None)
+    })
+}
+
+/// What came of taking members.
+enum Taken {
+    /// So many were.
+    Members(usize),
+    /// None was: so many bytes are needed for their replies.
+    Needs(usize),
+}
+
+/// Takes members of a set at random, no more than `count`, and replies them; with `head` as a set of RESP3 or RESP2.
+fn take(
+    guard: &mut Guard<'_>,
+    out: &mut Output,
+    key: &Key<'_>,
+    count: usize,
+    random: Random,
+    head: Option<bool>,
+) -> Result<Taken, Fail> {
+    let set = peek_as(guard, key, Type::Set)?;
+    let there = set.as_ref().map_or(0, Collection::len);
+    let taken = count.min(there);
+    let mut bytes = HEAD_BYTES_MAX;
+    if let Some(set) = &set {
+        each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry));
+    }
+    if !has_room(out, bytes) {
+        return Ok(Taken::Needs(bytes));
+    }
+    let mark = out.mark();
+    if let Some(resp3) = head {
+        put_set(out, resp3, taken);
+    }
+    // Where their names end among the replies, in front of a line end, and how long they are.
+    let mut names = SmallVec::<[(usize, usize); 8]>::new();
+    if let Some(set) = &set {
+        each_of_some(set, taken, random, &mut |entry| {
+            Shown::Names.put(out, false, entry);
+            if taken < there {
+                names.push((out.end() - 2, entry.name.len()));
+            }
+        });
+    }
+    let names = names.iter().map(|&(end, bytes)| out.between(end - bytes, end));
+    let done = match taken {
+        0 => Ok(()),
+        _ if taken == there => guard.delete(key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY),
+        _ => guard.remove_named(key, Type::Set, names).map(drop).map_err(Fail::from),
+    };
+    match done {
+        Ok(()) => Ok(Taken::Members(taken)),
+        Err(fail) => {
+            out.rewind(mark);
+            Err(fail)
+        }
+    }
+}
+
+/// Members that are taken some at a time.
+#[derive(Debug)]
+struct Popping {
+    row: &'static Command,
+    name: Name,
+    /// How many are still to be taken.
+    left: usize,
+    popped: usize,
+    random: Random,
+    resp3: bool,
+    /// The replies of those that were.
+    kept: Output,
+    sent: u64,
+}
+
+impl Popping {
+    /// Takes some; none if there are none left.
+    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<usize, Fail> {
+        let Popping { row, name, left, random, kept, .. } = self;
+        let count = (*left).min(((call.step_ns() / POP_NS) as usize).clamp(1, POPS_AT_ONCE));
+        loop {
+            let key = name.key(call);
+            let mut taken = Taken::Members(0);
+            call.tell_around_key(row, key.bytes(), |call| {
+                taken =
+                    call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, count, *random, None))?;
+                Ok(())
+            })?;
+            match taken {
+                Taken::Members(taken) => return Ok(taken),
+                Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
+            }
+        }
+    }
+}
+
+impl Job for Popping {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.left > 0 {
+            let taken = match self.take_some(call) {
+                Ok(taken) => taken,
+                // It tells of those that are gone by then.
+                Err(_) if self.popped > 0 => 0,
+                Err(fail) => return Err(fail),
+            };
+            call.spend(taken.max(1) as u64 * POP_NS);
+            self.random.below(2);
+            self.popped += taken;
+            self.left = if taken == 0 { 0 } else { self.left - taken };
+            if self.left > 0 {
+                return Ok(Step::More);
+            }
+            put_set(call.out, self.resp3, self.popped);
+        }
+        Ok(send(call, &self.kept, &mut self.sent))
+    }
+}

@@ -1,0 +1,321 @@
+//! Commands that name many elements of one collection: some of their words at a time, between which others are served.
+//!
+//! ```text
+//! SADD s m1 … m512 m513 …     one moment │ one moment │ …   ─▶ how many count, of all
+//! HMGET h f1 … f1024 f1025 …  one moment, the first piece of the reply │ one moment, the next piece │ …
+//! ```
+//!
+//! A command of no more elements is one moment, and in EXEC all are. What a moment has done stays done when a later one
+//! is refused.
+
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
+use larder_store::{Collection, Hint, Key, ScoreRule, Type, fits_alone};
+
+use super::{Call, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element, read_as};
+use crate::core::output::Output;
+use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_double, put_integer, put_null};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
+use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
+
+/// Elements that are written in one moment, at most.
+pub(crate) const WRITES_AT_ONCE: usize = 512;
+/// Elements that are looked for in one moment, at most.
+pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
+/// Bytes of a piece of a reply behind the first, about.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What is done with the elements that words name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Write {
+    /// They are put into a set.
+    Add,
+    /// Each has its value behind it: a hash has that then.
+    Set,
+    /// Each has its score in front of it, which is a number: a sorted set has it by that rule then. What has changed
+    /// counts, too.
+    Score(ScoreRule, bool),
+    /// They are taken out.
+    Remove(Type),
+}
+
+impl Write {
+    /// Words of an element.
+    fn words(self) -> usize {
+        match self {
+            Write::Add | Write::Remove(_) => 1,
+            Write::Set | Write::Score(..) => 2,
+        }
+    }
+
+    /// Does it as one moment; how many elements count.
+    fn run(self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>) -> Result<usize, Fail> {
+        let guard = &mut call.cx.guard;
+        Ok(match self {
+            Write::Add => guard.set_add(key, words)?,
+            Write::Set => guard.hash_set(key, Pairs(words))?,
+            Write::Score(rule, changes) => {
+                let pairs = Pairs(words).map(|(word, member)| (parse_double(word).unwrap_or(0.0), member));
+                let scored = guard.sorted_add(key, rule, pairs)?;
+                scored.new + if changes { scored.changed } else { 0 }
+            }
+            Write::Remove(kind) => guard.remove_named(key, kind, words)?,
+        })
+    }
+
+    /// None of the elements is too long for any collection.
+    ///
+    /// # Errors
+    /// One is.
+    fn look(self, words: Args<'_>) -> Done {
+        let fit = match self {
+            Write::Add => words.clone().all(|member| fits_alone(Type::Set, member, b"")),
+            Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
+            Write::Score(..) | Write::Remove(_) => true,
+        };
+        if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
+    }
+}
+
+/// The first words of some, which are taken out.
+pub(super) fn first<'a>(words: &mut Args<'a>, count: usize) -> Args<'a> {
+    let some = Args::rest(words.encoded(), count.min(words.len()));
+    if let Some(last) = some.len().checked_sub(1) {
+        words.nth(last);
+    }
+    some
+}
+
+impl Call<'_, '_, '_> {
+    /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
+    ///
+    /// # Errors
+    /// Why not all of them were written: none, or, of more than [`WRITES_AT_ONCE`], those of some moments were.
+    pub fn write_words(
+        &mut self,
+        name: &'static str,
+        key: &Key<'_>,
+        mut words: Args<'_>,
+        write: Write,
+        says_ok: bool,
+    ) -> Done {
+        let elements = words.len() / write.words();
+        if elements <= WRITES_AT_ONCE || self.cx.guard.in_transaction() {
+            let count = write.run(self, key, words)?;
+            self.spend_on_writes(elements);
+            return if says_ok { self.ok() } else { self.length(count) };
+        }
+        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+        // Before anything is done to the first of them.
+        write.look(words)?;
+        let some = first(&mut words, self.writes_of_a_step() * write.words());
+        let kept = Kept::new(self, words)?;
+        let name = Name::of(self, self.client.db, key);
+        let count = write.run(self, key, some)?;
+        self.spend_on_writes(some.len() / write.words());
+        self.go_on_with(Writing { row, name, write, says_ok, count, kept });
+        Ok(())
+    }
+
+    /// How many writes what is left of the slice is for.
+    pub(super) fn writes_of_a_step(&self) -> usize {
+        ((self.step_ns() / WRITE_NS) as usize).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
+    }
+}
+
+/// A command that has written some of its elements.
+#[derive(Debug)]
+struct Writing {
+    row: &'static Command,
+    name: Name,
+    write: Write,
+    says_ok: bool,
+    count: usize,
+    kept: Kept,
+}
+
+impl Job for Writing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Writing { row, name, write, count, kept, .. } = self;
+        let words = call.writes_of_a_step() * write.words();
+        let key = name.key(call);
+        kept.take(|rest| {
+            let some = first(rest, words);
+            call.spend((some.len() / write.words()) as u64 * WRITE_NS);
+            call.tell_around_key(row, key.bytes(), |call| {
+                *count += write.run(call, &key, some)?;
+                Ok(())
+            })
+        })?;
+        if self.kept.left() > 0 {
+            return Ok(Step::More);
+        }
+        if self.says_ok {
+            call.ok()?
+        } else {
+            call.length(self.count)?
+        }
+        Ok(Step::Done)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// What is told of each of the elements that words name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// A field's value.
+    Value,
+    /// Whether a member is there.
+    IsThere,
+    /// A member's score.
+    Score,
+}
+
+impl Ask {
+    fn kind(self) -> Type {
+        match self {
+            Ask::Value => Type::Hash,
+            Ask::IsThere => Type::Set,
+            Ask::Score => Type::SortedSet,
+        }
+    }
+
+    /// Bytes of the answer to any word, at most.
+    fn bytes_max(self, there: Option<&Collection<'_>>) -> usize {
+        match self {
+            Ask::Value => there.map_or(0, |hash| hash.bytes().min(ELEMENT_BYTES)) + ELEMENT_ROOM,
+            Ask::IsThere => HEAD_BYTES_MAX,
+            Ask::Score => 2 * ELEMENT_ROOM,
+        }
+    }
+
+    /// The same of one word.
+    fn bytes(self, there: Option<&Collection<'_>>, word: &[u8]) -> usize {
+        match self {
+            Ask::Value => {
+                there.and_then(|hash| hash.field(word)).map_or(0, |value| value.len()) + ELEMENT_ROOM
+            }
+            Ask::IsThere | Ask::Score => self.bytes_max(there),
+        }
+    }
+
+    fn put(self, out: &mut Output, resp3: bool, there: Option<&Collection<'_>>, word: &[u8]) {
+        match self {
+            Ask::Value => match there.and_then(|hash| hash.field(word)) {
+                Some(value) => put_element(out, &value),
+                None => put_null(out, resp3),
+            },
+            Ask::IsThere => put_integer(out, i64::from(there.is_some_and(|set| set.has(word)))),
+            Ask::Score => match there.and_then(|set| set.score(word)) {
+                Some(score) => put_double(out, resp3, score),
+                None => put_null(out, resp3),
+            },
+        }
+    }
+}
+
+/// How many of the words, `most` at most, are answered in `bytes_max` bytes, one at least; and in how many.
+fn measure(
+    ask: Ask,
+    there: Option<&Collection<'_>>,
+    words: Args<'_>,
+    most: usize,
+    bytes_max: usize,
+) -> (usize, usize) {
+    let (count, each) = (words.len().min(most), ask.bytes_max(there));
+    if count.saturating_mul(each) <= bytes_max.min(REPLY_BYTES_FREE as usize) {
+        return (count, count * each);
+    }
+    let (mut fit, mut bytes) = (0, 0);
+    for word in words.take(most) {
+        let more = ask.bytes(there, word);
+        if fit > 0 && bytes + more > bytes_max {
+            break;
+        }
+        (fit, bytes) = (fit + 1, bytes + more);
+    }
+    (fit, bytes)
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies of each of the elements that `words` name, piece by piece if they are many.
+    ///
+    /// # Errors
+    /// The key has another type of value; there is no memory to keep the request, or, in EXEC, for the whole reply.
+    pub fn ask_words(&mut self, key: &Key<'_>, hint: &Hint<'_>, mut words: Args<'_>, ask: Ask) -> Done {
+        let mark = self.out.mark();
+        read_as(self.cx, self.tally, key, hint, ask.kind())?;
+        put_array(self.out, words.len());
+        let piece = self.piece();
+        self.answer_words(key, &mut words, ask, piece).inspect_err(|_| self.out.rewind(mark))?;
+        if words.is_empty() {
+            return Ok(());
+        }
+        let kept = Kept::new(self, words).inspect_err(|_| self.out.rewind(mark))?;
+        let name = Name::of(self, self.client.db, key);
+        self.go_on_with(Asking { name, ask, kept });
+        Ok(())
+    }
+
+    /// Answers some words, as they are at one moment, and takes them out: one at least.
+    fn answer_words(&mut self, key: &Key<'_>, words: &mut Args<'_>, ask: Ask, piece: Piece) -> Done {
+        let looks = (self.step_ns() / LOOK_NS) as usize;
+        let (most, mut bytes_max) = match piece {
+            Piece::Whole => (usize::MAX, usize::MAX),
+            Piece::First { .. } => (LOOKS_AT_ONCE, MOMENT_BYTES.min(self.reply_bytes_max()) as usize),
+            Piece::Later => (looks.clamp(FEW_ELEMENTS, LOOKS_AT_ONCE), PIECE_BYTES),
+        };
+        loop {
+            let resp3 = self.client.resp3;
+            // What is of another type by now has none of them.
+            let there = peek_as(&mut self.cx.guard, key, ask.kind()).unwrap_or(None);
+            let (count, bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
+            // One is written in any case.
+            if has_room(self.out, bytes) || bytes_max == 0 {
+                for word in first(words, count) {
+                    ask.put(self.out, resp3, there.as_ref(), word);
+                }
+                self.spend_on_looks(count);
+                return Ok(());
+            }
+            if let Err(fail) = self.make_room(bytes) {
+                if matches!(piece, Piece::Whole) {
+                    return Err(fail);
+                }
+                bytes_max = 0;
+            }
+        }
+    }
+}
+
+/// A command that has answered some of its words.
+#[derive(Debug)]
+struct Asking {
+    name: Name,
+    ask: Ask,
+    kept: Kept,
+}
+
+impl Job for Asking {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Asking { name, ask, kept } = self;
+        let key = name.key(call);
+        kept.take(|words| call.answer_words(&key, words, *ask, Piece::Later))?;
+        Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}

@@ -1,0 +1,248 @@
+//! What commands at elements of collections take in EXEC, and how large they leave their keys.
+
+use larder_protocol::resp::{Args, parse_integer};
+
+use super::{COLLECTION_BYTES_MAX, Scale, Size, behind};
+use crate::core::glob::weight;
+use crate::core::work::copying_ns;
+use crate::redis::call::{Call, ELEMENT_BYTES, is};
+use crate::redis::collections::{ELEMENT_NS, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS};
+use crate::redis::table::Command;
+use crate::redis::table::flag::{DENYOOM, WRITE};
+
+/// What an element takes beside its bytes, at most.
+const ELEMENT_MORE_BYTES: u64 = 8;
+/// Elements of a leaf, about, at most.
+const LEAF_ENTRIES: u64 = 4 << 10;
+/// What it takes to compare an element.
+const COMPARE_NS: u64 = 5;
+
+impl Size {
+    /// With what others have.
+    fn and(self, other: Size) -> Size {
+        Size {
+            bytes: self.bytes.saturating_add(other.bytes),
+            elements: self.elements.saturating_add(other.elements),
+            ..self
+        }
+    }
+
+    /// So many of its elements.
+    fn some(self, count: u64) -> Size {
+        Size {
+            bytes: self.bytes.min(count.saturating_mul(ELEMENT_BYTES as u64)),
+            elements: self.elements.min(count),
+            ..self
+        }
+    }
+
+    /// Bytes of an element at random, on average.
+    fn each(self) -> u64 {
+        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(ELEMENT_BYTES as u64)
+    }
+
+    /// What it takes to reply its elements.
+    fn told_ns(self) -> u64 {
+        copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(ELEMENT_NS))
+    }
+
+    /// What it takes to put its members together with others.
+    fn combined_ns(self) -> u64 {
+        copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(MEMBER_NS))
+    }
+
+    /// What it takes to pick so many elements, each once, and to reply them.
+    fn picked_ns(self, count: u64) -> u64 {
+        let picks = self.elements.min(count);
+        // Many are walked to.
+        let walk = if count > PICKS_DIRECT as u64 { 2 * self.elements.saturating_mul(ELEMENT_NS) } else { 0 };
+        self.any_ns(picks).saturating_add(walk)
+    }
+
+    /// The same of picks of which each is any of all.
+    fn any_ns(self, count: u64) -> u64 {
+        count.saturating_mul(2 * LOOK_NS + ELEMENT_NS + copying_ns(self.each()))
+    }
+
+    /// What it takes to look through all of a list.
+    fn compared_ns(self) -> u64 {
+        self.elements.saturating_mul(COMPARE_NS)
+    }
+
+    /// What a write of a list takes, all of which is copied.
+    fn list_ns(self) -> u64 {
+        self.bytes / 4
+    }
+
+    /// The same of a sorted set, with its scores.
+    fn sorted_ns(self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A number that is not below 0; 0 if it is none.
+fn natural(word: Option<&[u8]>) -> u64 {
+    word.and_then(parse_integer).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+}
+
+/// How many places are from one to another, at most.
+fn places(start: Option<&[u8]>, stop: Option<&[u8]>) -> u64 {
+    match (start.and_then(parse_integer), stop.and_then(parse_integer)) {
+        (Some(start), Some(stop)) if (start < 0) == (stop < 0) => stop.abs_diff(start).saturating_add(1),
+        _ => u64::MAX,
+    }
+}
+
+impl<'q> Scale<'q> {
+    /// Adds the words of a command on collections; what it takes beside that.
+    pub(super) fn elements(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> u64 {
+        self.words = self.words.saturating_add(args.len());
+        let (db, first) = (self.db, args.at(0).unwrap_or_default());
+        let there = self.size(call, db, first);
+        let ns = match row.name {
+            "hgetall" | "hkeys" | "hvals" | "smembers" => there.told_ns(),
+            "hrandfield" | "srandmember" | "zrandmember" => match args.at(1).and_then(parse_integer) {
+                Some(count) if count < 0 => there.any_ns(count.unsigned_abs()),
+                Some(count) => there.picked_ns(count.unsigned_abs()),
+                None => 0,
+            },
+            "spop" => {
+                let count = args.at(1).map_or(1, |count| natural(Some(count)));
+                there.picked_ns(count).saturating_add(there.elements.min(count).saturating_mul(WRITE_NS))
+            }
+            "hscan" | "sscan" | "zscan" => {
+                let pattern = behind("MATCH", args.skip(2)).map_or(1, weight) as u64;
+                let count = behind("COUNT", args.skip(2)).map_or(10, |count| natural(Some(count)));
+                // With those beside the last of them, and of one leaf all.
+                let each = ELEMENT_NS + there.each().saturating_mul(2 * pattern);
+                let looked = there.elements.min(count.saturating_add(LEAF_ENTRIES)).saturating_mul(each);
+                looked.min(SCAN_NS) + there.bytes.min(COLLECTION_BYTES_MAX).saturating_mul(2 * pattern)
+            }
+            "lrange" => there.some(places(args.at(1), args.at(2))).told_ns() + copying_ns(there.bytes) / 4,
+            "lpos" => there.compared_ns(),
+            "linsert" | "lrem" => there.compared_ns() + there.list_ns(),
+            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" | "ltrim" => there.list_ns(),
+            "lpop" | "rpop" => {
+                there.some(args.at(1).map_or(1, |count| natural(Some(count)))).told_ns() + there.list_ns()
+            }
+            "lmove" | "rpoplpush" => {
+                let to = self.size(call, db, args.at(1).unwrap_or_default());
+                there.list_ns() + to.list_ns()
+            }
+            "zrange" | "zrevrange" | "zrangebyscore" | "zrevrangebyscore" | "zrangebylex"
+            | "zrevrangebylex" => {
+                let scored = args.skip(3).any(|word| is(word, "WITHSCORES"));
+                let some = there.some(ranged(row.name, args));
+                some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }
+            }
+            "zadd" | "zincrby" | "zrem" => there.sorted_ns(),
+            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => there.sorted_ns(),
+            "zpopmin" | "zpopmax" => {
+                let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
+                some.told_ns() + some.elements * SCORE_NS + there.sorted_ns()
+            }
+            "lmpop" | "zmpop" => {
+                let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
+                let all = self.largest(call, row, args);
+                let some = all.some(count);
+                some.told_ns() + some.elements * SCORE_NS + all.sorted_ns()
+            }
+            "zrangestore" => {
+                let from = self.size(call, db, args.at(1).unwrap_or_default());
+                from.combined_ns()
+            }
+            "sinter" | "sunion" | "sdiff" | "sinterstore" | "sunionstore" | "sdiffstore" | "sintercard"
+            | "zinter" | "zunion" | "zdiff" | "zinterstore" | "zunionstore" | "zdiffstore" | "zintercard" => {
+                self.sum(call, row, args).combined_ns()
+            }
+            // They look at what they name.
+            "hset" | "hmset" | "hsetnx" | "hget" | "hmget" | "hdel" | "hexists" | "hlen" | "hstrlen"
+            | "hincrby" | "hincrbyfloat" | "hgetdel" | "sadd" | "srem" | "sismember" | "smismember"
+            | "scard" | "smove" | "llen" | "lindex" | "zscore" | "zmscore" | "zcard" | "zcount"
+            | "zlexcount" | "zrank" | "zrevrank" => 0,
+            _ => self.sum(call, row, args).combined_ns(),
+        };
+        if row.has(WRITE) {
+            self.grow(call, row, args);
+        }
+        ns
+    }
+
+    /// How large the keys of a command are behind it, if they may be larger.
+    fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+        let db = self.db;
+        let (key, more) = match row.name {
+            "sinterstore" | "sunionstore" | "sdiffstore" | "zinterstore" | "zunionstore" | "zdiffstore"
+            | "zrangestore" => {
+                let made = self.sum(call, row, args);
+                // What is larger is not stored.
+                let most = COLLECTION_BYTES_MAX;
+                let made = Size {
+                    bytes: made.bytes.min(most),
+                    elements: made.elements.min(most),
+                    ..Size::default()
+                };
+                (args.at(0), Size { longest: made.bytes, ..made })
+            }
+            "smove" | "lmove" | "rpoplpush" => {
+                let longest = ELEMENT_BYTES as u64;
+                (args.at(1), Size { bytes: longest, elements: 1, least: 0, longest })
+            }
+            _ if row.has(DENYOOM) => {
+                let bytes = |word: &[u8]| word.len() as u64 + ELEMENT_MORE_BYTES;
+                let longest = args.map(bytes).max().unwrap_or(0);
+                let elements = args.len() as u64;
+                (args.at(0), Size { bytes: args.map(bytes).sum(), elements, least: 0, longest: 2 * longest })
+            }
+            name => {
+                // Which are taken out they may choose.
+                let gone = if name == "spop" { natural(args.at(1)).max(1) } else { args.len() as u64 };
+                let key = args.at(0).unwrap_or_default();
+                let size = self.size(call, db, key);
+                if size.elements > 0 {
+                    self.note(db, key, Size { least: size.least.saturating_sub(gone), ..size });
+                }
+                return;
+            }
+        };
+        let key = key.unwrap_or_default();
+        let there = self.size(call, db, key);
+        let size = Size { longest: there.longest.max(more.longest), ..there.and(more) };
+        self.note(db, key, size);
+    }
+
+    /// All keys of a command together.
+    fn sum(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> Size {
+        let (db, mut sum) = (self.db, Size::default());
+        row.each_key(args, &mut |key| sum = sum.and(self.size(call, db, key)));
+        sum
+    }
+
+    /// As large as each of the keys of a command is, at most.
+    fn largest(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> Size {
+        let (db, mut most) = (self.db, Size::default());
+        row.each_key(args, &mut |key| {
+            let size = self.size(call, db, key);
+            most = Size {
+                bytes: most.bytes.max(size.bytes),
+                elements: most.elements.max(size.elements),
+                ..most
+            };
+        });
+        most
+    }
+}
+
+/// How many members a range of a sorted set has, at most.
+fn ranged(name: &str, args: Args<'_>) -> u64 {
+    let by_rank = match name {
+        "zrange" => !args.skip(3).any(|word| is(word, "BYSCORE") || is(word, "BYLEX")),
+        name => name == "zrevrange",
+    };
+    if by_rank {
+        return places(args.at(1), args.at(2));
+    }
+    let mut limit = args.skip(3).skip_while(|word| !is(word, "LIMIT")).skip(2);
+    let count = limit.next().and_then(parse_integer);
+    count.map_or(u64::MAX, |count| u64::try_from(count).unwrap_or(u64::MAX))
+}
