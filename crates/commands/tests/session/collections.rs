@@ -35,11 +35,15 @@ impl Bench {
     }
 }
 
+/// A string that is replied.
+fn text(frame: &Frame) -> String {
+    String::from_utf8(frame.body.clone().expect("a string")).expect("text")
+}
+
 /// What a set has that is replied, in order.
 fn members(reply: &[u8]) -> Vec<String> {
     let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
     assert_eq!(bytes, reply.len());
-    let text = |frame: &Frame| String::from_utf8(frame.body.clone().expect("a string")).expect("text");
     let mut members: Vec<String> = frame.inside.iter().map(text).collect();
     members.sort();
     members
@@ -122,16 +126,19 @@ fn picks_beyond_any_bound_are_told_as_they_are_taken() {
 }
 
 #[test]
-fn one_long_value_that_is_asked_for_too_often_is_refused() {
+fn one_long_value_that_is_asked_for_often_is_answered_in_pieces() {
     let mut bench = bench();
     let value = "x".repeat(15_000);
-    let sent = bench.asked(&format!("HSET h f {value}"));
-    assert_eq!(bench.turns(&mut Session::new(), &sent).0, b":1\r\n");
-    let sent = bench.asked(&format!("HMGET h{}", " f".repeat(10)));
-    assert_eq!(bench.turns(&mut Session::new(), &sent).0.len(), 5 + 10 * (8 + 15_000 + 2));
-    let sent = bench.asked(&format!("HMGET h{}", " f".repeat(10_000)));
-    let (reply, _) = bench.turns(&mut Session::new(), &sent);
-    assert_eq!(String::from_utf8_lossy(&reply), "-OOM connections hold as much memory as they may\r\n");
+    bench.reply(&format!("HSET h f {value}"));
+    let answer = 8 + 15_000 + 2;
+    assert_eq!(bench.reply(&format!("HMGET h{}", " f".repeat(10))).len(), 5 + 10 * answer);
+    // More than connections may hold.
+    let held = bench.worker.store().held_bytes();
+    let (reply, turns) = bench.bounded(&format!("HMGET h{}", " f".repeat(1_200)));
+    assert!(reply.len() == 7 + 1_200 * answer && turns > 10, "{turns}");
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let reply = exec(&mut bench, &[format!("HMGET h{}", " f".repeat(1_200))]);
+    assert_eq!(reply.as_bytes(), [b"*1\r\n", HELD].concat());
 }
 
 #[test]
@@ -312,4 +319,325 @@ fn what_is_written_while_all_is_copied_is_told_all_or_not_at_all() {
     assert_eq!(next, Next::Yield);
     bench.reply("DEL s");
     assert_eq!(bench.turns(&mut session, b"").0, b"*0\r\n");
+}
+
+/// What EXEC of these commands says.
+fn exec(bench: &mut Bench, commands: &[String]) -> String {
+    let words = ["MULTI".to_owned()].into_iter().chain(commands.iter().cloned()).chain(["EXEC".to_owned()]);
+    let input: Vec<u8> = words.flat_map(|words| bench.asked(&words)).collect();
+    let reply = bench.turns(&mut Session::new(), &input).0;
+    let queued = format!("+OK\r\n{}", "+QUEUED\r\n".repeat(commands.len()));
+    String::from_utf8_lossy(&reply).strip_prefix(&*queued).expect("all are queued").to_owned()
+}
+
+#[test]
+fn what_a_transaction_writes_is_weighed_with_what_it_reads_of_it() {
+    let mut bench = bench();
+    bench.add("big", (0..60_000).map(|n| format!("m{n}")));
+    let of = |words: &str| words.to_owned();
+    let many = |words: &str, times: usize| vec![words.to_owned(); times];
+    let members = |key: &str, from: usize| -> String {
+        let members: String = (from..from + 2_000).map(|n| format!(" m{n}")).collect();
+        format!("SADD {key}{members}")
+    };
+    let fields: String = (0..2_000).map(|n| format!(" f{n} v")).collect();
+    let some: String = (0..500).map(|n| format!(" m{n}")).collect();
+    let long = "x".repeat(100_000);
+    let refused = [
+        [vec![members("s", 0)], many("SMEMBERS s", 200)].concat(),
+        [vec![format!("HSET h{fields}")], many("HVALS h", 200)].concat(),
+        [(0..20).map(|n| members("s", 2_000 * n)).collect(), many("SINTER s s", 5)].concat(),
+        many("SUNION big nosuch", 1),
+        many("SDIFF big nosuch", 1),
+        [vec![members("s", 0), of("SUNIONSTORE d s big")], many("SMEMBERS d", 200)].concat(),
+        [vec![format!("RPUSH l{}", " e".repeat(3_000))], many("LRANGE l 0 -1", 200)].concat(),
+        [(0..300).map(|n| format!("ZADD z {n} m{n}")).collect(), many("ZRANGE z 0 -1 WITHSCORES", 500)]
+            .concat(),
+        [many("SMOVE big s m7", 100), many("SMEMBERS s", 5_000)].concat(),
+        vec![of("SPOP big 6000")],
+        vec![of("SPOP big 100000")],
+        vec![of("SRANDMEMBER big 20000")],
+        vec![of("SRANDMEMBER big -1000000000000")],
+        many("SMEMBERS big", 4),
+        // A database under another name, and values that are made on the way.
+        [vec![of("SWAPDB 0 3"), of("SELECT 3")], many("SMEMBERS big", 4)].concat(),
+        [vec![format!("MSET a {long} b {long}")], many("BITCOUNT b", 200)].concat(),
+        [vec![format!("MSETEX 2 a {long} b {long}")], many("BITCOUNT b", 200)].concat(),
+        // Each names some.
+        (0..132).map(|n| format!("SADD s{n}{some}")).collect(),
+    ];
+    for commands in &refused {
+        let commands = [vec![of("SET mark 1")], commands.clone()].concat();
+        let reply = exec(&mut bench, &commands);
+        let last = commands.last().expect("one");
+        assert!(
+            reply.starts_with("-EXECABORT Transaction discarded: "),
+            "… {last}: {}",
+            &reply[..reply.len().min(80)]
+        );
+        assert_eq!(bench.reply("EXISTS mark s h l d z"), b":0\r\n", "nothing was run");
+    }
+    // What does little is run, however large its keys are.
+    let run = [
+        many("SISMEMBER big m7", 2_000),
+        many("SRANDMEMBER big 9", 500),
+        many("SRANDMEMBER big -9", 500),
+        many("SPOP big", 2_000),
+        many("SPOP big 10", 300),
+        many("SMOVE big s m7", 1_000),
+        [vec![of("SADD s m7 m8 m9")], many("SINTER big s", 500), many("SDIFF s big", 500)].concat(),
+        many("SINTERCARD 2 big nosuch", 1_000),
+        (0..1_000).map(|n| format!("HSET h f{n} v g{n} v")).collect(),
+        (0..1_000).map(|n| format!("RPUSH l {n}")).collect(),
+        many("LRANGE l 0 9", 1_000),
+        (0..300).map(|n| format!("ZADD z {n} m{n}")).collect(),
+        many("ZRANGE z 0 9", 1_000),
+        vec![of("SMEMBERS big"), of("SMEMBERS h"), of("SWAPDB 0 3"), of("SMEMBERS big")],
+        (0..100).map(|n| format!("SADD s{n}{some}")).collect(),
+    ];
+    for commands in &run {
+        let reply = exec(&mut bench, commands);
+        let last = commands.last().expect("one");
+        assert!(reply.starts_with(&format!("*{}\r\n", commands.len())), "… {last}: {reply}");
+    }
+}
+
+/// A command of these words behind others.
+fn with(words: &str, named: impl Iterator<Item = String>) -> String {
+    named.fold(words.to_owned(), |words, name| words + " " + &name)
+}
+
+#[test]
+fn what_names_many_elements_is_done_in_moments() {
+    const ELEMENTS: usize = 3_000;
+    let mut bench = bench();
+    let held = bench.worker.store().held_bytes();
+    let each = |name: fn(usize) -> String| (0..ELEMENTS).map(name);
+    let member = |n: usize| format!("m{n}");
+    let count = format!(":{ELEMENTS}\r\n");
+    let all = |one: &str| format!("*{ELEMENTS}\r\n{}", one.repeat(ELEMENTS));
+    let cases = [
+        (with("SADD s", each(member)), count.clone(), 6),
+        (with("SADD s", each(member)), ":0\r\n".into(), 6),
+        (with("SMISMEMBER s", each(member)), all(":1\r\n"), 3),
+        (with("SMISMEMBER nosuch", each(member)), all(":0\r\n"), 3),
+        (with("HSET h", each(|n| format!("m{n} v"))), count.clone(), 6),
+        (with("HMSET h", each(|n| format!("m{n} w"))), "+OK\r\n".into(), 6),
+        (with("HMGET h", each(member)), all("$1\r\nw\r\n"), 3),
+        (
+            with("HGETDEL h FIELDS 1000", (0..1_000).map(member)),
+            { format!("*1000\r\n{}", "$1\r\nw\r\n".repeat(1_000)) },
+            2,
+        ),
+        (with("HDEL h", each(member)), ":2000\r\n".into(), 6),
+        (with("ZADD z", each(|n| format!("7 {}", n % 900))), ":900\r\n".into(), 6),
+        (with("ZADD z CH", each(|n| format!("{n} {}", n % 900))), ":2999\r\n".into(), 6),
+        (with("ZADD z", each(|n| format!("7 {}", n % 900))), ":0\r\n".into(), 6),
+        (with("ZMSCORE z", each(|n| format!("{}", n % 900))), all("$1\r\n7\r\n"), 3),
+        (with("ZREM z", each(|n| format!("{n}"))), ":900\r\n".into(), 6),
+        (with("SREM s", (1..ELEMENTS).map(member)), format!(":{}\r\n", ELEMENTS - 1), 6),
+        ("SMEMBERS s".into(), "*1\r\n$2\r\nm0\r\n".into(), 1),
+        ("EXISTS h z".into(), ":0\r\n".into(), 1),
+        (
+            with("HMGET s", each(member)),
+            { "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n".into() },
+            1,
+        ),
+    ];
+    for (words, expected, turns_min) in cases {
+        let (reply, turns) = bench.bounded(&words);
+        let words = &words[..words.len().min(40)];
+        assert!(
+            String::from_utf8_lossy(&reply) == expected,
+            "{words}: {}",
+            String::from_utf8_lossy(&reply[..60])
+        );
+        assert!((turns_min..20).contains(&turns), "{words}: {turns} turns");
+    }
+    // One that is too long for any: nothing is done.
+    let long = "x".repeat(16_400);
+    for words in [
+        with("SADD s", each(member).chain([long.clone()])),
+        with("HSET h", each(|n| format!("m{n} v")).chain([format!("m {long}")])),
+    ] {
+        let refused = "-ERR collection exceeds maximum allowed size (16384 bytes with its key)\r\n";
+        assert_eq!(String::from_utf8_lossy(&bench.bounded(&words).0), refused);
+    }
+    assert_eq!(bench.reply("SCARD s"), b":1\r\n");
+    assert_eq!(bench.reply("EXISTS h"), b":0\r\n");
+    // Of no more than are one moment there is one turn.
+    let few = bench.asked(&with("SADD few", (0..512).map(member)));
+    let mut session = Session::new();
+    assert_eq!(bench.turn(&mut session, &few).1, b":512\r\n");
+    // In EXEC all is one moment.
+    bench.reply(&with("HSET h", (0..500).map(|n| format!("m{n} v"))));
+    bench.reply(&with("HSET h", (500..1_500).map(|n| format!("m{n} v"))));
+    let fields = with("HGETDEL h FIELDS 3000", each(|n| format!("m{}", n % 1_500)));
+    let reply = exec(&mut bench, &[fields, "EXISTS h".into(), with("SADD t", each(member))]);
+    let taken = format!("{}{}", "$1\r\nv\r\n".repeat(1_500), "$-1\r\n".repeat(1_500));
+    assert!(reply == format!("*3\r\n*3000\r\n{taken}:0\r\n{count}"), "{}", &reply[..80]);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+#[test]
+fn many_members_are_popped_in_steps() {
+    const MEMBERS: usize = 40_000;
+    let mut bench = bench();
+    let mut listens = Session::new();
+    bench.add("s", (0..MEMBERS).map(|n| format!("m{n}")));
+    bench.reply("CONFIG SET notify-keyspace-events Egs");
+    let sent = bench.asked("PSUBSCRIBE *");
+    bench.turns(&mut listens, &sent);
+    let held = bench.worker.store().held_bytes();
+    let (reply, turns) = bench.bounded("SPOP s 3000");
+    let mut popped = members(&reply);
+    popped.dedup();
+    assert!(popped.len() == 3_000 && turns > 10, "{turns}");
+    assert_eq!(bench.reply("SCARD s"), b":37000\r\n");
+    assert_eq!(bench.reply(&with("SMISMEMBER s", popped.iter().take(500).cloned())), {
+        format!("*500\r\n{}", ":0\r\n".repeat(500)).into_bytes()
+    });
+    // The rest, while some are added and taken meanwhile.
+    let sent = bench.asked("SPOP s 37000");
+    let mut session = Session::new();
+    let (next, reply) = bench.turn(&mut session, &sent);
+    assert_eq!((next, reply.len()), (Next::Yield, 0));
+    bench.reply("SADD s new");
+    let (reply, _) = bench.turns(&mut session, b"");
+    popped.extend(members(&reply));
+    assert_eq!(popped.len(), MEMBERS);
+    let sent = bench.asked("SPOP s 37000");
+    popped.extend(members(&bench.turns(&mut session, &sent).0));
+    popped.sort();
+    popped.dedup();
+    assert_eq!(popped.len(), MEMBERS + 1);
+    assert_eq!(bench.reply("EXISTS s"), b":0\r\n");
+    // Fewer than were asked for: others took them meanwhile.
+    bench.add("s", (0..MEMBERS).map(|n| format!("m{n}")));
+    let sent = bench.asked("SPOP s 39999");
+    bench.turn(&mut session, &sent);
+    bench.reply("DEL s");
+    let reply = bench.turns(&mut session, b"").0;
+    assert!((1..1_000).contains(&members(&reply).len()));
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let sent = bench.asked("PING");
+    let told = bench.turns(&mut listens, &sent).0;
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.matches("__keyevent@0__:spop\r\n").count() > 10, "{told}");
+    assert_eq!(told.matches("__keyevent@0__:del\r\n").count(), 2);
+}
+
+#[test]
+fn a_scan_looks_at_no_more_than_others_wait_for() {
+    let mut bench = bench();
+    bench.add("s", (0..60_000).map(|n| format!("m{n}")));
+    let (mut cursor, mut met, mut calls) = ("0".to_owned(), Vec::new(), 0);
+    loop {
+        let (reply, turns) = bench.bounded(&format!("SSCAN s {cursor} COUNT 100000000"));
+        assert_eq!(turns, 1);
+        let (frame, _) = Frame::read(&reply).expect("a reply").expect("all of it");
+        cursor = text(&frame.inside[0]);
+        met.extend(frame.inside[1].inside.iter().map(text));
+        calls += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    met.sort();
+    met.dedup();
+    assert!(met.len() == 60_000 && calls > 4, "{calls}");
+    let pattern = "[0-9]".repeat(800);
+    let (_, turns) = bench.bounded(&format!("SSCAN s 0 COUNT 100000000 MATCH *{pattern}*"));
+    assert_eq!(turns, 1);
+}
+
+#[test]
+fn what_sets_have_in_common_is_sieved_from_the_smallest() {
+    let mut bench = bench();
+    // More than connections may hold, and a few of them.
+    bench.add("large", (0..6_000).map(|n| format!("{n:04000}")));
+    bench.add("some", (0..6_000).step_by(1_000).map(|n| format!("{n:04000}")).chain(["no".to_owned()]));
+    bench.add("many", (0..60_000).map(|n| format!("m{n}")));
+    bench.add("most", (100..60_100).map(|n| format!("m{n}")));
+    let held = bench.worker.store().held_bytes();
+    let lengths = |reply: &[u8]| members(reply).iter().map(String::len).sum::<usize>();
+    for names in ["large some", "some large", "large some large"] {
+        assert_eq!(lengths(&bench.reply(&format!("SINTER {names}"))), 24_000, "{names}");
+        let reply = bench.reply(&format!("SINTERCARD {} {names}", names.split(' ').count()));
+        assert_eq!(reply, b":6\r\n", "{names}");
+    }
+    assert_eq!(bench.reply("SDIFF some large"), b"*1\r\n$2\r\nno\r\n");
+    assert_eq!(bench.reply("SINTER large nosuch"), b"*0\r\n");
+    assert_eq!(bench.reply("SINTERSTORE d large nosuch"), b":0\r\n");
+    assert_eq!(bench.reply("SINTERCARD 2 large large"), b":6000\r\n");
+    assert_eq!(bench.reply("SUNION large some"), HELD);
+    // As many as are asked for, and no more is looked for.
+    let (reply, turns) = bench.bounded("SINTERCARD 2 many most LIMIT 7");
+    assert_eq!((&*reply, turns <= 3), (&b":7\r\n"[..], true), "{turns}");
+    let (reply, turns) = bench.bounded("SINTERCARD 2 many most");
+    assert!(reply == b":59900\r\n" && turns > 50, "{turns}");
+    let (reply, turns) = bench.bounded("SDIFF many most");
+    assert!(members(&reply).len() == 100 && turns > 20, "{turns}");
+    let (reply, turns) = bench.bounded("SUNION many most");
+    assert!(members(&reply).len() == 60_100 && turns > 40, "{turns}");
+    // By score where they are sorted sets.
+    for (words, count) in
+        [("ZUNION 2 many most WITHSCORES", 60_100), ("ZINTER 2 many most WEIGHTS 3 0.5 WITHSCORES", 59_900)]
+    {
+        let (reply, _) = bench.bounded(words);
+        let (frame, _) = Frame::read(&reply).expect("a reply").expect("all of it");
+        let texts: Vec<String> = frame.inside.iter().map(text).collect();
+        let scored: Vec<(f64, &str)> =
+            texts.chunks(2).map(|pair| (pair[1].parse().expect("a score"), &*pair[0])).collect();
+        assert_eq!(scored.len(), count);
+        assert!(scored.is_sorted_by(|one, other| one < other), "{words}");
+    }
+    // A great many names of nothing, and of one little set.
+    let (reply, turns) = bench.bounded(&with("SUNION", (0..20_000).map(|n| format!("none{n}"))));
+    assert!(reply == b"*0\r\n" && turns > 3, "{turns}");
+    assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+#[test]
+fn a_difference_takes_the_cheaper_way_and_both_come_to_the_same() {
+    let mut bench = bench();
+    bench.add("first", (0..3_000).map(|n| format!("m{n}")));
+    for other in 0..40 {
+        bench.add(&format!("o{other}"), (0..20).map(|n| format!("m{}", 70 * other + n)));
+    }
+    let names = with("", (0..40).map(|n| format!("o{n}")));
+    let expected: Vec<String> = {
+        let mut left: Vec<String> =
+            (0..3_000).filter(|n| n % 70 >= 20 || *n >= 2_800).map(|n| format!("m{n}")).collect();
+        left.sort();
+        left
+    };
+    // All others are gathered; each member is looked for in the one that is left.
+    assert!(members(&bench.bounded(&format!("SDIFF first{names}")).0) == expected);
+    let whole = exec(&mut bench, &[format!("SDIFF first{names}")]);
+    assert!(members(whole.as_bytes().strip_prefix(b"*1\r\n").expect("one reply")) == expected);
+    bench.add("all", (0..40).flat_map(|other| (0..20).map(move |n| format!("m{}", 70 * other + n))));
+    assert!(members(&bench.bounded("SDIFF first all").0) == expected);
+    assert!(members(&bench.bounded("SDIFF first all nosuch all").0) == expected);
+    assert_eq!(bench.reply("SDIFF first all first"), b"*0\r\n");
+    assert_eq!(bench.reply("SDIFFSTORE first first all"), format!(":{}\r\n", expected.len()).as_bytes());
+}
+
+#[test]
+fn what_is_sieved_of_sets_that_change_is_sieved_anew() {
+    let mut bench = bench();
+    bench.add("many", (0..30_000).map(|n| format!("m{n}")));
+    bench.add("most", (0..30_000).map(|n| format!("m{n}")));
+    let mut session = Session::new();
+    let sent = bench.asked("SINTER many most");
+    for key in ["many", "most"] {
+        assert_eq!(bench.turn(&mut session, &sent), (Next::Yield, Vec::new()));
+        (0..3).for_each(|_| assert_eq!(bench.turn(&mut session, b"").0, Next::Yield));
+        bench.reply(&format!("SREM {key} m7"));
+        bench.reply(&format!("SADD {key} m100000"));
+        let reply = members(&bench.turns(&mut session, b"").0);
+        let both = usize::from(key == "most");
+        assert_eq!(reply.len(), 29_999 + both);
+        assert!(!reply.contains(&"m7".to_owned()));
+    }
 }

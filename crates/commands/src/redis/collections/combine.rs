@@ -1,21 +1,28 @@
 //! Several sets, or sorted sets, made into one: SINTER, SUNION, SDIFF and their kin.
 //!
 //! ```text
-//! all of them small ─▶ read as they are at one moment ─▶ the reply, or the new set
-//! else              ─▶ read in steps ─▶ as they were? ─▶ the same, the reply in pieces
-//!                          ▲               └── no: all over again
+//! little ─▶ read as they are at one moment ─▶ the reply, or the new set
+//! else   ─▶ read in steps ─▶ as they were? ─▶ the same, the reply in pieces
+//!                 ▲               └── no: all over again
+//!
+//! sieve    some members of the first source │ left of them after the second │ … after the last ─▶ rows
+//! gather   all members of all sources, or of the first one, marked where another has them    ─▶ members
 //! ```
 //!
-//! What is put together lies in memory of the command's, which is charged as it comes.
+//! What all have is sieved from the smallest source, up to as many as are asked for; what none of the others has from the
+//! first, or gathered, whichever takes less. So no more is copied than may be left in the end, but of a difference the first
+//! source; that is charged as it comes.
+
+mod sieve;
 
 use std::ops::Range;
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Collection, Entry, Expect, Item, Key, Made, Type, Value};
+use larder_store::{Attributes, Collection, DIGITS_MAX, Entry, Expect, Item, Key, Made, Type, Value};
 
-use super::members::{MEMBER_BYTES, Members};
-use super::{Call, ELEMENT_NS, Shown, counted};
-use crate::core::work::{KEY_NS, Lane};
+use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
+use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, Shown, counted};
+use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_set};
@@ -23,9 +30,16 @@ use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
+use sieve::Sieve;
 
-/// Elements that are read at a time.
-const ELEMENTS_AT_ONCE: usize = 4 << 10;
+/// Members that are gathered at a time.
+const MEMBERS_AT_ONCE: usize = 512;
+/// Bytes of them, but for the last, about.
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// What takes no longer is done in one step.
+const AT_ONCE_NS: u64 = 400_000;
+/// No more members are put together.
+const MEMBERS_MAX: usize = u32::MAX as usize - MEMBERS_AT_ONCE;
 
 /// What is made of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,43 +120,6 @@ impl Plan {
         let weighted = score * self.weights.get(nth).copied().unwrap_or(1.0);
         if weighted.is_nan() { 0.0 } else { weighted }
     }
-
-    /// Adds elements of the nth of the collections to what those before it have made.
-    fn add(&self, members: &mut Members, nth: usize, collection: &Collection<'_>, places: Range<usize>) {
-        let (mark, kind) = (nth as u32, collection.kind());
-        let mut room = [0; larder_store::DIGITS_MAX];
-        for entry in collection.entries(places) {
-            let (text, score) = (entry.name.text(&mut room), self.score(nth, kind, &entry));
-            let there = match self.operation {
-                // A member's mark: of inter, how many have it, of others, whether it stays.
-                _ if nth == 0 => {
-                    members.insert(text, score, if self.operation == Operation::Inter { 1 } else { 0 })
-                }
-                Operation::Union => members.insert(text, score, 0),
-                Operation::Inter | Operation::Diff => members.find(text),
-            };
-            let Some(number) = there else { continue };
-            match self.operation {
-                Operation::Diff => *members.mark(number) = 1,
-                Operation::Inter if *members.mark(number) != mark => continue,
-                Operation::Inter => *members.mark(number) = mark + 1,
-                Operation::Union => {}
-            }
-            if self.operation != Operation::Diff {
-                let old = *members.score(number);
-                *members.score(number) = self.aggregate.of(old, score);
-            }
-        }
-    }
-
-    /// The numbers of those that are left of so many collections, in the order of the reply.
-    fn left(&self, members: &Members, keys: usize) -> Vec<u32> {
-        let mut left = members.marked(if self.operation == Operation::Inter { keys as u32 } else { 0 });
-        if self.kind == Type::SortedSet {
-            members.sort(&mut left);
-        }
-        left
-    }
 }
 
 /// SINTER, SUNION, SDIFF
@@ -210,40 +187,24 @@ pub(crate) fn combine(
     target: Option<&[u8]>,
     keys: Args<'_>,
 ) -> Done {
-    let (mut bytes, mut room) = (0, 0);
-    for name in keys {
-        let key = call.key(name);
-        if let Some(there) = plan.source(call.cx.guard.peek(&key).hit())? {
-            bytes += there.bytes() as u64;
-            room += members_bytes(&there);
-        }
-    }
+    let noted = Heap::take(call, sources_bytes(keys))?;
+    let mut combining = Combining::new(call, plan, target, keys, noted);
+    combining.prepare(call, false)?;
+    let bytes = if combining.takes_ns() >= AT_ONCE_NS { STEPS_BYTES_MIN } else { 0 };
     match call.leave(bytes, words.0, None, words.1)? {
         Leave::Later => Ok(()),
         Leave::Yes(again, lane) => {
-            // What is read is charged as it is.
-            let held = Heap::take(call, sources_bytes(keys))?;
-            let combining = Combining::new(call, plan, target, keys, held, Some((again, lane)));
+            combining.again = Some((again, lane));
             call.go_on_with(combining);
             Ok(())
         }
-        Leave::No => {
-            let held = Heap::take(call, room + sources_bytes(keys))?;
-            let combining = Combining::new(call, plan, target, keys, held, None);
-            combining.at_once(call, target, keys)
-        }
+        Leave::No => combining.at_once(call, target, keys),
     }
-}
-
-/// Bytes that the members of a collection take where they are put together.
-fn members_bytes(collection: &Collection<'_>) -> usize {
-    // Vectors grow to twice their length.
-    2 * collection.bytes() + collection.len() * MEMBER_BYTES
 }
 
 /// Bytes that are noted of keys.
 fn sources_bytes(keys: Args<'_>) -> usize {
-    keys.map(|name| name.len() + size_of::<Source>()).sum()
+    keys.map(|name| name.len() + size_of::<Source>() + size_of::<u32>()).sum()
 }
 
 /// A collection that others are made into.
@@ -251,24 +212,87 @@ fn sources_bytes(keys: Args<'_>) -> usize {
 struct Combining {
     plan: Plan,
     sources: Vec<Source>,
+    /// In which order they are read.
+    order: Vec<u32>,
     target: Option<Name>,
-    /// The one that is read next, and where it goes on.
-    next: usize,
+    way: Way,
+    /// Members in their order, if there is one.
+    sorted: Sorted,
+    /// How many of them were sorted, or replied where there is none.
     at: usize,
-    members: Members,
-    /// What is left, when all are read; so many of them are replied.
-    left: Option<Vec<u32>>,
-    replied: usize,
+    /// All is read.
+    read: bool,
+    /// The head of the reply is written.
+    headed: bool,
     again: Option<(Again, Lane)>,
+    /// What is noted of the sources.
+    _noted: Heap,
+    /// What was put together.
     held: Heap,
 }
 
-/// One of the keys, and the version in which it was read; none if there was nothing.
+/// One of the keys, and what it had when it was looked at first.
 #[derive(Debug)]
 struct Source {
     name: Name,
+    /// None if there was nothing.
     version: Option<u64>,
+    len: usize,
+    bytes: usize,
 }
+
+impl Source {
+    /// What it takes to read all of it.
+    fn reading_ns(&self) -> u64 {
+        self.len as u64 * MEMBER_NS + copying_ns(self.bytes as u64)
+    }
+}
+
+/// How they are put together.
+#[derive(Debug)]
+enum Way {
+    /// Members of the source at `next`, from `at` on, are added or marked.
+    Gather { members: Members, next: usize, at: usize },
+    /// Members of the first go through all others.
+    Sieve(Sieve),
+}
+
+impl Way {
+    fn rows(&self) -> &Rows {
+        match self {
+            Way::Gather { members, .. } => &members.rows,
+            Way::Sieve(sieve) => &sieve.rows,
+        }
+    }
+
+    /// A member is one of those that are left.
+    fn has(&self, i: usize) -> bool {
+        match self {
+            Way::Gather { members, .. } => !members.is_marked(i),
+            Way::Sieve(_) => true,
+        }
+    }
+
+    /// How many are left.
+    fn left(&self) -> u64 {
+        match self {
+            Way::Gather { members, .. } => members.unmarked() as u64,
+            Way::Sieve(sieve) => sieve.left,
+        }
+    }
+
+    /// Bytes that it takes, which are twice what is there: vectors grow so.
+    fn bytes(&self) -> usize {
+        let (rows, each) = match self {
+            Way::Gather { members, .. } => (&members.rows, MEMBER_BYTES),
+            Way::Sieve(sieve) => (&sieve.rows, ROW_BYTES),
+        };
+        2 * (rows.text_bytes() + rows.len() * each)
+    }
+}
+
+/// The source has another version than at first.
+struct Changed;
 
 impl Combining {
     fn new(
@@ -276,198 +300,423 @@ impl Combining {
         plan: &Plan,
         target: Option<&[u8]>,
         keys: Args<'_>,
-        held: Heap,
-        again: Option<(Again, Lane)>,
+        noted: Heap,
     ) -> Combining {
         let db = call.client.db;
         let name = |call: &Call<'_, '_, '_>, name| Name::of(call, db, &call.key(name));
-        let sources = keys.map(|key| Source { name: name(call, key), version: None }).collect();
+        let sources: Vec<Source> =
+            keys.map(|key| Source { name: name(call, key), version: None, len: 0, bytes: 0 }).collect();
         let target = target.map(|target| name(call, target));
-        let (plan, members) = (plan.clone(), Members::new());
-        Combining { plan, sources, target, next: 0, at: 0, members, left: None, replied: 0, again, held }
+        Combining {
+            plan: plan.clone(),
+            order: (0..sources.len() as u32).collect(),
+            sources,
+            target,
+            way: Way::Sieve(Sieve::default()),
+            sorted: Sorted::default(),
+            at: 0,
+            read: false,
+            headed: false,
+            again: None,
+            _noted: noted,
+            held: Heap::none(call),
+        }
     }
 
-    /// Reads the next of the collections, or some more of it; what that takes.
-    fn read_next(&mut self, call: &mut Call<'_, '_, '_>) -> Result<u64, Fail> {
-        let Combining { plan, sources, next, at, members, held, again, .. } = self;
-        let source = &mut sources[*next];
+    /// Looks at all keys, and makes out how they are put together. `notes`: what they are like is noted first.
+    ///
+    /// # Errors
+    /// One has another type of value.
+    fn prepare(&mut self, call: &mut Call<'_, '_, '_>, notes: bool) -> Done {
+        for source in &mut self.sources {
+            let key = source.name.key(call);
+            if notes {
+                call.cx.guard.note(&key);
+            }
+            let item = call.cx.guard.peek(&key).hit();
+            source.version = item.map(|item| item.cas());
+            let there = self.plan.source(item)?;
+            (source.len, source.bytes) = there.map_or((0, 0), |there| (there.len(), there.bytes()));
+        }
+        let sources = &self.sources;
+        let len = |nth: &u32| sources[*nth as usize].len;
+        self.order.sort_unstable();
+        if self.plan.operation == Operation::Inter || self.plan.kind == Type::SortedSet && !self.is_diff() {
+            // The smallest first; sums of scores come out as in Redis, which has this order, too.
+            self.order.sort_by_key(len);
+        }
+        let sieves = match self.plan.operation {
+            Operation::Inter => true,
+            Operation::Union => false,
+            Operation::Diff => self.sieving_ns() <= self.gathering_ns(),
+        };
+        self.way = if sieves {
+            let most = match self.plan.then {
+                Then::Count(most) if most > 0 => most,
+                Then::Count(_) | Then::Members | Then::Sorted(_) | Then::Store => u64::MAX,
+            };
+            Way::Sieve(Sieve::new(most, matches!(self.plan.then, Then::Count(_))))
+        } else {
+            Way::Gather { members: Members::new(), next: 0, at: 0 }
+        };
+        (self.sorted, self.at, self.read) = (Sorted::default(), 0, false);
+        Ok(())
+    }
+
+    fn is_diff(&self) -> bool {
+        self.plan.operation == Operation::Diff
+    }
+
+    /// The first source in their order.
+    fn first(&self) -> &Source {
+        &self.sources[self.order[0] as usize]
+    }
+
+    /// What it takes to look for all members of the first in all others.
+    fn sieving_ns(&self) -> u64 {
+        let looks = (self.first().len as u64).saturating_mul(LOOK_NS);
+        self.first().reading_ns().saturating_add(looks.saturating_mul(self.sources.len() as u64 - 1))
+    }
+
+    /// What it takes to gather all.
+    fn gathering_ns(&self) -> u64 {
+        self.sources.iter().map(Source::reading_ns).sum()
+    }
+
+    /// What it takes, at most.
+    fn takes_ns(&self) -> u64 {
+        let keys = self.sources.len() as u64 * KEY_NS;
+        keys.saturating_add(match self.way {
+            Way::Gather { .. } => self.gathering_ns(),
+            Way::Sieve(_) => self.sieving_ns(),
+        })
+    }
+
+    /// Bytes that may be put together, at most.
+    fn room(&self) -> usize {
+        let first = std::slice::from_ref(self.first());
+        let (adds, each) = match &self.way {
+            Way::Sieve(sieve) if sieve.counts() => return 0,
+            Way::Sieve(_) => (first, ROW_BYTES),
+            Way::Gather { .. } if self.is_diff() => (first, MEMBER_BYTES),
+            Way::Gather { .. } => (&self.sources[..], MEMBER_BYTES),
+        };
+        let members: usize = adds.iter().map(|source| source.len).sum();
+        // A number is a longer text than it lies there.
+        let bytes: usize = adds.iter().map(|source| source.bytes + source.len * DIGITS_MAX).sum();
+        2 * (bytes + members * each + Sorted::bytes(members))
+    }
+
+    /// The collection of the source that comes at this place; an error if it is another one by now.
+    fn source<'r>(
+        &self,
+        call: &'r mut Call<'_, '_, '_>,
+        place: usize,
+    ) -> Result<Result<Option<Collection<'r>>, Changed>, Fail> {
+        let source = &self.sources[self.order[place] as usize];
+        let swapped = source.name.is_swapped(call);
         let key = source.name.key(call);
-        if again.is_some() && *at == 0 {
-            let there = plan.source(call.cx.guard.peek(&key).hit())?;
-            let bytes = there.as_ref().map_or(0, members_bytes);
-            held.raise(call, bytes)?;
+        let item = call.cx.guard.peek(&key).hit();
+        if self.again.is_some() && (swapped || item.map(|item| item.cas()) != source.version) {
+            return Ok(Err(Changed));
+        }
+        Ok(Ok(self.plan.source(item)?))
+    }
+
+    /// Reads some more, and adds what that takes to `ns`; true when all is read.
+    fn read_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        ns: &mut u64,
+    ) -> Result<Result<bool, Changed>, Fail> {
+        if self.read {
+            return Ok(Ok(true));
+        }
+        let so_far = match self.way {
+            Way::Gather { next, at, .. } => self.gather_some(call, ns, next, at),
+            Way::Sieve(_) => self.sieve_some(call, ns),
+        };
+        self.read = matches!(so_far, Ok(Ok(true)));
+        so_far
+    }
+
+    /// What is put together is charged; what is made in one step was before.
+    fn charge(&mut self, call: &mut Call<'_, '_, '_>, bytes: usize) -> Done {
+        if self.again.is_some() { self.held.set(call, bytes) } else { Ok(()) }
+    }
+
+    /// Adds or marks some members of the source at `place`, those from `at` on.
+    fn gather_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        ns: &mut u64,
+        place: usize,
+        at: usize,
+    ) -> Result<Result<bool, Changed>, Fail> {
+        *ns += KEY_NS;
+        let there = match self.source(call, place)? {
+            Ok(there) => there,
+            Err(changed) => return Ok(Err(changed)),
+        };
+        let (mut bytes, mut places, mut len) = (0, at..at, 0);
+        if let Some(there) = &there {
+            len = there.len();
+            for entry in there.entries(at.min(len)..len.min(at + MEMBERS_AT_ONCE)) {
+                (bytes, places.end) = (bytes + entry.name.len(), places.end + 1);
+                if bytes >= BYTES_AT_ONCE {
+                    break;
+                }
+            }
+        }
+        let adds = place == 0 || !self.is_diff();
+        if adds && !places.is_empty() {
+            if self.way.rows().len() > MEMBERS_MAX {
+                return Err(Fail::HELD);
+            }
+            let more = 2 * (bytes + places.len() * MEMBER_BYTES);
+            self.charge(call, self.way.bytes() + more)?;
         }
         // Items may have given way to that.
-        let item = call.cx.guard.peek(&key).hit();
-        if *at == 0 {
-            // If it is another one later, it is another one at the end.
-            source.version = item.map(|item| item.cas());
+        let there = match self.source(call, place)? {
+            Ok(there) => there,
+            Err(changed) => return Ok(Err(changed)),
+        };
+        let nth = self.order[place] as usize;
+        let Way::Gather { members, next, at } = &mut self.way else { return Ok(Ok(true)) };
+        match &there {
+            Some(there) if places.end <= there.len() => {
+                add(&self.plan, members, nth, place == 0, there, places.clone());
+            }
+            Some(_) | None => {}
         }
-        let mut elements = 0;
-        let there = plan.source(item)?.filter(|there| *at < there.len());
-        if let Some(there) = &there {
-            let places = *at..there.len().min(*at + ELEMENTS_AT_ONCE);
-            elements = places.len();
-            *at = places.end;
-            plan.add(members, *next, there, places);
-        }
-        if there.is_none_or(|there| *at == there.len()) {
+        *ns += places.len() as u64 * MEMBER_NS + copying_ns(bytes as u64);
+        *at = places.end;
+        if *at >= len {
             (*next, *at) = (*next + 1, 0);
         }
-        Ok(KEY_NS + 2 * ELEMENT_NS * elements as u64)
+        let done = *next == self.sources.len();
+        self.charge(call, self.way.bytes())?;
+        Ok(Ok(done))
     }
 
-    /// Reads all of them.
-    fn read_all(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        while self.next < self.sources.len() {
-            let ns = self.read_next(call)?;
-            call.spend(ns);
+    /// Sorts some of what is left; true when all is.
+    fn sort_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<bool, Fail> {
+        let rows = self.way.rows().len();
+        if self.plan.kind != Type::SortedSet || matches!(self.plan.then, Then::Count(_)) || self.at == rows {
+            return Ok(true);
         }
+        if self.at == 0 {
+            self.charge(call, self.way.bytes() + 2 * Sorted::bytes(rows))?;
+        }
+        let some = self.at..rows.min(self.at + RUN);
+        *ns += some.len() as u64 * MEMBER_NS;
+        self.at = some.end;
+        let way = &self.way;
+        self.sorted.add_run(way.rows(), some.filter(|i| way.has(*i)).map(|i| i as u32));
+        Ok(self.at == rows)
+    }
+
+    /// Reads all, and sorts it.
+    fn read_all(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let mut ns = 0;
+        // They cannot change meanwhile, or it is found out later.
+        while let Ok(false) = self.read_some(call, &mut ns)? {}
+        while !self.sort_some(call, &mut ns)? {}
+        call.spend(ns);
         Ok(())
     }
 
     /// All of it is one step, but for the reply.
     fn at_once(mut self, call: &mut Call<'_, '_, '_>, target: Option<&[u8]>, keys: Args<'_>) -> Done {
+        self.held = Heap::take(call, self.room())?;
         if target.is_some() {
             return call.as_one_in(keys.chain(target), |call| {
+                self.prepare(call, false)?;
                 self.read_all(call)?;
-                self.end(call).map(drop)
+                let mut sorted = std::mem::take(&mut self.sorted);
+                self.end(call, &mut sorted).map(drop)
             });
         }
         let one = std::cell::RefCell::new(&mut self);
-        call.look_as_one(keys, |call, keys| {
-            keys.for_each(|name| {
-                let key = call.key(name);
-                call.cx.guard.note(&key);
-            });
+        call.look_as_one(keys, |call, _| {
             let combining = &mut **one.borrow_mut();
-            (combining.next, combining.at, combining.members) = (0, 0, Members::new());
+            combining.prepare(call, true)?;
             combining.read_all(call)
         })?;
-        self.left = self.end(call)?;
-        if self.left.is_some() { call.work(self) } else { Ok(()) }
+        let mut sorted = std::mem::take(&mut self.sorted);
+        self.headed = self.end(call, &mut sorted)?;
+        self.sorted = sorted;
+        if self.headed { call.work(self) } else { Ok(()) }
     }
 
     /// The keys still have what was read.
     fn is_so(&self, call: &mut Call<'_, '_, '_>) -> bool {
         self.target.iter().all(|target| !target.is_swapped(call))
-            && self.sources.iter().all(|Source { name, version }| {
+            && self.sources.iter().all(|Source { name, version, .. }| {
                 let key = name.key(call);
                 !name.is_swapped(call) && call.cx.guard.peek(&key).hit().map(|item| item.cas()) == *version
             })
     }
 
-    /// Stores or replies what was made; or the head of the reply, and which are to be replied then.
-    fn end(&self, call: &mut Call<'_, '_, '_>) -> Result<Option<Vec<u32>>, Fail> {
-        let left = self.plan.left(&self.members, self.sources.len());
+    /// Stores or replies what was made; true if it is the head of the reply, and members follow.
+    fn end(&self, call: &mut Call<'_, '_, '_>, sorted: &mut Sorted) -> Result<bool, Fail> {
+        let left = self.way.left();
         match self.plan.then {
-            Then::Count(limit) => {
-                let count = left.len() as u64;
-                call.integer(if limit == 0 { count } else { count.min(limit) } as i64)?;
-                Ok(None)
+            Then::Count(most) => {
+                call.integer(if most == 0 { left } else { left.min(most) } as i64)?;
+                Ok(false)
             }
             Then::Store => {
                 let target = self.target.as_ref().map(|target| target.key(call));
                 let target = target.expect("what is stored has a place");
-                self.store(call, &target, &left)?;
-                Ok(None)
+                store(call, &self.plan, &self.way, sorted, &target)?;
+                Ok(false)
             }
             Then::Members | Then::Sorted(_) => {
                 if call.cx.guard.in_transaction() {
                     // All of it is sent at once.
-                    let text = |number: &u32| self.members.pair(*number).0.len() + 2 * super::ELEMENT_ROOM;
-                    call.make_room(left.iter().map(text).sum())?;
+                    let rows = self.way.rows();
+                    call.make_room(rows.text_bytes() + rows.len() * 2 * super::ELEMENT_ROOM)?;
                 }
                 match self.plan.then {
-                    Then::Sorted(shown) => shown.put_head(call.out, call.client.resp3, left.len()),
-                    _ => put_set(call.out, call.client.resp3, left.len()),
+                    Then::Sorted(shown) => shown.put_head(call.out, call.client.resp3, left as usize),
+                    _ => put_set(call.out, call.client.resp3, left as usize),
                 }
-                Ok(Some(left))
+                Ok(true)
             }
         }
     }
 
-    fn store(&self, call: &mut Call<'_, '_, '_>, target: &Key<'_>, left: &[u32]) -> Done {
-        if left.is_empty() {
-            // It may not be there: that is as good.
-            let _ = call.cx.guard.delete(target, Expect::Present);
-            return call.integer(0);
-        }
-        let made = left.iter().map(|number| {
-            let (name, score) = self.members.pair(*number);
-            Made { name, value: &[], score: if self.plan.kind == Type::SortedSet { score } else { 0.0 } }
-        });
-        let (kind, attributes) = (self.plan.kind, Attributes::default());
-        let stored = call.cx.guard.collection_store(target, kind, made, &attributes, Expect::Any)?;
-        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
-        call.length(left.len())
-    }
-
     /// Replies more of what is left.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
-        let Some(left) = &self.left else { return Step::Done };
         let (ns_max, mut ns) = (call.step_ns(), 0);
-        let whole = call.cx.guard.in_transaction();
-        let resp3 = call.client.resp3;
+        let (whole, resp3) = (call.cx.guard.in_transaction(), call.client.resp3);
+        let with_score = self.plan.then == Then::Sorted(Shown::Scores);
         let step = loop {
-            let Some(number) = left.get(self.replied) else { break Step::Done };
             if !whole && call.out.is_full() {
                 break Step::Full;
             }
             if !whole && ns >= ns_max {
                 break Step::More;
             }
-            let (text, score) = self.members.pair(*number);
-            let with_score = self.plan.then == Then::Sorted(Shown::Scores);
+            let next = next_left(&self.plan, &self.way, &mut self.sorted, &mut self.at);
+            let Some(number) = next else { break Step::Done };
+            let (text, score) = self.way.rows().at(number);
             if with_score && resp3 {
                 put_array(call.out, 2);
             }
             put_bulk(call.out, text);
             if with_score {
                 put_double(call.out, resp3, score);
+                ns += super::SCORE_NS;
             }
-            self.replied += 1;
-            ns += ELEMENT_NS;
+            ns += ELEMENT_NS + copying_ns(text.len() as u64);
         };
         call.spend(ns);
         step
     }
 }
 
+/// The next of what is left: by its score, or as they came.
+fn next_left(plan: &Plan, way: &Way, sorted: &mut Sorted, at: &mut usize) -> Option<usize> {
+    if plan.kind == Type::SortedSet {
+        return sorted.next(way.rows());
+    }
+    let left = (*at..way.rows().len()).find(|i| way.has(*i))?;
+    *at = left + 1;
+    Some(left)
+}
+
+/// Adds members of the nth key to what those before it have made, or marks them there.
+fn add(
+    plan: &Plan,
+    members: &mut Members,
+    nth: usize,
+    first: bool,
+    collection: &Collection<'_>,
+    places: Range<usize>,
+) {
+    let kind = collection.kind();
+    let mut room = [0; DIGITS_MAX];
+    for entry in collection.entries(places) {
+        let text = entry.name.text(&mut room);
+        if plan.operation == Operation::Diff && !first {
+            if let Some(i) = members.find(text) {
+                members.mark(i);
+            }
+            continue;
+        }
+        let score = plan.score(nth, kind, &entry);
+        if let Some(i) = members.insert(text, score) {
+            let old = members.rows.score_mut(i);
+            *old = plan.aggregate.of(*old, score);
+        }
+    }
+}
+
+/// Stores what is left.
+fn store(call: &mut Call<'_, '_, '_>, plan: &Plan, way: &Way, sorted: &mut Sorted, target: &Key<'_>) -> Done {
+    let left = way.left() as usize;
+    if left == 0 {
+        // It may not be there: that is as good.
+        let _ = call.cx.guard.delete(target, Expect::Present);
+        return call.integer(0);
+    }
+    let mut at = 0;
+    let made = std::iter::from_fn(|| next_left(plan, way, sorted, &mut at)).map(|number| {
+        let (name, score) = way.rows().at(number);
+        Made { name, value: &[], score: if plan.kind == Type::SortedSet { score } else { 0.0 } }
+    });
+    let attributes = Attributes::default();
+    let stored = call.cx.guard.collection_store(target, plan.kind, made, &attributes, Expect::Any)?;
+    stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+    call.length(left)
+}
+
 impl Job for Combining {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if self.left.is_some() {
+        if self.headed {
             return Ok(self.reply(call));
         }
         let (ns_max, mut ns) = (call.step_ns(), 0);
-        while self.next < self.sources.len() {
-            if ns >= ns_max {
-                call.spend(ns);
-                return Ok(Step::More);
+        let read = loop {
+            match self.read_some(call, &mut ns)? {
+                Ok(true) if self.sort_some(call, &mut ns)? => break Some(true),
+                Ok(_) => {}
+                Err(Changed) => break Some(false),
             }
-            ns += self.read_next(call)?;
-        }
+            if ns >= ns_max {
+                break None;
+            }
+        };
         call.spend(ns);
+        let Some(read) = read else { return Ok(Step::More) };
         let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
-        let names = self.sources.iter().map(|source| &source.name).chain(&self.target);
-        let keys: Vec<Key<'_>> = names.map(|name| name.key(call)).collect();
-        let mut ended = None;
-        let done = call.tell_around(again.row(), again.args(), |call| {
-            call.as_one(keys, |call| {
-                if self.is_so(call) {
-                    ended = Some(self.end(call)?);
-                }
-                Ok(())
-            })
-        });
+        let (mut ended, mut sorted) = (None, std::mem::take(&mut self.sorted));
+        let mut done = Ok(());
+        if read {
+            let names = self.sources.iter().map(|source| &source.name).chain(&self.target);
+            let keys: Vec<Key<'_>> = names.map(|name| name.key(call)).collect();
+            done = call.tell_around(again.row(), again.args(), |call| {
+                call.as_one(keys, |call| {
+                    if self.is_so(call) {
+                        ended = Some(self.end(call, &mut sorted)?);
+                    }
+                    Ok(())
+                })
+            });
+        }
         drop(lane);
         done?;
-        let Some(left) = ended else {
-            again.run(call)?;
-            return Ok(Step::Done);
-        };
-        self.left = left;
-        Ok(self.reply(call))
+        self.sorted = sorted;
+        match ended {
+            None => again.run(call).map(|()| Step::Done),
+            Some(false) => Ok(Step::Done),
+            Some(true) => {
+                self.headed = true;
+                Ok(self.reply(call))
+            }
+        }
     }
 
     fn only_reads(&self) -> bool {

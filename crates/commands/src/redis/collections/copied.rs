@@ -22,6 +22,17 @@ impl Copied {
         self.push(element.text(&mut [0; DIGITS_MAX]));
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()

@@ -1,100 +1,239 @@
 //! Members of several collections put together: each once, in the order in which they came, with a score and a mark.
 //!
 //! ```text
-//! texts  a b c …            slots   hash of a member ─▶ its number, or the next slot
+//! rows     text, score of each member       hashes, nexts, marks   of each
+//! heads    the first member of each bucket; buckets are as many as members, and one is cut in two with each that comes
 //! ```
 
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 
 use super::copied::Copied;
 
-/// Bytes that a member takes beside its text: its end, its score, its mark, two slots, and twice, since vectors grow so.
-pub(crate) const MEMBER_BYTES: usize = 2 * (8 + 8 + 4 + 8);
-const EMPTY: u32 = u32::MAX;
-/// Slots of the smallest table.
-const SLOTS_MIN: usize = 16;
+/// Bytes that a member takes beside its text: its end and score, its mark, its hash, the next of its bucket, and a bucket.
+pub(crate) const MEMBER_BYTES: usize = ROW_BYTES + 4 * 4;
+/// The same of a row alone.
+pub(crate) const ROW_BYTES: usize = 8 + 8;
+/// No member.
+const NONE: u32 = u32::MAX;
+/// Buckets at first.
+const HEADS_MIN: usize = 16;
+/// Members that are sorted at a time.
+pub(crate) const RUN: usize = 512;
+
+/// Members with their scores, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    texts: Copied,
+    scores: Vec<f64>,
+}
+
+impl Rows {
+    pub fn push(&mut self, text: &[u8], score: f64) {
+        self.texts.push(text);
+        self.scores.push(score);
+    }
+
+    pub fn len(&self) -> usize {
+        self.scores.len()
+    }
+
+    /// Bytes of all texts.
+    pub fn text_bytes(&self) -> usize {
+        self.texts.bytes()
+    }
+
+    /// A member with its score.
+    pub fn at(&self, i: usize) -> (&[u8], f64) {
+        (self.texts.at(i), self.scores[i])
+    }
+
+    pub fn score_mut(&mut self, i: usize) -> &mut f64 {
+        &mut self.scores[i]
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.texts.clear();
+        self.scores.clear();
+    }
+
+    /// By score, and by text where that is the same.
+    fn compare(&self, one: u32, other: u32) -> Ordering {
+        let (one, other) = (self.at(one as usize), self.at(other as usize));
+        // They are numbers, of which −0 is 0.
+        one.1.partial_cmp(&other.1).unwrap_or(Ordering::Equal).then(one.0.cmp(other.0))
+    }
+}
 
 /// Some members.
 #[derive(Debug)]
 pub(crate) struct Members {
-    texts: Copied,
-    scores: Vec<f64>,
-    marks: Vec<u32>,
-    slots: Vec<u32>,
+    pub rows: Rows,
+    marks: Vec<bool>,
+    marked: usize,
+    hashes: Vec<u32>,
+    nexts: Vec<u32>,
+    heads: Vec<u32>,
     hasher: RandomState,
 }
 
 impl Members {
     pub fn new() -> Members {
         Members {
-            texts: Copied::default(),
-            scores: Vec::new(),
+            rows: Rows::default(),
             marks: Vec::new(),
-            slots: vec![EMPTY; SLOTS_MIN],
+            marked: 0,
+            hashes: Vec::new(),
+            nexts: Vec::new(),
+            heads: vec![NONE; HEADS_MIN],
             hasher: RandomState::new(),
         }
     }
 
-    /// The slot of a member, or the one that it would have.
-    fn slot(&self, text: &[u8]) -> usize {
-        let mut slot = self.hasher.hash_one(text) as usize % self.slots.len();
-        while self.slots[slot] != EMPTY && self.texts.at(self.slots[slot] as usize) != text {
-            slot = (slot + 1) % self.slots.len();
-        }
-        slot
+    fn hash(&self, text: &[u8]) -> u32 {
+        self.hasher.hash_one(text) as u32
     }
 
-    /// The number of a member.
-    pub fn find(&self, text: &[u8]) -> Option<usize> {
-        let number = self.slots[self.slot(text)];
-        (number != EMPTY).then_some(number as usize)
+    /// The bucket of a hash: by its lowest bits, one bit less where that one has not been cut yet.
+    fn bucket(&self, hash: u32) -> usize {
+        let wide = self.heads.len().next_power_of_two();
+        let bucket = hash as usize & (wide - 1);
+        if bucket < self.heads.len() { bucket } else { bucket & (wide / 2 - 1) }
     }
 
-    /// Adds a member that is not there; or the number of the one that is.
-    pub fn insert(&mut self, text: &[u8], score: f64, mark: u32) -> Option<usize> {
-        let slot = self.slot(text);
-        if self.slots[slot] != EMPTY {
-            return Some(self.slots[slot] as usize);
-        }
-        self.slots[slot] = self.texts.len() as u32;
-        self.texts.push(text);
-        self.scores.push(score);
-        self.marks.push(mark);
-        if 2 * self.texts.len() > self.slots.len() {
-            self.slots = vec![EMPTY; 2 * self.slots.len()];
-            for number in 0..self.texts.len() {
-                let slot = self.slot(self.texts.at(number));
-                self.slots[slot] = number as u32;
+    fn find_in(&self, text: &[u8], hash: u32) -> Option<usize> {
+        let mut number = self.heads[self.bucket(hash)];
+        while number != NONE {
+            let i = number as usize;
+            if self.hashes[i] == hash && self.rows.at(i).0 == text {
+                return Some(i);
             }
+            number = self.nexts[i];
         }
         None
     }
 
-    pub fn score(&mut self, number: usize) -> &mut f64 {
-        &mut self.scores[number]
+    /// The number of a member.
+    pub fn find(&self, text: &[u8]) -> Option<usize> {
+        self.find_in(text, self.hash(text))
     }
 
-    pub fn mark(&mut self, number: usize) -> &mut u32 {
-        &mut self.marks[number]
+    /// Adds a member that is not there, if there are fewer than 2^32 - 1; or the number of the one that is.
+    pub fn insert(&mut self, text: &[u8], score: f64) -> Option<usize> {
+        let hash = self.hash(text);
+        if let Some(i) = self.find_in(text, hash) {
+            return Some(i);
+        }
+        let number = self.rows.len() as u32;
+        debug_assert!(number != NONE, "who adds looks how many there are");
+        self.rows.push(text, score);
+        self.marks.push(false);
+        self.hashes.push(hash);
+        let bucket = self.bucket(hash);
+        self.nexts.push(std::mem::replace(&mut self.heads[bucket], number));
+        if self.rows.len() > self.heads.len() {
+            self.cut();
+        }
+        None
     }
 
-    /// The numbers of those with this mark, in order.
-    pub fn marked(&self, mark: u32) -> Vec<u32> {
-        (0..self.texts.len() as u32).filter(|&number| self.marks[number as usize] == mark).collect()
+    /// Cuts the next bucket in two: as many are cut as members come, so that none of them waits for all.
+    fn cut(&mut self) {
+        let new = self.heads.len();
+        let half = if new.is_power_of_two() { new } else { new.next_power_of_two() / 2 };
+        let (mut number, old) = (self.heads[new - half], new - half);
+        let (mut stays, mut goes) = (NONE, NONE);
+        while number != NONE {
+            let i = number as usize;
+            let head = if self.hashes[i] as usize & half == 0 { &mut stays } else { &mut goes };
+            let next = std::mem::replace(&mut self.nexts[i], *head);
+            *head = number;
+            number = next;
+        }
+        self.heads[old] = stays;
+        self.heads.push(goes);
     }
 
-    /// Sorts numbers by score, and by text where that is the same.
-    pub fn sort(&self, numbers: &mut [u32]) {
-        let key = |number: &u32| (self.scores[*number as usize], self.texts.at(*number as usize));
-        numbers.sort_unstable_by(|one, two| {
-            let (one, two) = (key(one), key(two));
-            one.0.total_cmp(&two.0).then(one.1.cmp(two.1))
-        });
+    /// Marks a member.
+    pub fn mark(&mut self, i: usize) {
+        self.marked += usize::from(!std::mem::replace(&mut self.marks[i], true));
     }
 
-    /// A member with its score.
-    pub fn pair(&self, number: u32) -> (&[u8], f64) {
-        (self.texts.at(number as usize), self.scores[number as usize])
+    pub fn is_marked(&self, i: usize) -> bool {
+        self.marks[i]
+    }
+
+    /// How many are not marked.
+    pub fn unmarked(&self) -> usize {
+        self.rows.len() - self.marked
+    }
+}
+
+/// Members in the order of their scores: sorted some at a time, in runs, which are merged when they are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Sorted {
+    numbers: Vec<u32>,
+    /// What is left of each run.
+    runs: Vec<std::ops::Range<usize>>,
+    /// A heap of runs, the one that goes on with the least member on top.
+    heap: Vec<u32>,
+}
+
+impl Sorted {
+    /// Bytes that so many members take.
+    pub fn bytes(members: usize) -> usize {
+        4 * members + members.div_ceil(RUN) * (size_of::<std::ops::Range<usize>>() + 4)
+    }
+
+    /// Adds members, no more than [`RUN`] at a time.
+    pub fn add_run(&mut self, rows: &Rows, numbers: impl Iterator<Item = u32>) {
+        let start = self.numbers.len();
+        self.numbers.extend(numbers);
+        let run = start..self.numbers.len();
+        if run.is_empty() {
+            return;
+        }
+        self.numbers[run.clone()].sort_unstable_by(|one, other| rows.compare(*one, *other));
+        self.runs.push(run);
+        self.heap.push(self.runs.len() as u32 - 1);
+        // Up to where it belongs.
+        let mut at = self.heap.len() - 1;
+        while at > 0 && self.is_before(rows, at, (at - 1) / 2) {
+            self.heap.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    /// The first of the run at one place of the heap is before that of another.
+    fn is_before(&self, rows: &Rows, one: usize, other: usize) -> bool {
+        let first = |at: usize| self.numbers[self.runs[self.heap[at] as usize].start];
+        rows.compare(first(one), first(other)).is_lt()
+    }
+
+    /// The next member.
+    pub fn next(&mut self, rows: &Rows) -> Option<usize> {
+        let run = &mut self.runs[*self.heap.first()? as usize];
+        let number = self.numbers[run.start];
+        run.start += 1;
+        if run.start == run.end {
+            self.heap.swap_remove(0);
+        }
+        // Down to where it belongs.
+        let mut at = 0;
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.is_before(rows, child, least) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return Some(number as usize);
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
     }
 }
 
@@ -106,21 +245,40 @@ mod tests {
     fn members_are_there_once_in_the_order_in_which_they_came() {
         let mut members = Members::new();
         for n in 0..1000_u32 {
-            assert_eq!(members.insert(n.to_string().as_bytes(), f64::from(n), 1), None);
-            assert_eq!(members.insert((n / 2).to_string().as_bytes(), 0.0, 7), Some(n as usize / 2));
+            assert_eq!(members.insert(n.to_string().as_bytes(), f64::from(n)), None);
+            assert_eq!(members.insert((n / 2).to_string().as_bytes(), 0.0), Some(n as usize / 2));
+            for some in [0, n / 3, n] {
+                assert_eq!(members.find(some.to_string().as_bytes()), Some(some as usize));
+            }
         }
         for n in 0..1000_usize {
             assert_eq!(members.find(n.to_string().as_bytes()), Some(n));
-            assert_eq!(members.pair(n as u32), (n.to_string().as_bytes(), n as f64));
+            assert_eq!(members.rows.at(n), (n.to_string().as_bytes(), n as f64));
         }
         assert_eq!(members.find(b""), None);
         assert_eq!(members.find(b"1000"), None);
-        *members.mark(5) = 2;
-        assert_eq!(members.marked(2), [5]);
-        assert_eq!(members.marked(1).len(), 999);
-        *members.score(5) = 0.0;
-        let mut numbers = vec![6, 5, 1, 0];
-        members.sort(&mut numbers);
-        assert_eq!(numbers, [0, 5, 1, 6]);
+        assert_eq!(members.heads.len(), 1000);
+        members.mark(5);
+        members.mark(5);
+        assert!(members.is_marked(5) && !members.is_marked(6));
+        assert_eq!(members.unmarked(), 999);
+    }
+
+    #[test]
+    fn members_are_sorted_by_score_and_text_however_many_they_are() {
+        for count in [0, 1, 2, RUN - 1, RUN, RUN + 1, 7 * RUN + 3] {
+            let mut rows = Rows::default();
+            for n in 0..count {
+                rows.push(format!("m{}", n * 7919 % 10_007).as_bytes(), (n * 31 % 17) as f64);
+            }
+            let mut sorted = Sorted::default();
+            for start in (0..count).step_by(RUN) {
+                sorted.add_run(&rows, (start..count.min(start + RUN)).map(|i| i as u32));
+            }
+            let found: Vec<usize> = std::iter::from_fn(|| sorted.next(&rows)).collect();
+            let mut expected: Vec<usize> = (0..count).collect();
+            expected.sort_by(|one, other| rows.compare(*one as u32, *other as u32));
+            assert_eq!(found, expected, "{count}");
+        }
     }
 }

@@ -151,9 +151,13 @@ impl<'q> Scale<'q> {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
                 from.combined_ns()
             }
-            "sinter" | "sunion" | "sdiff" | "sinterstore" | "sunionstore" | "sdiffstore" | "sintercard"
-            | "zinter" | "zunion" | "zdiff" | "zinterstore" | "zunionstore" | "zdiffstore" | "zintercard" => {
-                self.sum(call, row, args).combined_ns()
+            "sunion" | "sunionstore" | "zunion" | "zunionstore" => self.sum(call, row, args).combined_ns(),
+            "sinter" | "sinterstore" | "sintercard" | "zinter" | "zinterstore" | "zintercard" => {
+                self.sieved_ns(call, row, args, true)
+            }
+            "sdiff" | "sdiffstore" | "zdiff" | "zdiffstore" => {
+                let gathered = self.sum(call, row, args).combined_ns();
+                self.sieved_ns(call, row, args, false).min(gathered)
             }
             // They look at what they name.
             "hset" | "hmset" | "hsetnx" | "hget" | "hmget" | "hdel" | "hexists" | "hlen" | "hstrlen"
@@ -216,6 +220,35 @@ impl<'q> Scale<'q> {
         let (db, mut sum) = (self.db, Size::default());
         row.each_key(args, &mut |key| sum = sum.and(self.size(call, db, key)));
         sum
+    }
+
+    /// What it takes to have the members of one key, the first or the smallest, go through all others.
+    fn sieved_ns(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        row: &Command,
+        args: Args<'q>,
+        smallest: bool,
+    ) -> u64 {
+        let (db, mut first, mut others) = (self.db, None, 0);
+        // What it stores to is not read.
+        let mut stores = row.has(WRITE);
+        row.each_key(args, &mut |key| {
+            if std::mem::take(&mut stores) {
+                return;
+            }
+            let size = self.size(call, db, key);
+            match first {
+                None => first = Some(size),
+                Some(least) => {
+                    others += 1;
+                    first = Some(if smallest && size.elements < least.elements { size } else { least });
+                }
+            }
+        });
+        let first = first.unwrap_or_default();
+        let looks = first.elements.saturating_mul(LOOK_NS).saturating_mul(others);
+        first.combined_ns().saturating_add(looks)
     }
 
     /// As large as each of the keys of a command is, at most.

@@ -1,0 +1,126 @@
+//! Members of one source that go through all others: some at a time, those that are left through the next.
+
+use super::{Changed, Combining, MEMBERS_AT_ONCE, Operation, Way};
+use crate::core::work::{KEY_NS, copying_ns};
+use crate::redis::call::Call;
+use crate::redis::collections::members::{ROW_BYTES, Rows};
+use crate::redis::collections::{LOOK_NS, MEMBER_NS};
+use crate::redis::fail::Fail;
+
+/// Members that go together.
+const BATCH: usize = MEMBERS_AT_ONCE / 2;
+/// Bytes of them, but for the last, about.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How far members have come.
+#[derive(Debug, Default)]
+pub(super) struct Sieve {
+    /// What has gone through.
+    pub rows: Rows,
+    /// How many that are, kept or not.
+    pub left: u64,
+    /// So many are enough.
+    most: u64,
+    /// They are counted only.
+    counts: bool,
+    /// Those that are on their way, and which of them are left.
+    batch: Rows,
+    alive: Vec<u32>,
+    /// Where the next come from, and the source that is next for those on their way.
+    at: usize,
+    next: usize,
+}
+
+impl Sieve {
+    pub fn new(most: u64, counts: bool) -> Sieve {
+        Sieve { most, counts, ..Sieve::default() }
+    }
+
+    /// They are counted only.
+    pub fn counts(&self) -> bool {
+        self.counts
+    }
+}
+
+impl Combining {
+    /// Takes the next members out of the first source, or those on their way through another; true when all are through,
+    /// or as many as are wanted.
+    pub(super) fn sieve_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        ns: &mut u64,
+    ) -> Result<Result<bool, Changed>, Fail> {
+        let Way::Sieve(sieve) = &self.way else { return Ok(Ok(true)) };
+        let place = sieve.next;
+        if place == self.sources.len() && !sieve.alive.is_empty() {
+            return self.let_through(call).map(Ok);
+        }
+        let place = if sieve.alive.is_empty() { 0 } else { place };
+        *ns += KEY_NS;
+        let there = match self.source(call, place)? {
+            Ok(there) => there,
+            Err(changed) => return Ok(Err(changed)),
+        };
+        let nth = self.order[place] as usize;
+        let (plan, keeps) = (&self.plan, self.plan.operation == Operation::Inter);
+        let Way::Sieve(Sieve { batch, alive, at, next, .. }) = &mut self.way else { return Ok(Ok(true)) };
+        let mut room = [0; larder_store::DIGITS_MAX];
+        if place == 0 {
+            batch.clear();
+            let Some(there) = there.filter(|there| *at < there.len()) else { return Ok(Ok(true)) };
+            for entry in there.entries(*at..there.len().min(*at + BATCH)) {
+                batch.push(entry.name.text(&mut room), plan.score(nth, there.kind(), &entry));
+                if batch.text_bytes() >= BATCH_BYTES {
+                    break;
+                }
+            }
+            alive.extend(0..batch.len() as u32);
+            *at += batch.len();
+            *ns += batch.len() as u64 * MEMBER_NS + copying_ns(batch.text_bytes() as u64);
+            *next = 1;
+            return Ok(Ok(false));
+        }
+        *next += 1;
+        *ns += alive.len() as u64 * LOOK_NS;
+        let Some(there) = there else {
+            if keeps {
+                alive.clear();
+                // Nothing is in all of them.
+                *at = usize::MAX;
+            }
+            return Ok(Ok(false));
+        };
+        alive.retain(|i| {
+            let (text, old) = batch.at(*i as usize);
+            if !keeps {
+                return !there.has(text);
+            }
+            let Some(found) = there.entry_named(text) else { return false };
+            *batch.score_mut(*i as usize) = plan.aggregate.of(old, plan.score(nth, there.kind(), &found));
+            true
+        });
+        Ok(Ok(false))
+    }
+
+    /// Keeps those that have gone through all sources; true if they are as many as are wanted.
+    fn let_through(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let Way::Sieve(sieve) = &self.way else { return Ok(true) };
+        if !sieve.counts {
+            let text = |i: &u32| sieve.batch.at(*i as usize).0.len() + ROW_BYTES;
+            let more: usize = sieve.alive.iter().map(text).sum();
+            self.charge(call, self.way.bytes() + 2 * more)?;
+        }
+        let Way::Sieve(Sieve { rows, left, most, counts, batch, alive, .. }) = &mut self.way else {
+            return Ok(true);
+        };
+        *left += alive.len() as u64;
+        if !*counts {
+            for i in &*alive {
+                let (text, score) = batch.at(*i as usize);
+                rows.push(text, score);
+            }
+        }
+        alive.clear();
+        Ok(*left >= *most)
+    }
+}
