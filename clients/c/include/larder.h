@@ -8,6 +8,7 @@
  * One after the other: larder_get, larder_set and their like wait for their answer.
  * Together:            a larder_batch is sent at once, and has a result for each of its requests.
  * Later:               a larder_stream does not wait; its barrier says sent = stored + refused + unknown.
+ * In an event loop:    a larder_pipe is a connection whose calls never wait.
  *
  * STRUCTS that have a `size` begin with it, and the caller sets it to the sizeof of what it was compiled with: later
  * versions append fields. All other fields may be 0, which is the default of each:
@@ -32,11 +33,11 @@
  * have been made. Should the library itself fail, which no input may bring about, the call returns LARDER_BUG and the
  * program goes on; what was used by it can then only be freed. Memory that the system does not have ends the program.
  *
- * THREADS: any thread may use a client at any time. A batch or a stream is for one thread at a time; another that uses it
- * meanwhile is told LARDER_BAD_ARGUMENT.
+ * THREADS: any thread may use a client at any time. A batch, a stream or a pipe is for one thread at a time; another that uses
+ * it meanwhile is told LARDER_BAD_ARGUMENT.
  *
  * FORK: a client may be used on both sides. In the child, its first call leaves the parent's connections alone, closes what
- * the child has of them without a byte being sent, and makes its own. Batches and streams belong to the process that made
+ * the child has of them without a byte being sent, and makes its own. Batches, streams and pipes belong to the process that made
  * them: in the child every call with them is LARDER_CLOSED, and freeing them sends nothing. (vfork, and clone without the C
  * library, are not noticed: after them use no client before exec.)
  *
@@ -508,6 +509,70 @@ larder_status larder_stream_refused(larder_stream *stream, size_t number, larder
 /* Frees a stream; NULL is fine. Without a barrier before, what is left is sent and waited for, and what was not stored is
  * counted in larder_counters.unreported. */
 void larder_stream_free(larder_stream *stream);
+
+/* ---- Event loops --------------------------------------------------------------------------------------------------
+ *
+ * A pipe is one connection to one server, for a program's own event loop: no call of it ever waits. Wait for larder_pipe_fd as
+ * larder_pipe_wants says, at most wake_ms, and call larder_pipe_process:
+ *
+ *     int64_t wake_ms;
+ *     uint32_t wants = larder_pipe_wants(pipe, &wake_ms);
+ *     struct pollfd fd = {.fd = larder_pipe_fd(pipe)};
+ *     fd.events = (wants & LARDER_PIPE_READ ? POLLIN : 0) | (wants & LARDER_PIPE_WRITE ? POLLOUT : 0);
+ *     poll(&fd, 1, (int) wake_ms);
+ *     uint32_t ready = (fd.revents & ~POLLOUT ? LARDER_PIPE_READ : 0) | (fd.revents & ~POLLIN ? LARDER_PIPE_WRITE : 0);
+ *     larder_pipe_process(pipe, ready, done, user, &error);
+ *
+ * Each request that was taken ends once: answered, late, or told why the connection is over. A connection that is over stays
+ * so; another takes its place. */
+
+typedef struct larder_pipe larder_pipe;
+
+/* What a pipe waits for, and what is ready; an error, or that the other side has hung up, is both. */
+enum {
+    LARDER_PIPE_READ = 1,
+    LARDER_PIPE_WRITE = 2
+};
+
+/* What became of a request. It is there during the call of larder_done alone. */
+typedef struct {
+    uint32_t size;             /* as much of it as this version of the library has */
+    larder_status status;      /* as the call for one key would return it */
+    larder_outcome outcome;
+    uint32_t reserved;         /* 0 */
+    larder_bytes value;        /* what it read */
+    uint64_t counted;          /* the number that it counted */
+    const larder_meta *meta;   /* NULL if it was not answered */
+    const larder_error *error; /* NULL if it was */
+} larder_reply;
+
+/* Tells what became of a request, by the tag that it was submitted with. It may submit others, and free the pipe, which then
+ * happens when all were told. It must return. */
+typedef void (*larder_done)(void *user, void *tag, const larder_reply *reply);
+
+/* Begins to connect to the one server of a configuration, which must be an address and not a name: looking names up waits. Into
+ * *pipe, which is NULL if it cannot be made. Of the configuration, placement and retries mean nothing, and all values go over the
+ * one connection. */
+larder_status larder_pipe_open(const larder_config *config, larder_pipe **pipe, larder_error *error);
+
+/* The socket, the same as long as the pipe is there. It is the pipe's: look at it, and do nothing with it. −1 of NULL. */
+int larder_pipe_fd(const larder_pipe *pipe);
+
+/* What to wait for: LARDER_PIPE_READ | LARDER_PIPE_WRITE; 0 where the connection is over. *wake_ms, which may be NULL, is in how
+ * many milliseconds at the latest to process, whatever is ready; −1: there is no such time. */
+uint32_t larder_pipe_wants(const larder_pipe *pipe, int64_t *wake_ms);
+
+/* Takes a request, whose bytes are copied, also while the connection is being made. It is sent by the next larder_pipe_process,
+ * whatever is ready. LARDER_WOULD_BLOCK: in_flight replies are owed, or a mebibyte waits to be sent; there is room after some have
+ * ended. Where it is not LARDER_OK nothing was taken, and nothing is told by this tag. */
+larder_status larder_pipe_submit(larder_pipe *pipe, const larder_request *request, void *tag, larder_error *error);
+
+/* Sends and receives what can be, and tells what has ended. Anything but LARDER_OK: the connection is over, and what was under way
+ * has been told. */
+larder_status larder_pipe_process(larder_pipe *pipe, uint32_t ready, larder_done done, void *user, larder_error *error);
+
+/* Closes and frees a pipe; NULL is fine. Requests that have not ended are not told any more. */
+void larder_pipe_free(larder_pipe *pipe);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,8 @@ pub enum Failure {
     Argument(Cow<'static, str>),
     /// A time below 0.
     BadTtl,
+    /// There is no room now.
+    Full,
     /// A panic, with its words.
     Bug(String),
 }
@@ -34,6 +36,7 @@ impl Failure {
         match self {
             Failure::Argument(_) => Status::BAD_ARGUMENT,
             Failure::BadTtl => Status::BAD_TTL,
+            Failure::Full => Status::WOULD_BLOCK,
             Failure::Bug(_) => Status::BUG,
             Failure::Client(error) => match error {
                 Error::Absent => Status::MISS,
@@ -61,7 +64,7 @@ impl Failure {
     fn outcome(&self) -> Outcome {
         match self {
             Failure::Client(error) => error.outcome(),
-            Failure::Argument(_) | Failure::BadTtl => Outcome::NotSent,
+            Failure::Argument(_) | Failure::BadTtl | Failure::Full => Outcome::NotSent,
             Failure::Bug(_) => Outcome::Unknown,
         }
     }
@@ -74,6 +77,7 @@ impl Failure {
             }
             Failure::Argument(what) => ("", None, what.as_ref().into()),
             Failure::BadTtl => ("", None, "a time that cannot be".into()),
+            Failure::Full => ("", None, "no more may be under way".into()),
             Failure::Bug(what) => ("", None, what.as_str().into()),
         };
         let mut told = shapes::Error {

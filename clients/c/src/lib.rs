@@ -1,14 +1,14 @@
 //! The C client: `include/larder.h` over the Rust client.
 //!
 //! ```text
-//! C ──► abi ──► calls, batch, stream ──► larder_client
-//!       pointers   what a call means       what is sent
+//! C ──► abi ──► calls, batch, stream, pipe ──► larder_client
+//!       pointers   what a call means             what is sent
 //! ```
 //!
 //! - `shapes`: the structs and numbers of the header.
 //! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one file with
 //!   unsafe code.
-//! - `asks`: what structs of options ask for. `calls`, `batch`, `stream`: what the functions do.
+//! - `asks`: what structs of options ask for. `calls`, `batch`, `stream`, `pipe`: what the functions do.
 //! - `lives`: which client a handle means, in a process that was forked and while it ends.
 //! - `failure`: what a call is told that was not carried out.
 //!
@@ -24,6 +24,7 @@ mod calls;
 mod config;
 mod failure;
 mod lives;
+mod pipe;
 mod shapes;
 mod stream;
 #[cfg(test)]

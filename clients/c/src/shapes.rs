@@ -80,6 +80,10 @@ pub const STALE: u32 = 2;
 pub const WON: u32 = 4;
 pub const PENDING: u32 = 8;
 
+/// What a pipe waits for.
+pub const PIPE_READ: u32 = 1;
+pub const PIPE_WRITE: u32 = 2;
+
 /// `larder_verb`.
 pub const VERB_GET: u32 = 1;
 pub const VERB_SET: u32 = 2;
@@ -245,4 +249,18 @@ pub struct Report {
     pub stored: u64,
     pub refused: u64,
     pub unknown: u64,
+}
+
+/// `larder_reply`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Reply {
+    pub size: u32,
+    pub status: Status,
+    pub outcome: u32,
+    pub reserved: u32,
+    pub value: Bytes,
+    pub counted: u64,
+    pub meta: *const Meta,
+    pub error: *const Error,
 }

@@ -57,6 +57,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         larder_lease Lease { size state cas ttl_ms vivify_ms refresh_ms }
         larder_request Request { size verb key value delta ttl_ms read store remove count }
         larder_report Report { size told sent stored refused unknown }
+        larder_reply Reply { size status outcome reserved value counted meta error }
     }
     for (name, number) in [
         ("LARDER_BAD_KEY", shapes::Status::BAD_KEY.0),
@@ -70,6 +71,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         ("LARDER_CREATE", shapes::CREATE),
         ("LARDER_PENDING", shapes::PENDING),
         ("LARDER_VERB_DECR", shapes::VERB_DECR),
+        ("LARDER_PIPE_WRITE", shapes::PIPE_WRITE),
     ] {
         writeln!(asked, "printf(\"{name} %u\\n\", (unsigned) {name});").expect("text");
         writeln!(known, "{name} {number}").expect("text");
@@ -98,7 +100,13 @@ fn what_the_header_declares_is_exported_and_nothing_else() {
     let mut declared = BTreeSet::new();
     for line in HEADER.lines() {
         let begins = |word: &str| line.starts_with(word);
-        if !begins("larder_") && !begins("void ") && !begins("size_t ") && !begins("const char ") {
+        if !begins("larder_")
+            && !begins("void ")
+            && !begins("size_t ")
+            && !begins("const char ")
+            && !begins("int ")
+            && !begins("uint32_t ")
+        {
             continue;
         }
         declared.extend(functions(line).into_iter().next());

@@ -389,34 +389,34 @@ static played listening(const test_case *of, int slowly) {
 
 /* ---- The client ---- */
 
-static larder_client *client_for(const test_case *of, const char *address) {
+/* What a case says of its client; the address, and room for its user and password, are the caller's. */
+static void configure(larder_config *config, const test_case *of, const char *const *address, char *user, size_t room) {
     const field *protocol = find(&of->with, "protocol"), *auth = find(&of->with, "auth");
     const field *prefix = find(&of->with, "prefix");
-    larder_config config = {.size = sizeof config, .servers = &address, .servers_count = 1};
-    config.timeout_ms = find(&of->with, "timeout") != NULL ? 100 : PATIENCE_MS;
-    config.dial_timeout_ms = PATIENCE_MS;
-    config.stall_timeout_ms = PATIENCE_MS;
-    config.options = (find(&of->with, "retry-reads") == NULL ? LARDER_NO_RETRY_READS : 0) |
-                     (find(&of->with, "verify") != NULL ? LARDER_VERIFY : 0) |
-                     (find(&of->with, "binary-keys") != NULL ? LARDER_BINARY_KEYS : 0);
-    config.protocol = protocol == NULL                           ? LARDER_META
-                      : strcmp(protocol->raw, "classic") == 0 ? LARDER_CLASSIC
-                                                                 : LARDER_AUTO;
+    memset(config, 0, sizeof *config);
+    config->size = sizeof *config;
+    config->servers = address;
+    config->servers_count = 1;
+    config->timeout_ms = find(&of->with, "timeout") != NULL ? 100 : PATIENCE_MS;
+    config->dial_timeout_ms = PATIENCE_MS;
+    config->stall_timeout_ms = PATIENCE_MS;
+    config->options = (find(&of->with, "retry-reads") == NULL ? LARDER_NO_RETRY_READS : 0) |
+                      (find(&of->with, "verify") != NULL ? LARDER_VERIFY : 0) |
+                      (find(&of->with, "binary-keys") != NULL ? LARDER_BINARY_KEYS : 0);
+    config->protocol = protocol == NULL                        ? LARDER_META
+                       : strcmp(protocol->raw, "classic") == 0 ? LARDER_CLASSIC
+                                                               : LARDER_AUTO;
     if (prefix != NULL) {
-        config.key_prefix = larder_data(prefix->value.data, prefix->value.len);
+        config->key_prefix = larder_data(prefix->value.data, prefix->value.len);
     }
-    char user[40] = "", *password = NULL;
     if (auth != NULL) {
-        snprintf(user, sizeof user, "%s", auth->raw);
-        password = strchr(user, ':');
+        snprintf(user, room, "%s", auth->raw);
+        char *password = strchr(user, ':');
+        CHECK(password != NULL);
         *password++ = 0;
-        config.user = user;
-        config.password = password;
+        config->user = user;
+        config->password = password;
     }
-    larder_error error = {.size = sizeof error};
-    larder_client *client = NULL;
-    CHECK_IS(larder_open(&config, &client, &error), LARDER_OK, &error);
-    return client;
 }
 
 static larder_bytes bytes_of(const call *made, const char *name) {
@@ -640,57 +640,193 @@ static void make_stream(text *to, larder_client *client, const call *made, int q
     larder_stream_free(stream);
 }
 
-/* Makes a call; the result in the words of the cases. */
-static text make(larder_client *client, const call *made) {
+/* A request of one key, with its options. */
+typedef struct {
+    larder_request request;
+    larder_read read;
+    larder_store store;
+    larder_remove remove;
+    larder_count count;
+} asked;
+
+/* What it was answered. */
+typedef struct {
+    int ended;
+    larder_status status;
+    text value;
+    uint64_t counted;
+    larder_meta meta;
+    larder_error error;
+} answered;
+
+/* What a call asks for, if it is a request of one key. */
+static int ask(const call *made, asked *to) {
+    static const char *const modes[] = {"set", "add", "replace", "append", "prepend"};
+    const char *verb = made->verb;
+    memset(to, 0, sizeof *to);
+    to->request.size = sizeof to->request;
+    to->request.key = bytes_of(made, "key");
+    if (strcmp(verb, "get") == 0 || strcmp(verb, "item") == 0) {
+        to->request.verb = LARDER_VERB_GET;
+        to->request.read = &to->read;
+        to->read.size = sizeof to->read;
+        to->read.want = wants(made);
+        to->read.touch_ms = time_of(made, "touch");
+        if (has(made, "touch") && to->read.touch_ms == 0) {
+            to->read.touch_ms = LARDER_FOREVER;
+        }
+        return 1;
+    }
+    if (strcmp(verb, "delete") == 0 || strcmp(verb, "invalidate") == 0) {
+        to->request.verb = LARDER_VERB_DELETE;
+        to->request.remove = &to->remove;
+        to->remove.size = sizeof to->remove;
+        to->remove.cas = number_of(made, "cas");
+        to->remove.keep_stale_ms = time_of(made, *verb == 'i' ? "serve-stale" : "keep-stale");
+        to->remove.options = has(made, "empty") ? LARDER_KEEP_EMPTY : 0;
+        return 1;
+    }
+    if (strcmp(verb, "touch") == 0) {
+        to->request.verb = LARDER_VERB_TOUCH;
+        to->request.ttl_ms = time_of(made, "ttl");
+        return 1;
+    }
+    if (strcmp(verb, "incr") == 0 || strcmp(verb, "decr") == 0) {
+        to->request.verb = *verb == 'i' ? LARDER_VERB_INCR : LARDER_VERB_DECR;
+        to->request.delta = number_of(made, "delta");
+        to->request.count = &to->count;
+        to->count.size = sizeof to->count;
+        to->count.options = has(made, "create") ? LARDER_CREATE : 0;
+        to->count.initial = number_of(made, "init");
+        to->count.ttl_ms = time_of(made, "ttl");
+        to->count.cas = number_of(made, "cas");
+        return 1;
+    }
+    for (int mode = LARDER_SET; mode <= LARDER_PREPEND; mode++) {
+        if (strcmp(verb, modes[mode]) == 0) {
+            to->request.verb = LARDER_VERB_SET;
+            to->request.value = bytes_of(made, "value");
+            to->request.store = &to->store;
+            to->store.size = sizeof to->store;
+            to->store.mode = (larder_mode) mode;
+            to->store.flags = (uint32_t) number_of(made, "flags");
+            to->store.ttl_ms = time_of(made, "ttl");
+            to->store.cas = number_of(made, "cas");
+            to->store.options = (has(made, "want-cas") ? LARDER_TELL_CAS : 0) |
+                                (has(made, "stale-if-older") ? LARDER_STALE_IF_OLDER : 0);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Asks by the call for it. */
+static void by_call(larder_client *client, const call *made, const asked *of, answered *to) {
     static char buffer[200000];
+    const larder_request *request = &of->request;
+    larder_error *error = &to->error;
+    larder_bytes value;
+    size_t len;
+    switch (request->verb) {
+    case LARDER_VERB_GET:
+        /* Both ways to read. */
+        if (strcmp(made->verb, "get") == 0) {
+            to->status = larder_get_alloc(client, request->key, NULL, &value, &to->meta, error);
+            put(&to->value, value.data, value.len);
+            larder_bytes_free(&value);
+        } else {
+            to->status = larder_get(client, request->key, &of->read, buffer, sizeof buffer, &len, &to->meta, error);
+            put(&to->value, buffer, len);
+        }
+        break;
+    case LARDER_VERB_SET:
+        to->status = larder_set(client, request->key, request->value, &of->store, &to->meta, error);
+        break;
+    case LARDER_VERB_DELETE:
+        to->status = *made->verb == 'i' ? larder_invalidate(client, request->key, of->remove.keep_stale_ms, error)
+                                        : larder_delete(client, request->key, &of->remove, error);
+        break;
+    case LARDER_VERB_TOUCH: to->status = larder_touch(client, request->key, request->ttl_ms, error); break;
+    case LARDER_VERB_INCR:
+        to->status = larder_incr(client, request->key, request->delta, &of->count, &to->counted, error);
+        break;
+    case LARDER_VERB_DECR:
+        to->status = larder_decr(client, request->key, request->delta, &of->count, &to->counted, error);
+        break;
+    }
+    CHECK(to->status == error->status);
+}
+
+static void take(void *user, void *tag, const larder_reply *reply) {
+    answered *to = user;
+    CHECK(tag == to && !to->ended);
+    to->ended = 1;
+    to->status = reply->status;
+    to->counted = reply->counted;
+    put(&to->value, reply->value.data, reply->value.len);
+    if (reply->meta != NULL) {
+        to->meta = *reply->meta;
+    }
+    if (reply->error != NULL) {
+        to->error = *reply->error;
+        CHECK(reply->error->outcome == reply->outcome);
+    }
+}
+
+/* Asks by a pipe; 0 when it is over. */
+static int by_pipe(larder_pipe *pipe, const asked *of, answered *to) {
+    to->status = larder_pipe_submit(pipe, &of->request, to, &to->error);
+    if (to->status != LARDER_OK) {
+        return 1;
+    }
+    int open = 1;
+    while (!to->ended) {
+        CHECK(open);
+        int64_t wake_ms;
+        uint32_t wants_now = larder_pipe_wants(pipe, &wake_ms);
+        struct pollfd fd = {.fd = larder_pipe_fd(pipe)};
+        fd.events = (short) ((wants_now & LARDER_PIPE_READ ? POLLIN : 0) | (wants_now & LARDER_PIPE_WRITE ? POLLOUT : 0));
+        poll(&fd, 1, (int) wake_ms);
+        uint32_t ready = (fd.revents & ~POLLOUT ? LARDER_PIPE_READ : 0) | (fd.revents & ~POLLIN ? LARDER_PIPE_WRITE : 0);
+        open = larder_pipe_process(pipe, ready, take, to, NULL) == LARDER_OK;
+    }
+    return open;
+}
+
+/* What a request of one key was answered, in the words of the cases. */
+static text said(const asked *of, answered *answer) {
+    text to = {NULL, 0, 0};
+    put(&to, "", 0);
+    if (answer->status != LARDER_OK) {
+        answer->error.status = answer->status;
+        say_failed(&to, &answer->error);
+    } else {
+        switch (of->request.verb) {
+        case LARDER_VERB_GET: say_hit(&to, larder_data(answer->value.data, answer->value.len), &answer->meta); break;
+        case LARDER_VERB_SET:
+            say(&to, "stored");
+            say_number(&to, "cas", answer->meta.cas);
+            break;
+        case LARDER_VERB_DELETE: say(&to, "deleted"); break;
+        case LARDER_VERB_TOUCH: say(&to, "touched"); break;
+        case LARDER_VERB_INCR:
+        case LARDER_VERB_DECR: say(&to, "number %llu", (unsigned long long) answer->counted); break;
+        }
+    }
+    free(answer->value.data);
+    return to;
+}
+
+/* Makes a call that is no request of one key; the result in the words of the cases. */
+static text make(larder_client *client, const call *made) {
+    char buffer[1000];
     text to = {NULL, 0, 0};
     put(&to, "", 0);
     larder_error error = {.size = sizeof error};
-    larder_meta meta = {.size = sizeof meta};
-    larder_bytes key = bytes_of(made, "key"), value = bytes_of(made, "value");
+    larder_bytes key = bytes_of(made, "key");
     const char *verb = made->verb, *word = NULL;
     larder_status status = LARDER_OK;
-    if (strcmp(verb, "get") == 0) {
-        larder_bytes got;
-        status = larder_get_alloc(client, key, NULL, &got, &meta, &error);
-        if (status == LARDER_OK) {
-            say_hit(&to, got, &meta);
-        }
-        larder_bytes_free(&got);
-    } else if (strcmp(verb, "item") == 0) {
-        larder_read read = {.size = sizeof read, .want = wants(made), .touch_ms = time_of(made, "touch")};
-        if (has(made, "touch") && read.touch_ms == 0) {
-            read.touch_ms = LARDER_FOREVER;
-        }
-        size_t len;
-        status = larder_get(client, key, &read, buffer, sizeof buffer, &len, &meta, &error);
-        if (status == LARDER_OK) {
-            say_hit(&to, larder_data(buffer, len), &meta);
-        }
-    } else if (strcmp(verb, "delete") == 0) {
-        larder_remove remove = {.size = sizeof remove, .cas = number_of(made, "cas")};
-        remove.keep_stale_ms = time_of(made, "keep-stale");
-        remove.options = has(made, "empty") ? LARDER_KEEP_EMPTY : 0;
-        status = larder_delete(client, key, &remove, &error);
-        word = "deleted";
-    } else if (strcmp(verb, "invalidate") == 0) {
-        status = larder_invalidate(client, key, time_of(made, "serve-stale"), &error);
-        word = "deleted";
-    } else if (strcmp(verb, "touch") == 0) {
-        status = larder_touch(client, key, time_of(made, "ttl"), &error);
-        word = "touched";
-    } else if (strcmp(verb, "incr") == 0 || strcmp(verb, "decr") == 0) {
-        larder_count count = {.size = sizeof count, .options = has(made, "create") ? LARDER_CREATE : 0};
-        count.initial = number_of(made, "init");
-        count.ttl_ms = time_of(made, "ttl");
-        count.cas = number_of(made, "cas");
-        uint64_t number = 0, delta = number_of(made, "delta");
-        status = *verb == 'i' ? larder_incr(client, key, delta, &count, &number, &error)
-                              : larder_decr(client, key, delta, &count, &number, &error);
-        if (status == LARDER_OK) {
-            say(&to, "number %llu", (unsigned long long) number);
-        }
-    } else if (strcmp(verb, "get-or-lease") == 0) {
+    if (strcmp(verb, "get-or-lease") == 0) {
         static const char *const states[] = {"Hit", "HitRefresh", "HitStale", "MissWon", "MissWait"};
         larder_lease lease = {.size = sizeof lease, .vivify_ms = time_of(made, "vivify")};
         lease.refresh_ms = time_of(made, "refresh");
@@ -706,7 +842,7 @@ static text make(larder_client *client, const call *made) {
         }
     } else if (strcmp(verb, "fill") == 0) {
         larder_lease lease = {.size = sizeof lease, .state = LARDER_MISS_WON, .cas = number_of(made, "cas")};
-        status = larder_fill(client, key, value, time_of(made, "ttl"), &lease, &error);
+        status = larder_fill(client, key, bytes_of(made, "value"), time_of(made, "ttl"), &lease, &error);
         word = "stored";
     } else if (strcmp(verb, "many") == 0) {
         make_many(&to, client, made);
@@ -719,25 +855,10 @@ static text make(larder_client *client, const call *made) {
         if (status == LARDER_OK) {
             say(&to, "version %s", buffer);
         }
-    } else if (strcmp(verb, "flush") == 0) {
+    } else {
+        CHECK(strcmp(verb, "flush") == 0);
         status = larder_flush_all(client, &error);
         word = "flushed";
-    } else {
-        static const char *const modes[] = {"set", "add", "replace", "append", "prepend"};
-        larder_store store = {.size = sizeof store, .flags = (uint32_t) number_of(made, "flags")};
-        while (strcmp(modes[store.mode], verb) != 0) {
-            store.mode = (larder_mode) (store.mode + 1);
-            CHECK(store.mode <= LARDER_PREPEND);
-        }
-        store.ttl_ms = time_of(made, "ttl");
-        store.cas = number_of(made, "cas");
-        store.options = (has(made, "want-cas") ? LARDER_TELL_CAS : 0) |
-                        (has(made, "stale-if-older") ? LARDER_STALE_IF_OLDER : 0);
-        status = larder_set(client, key, value, &store, &meta, &error);
-        if (status == LARDER_OK) {
-            say(&to, "stored");
-            say_number(&to, "cas", meta.cas);
-        }
     }
     CHECK(status == LARDER_OK || status == error.status);
     if (status != LARDER_OK) {
@@ -748,16 +869,49 @@ static text make(larder_client *client, const call *made) {
     return to;
 }
 
-static void play_case(const test_case *of, int slowly) {
+/* A case by the client's calls, or by a pipe, until that is over; whether it can be. */
+static int play_case(const test_case *of, int slowly, int piped) {
     testing = of->name;
+    for (int at = 0; at < of->calls_count && piped; at++) {
+        asked what;
+        const call *made = &of->calls[at];
+        int says_nothing = *made->verb == 'i' && strcmp(made->verb, "invalidate") == 0 && !has(made, "serve-stale");
+        if (!ask(made, &what) || says_nothing || find(&of->with, "retry-reads") != NULL) {
+            return 0;
+        }
+    }
     played server = listening(of, slowly);
-    larder_client *client = client_for(of, server.address.sun_path);
-    for (int at = 0; at < of->calls_count; at++) {
+    larder_config config;
+    char user[40];
+    const char *address = server.address.sun_path;
+    configure(&config, of, &address, user, sizeof user);
+    larder_error error = {.size = sizeof error};
+    larder_client *client = NULL;
+    larder_pipe *pipe = NULL;
+    if (piped) {
+        CHECK_IS(larder_pipe_open(&config, &pipe, &error), LARDER_OK, &error);
+    } else {
+        CHECK_IS(larder_open(&config, &client, &error), LARDER_OK, &error);
+    }
+    int open = 1;
+    for (int at = 0; at < of->calls_count && open; at++) {
         const call *made = &of->calls[at];
         pthread_t thread;
         server.playing = made;
         CHECK(pthread_create(&thread, NULL, play, &server) == 0);
-        text got = make(client, made);
+        asked what;
+        text got;
+        if (ask(made, &what)) {
+            answered answer = {.meta = {.size = sizeof answer.meta}, .error = {.size = sizeof answer.error}};
+            if (piped) {
+                open = by_pipe(pipe, &what, &answer);
+            } else {
+                by_call(client, made, &what, &answer);
+            }
+            got = said(&what, &answer);
+        } else {
+            got = make(client, made);
+        }
         if (strlen(made->want) != got.len || memcmp(made->want, got.data, got.len) != 0) {
             fprintf(stderr, "error: %s: %s returns \"%s\", not \"%s\"\n", testing, made->verb, got.data, made->want);
             abort();
@@ -769,11 +923,13 @@ static void play_case(const test_case *of, int slowly) {
     char more;
     CHECK(server.stream < 0 || recv(server.stream, &more, 1, MSG_DONTWAIT) <= 0);
     struct pollfd another = {.fd = server.listener, .events = POLLIN};
-    CHECK(poll(&another, 1, 0) == 0);
+    CHECK(piped || poll(&another, 1, 0) == 0);
     larder_free(client);
+    larder_pipe_free(pipe);
     hang_up(&server);
     close(server.listener);
     unlink(server.address.sun_path);
+    return 1;
 }
 
 /* The C client has no values that are streamed, and does not read servers' figures. */
@@ -810,7 +966,8 @@ static int play_cut(const test_case *of) {
     cut.calls[0].want = strdup("error lost unknown");
     for (size_t bytes = 0; bytes < len; bytes++) {
         cut.calls[0].acts[1].bytes.len = bytes;
-        play_case(&cut, 0);
+        play_case(&cut, 0, 0);
+        play_case(&cut, 0, 1);
     }
     free(cut.calls[0].want);
     return (int) len;
@@ -818,19 +975,21 @@ static int play_cut(const test_case *of) {
 
 int main(int count, char **arguments) {
     CHECK(count > 1);
-    int brief = count > 2 && strcmp(arguments[2], "brief") == 0, ours = 0, cuts = 0;
+    int brief = count > 2 && strcmp(arguments[2], "brief") == 0, ours = 0, pipes = 0, cuts = 0;
     read_cases(arguments[1]);
     for (int at = 0; at < cases_count; at++) {
         if (is_for_us(&cases[at])) {
             ours++;
-            play_case(&cases[at], 0);
+            play_case(&cases[at], 0, 0);
+            pipes += play_case(&cases[at], 0, 1);
             if (!brief) {
-                play_case(&cases[at], 1);
+                play_case(&cases[at], 1, 0);
+                play_case(&cases[at], 1, 1);
                 cuts += play_cut(&cases[at]);
             }
         }
     }
-    CHECK(ours >= 75 && (brief || cuts > 100));
-    printf("spec: %d cases, %d replies cut\n", ours, cuts);
+    CHECK(ours >= 75 && pipes >= 40 && (brief || cuts > 100));
+    printf("spec: %d cases, %d of them by a pipe, too, %d replies cut\n", ours, pipes, cuts);
     return 0;
 }

@@ -1,10 +1,11 @@
 //! What a client is told before it begins.
 
 use crate::client::Client;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::place::Preset;
 use crate::wire::{Dialect, KEY_BYTES_MAX, is_key};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +192,20 @@ impl Builder {
     /// # Errors
     /// [`Error::Config`].
     pub fn build(self) -> Result<Client, Error> {
+        Client::new(self.checked()?)
+    }
+
+    /// One connection to the one server, for an event loop of one's own. It is begun and not waited for, so that the server
+    /// must be an address, not a name. Placement and [`Builder::retry_reads`] mean nothing to it, and large values go over
+    /// it, too.
+    ///
+    /// # Errors
+    /// [`Error::Config`]; [`Error::Down`] if the system says so at once.
+    pub fn connection(self, now: Instant) -> Result<Connection, Error> {
+        Connection::begin(self.checked()?, now)
+    }
+
+    fn checked(self) -> Result<Config, Error> {
         let config = &self.config;
         let wrong = if config.in_flight == 0 {
             "in_flight is 0"
@@ -200,7 +215,7 @@ impl Builder {
         } else if !config.binary_keys && !config.prefix.is_empty() && !is_key(&config.prefix) {
             "the prefix is no part of a key"
         } else {
-            return Client::new(self.config);
+            return Ok(self.config);
         };
         Err(Error::Config(wrong.to_owned()))
     }

@@ -25,15 +25,15 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// A buffer that became larger than this is not kept.
-const KEEP_BYTES_MAX: usize = 256 << 10;
+pub const KEEP_BYTES_MAX: usize = 256 << 10;
 /// After so many writes for others a caller looks at its own replies.
 const WRITES_MAX: usize = 8;
 /// More that waits to be sent makes callers wait.
-const TO_SEND_BYTES_MAX: usize = 1 << 20;
+pub const TO_SEND_BYTES_MAX: usize = 1 << 20;
 
 /// Why connections end that the system has nothing against.
 pub const CLOSED: Reason = Reason::said("closed by the server");
-pub const STALLED: Reason = Reason::said("it owes replies and sends nothing");
+const STALLED: Reason = Reason::said("it owes replies and sends nothing");
 
 /// How often deadlines are looked at.
 pub fn step(timeout: Duration) -> Duration {
@@ -382,11 +382,16 @@ impl Lane {
     }
 
     fn broken(&self, broken: Broken) -> Error {
-        let server = Arc::clone(&self.server);
-        match broken {
-            Broken::Protocol(what) => Error::Protocol(server, what, Outcome::Unknown),
-            Broken::Stalled => Error::Lost(server, STALLED, Outcome::Unknown),
-        }
+        error_of(broken, &self.server)
+    }
+}
+
+/// What callers are told of a connection that was given up.
+pub fn error_of(broken: Broken, server: &Arc<str>) -> Error {
+    let server = Arc::clone(server);
+    match broken {
+        Broken::Protocol(what) => Error::Protocol(server, what, Outcome::Unknown),
+        Broken::Stalled => Error::Lost(server, STALLED, Outcome::Unknown),
     }
 }
 

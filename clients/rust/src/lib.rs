@@ -18,6 +18,7 @@
 //!   the value, with [`Client::get_into`] not even that.
 //! - Together: [`Client::batch`], acknowledged as a whole.
 //! - Later: [`Client::stream`] and [`Client::quiet`], whose barrier says sent = stored + refused + unknown.
+//! - In an event loop of one's own: [`Builder::connection`], which never waits.
 //!
 //! ```text
 //! client ──► fleet ──► lane ──► pipe ──► larder_protocol::client
@@ -29,6 +30,7 @@ mod batch;
 mod breaker;
 mod client;
 mod config;
+mod connection;
 mod error;
 mod fleet;
 mod greeting;
@@ -46,6 +48,7 @@ pub use larder_protocol::client as wire;
 pub use batch::{Batch, Done, Ticket};
 pub use client::{Client, Counters, Delete, Incr, Meta, Reply, Set, Stored, Value};
 pub use config::{Builder, Server};
+pub use connection::{Connection, Deliveries, Ready, Untaken};
 pub use error::{Error, Fault, Outcome, Reason};
 pub use lease::{Lease, LeaseState, Leasing};
 pub use place::{Placement, Preset};

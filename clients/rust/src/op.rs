@@ -35,7 +35,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn new(item: u32, head: &Head<'_>, value: Range<usize>, refused: bool) -> Answer {
+    /// What a head says of the request of this number; its value lies there.
+    pub fn new(item: u32, head: &Head<'_>, value: Range<usize>, refused: bool) -> Answer {
         let text = match head.status {
             Status::Refused(_) | Status::Version => String::from_utf8_lossy(head.text).into_owned(),
             _ => String::new(),

@@ -490,6 +490,12 @@ impl Input {
         self.from == self.to
     }
 
+    /// All bytes go there: they are no replies.
+    pub(crate) fn drain(&mut self, into: &mut Vec<u8>) {
+        into.extend_from_slice(self.bytes());
+        (self.from, self.to) = (0, 0);
+    }
+
     fn capacity(&self) -> usize {
         self.buffer.len()
     }

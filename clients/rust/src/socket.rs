@@ -3,14 +3,14 @@
 use crate::error::{Error, Outcome, Reason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay, socket_error};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
-    socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername, recv,
+    send, socket_with,
 };
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -52,6 +52,12 @@ impl OpenFd {
 pub struct Socket {
     fd: OwnedFd,
     open: Arc<OpenFd>,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Drop for Socket {
@@ -104,6 +110,54 @@ impl Socket {
             }
         }
         Err(last)
+    }
+
+    /// Begins to connect to an address with its port, or to a path that begins with `/`, and does not wait.
+    ///
+    /// # Errors
+    /// As the system says; [`ErrorKind::InvalidInput`] of a name, which would have to be looked up.
+    pub fn begin(address: &str, open: &Arc<OpenFd>) -> io::Result<Socket> {
+        let socket = |family| {
+            socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+        };
+        let (fd, begun) = if address.starts_with('/') {
+            let path = SocketAddrUnix::new(address)?;
+            let fd = socket(AddressFamily::UNIX)?;
+            let begun = connect(&fd, &path);
+            (fd, begun)
+        } else {
+            let Ok(address) = address.parse::<SocketAddr>() else {
+                let what = format!("{address} is no address with its port, and would have to be looked up");
+                return Err(io::Error::new(ErrorKind::InvalidInput, what));
+            };
+            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            let fd = socket(family)?;
+            set_tcp_nodelay(&fd, true)?;
+            let begun = connect(&fd, &address);
+            (fd, begun)
+        };
+        match begun {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Socket::of(fd, open)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// It is connected; false: not yet.
+    ///
+    /// # Errors
+    /// It will not be.
+    pub fn is_connected(&self) -> io::Result<bool> {
+        socket_error(&self.fd)??;
+        match getpeername(&self.fd) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOTCONN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How a process that was forked finds it.
+    pub fn found(&self) -> Option<OpenSocket> {
+        self.open.socket()
     }
 
     fn of(fd: OwnedFd, open: &Arc<OpenFd>) -> Socket {

@@ -119,6 +119,7 @@ impl Kit {
         for (name, arguments, brief, valgrind, unforked) in [
             ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &[][..]),
             ("calls", &[], &[], &with_leaks, &[]),
+            ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
         ] {
             let plain = program(name, "", &[])?;
