@@ -31,7 +31,7 @@ use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
 use crate::results::{
-    Ceiling, Checked, Comparison, Estimate, Outcome, Output, Run, Target as Measured, number, of_time,
+    Ceiling, Checked, Comparison, Estimate, Files, Outcome, Output, Run, Target as Measured, number, of_time,
 };
 use crate::workload::Workload;
 
@@ -209,6 +209,7 @@ pub struct Experiment {
     /// What was found: tables, plots, notes, verdict.
     pub run: Run,
     began: Instant,
+    files: Files,
 }
 
 impl Experiment {
@@ -220,7 +221,7 @@ impl Experiment {
     /// none to measure.
     pub fn start(name: &str, title: &str, options: &Options, memory_mb: u32) -> Result<Experiment, Error> {
         let began = Instant::now();
-        options.output.check()?;
+        let files = options.output.open()?;
         let mut run = Run::new(name, title);
         let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
         let generator = cores.last().copied();
@@ -283,6 +284,7 @@ impl Experiment {
             checks: Checks::default(),
             run,
             began,
+            files,
         })
     }
 
@@ -419,14 +421,14 @@ impl Experiment {
     /// When a file cannot be written; when a check did not hold: then everything is printed, and
     /// called no result.
     pub fn finish(self) -> Result<(), Error> {
-        let Experiment { options, contenders, checks, mut run, began, .. } = self;
+        let Experiment { contenders, checks, mut run, began, files, .. } = self;
         drop(contenders);
         run.checks.extend(checks.list());
         let mut between = run.comparisons.iter().filter(|comparison| !comparison.control).peekable();
         if between.peek().is_some() && between.all(|comparison| comparison.outcome == Outcome::Noise) {
             run.verdict.push_str(" No difference between the servers is more than the noise.");
         }
-        run.finish(began, &options.output)
+        run.finish(began, files)
     }
 }
 

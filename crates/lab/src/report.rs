@@ -12,21 +12,9 @@ mod lines;
 mod page;
 mod svg;
 
-use std::fs;
-use std::path::Path;
-
-use crate::error::Error;
 use crate::results::Run;
 
 /// The page.
 pub fn html(run: &Run) -> String {
     page::html(run)
-}
-
-/// Writes the page.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write(run: &Run, path: &Path) -> Result<(), Error> {
-    fs::write(path, html(run)).map_err(|error| Error::File(path.to_owned(), error.to_string()))
 }

@@ -15,13 +15,14 @@
 //! |---|---|
 //! | text for a terminal | [`mod@terminal`] |
 //! | one page of HTML | [`crate::report`] |
-//! | JSON, read back by [`mod@compare`] | [`Run::write_json`], [`Run::read_json`] |
+//! | JSON, read back by [`mod@compare`] | [`Run::json`], [`Run::read_json`] |
 //!
 //! Numbers are never formatted before they get here, and units stand beside them.
 
 pub mod compare;
 pub mod environment;
 pub mod estimate;
+pub mod file;
 pub mod histogram;
 pub mod number;
 pub mod of_time;
@@ -43,6 +44,7 @@ use crate::control::Family;
 use crate::error::Error;
 pub use environment::Environment;
 pub use estimate::Estimate;
+pub use file::ResultFile;
 pub use histogram::Latency;
 pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
 pub use table::{Better, Column, Row, Shown, Table};
@@ -214,26 +216,27 @@ pub struct Output {
     /// Write one page of HTML with pictures, tables and checks, which needs no network
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Write over files that are there already
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// The files of [`Output`], open.
+#[derive(Debug, Default)]
+pub struct Files {
+    json: Option<ResultFile>,
+    report: Option<ResultFile>,
 }
 
 impl Output {
-    /// Fails now, and not after minutes, if a file cannot be written. Its content is left as it is.
+    /// Opens them now, and not after minutes. What they hold is left as it is.
     ///
     /// # Errors
     /// [`Error::File`].
-    pub fn check(&self) -> Result<(), Error> {
-        if let (Some(path), true) = (&self.json, self.json == self.report) {
-            return Err(Error::File(path.clone(), "JSON and page cannot both be written there".to_owned()));
-        }
-        for path in self.json.iter().chain(&self.report) {
-            let existed = path.exists();
-            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| Error::File(path.clone(), error.to_string()))?;
-            if !existed {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-        Ok(())
+    pub fn open(&self) -> Result<Files, Error> {
+        let [json, report] =
+            ResultFile::open_all(self.force, [self.json.as_deref(), self.report.as_deref()])?;
+        Ok(Files { json, report })
     }
 }
 
@@ -241,7 +244,7 @@ impl Output {
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        let _ = writeln!(std::io::stderr(), "larder lab: stdout: {error}");
+        complain(&format!("stdout: {error}"));
     }
 }
 
@@ -309,7 +312,7 @@ impl Run {
         self.failed().filter(|check| !of_time::ALL.contains(&check.claim.as_str()))
     }
 
-    /// Reads a run that [`Run::write_json`] wrote.
+    /// Reads a run as [`Run::json`] has it.
     ///
     /// # Errors
     /// When the file cannot be read or is of another form.
@@ -323,39 +326,48 @@ impl Run {
         Ok(run)
     }
 
-    /// Writes all of it.
+    /// All of it.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), Error> {
-        let refuse = |why: String| Error::File(path.to_owned(), why);
-        let mut text = serde_json::to_string_pretty(self).map_err(|error| refuse(error.to_string()))?;
-        text.push('\n');
-        fs::write(path, text).map_err(|error| refuse(error.to_string()))
+    /// When it cannot be said in JSON.
+    pub fn json(&self) -> Result<String, Error> {
+        let text = serde_json::to_string_pretty(self);
+        text.map(|text| text + "\n").map_err(|error| Error::NotValid(format!("JSON: {error}")))
     }
 
-    /// Ends the run that `began`: prints it and writes the files asked for.
+    /// Ends the run that `began`: writes the files, and prints it.
     ///
     /// # Errors
-    /// When a file cannot be written, or a check did not hold: then it is all printed, and no result.
-    pub fn finish(mut self, began: Instant, output: &Output) -> Result<(), Error> {
+    /// When a file cannot be written, or a check did not hold: then the rest is written all the same, and it is all
+    /// printed, and no result.
+    pub fn finish(mut self, began: Instant, files: Files) -> Result<(), Error> {
         self.elapsed_s = began.elapsed().as_secs_f64();
         // Whoever reads the file alone must not take it for a result.
         if self.failed().next().is_some() {
             self.verdict.clear();
         }
         // Files first: nothing of them is lost to a terminal that is closed.
-        if let Some(path) = &output.json {
-            self.write_json(path)?;
-        }
-        if let Some(path) = &output.report {
-            crate::report::write(&self, path)?;
-        }
+        let json = files.json.map_or(Ok(()), |file| file.write(self.json()?.as_bytes()));
+        let report = files.report.map_or(Ok(()), |file| file.write(crate::report::html(&self).as_bytes()));
         say(&terminal::text(&self));
         let failed: Vec<String> =
             self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();
-        if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) }
+        let valid = if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) };
+        first_error([json, report, valid])
     }
+}
+
+/// The first of what went wrong; the others are told on stderr.
+pub(crate) fn first_error<const N: usize>(outcomes: [Result<(), Error>; N]) -> Result<(), Error> {
+    let mut errors = outcomes.into_iter().filter_map(Result::err);
+    let Some(first) = errors.next() else { return Ok(()) };
+    errors.for_each(|error| complain(&error.to_string()));
+    Err(first)
+}
+
+/// Says on stderr what went wrong beside what ends the run.
+fn complain(why: &str) {
+    let _ = writeln!(std::io::stderr(), "larder lab: {why}");
 }
 
 #[cfg(test)]
@@ -392,7 +404,7 @@ pub(crate) mod tests {
     fn a_run_survives_being_written_and_read() {
         let run = sample();
         let path = std::env::temp_dir().join(format!("larder-run-{}.json", std::process::id()));
-        run.write_json(&path).unwrap();
+        fs::write(&path, run.json().unwrap()).unwrap();
         let back = Run::read_json(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(back, run);
@@ -404,7 +416,7 @@ pub(crate) mod tests {
     #[test]
     fn a_newer_form_is_refused_by_name() {
         let path = std::env::temp_dir().join(format!("larder-newer-{}.json", std::process::id()));
-        Run { format: FORMAT + 1, ..sample() }.write_json(&path).unwrap();
+        fs::write(&path, Run { format: FORMAT + 1, ..sample() }.json().unwrap()).unwrap();
         let error = Run::read_json(&path).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
         assert!(error.contains("of format 2"), "{error}");
@@ -416,7 +428,7 @@ pub(crate) mod tests {
         run.check_equal("server and generator count the same", 3, 4);
         let path = std::env::temp_dir().join(format!("larder-invalid-{}.json", std::process::id()));
         let output = Output { json: Some(path.clone()), ..Output::default() };
-        let error = run.finish(Instant::now(), &output).unwrap_err().to_string();
+        let error = run.finish(Instant::now(), output.open().unwrap()).unwrap_err().to_string();
         let back = Run::read_json(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((back.verdict.as_str(), back.failed().count()), ("", 1));

@@ -279,7 +279,7 @@ fn runs_of_two_experiments_are_not_compared() {
     let folder = folder("two");
     let paths = ["memory", "cas"].map(|name| {
         let path = folder.join(name);
-        Run::new(name, name).write_json(&path).unwrap();
+        std::fs::write(&path, Run::new(name, name).json().unwrap()).unwrap();
         path.to_string_lossy().into_owned()
     });
     let output = lab(&["compare", &paths[0], &paths[1]]).output().unwrap();
@@ -315,7 +315,33 @@ fn a_closed_or_full_stdout_loses_no_file_and_no_exit_code() {
         std::fs::remove_file(&json).unwrap();
     }
     let output = lab(&few).arg("--json").arg(&json).arg("--report").arg(&json).output().unwrap();
-    refused(&output, "JSON and page cannot both be written there");
+    refused(&output, "two results cannot both be written there");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn results_that_are_there_are_kept_and_a_full_disk_loses_nothing_else() {
+    let folder = folder("files");
+    let (json, page) = (folder.join("out.json"), folder.join("out.html"));
+    let few = ["memory", "--quick", "--items", "1000", "--memory-mb", "4"];
+    let run = |json: &str, more: &[&str]| {
+        lab(&few).args(["--json", json, "--report"]).arg(&page).args(more).output().unwrap()
+    };
+    let json_path = json.to_string_lossy();
+    std::fs::write(&json, "dear").unwrap();
+    refused(&run(&json_path, &[]), "out.json: it is there already; if it may be written over, say --force");
+    assert_eq!(std::fs::read(&json).unwrap(), b"dear");
+    assert!(!page.exists());
+    // Whether two visits agree is the machine's affair: only what is written is looked at.
+    run(&json_path, &["--force"]);
+    Run::read_json(&json).unwrap();
+    assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
+    // One that cannot be written is told, with the others written and everything printed.
+    std::fs::remove_file(&page).unwrap();
+    let output = run("/dev/full", &[]);
+    refused(&output, "/dev/full: No space left on device");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("bytes per key"));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -324,9 +350,9 @@ fn a_run_that_was_not_valid_is_not_compared() {
     let folder = folder("invalid");
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let mut run = Run::new("memory", "memory");
-    run.write_json(&folder.join("valid")).unwrap();
+    std::fs::write(folder.join("valid"), run.json().unwrap()).unwrap();
     run.check_equal("counts agree", 1, 2);
-    run.write_json(&folder.join("invalid")).unwrap();
+    std::fs::write(folder.join("invalid"), run.json().unwrap()).unwrap();
     for pair in [["valid", "invalid"], ["invalid", "valid"]] {
         let output = lab(&["compare", &path(pair[0]), &path(pair[1])]).output().unwrap();
         refused(&output, "invalid is of a run without a result: counts agree");

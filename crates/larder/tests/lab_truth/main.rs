@@ -30,7 +30,7 @@ fn folder(name: &str) -> PathBuf {
 /// `larder lab`, which is to write `out.json` into `folder`.
 fn lab(arguments: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.arg("lab").args(arguments).arg("--json").arg(folder.join("out.json"));
+    command.arg("lab").args(arguments).arg("--force").arg("--json").arg(folder.join("out.json"));
     command
 }
 

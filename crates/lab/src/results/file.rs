@@ -1,0 +1,152 @@
+//! A file of results: opened before anything is measured, written when all is known.
+//!
+//! What is there already is kept, unless it may be written over; a file that nothing was written to goes again. Pipes and
+//! devices are written to as they are.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// A file that will be written to.
+#[derive(Debug)]
+pub struct ResultFile {
+    path: PathBuf,
+    file: File,
+    of: Metadata,
+    /// It is ours alone: it was not there before, and nothing is written to it yet.
+    empty: bool,
+}
+
+impl ResultFile {
+    /// Opens all that are asked for. `force`: what they hold may be written over.
+    ///
+    /// # Errors
+    /// [`Error::File`] when one cannot be written, holds something, or is another of them, too.
+    pub fn open_all<const N: usize>(
+        force: bool,
+        paths: [Option<&Path>; N],
+    ) -> Result<[Option<ResultFile>; N], Error> {
+        let mut files: [Option<ResultFile>; N] = [const { None }; N];
+        for (at, path) in paths.into_iter().enumerate() {
+            let Some(path) = path else { continue };
+            let file = ResultFile::open(path)?;
+            let same = |other: &&ResultFile| other.of.is_file() && other.identity() == file.identity();
+            if let Some(other) = files.iter().flatten().find(same) {
+                let why = format!("two results cannot both be written there: {}", other.path.display());
+                return Err(Error::File(path.to_owned(), why));
+            }
+            if file.of.is_file() && file.of.len() > 0 && !force {
+                let why = "it is there already; if it may be written over, say --force";
+                return Err(Error::File(path.to_owned(), why.to_owned()));
+            }
+            files[at] = Some(file);
+        }
+        Ok(files)
+    }
+
+    fn open(path: &Path) -> Result<ResultFile, Error> {
+        let refuse = |error: std::io::Error| Error::File(path.to_owned(), error.to_string());
+        let (file, empty) = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).open(path).map_err(refuse)?, false)
+            }
+            Err(error) => return Err(refuse(error)),
+        };
+        let of = file.metadata().map_err(refuse)?;
+        Ok(ResultFile { path: path.to_owned(), file, of, empty })
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        (self.of.dev(), self.of.ino())
+    }
+
+    /// Writes all of it, in place of what was there.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the system does not take it: then nothing is left of a file that was made for it.
+    pub fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
+        let regular = self.of.is_file();
+        let write = |file: &mut File| {
+            if regular {
+                file.set_len(0)?;
+            }
+            file.write_all(bytes)?;
+            // What a disk has no room for some systems tell only here.
+            if regular { file.sync_all() } else { Ok(()) }
+        };
+        write(&mut self.file).map_err(|error| Error::File(self.path.clone(), error.to_string()))?;
+        self.empty = false;
+        Ok(())
+    }
+}
+
+impl Drop for ResultFile {
+    fn drop(&mut self) {
+        if self.empty {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("larder-files-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn refused(force: bool, paths: [Option<&Path>; 2]) -> String {
+        ResultFile::open_all(force, paths).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_there_is_kept_unless_it_may_be_written_over() {
+        let folder = folder("kept");
+        let (old, new) = (folder.join("old"), folder.join("new"));
+        fs::write(&old, "dear").unwrap();
+        assert!(refused(false, [Some(&new), Some(&old)]).contains("say --force"));
+        assert_eq!(fs::read(&old).unwrap(), b"dear");
+        assert!(!new.exists(), "nothing was written to it");
+        let [first, second] = ResultFile::open_all(true, [Some(&new), Some(&old)]).unwrap();
+        first.unwrap().write(b"new").unwrap();
+        second.unwrap().write(b"x").unwrap();
+        assert_eq!((fs::read(&new).unwrap(), fs::read(&old).unwrap()), (b"new".to_vec(), b"x".to_vec()));
+        // Nothing is lost with an empty one.
+        fs::write(&old, "").unwrap();
+        drop(ResultFile::open_all(false, [Some(&old), None]).unwrap());
+        assert!(old.exists(), "it was there before");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn two_results_do_not_go_into_one_file_however_it_is_called() {
+        let folder = folder("twice");
+        let (file, other, link) = (folder.join("a"), folder.join("./a"), folder.join("b"));
+        std::os::unix::fs::symlink("a", &link).unwrap();
+        for again in [&file, &other, &link] {
+            for force in [false, true] {
+                assert!(refused(force, [Some(&file), Some(again)]).contains("cannot both be written there"));
+                assert!(!file.exists());
+            }
+        }
+        let null = Path::new("/dev/null");
+        assert!(ResultFile::open_all(false, [Some(null), Some(null)]).is_ok(), "a device loses nothing");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let [file] = ResultFile::open_all(false, [Some(Path::new("/dev/full"))]).unwrap();
+        let error = file.unwrap().write(b"all").unwrap_err().to_string();
+        assert!(error.starts_with("/dev/full: No space left on device"), "{error}");
+    }
+}
