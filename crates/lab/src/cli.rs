@@ -10,13 +10,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
 
-use crate::driver;
 use crate::error::Error;
 use crate::load::{self, RequestArgs};
 use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::workload::Verb;
-use crate::{bench, cas, clients, hitratio, keeper, latency, matrix, memory, servers, shift};
+use crate::{
+    bench, cas, clients, driver, endpoint, hitratio, keeper, latency, matrix, memory, servers, shift,
+};
 
 /// Measures caches.
 #[derive(Debug, Parser)]
@@ -103,11 +104,18 @@ struct CompareArgs {
 
 /// Runs `larder lab` with `args`, the words behind `lab`.
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    // Whatever is said of an argument, a password in it is not.
+    let arguments: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let without_logins = |text: &str| endpoint::without_logins(text, arguments.iter().cloned());
     let words = std::iter::once(OsString::from("larder lab")).chain(args);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            let said = without_logins(&error.render().to_string());
+            let _ = match error.use_stderr() {
+                true => io::stderr().write_all(said.as_bytes()),
+                false => io::stdout().write_all(said.as_bytes()),
+            };
             return ExitCode::from(error.exit_code() as u8);
         }
     };
@@ -134,7 +142,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "larder lab: {error}");
+            let _ = writeln!(io::stderr(), "larder lab: {}", without_logins(&error.to_string()));
             ExitCode::FAILURE
         }
     }

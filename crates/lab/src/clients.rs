@@ -119,6 +119,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if !CLIENTS.iter().any(|client| options.wants(client, asked)) {
         return Err(none());
     }
+    options.common.targets.iter().try_for_each(|target| target.control().ipv4().map(drop))?;
     let (languages, absent) = options.languages()?;
     let clients: Vec<Client> =
         CLIENTS.iter().filter(|client| options.wants(client, &languages)).copied().collect();

@@ -1,6 +1,5 @@
 //! Who takes part in an experiment: servers that the lab starts, and running ones.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use larder_eventloop::cpu;
@@ -9,21 +8,22 @@ use larder_protocol::client::Protocol;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::control::{Control, Family};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::owner;
 use crate::peers::{Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::usage::Usage;
 
-/// A running server that somebody else started: `name=memcached://host:port`.
+/// A running server that somebody else started: `name=` and a URL as [`Endpoint::parse`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// How tables call it.
     pub name: String,
     /// What it speaks.
     pub family: Family,
-    /// Where it listens.
-    pub address: Address,
+    /// Where it listens, and who asks.
+    pub endpoint: Endpoint,
 }
 
 impl Target {
@@ -32,17 +32,16 @@ impl Target {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Target, String> {
-        let form = "expected name=memcached://host:port or name=redis://host:port";
+        let form = "expected name=memcached://host:port, name=redis://host:port, …";
         let (name, url) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or(form)?;
-        let (scheme, place) = url.split_once("://").ok_or(form)?;
-        let family = match scheme {
-            "memcached" => Family::Memcached,
-            "redis" => Family::Redis,
-            _ => return Err(form.to_owned()),
-        };
-        let mut addresses = place.to_socket_addrs().map_err(|error| format!("{place}: {error}"))?;
-        let address = addresses.next().ok_or_else(|| format!("{place}: no address"))?;
-        Ok(Target { name: name.to_owned(), family, address: Address::Tcp(address) })
+        let (family, endpoint) = Endpoint::parse(url)?;
+        Ok(Target { name: name.to_owned(), family, endpoint })
+    }
+
+    /// It as somebody to ask.
+    pub fn control(&self) -> Control {
+        let Target { name, family, endpoint: Endpoint { address, login } } = self.clone();
+        Control { name, family, address, login }
     }
 }
 
@@ -163,12 +162,11 @@ impl Contender {
     /// # Errors
     /// [`Error::Peer`] when it does not answer.
     pub fn reach(target: &Target) -> Result<Contender, Error> {
-        let control =
-            Control { name: target.name.clone(), family: target.family, address: target.address.clone() };
+        let control = target.control();
         let (version, settings) = (control.version()?, control.settings()?);
         // It may run on another machine: then its process is not the one with that number here.
-        let answering = match target.address.is_local() {
-            true => owner::answering(&target.address, None, control.process_id()?),
+        let answering = match control.address.is_local() {
+            true => owner::answering(&control.address, None, control.process_id()?),
             false => Err("it may run on another machine".to_owned()),
         };
         let setting = |name: &str| settings.iter().find(|(have, _)| have == name)?.1.parse().ok();
@@ -176,7 +174,7 @@ impl Contender {
             name: target.name.clone(),
             kind: None,
             version,
-            command: target.address.to_string(),
+            command: control.address.to_string(),
             pid: answering.clone().ok(),
             unseen: answering.err(),
             workers: setting("num_threads").or_else(|| setting("server-threads")),
@@ -196,17 +194,9 @@ impl Contender {
         &self.control.address
     }
 
-    /// Where it listens, for a driver.
-    ///
-    /// # Errors
-    /// [`Error::NotValid`] when it has no IPv4 address.
-    pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
-        match self.address() {
-            Address::Tcp(SocketAddr::V4(address)) => Ok((*address.ip(), address.port())),
-            other => {
-                Err(Error::NotValid(format!("{}: the driver reaches IPv4 addresses, not {other}", self.name)))
-            }
-        }
+    /// Where it is connected to.
+    pub fn endpoint(&self) -> Endpoint {
+        self.control.endpoint()
     }
 
     /// Sends a signal to its process.
@@ -260,7 +250,7 @@ mod tests {
     fn targets_name_a_protocol_and_an_address() {
         let parsed = Target::parse("a=memcached://127.0.0.1:11211").unwrap();
         assert_eq!((parsed.name.as_str(), parsed.family), ("a", Family::Memcached));
-        assert_eq!(parsed.address, Address::Tcp("127.0.0.1:11211".parse().unwrap()));
+        assert_eq!(parsed.endpoint, (&Address::Tcp("127.0.0.1:11211".parse().unwrap())).into());
         assert_eq!(Target::parse("b=redis://127.0.0.1:1").unwrap().family, Family::Redis);
         for bad in [
             "127.0.0.1:1",

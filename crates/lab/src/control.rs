@@ -1,13 +1,14 @@
 //! Asking a server about itself, on a connection apart from the load's: version, settings, counters.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
 
+use crate::endpoint::{Endpoint, HIDDEN, Login};
 use crate::error::Error;
 
 /// The protocol in which a server is asked.
@@ -48,12 +49,32 @@ pub struct Control {
     pub family: Family,
     /// Where it listens.
     pub address: Address,
+    /// Who asks, if it wants to know.
+    pub login: Option<Login>,
 }
 
 impl Control {
+    /// Where it is connected to.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint { address: self.address.clone(), login: self.login.clone() }
+    }
+
+    /// Where it listens, for a driver.
+    ///
+    /// # Errors
+    /// [`Error::NotValid`] when it has no IPv4 address, or wants a password.
+    pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
+        let why = match (&self.address, &self.login) {
+            (Address::Tcp(SocketAddr::V4(address)), None) => return Ok((*address.ip(), address.port())),
+            (Address::Tcp(SocketAddr::V4(_)), Some(_)) => "drivers say no password".to_owned(),
+            (other, _) => format!("drivers reach IPv4 addresses, not {other}"),
+        };
+        Err(Error::NotValid(format!("{}: {why}", self.name)))
+    }
+
     /// It can be connected to.
     pub fn connects(&self) -> bool {
-        self.connect().is_ok()
+        self.endpoint().converse(PATIENCE).is_ok()
     }
 
     /// It answers the simplest question.
@@ -105,7 +126,13 @@ impl Control {
                 let sent = self.ask("CONFIG GET *\r\nPING\r\n", "+PONG\r\n")?;
                 let words: Vec<&str> =
                     sent.split("\r\n").filter(|line| !line.starts_with(['$', '*', '+'])).collect();
-                Ok(words.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect())
+                // Redis tells its own passwords to whoever has logged in.
+                let is_secret = |name: &str| name.contains("pass") || name == "masterauth";
+                let setting = |pair: &[&str]| {
+                    let hides = is_secret(pair[0]) && !pair[1].is_empty();
+                    (pair[0].to_owned(), if hides { HIDDEN } else { pair[1] }.to_owned())
+                };
+                Ok(words.chunks_exact(2).map(setting).collect())
             }
         }
     }
@@ -235,14 +262,14 @@ impl Control {
         let mut reply = Vec::new();
         let asked = Instant::now();
         let mut exchange = || {
-            let mut stream = self.connect()?;
-            stream.write_all(question.as_ref())?;
+            let mut conversation = self.endpoint().converse(PATIENCE)?;
+            conversation.send(question.as_ref())?;
             let mut buffer = [0; 16 * 1024];
             while !is_whole(&reply) {
                 if reply.len() > ANSWER_BYTES_MAX || asked.elapsed() > PATIENCE_IN_ALL {
                     return Err(ErrorKind::FileTooLarge.into());
                 }
-                match stream.read(&mut buffer)? {
+                match conversation.receive(&mut buffer)? {
                     0 => return Err(ErrorKind::UnexpectedEof.into()),
                     received => reply.extend_from_slice(&buffer[..received]),
                 }
@@ -262,7 +289,7 @@ impl Control {
                 let first: String = said.lines().next().unwrap_or_default().chars().take(100).collect();
                 Err(self.failed(question.as_ref(), &format!("it says \"{}\"", first.escape_debug())))
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
                 let why = format!("nothing came for {} s", PATIENCE.as_secs());
                 Err(self.failed(question.as_ref(), &why))
             }
@@ -273,14 +300,6 @@ impl Control {
     fn failed(&self, question: impl AsRef<[u8]>, why: &str) -> Error {
         let question: String = question.as_ref().escape_ascii().to_string().chars().take(60).collect();
         Error::Peer(format!("{} does not answer \"{question}\" as it should: {}", self.name, why.trim_end()))
-    }
-
-    fn connect(&self) -> std::io::Result<TcpStream> {
-        let Address::Tcp(address) = &self.address else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(stream)
     }
 }
 
@@ -335,6 +354,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     #[test]
@@ -345,7 +365,7 @@ mod tests {
             let (mut client, _) = listener.accept().unwrap();
             while client.write_all(&b"STAT a 1\r\n".repeat(10_000)).is_ok() {}
         });
-        let control = Control { name: "a".to_owned(), family: Family::Memcached, address };
+        let control = Control { name: "a".to_owned(), family: Family::Memcached, address, login: None };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
     }
@@ -364,7 +384,7 @@ mod tests {
                 client.write_all(answer.as_bytes()).unwrap();
             }
         });
-        Control { name: "a".to_owned(), family: Family::Memcached, address }
+        Control { name: "a".to_owned(), family: Family::Memcached, address, login: None }
     }
 
     #[test]

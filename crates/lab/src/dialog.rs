@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 
 use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
-use larder_eventloop::socket::{Address, Socket};
+use larder_eventloop::socket::Socket;
 use larder_protocol::client::{self, Answer, Asked, LINE_BYTES_MAX, Malformed, Protocol};
 
+use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::generator::{STALL, prefer, thread_cpu_time, waited_since};
+use crate::generator::{CONNECT, STALL, prefer, thread_cpu_time, waited_since};
 use crate::sizes::VALUE_BYTES_MAX;
 
 /// What an agent does next.
@@ -142,8 +143,13 @@ impl<A: Agent> Dialog<A> {
     ///
     /// # Panics
     /// If there is no thread.
-    pub fn connect(address: &Address, agents: Vec<A>, cores: &[Option<usize>]) -> Result<Dialog<A>, Error> {
+    pub fn connect(
+        to: impl Into<Endpoint>,
+        agents: Vec<A>,
+        cores: &[Option<usize>],
+    ) -> Result<Dialog<A>, Error> {
         assert!(!cores.is_empty(), "agents need a thread");
+        let endpoint = to.into();
         let epoll = |error| Error::System("epoll", error);
         let mut lanes = Vec::with_capacity(cores.len());
         for &core in cores {
@@ -158,11 +164,8 @@ impl<A: Agent> Dialog<A> {
             });
         }
         for (index, agent) in agents.into_iter().enumerate() {
-            let refused = |error| Error::Connect(address.to_string(), error);
-            let socket = Socket::connect_timeout(address, Duration::from_secs(5)).map_err(refused)?;
-            if matches!(address, Address::Tcp(_)) {
-                socket.set_nodelay(true).map_err(refused)?;
-            }
+            let refused = |error| Error::Connect(endpoint.to_string(), error);
+            let socket = endpoint.connect(CONNECT).map_err(refused)?;
             let lane = &mut lanes[index % cores.len()];
             lane.poller.add(&socket, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
             let state = State::Waits;
@@ -366,6 +369,8 @@ impl<A: Agent> Lane<A> {
 mod tests {
     use std::io::Write;
     use std::net::TcpListener;
+
+    use larder_eventloop::socket::Address;
 
     use super::*;
 

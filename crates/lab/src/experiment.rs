@@ -67,7 +67,8 @@ pub struct Options {
     /// protocol (repeatable, or with commas)
     #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_peer)]
     pub peers: Vec<Kind>,
-    /// Running servers: name=memcached://host:port or name=redis://host:port (repeatable)
+    /// Running servers: name=memcached://host:port, name=redis://host:port, name=redis+unix:///path …; with
+    /// user:password@ in front of the host if there is a password, which every list of processes then shows (repeatable)
     #[arg(long = "target", value_name = "NAME=URL", value_parser = Target::parse)]
     pub targets: Vec<Target>,
     /// What running servers hold may go: they are flushed first. Without this, one that holds something is refused

@@ -1,9 +1,9 @@
 //! Stores what a load wants to find.
 
-use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
 
 use crate::connection::Check;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
@@ -19,12 +19,12 @@ const FILL_BYTES: usize = 64 << 20;
 /// # Errors
 /// Those of [`Load::run`], and [`Error::NotValid`] when a write was refused.
 pub fn fill(
-    address: &Address,
+    to: impl Into<Endpoint>,
     protocol: Protocol,
     keyspace: Keyspace,
     cores: &[Option<usize>],
 ) -> Result<Tally, Error> {
-    prepare(address, &Workload::new(protocol, Verb::Hit, keyspace), cores)
+    prepare(to, &Workload::new(protocol, Verb::Hit, keyspace), cores)
 }
 
 /// Windows of 16 requests that are read back.
@@ -36,7 +36,7 @@ const READ_BACK_WINDOWS: u64 = 64;
 /// # Errors
 /// Those of [`Load::run`].
 pub fn read_back(
-    address: &Address,
+    to: impl Into<Endpoint>,
     workload: &Workload,
     seed: u64,
     cores: &[Option<usize>],
@@ -46,7 +46,7 @@ pub fn read_back(
     }
     let mix = Mix::from(Verb::Get);
     let sample = Workload { mix, connections: 1, pipeline: 16, keys_per_request: 1, ..workload.clone() };
-    let mut load = Load::connect(address, &sample, sample.scripts(seed), &cores[..1])?;
+    let mut load = Load::connect(to, &sample, sample.scripts(seed), &cores[..1])?;
     load.run(Check::Verify, Stop::Windows(READ_BACK_WINDOWS))
 }
 
@@ -54,24 +54,24 @@ pub fn read_back(
 ///
 /// # Errors
 /// As [`fill`].
-pub fn prepare(address: &Address, workload: &Workload, cores: &[Option<usize>]) -> Result<Tally, Error> {
+pub fn prepare(
+    to: impl Into<Endpoint>,
+    workload: &Workload,
+    cores: &[Option<usize>],
+) -> Result<Tally, Error> {
+    let to = &to.into();
     let mut total = Tally::default();
     let verbs: Vec<Verb> = workload.mix.parts().map(|(verb, _)| verb).collect();
     if verbs.contains(&Verb::Incr) {
-        store(address, &Workload { zeros: true, ..workload.clone() }, cores, &mut total)?;
+        store(to, &Workload { zeros: true, ..workload.clone() }, cores, &mut total)?;
     }
     if verbs.iter().any(|&verb| !matches!(verb, Verb::Miss | Verb::Incr)) {
-        store(address, workload, cores, &mut total)?;
+        store(to, workload, cores, &mut total)?;
     }
     Ok(total)
 }
 
-fn store(
-    address: &Address,
-    wanted: &Workload,
-    cores: &[Option<usize>],
-    total: &mut Tally,
-) -> Result<(), Error> {
+fn store(to: &Endpoint, wanted: &Workload, cores: &[Option<usize>], total: &mut Tally) -> Result<(), Error> {
     let keyspace = wanted.keyspace;
     let request_bytes = keyspace.key_bytes + wanted.value_bytes_max() + 64;
     let step = (FILL_BYTES / request_bytes).max(1) as u32;
@@ -88,7 +88,7 @@ fn store(
             keys_per_request: 1,
             ..wanted.clone()
         };
-        let mut load = Load::connect(address, &workload, workload.scripts(0), cores)?;
+        let mut load = Load::connect(to, &workload, workload.scripts(0), cores)?;
         let tally = load.run(Check::Parse, Stop::Once)?;
         if tally.wrong > 0 || tally.stored != u64::from(count) {
             let why = tally.first_wrong.unwrap_or_else(|| format!("{} of {count} stored", tally.stored));

@@ -23,6 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::{Check, Connection, Pace};
 use crate::dialog::AWAKE;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::script::Script;
 use crate::tally::Tally;
@@ -31,6 +32,8 @@ use crate::workload::{Verb, Workload};
 /// A run ends with an error when no connection hears anything for so long.
 pub const STALL: Duration = Duration::from_secs(10);
 
+/// How long a server may take to accept a connection, and to take a login.
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Received at once, unless a value needs more.
 const RECEIVE_BYTES: usize = 256 * 1024;
 /// Connections that one wait reports at most.
@@ -74,7 +77,7 @@ pub struct Load {
 #[derive(Debug)]
 struct Lane {
     core: Option<usize>,
-    address: Address,
+    endpoint: Endpoint,
     poller: Poller,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
@@ -96,7 +99,7 @@ fn epoll(error: std::io::Error) -> Error {
 }
 
 impl Load {
-    /// Connects to `address`, one connection per script, shared out over one thread per entry of
+    /// Connects to a server, one connection per script, shared out over one thread per entry of
     /// `cores`: `Some` pins it.
     ///
     /// # Errors
@@ -105,20 +108,21 @@ impl Load {
     /// # Panics
     /// If there is no thread, or the scripts are not of `workload`.
     pub fn connect(
-        address: &Address,
+        to: impl Into<Endpoint>,
         workload: &Workload,
         scripts: Vec<Arc<Script>>,
         cores: &[Option<usize>],
     ) -> Result<Load, Error> {
         assert!(!cores.is_empty(), "a load needs a thread");
         assert_eq!(scripts.len(), workload.connections, "one script per connection");
+        let endpoint = to.into();
         let value_bytes = workload.value_bytes_max() + AROUND_VALUE_BYTES;
         let buffer_bytes = RECEIVE_BYTES.max(2 * value_bytes);
         let mut lanes = Vec::with_capacity(cores.len());
         for &core in cores {
             lanes.push(Lane {
                 core,
-                address: address.clone(),
+                endpoint: endpoint.clone(),
                 poller: Poller::new().map_err(epoll)?,
                 connections: Vec::new(),
                 buffer: vec![0; buffer_bytes],
@@ -126,11 +130,8 @@ impl Load {
             });
         }
         for (index, script) in scripts.into_iter().enumerate() {
-            let refused = |error| Error::Connect(address.to_string(), error);
-            let socket = Socket::connect_timeout(address, Duration::from_secs(5)).map_err(refused)?;
-            if matches!(address, Address::Tcp(_)) {
-                socket.set_nodelay(true).map_err(refused)?;
-            }
+            let refused = |error| Error::Connect(endpoint.to_string(), error);
+            let socket = endpoint.connect(CONNECT).map_err(refused)?;
             let lane = &mut lanes[index % cores.len()];
             lane.poller.add(&socket, lane.connections.len() as u64, Interest::Read).map_err(epoll)?;
             lane.connections.push(Connection::new(socket, script));
@@ -358,9 +359,11 @@ impl Lane {
 
     /// Replaces a connection by a new one, whose first window goes out when it stands.
     fn reconnect(&mut self, token: usize, run: &mut Run<'_>) -> Result<(), Error> {
-        let refused = |error| Error::Connect(self.address.to_string(), error);
-        let socket = Socket::connect(&self.address).map_err(refused)?;
-        if matches!(self.address, Address::Tcp(_)) {
+        let Endpoint { address, login } = &self.endpoint;
+        debug_assert!(login.is_none(), "a login is waited for");
+        let refused = |error| Error::Connect(address.to_string(), error);
+        let socket = Socket::connect(address).map_err(refused)?;
+        if matches!(address, Address::Tcp(_)) {
             socket.set_nodelay(true).map_err(refused)?;
         }
         self.poller.add(&socket, token as u64, Interest::Both).map_err(epoll)?;

@@ -11,6 +11,7 @@
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
+//! | [`endpoint`] | where a server listens, and who is to be said to be asking |
 //! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
 //! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server, and one with faults |
 //! | [`counted`] | system calls, segments and delayed acknowledgements, counted |
@@ -40,6 +41,7 @@ pub mod control;
 pub mod counted;
 pub mod dialog;
 pub mod driver;
+pub mod endpoint;
 pub mod error;
 pub mod experiment;
 pub mod fill;

@@ -9,7 +9,6 @@ use larder_protocol::client::Protocol;
 use crate::books::Books;
 use crate::connection::Check;
 use crate::contender::Target;
-use crate::control::Control;
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::fill;
@@ -79,7 +78,8 @@ impl RequestArgs {
 /// Options of `larder lab load`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// name=memcached://host:port or name=redis://host:port
+    /// A running server: name=memcached://host:port, name=redis://host:port, name=redis+unix:///path …; with user:password@
+    /// in front of the host if there is a password, which every list of processes then shows
     #[arg(long, value_parser = Target::parse)]
     target: Target,
     /// Use memcached's meta commands
@@ -171,17 +171,21 @@ pub fn run(args: &Options) -> Result<(), Error> {
         ttl_s: args.ttl,
         ..args.request.workload(protocol, args.keys)?
     };
-    let Target { name, family, address } = &args.target;
-    let control = Control { name: name.clone(), family: *family, address: address.clone() };
+    let Target { name, endpoint, .. } = &args.target;
+    let control = args.target.control();
+    if args.churn > 0 && endpoint.login.is_some() {
+        let why = "a connection that is replaced says no password: --churn needs a server without one";
+        return Err(Error::NotValid(why.to_owned()));
+    }
     let fills = !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set));
     if args.flush_target || fills || !workload.mix.parts().all(|(verb, _)| verb.is_read()) {
         eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
     }
     if fills {
-        fill::prepare(address, &workload, &cores)?;
+        fill::prepare(endpoint, &workload, &cores)?;
     }
     let books = Books::open(&control).ok().filter(Books::counts);
-    let mut load = Load::connect(address, &workload, workload.scripts(args.seed), &cores)?;
+    let mut load = Load::connect(endpoint, &workload, workload.scripts(args.seed), &cores)?;
     load.churn(args.churn);
     let check = match Check::from(args.check) {
         Check::Length if args.rate.is_some() || !workload.has_known_replies() => Check::Parse,
@@ -198,7 +202,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
     let after = args.pid.map(Usage::of).transpose()?;
     let threads = load.threads();
     drop(load);
-    let back = fill::read_back(address, &workload, args.seed, &cores)?;
+    let back = fill::read_back(endpoint, &workload, args.seed, &cores)?;
 
     println!("{}: {} requests in {:.2} s", args.target.name, tally.requests, tally.elapsed.as_secs_f64());
     println!("throughput        {:>12.0} requests/s", tally.rate());

@@ -136,6 +136,7 @@ pub struct Faulted {
 /// When the driver cannot be built, a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     options.only_memcached()?;
+    options.common.targets.iter().try_for_each(|target| target.control().ipv4().map(drop))?;
     // Whether it can be built is known before servers are started.
     Language::C.build()?;
     let grid = options.grid();
@@ -285,8 +286,8 @@ fn held_against_the_generator(
         if let Ok(sample) = bench.visit(experiment, 0, &setting, visit)? {
             ours.push(sample.client_us);
         }
-        let address = experiment.contenders[0].address();
-        let mut load = Load::connect(address, &workload, workload.scripts(1), &experiment.generator_cores)?;
+        let endpoint = experiment.contenders[0].endpoint();
+        let mut load = Load::connect(&endpoint, &workload, workload.scripts(1), &experiment.generator_cores)?;
         let tally = load.run(Check::Parse, Stop::After(visit))?;
         costs.push(tally.generator_cpu.as_secs_f64() * 1e6 / tally.requests.max(1) as f64);
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use larder_eventloop::socket::Address;
 
@@ -44,7 +45,7 @@ pub fn answering(address: &Address, child: Option<u32>, reported: Option<u32>) -
 pub fn listeners(address: &Address) -> BTreeSet<u32> {
     let inodes = match address {
         Address::Tcp(address) => tcp_inodes(address),
-        Address::Unix(path) => unix_inodes(&path.to_string_lossy()),
+        Address::Unix(path) => unix_inodes(path),
     };
     if inodes.is_empty() {
         return BTreeSet::new();
@@ -111,16 +112,28 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Inodes of Unix sockets that listen at `path`: `Num RefCount Protocol Flags Type St Inode Path`.
-fn unix_inodes(path: &str) -> Vec<u64> {
+/// Inodes of Unix sockets that listen at `path`, else of those that were bound in its folder to a name that is gone: a
+/// server may bind to another name and rename it when it listens, and the kernel keeps the first.
+fn unix_inodes(path: &Path) -> Vec<u64> {
     let table = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
-    let at = |line: &str| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let accepts = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
-        let inode = fields.get(6)?.parse().ok()?;
-        (accepts && line.ends_with(&format!(" {path}"))).then_some(inode)
+    let all: Vec<(&Path, u64)> = table.lines().skip(1).filter_map(unix_listener).collect();
+    let at = |holds: &dyn Fn(&Path) -> bool| -> Vec<u64> {
+        all.iter().filter(|(bound, _)| holds(bound)).map(|(_, inode)| *inode).collect()
     };
-    table.lines().skip(1).filter_map(at).collect()
+    let exact = at(&|bound| bound == path);
+    if !exact.is_empty() || !path.exists() {
+        return exact;
+    }
+    at(&|bound| bound.parent() == path.parent() && !bound.exists())
+}
+
+/// Path and inode of a Unix socket that listens: `Num RefCount Protocol Flags Type St Inode Path`.
+fn unix_listener(line: &str) -> Option<(&Path, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let accepts = u32::from_str_radix(fields.nth(3)?, 16).ok()? & ACCEPTS != 0;
+    let inode = fields.nth(2)?;
+    let (_, path) = line.split_once(&format!(" {inode} "))?;
+    accepts.then_some((Path::new(path), inode.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -166,8 +179,19 @@ mod tests {
         let path = std::env::temp_dir().join(format!("larder-owner-{}", id()));
         let unix = UnixListener::bind(&path).unwrap();
         assert_eq!(listeners(&Address::Unix(path.clone())), BTreeSet::from([id()]));
+        let folder = path.with_extension("folder");
+        std::fs::create_dir_all(&folder).unwrap();
+        let moved = folder.join("a socket");
+        assert!(listeners(&Address::Unix(moved.clone())).is_empty());
         drop(unix);
         std::fs::remove_file(&path).unwrap();
         assert!(listeners(&Address::Unix(path)).is_empty());
+        // Nobody sees it before it listens.
+        let unix = UnixListener::bind(folder.join("a socket.new")).unwrap();
+        std::fs::rename(folder.join("a socket.new"), &moved).unwrap();
+        assert_eq!(listeners(&Address::Unix(moved.clone())), BTreeSet::from([id()]));
+        drop(unix);
+        assert!(listeners(&Address::Unix(moved)).is_empty());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

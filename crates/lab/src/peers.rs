@@ -272,6 +272,7 @@ impl Server {
                 name: name.to_owned(),
                 family: spec.kind.family(),
                 address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))),
+                login: None,
             },
             version: String::new(),
             settings: Vec::new(),

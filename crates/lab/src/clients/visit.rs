@@ -216,7 +216,7 @@ impl Bench {
     /// # Errors
     /// When it has no address that drivers reach.
     pub fn job(&self, experiment: &Experiment, contender: usize, setting: &Setting) -> Result<Job, Error> {
-        let (host, port) = experiment.contenders[contender].ipv4()?;
+        let (host, port) = experiment.contenders[contender].control.ipv4()?;
         let space = self.keyspace(setting.value_bytes);
         let (bursts, pause) = match setting.callers {
             Callers::Steady(_) => (0, Duration::ZERO),

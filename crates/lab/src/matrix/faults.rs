@@ -176,7 +176,7 @@ pub fn visit(
     let Mode { client, reply } = mode;
     let setting =
         Setting { client, op: Op::Set, value_bytes, handle: Handle::Kept, reply, link: Link::Loopback };
-    let (host, port) = server.ipv4()?;
+    let (host, port) = server.control.ipv4()?;
     let half = calls / 2;
     let job = Job {
         host: host.into(),

@@ -129,7 +129,7 @@ impl Bench {
     }
 
     fn store(&self, experiment: &Experiment, contender: &Contender, space: Keyspace) -> Result<(), Error> {
-        fill::fill(contender.address(), Protocol::Classic, space, &experiment.generator_cores)?;
+        fill::fill(&contender.endpoint(), Protocol::Classic, space, &experiment.generator_cores)?;
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Bench {
 
     /// The way to a server: itself, or a relay before it.
     fn port(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<(u32, u16), Error> {
-        let server = experiment.contenders[contender].ipv4()?;
+        let server = experiment.contenders[contender].control.ipv4()?;
         let Link::Relay(ms) = link else { return Ok((u32::from(server.0), server.1)) };
         let relay = match self.relays.entry((contender, link)) {
             std::collections::hash_map::Entry::Occupied(relay) => relay.into_mut(),

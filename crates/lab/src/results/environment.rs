@@ -5,6 +5,8 @@ use std::{env, fs, thread};
 
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::hidden;
+
 /// What of a machine moves figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
@@ -66,9 +68,9 @@ impl Environment {
     }
 }
 
-/// The words of this process's command line, the program by its file name alone.
+/// The words of this process's command line, the program by its file name alone, and without logins.
 pub fn command() -> Vec<String> {
-    let mut words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut words: Vec<String> = env::args_os().map(|word| hidden(&word.to_string_lossy())).collect();
     if let Some(program) = words.first_mut()
         && let Some((_, name)) = program.rsplit_once('/')
     {

@@ -1,10 +1,17 @@
 //! Servers that were running before: what they hold, and what becomes of it.
 
-use std::process::{Command, Output};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use larder_lab::contender::Target;
 use larder_lab::peers::{Kind, Server, Spec};
+use larder_lab::results::Run;
+use larder_testkit::process::{self, Program};
 
-use super::{refused, said};
+use super::{folder, refused, said};
 
 fn start(kind: Kind) -> Server {
     let program = (kind == Kind::Larder).then(|| env!("CARGO_BIN_EXE_larder").into());
@@ -13,9 +20,12 @@ fn start(kind: Kind) -> Server {
 
 /// `larder lab` with `words` on a server, on a machine as busy as it likes.
 fn lab(server: &Server, words: &[&str]) -> Output {
-    let target = format!("a=memcached://{}", server.control.address);
+    at(&format!("a=memcached://{}", server.control.address), words)
+}
+
+fn at(target: &str, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.arg("lab").args(words).args(["--wait-max", "100", "--target", &target]).output().unwrap()
+    command.arg("lab").args(words).args(["--wait-max", "100", "--target", target]).output().unwrap()
 }
 
 const LOAD: [&str; 5] = ["load", "--keys", "100", "--seconds", "0.05"];
@@ -51,4 +61,120 @@ fn a_memcached_that_was_just_flushed_holds_nothing_though_it_counts() {
     server.control.ask("flush_all\r\n", "OK\r\n").unwrap();
     let output = lab(&server, &LOAD);
     assert!(output.status.success() && said(&output).contains("and held nothing"), "{}", said(&output));
+}
+
+/// Experiments that begin in each of the ways that there are: scripts, dialogs, walks.
+const EXPERIMENTS: [&[&str]; 3] = [
+    &["servers", "--load", "set", "--connections", "2", "--keys", "100", "--visit-ms", "20"],
+    &["cas", "--clients", "2", "--visit-ms", "20"],
+    &["hitratio", "--stream", "later-0.5", "--value-bytes", "1000", "--memory-mb", "4"],
+];
+
+/// What three experiments write and print of a target; whether two visits agree is the machine's affair.
+fn told(target: &str, folder: &Path) -> String {
+    let (json, page) = (folder.join("out.json"), folder.join("out.html"));
+    let mut all = String::new();
+    for experiment in EXPERIMENTS {
+        let few = ["--quick", "--rounds", "1", "--no-larder", "--flush-target", "--force", "--json"];
+        let files = [json.to_str().unwrap(), "--report", page.to_str().unwrap()];
+        let output = at(target, &[experiment, &few[..], &files].concat());
+        let run = Run::read_json(&json).unwrap_or_else(|error| panic!("{error}\n{}", said(&output)));
+        assert!(!run.tables.is_empty() && run.targets[0].name == "a", "{}", said(&output));
+        all += &said(&output);
+        all += &std::fs::read_to_string(&json).unwrap();
+        all += &std::fs::read_to_string(&page).unwrap();
+        std::fs::remove_file(&json).unwrap();
+    }
+    all
+}
+
+#[test]
+fn a_password_is_said_on_every_connection_and_shown_nowhere() {
+    let folder = folder("password");
+    let options = ["--requirepass", "sEcr@t%"];
+    let server = process::Server::start_program(&Program::LarderResp, &options).unwrap();
+    let address = server.address();
+    let shows = |text: &str| text.contains("sEcr");
+    let all = told(&format!("a=redis://:sEcr%40t%25@{address}"), &folder);
+    assert!(!shows(&all) && all.contains("***@"), "{all}");
+
+    let output = at(&format!("a=redis://:sEcr@{address}"), &LOAD);
+    refused(&output, "the login is not taken: -WRONGPASS");
+    assert!(!shows(&said(&output)), "{}", said(&output));
+    refused(&at(&format!("a=redis://{address}"), &LOAD), "it says \"-NOAUTH");
+    let churn = [&LOAD[..], &["--churn", "2"]].concat();
+    refused(&at(&format!("a=redis://:sEcr@{address}"), &churn), "--churn needs a server without one");
+    for (target, words) in [
+        ("a=redis://:sEcr@127.0.0.1", &LOAD[..]),
+        ("a=redis://:sEcr%@127.0.0.1:1", &LOAD),
+        ("a=memcached://:sEcr@127.0.0.1:1", &["cas"]),
+        ("a=memcached://me:sEcr@127.0.0.1:1", &["matrix"]),
+        ("a=redis://:sEcr@127.0.0.1:1", &["cas", "b=redis://:sEcr@127.0.0.1:1"]),
+    ] {
+        let output = at(target, words);
+        assert!(!output.status.success() && !shows(&said(&output)), "{}", said(&output));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+#[ignore = "needs memcached"]
+fn memcached_takes_user_and_password_on_every_connection() {
+    let folder = folder("users");
+    let users = folder.join("users");
+    std::fs::write(&users, "me:sEcret\n").unwrap();
+    let memcached = Program::Memcached("/usr/bin/memcached".into());
+    let server = process::Server::start_program(&memcached, &["-Y", users.to_str().unwrap()]).unwrap();
+    let address = server.address();
+    let all = told(&format!("a=memcached://me:sEcret@{address}"), &folder);
+    assert!(!all.contains("sEcret"), "{all}");
+    let output = at(&format!("a=memcached://me:other@{address}"), &LOAD);
+    refused(&output, "the login is not taken: CLIENT_ERROR authentication failure");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A server of these options, which ends with it.
+struct Serving(Child);
+
+impl Serving {
+    /// Waits until it answers as `target`.
+    fn start(options: &[&str], target: &str) -> Serving {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let command = command.arg("serve").args(options).stdout(Stdio::null()).stderr(Stdio::null());
+        let serving = Serving(command.spawn().unwrap());
+        let (control, began) = (Target::parse(target).unwrap().control(), Instant::now());
+        while !control.answers() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{target} does not answer");
+            thread::sleep(Duration::from_millis(10));
+        }
+        serving
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn unix_sockets_and_ipv6_are_targets_as_others() {
+    let folder = folder("places");
+    let path = folder.join("socket").to_string_lossy().into_owned();
+    let target = format!("a=memcached+unix://{path}");
+    let server = Serving::start(&["-s", &path], &target);
+    let all = told(&target, &folder);
+    assert!(all.contains(&format!("unix:{path}")) && !all.contains("is shown: nobody"), "{all}");
+    drop(server);
+    // A machine may have no IPv6.
+    if let Ok(listener) = TcpListener::bind("[::1]:0") {
+        let port = listener.local_addr().unwrap().port().to_string();
+        drop(listener);
+        let target = format!("a=redis://[::1]:{port}");
+        let _server = Serving::start(&["-l", "::1", "-p", "0", "--redis-port", &port], &target);
+        let all = told(&target, &folder);
+        assert!(all.contains(&format!("[::1]:{port}")) && !all.contains("is shown: nobody"), "{all}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

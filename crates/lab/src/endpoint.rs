@@ -1,0 +1,392 @@
+//! Where a server listens, who is to be said to be asking, and connections to it.
+//!
+//! ```text
+//! memcached://10.0.0.5:11211            redis://[::1]:6379               TCP, IPv4 and IPv6
+//! memcached+unix:///run/m.sock          redis+unix:///run/r.sock         Unix sockets
+//! memcached://user:password@host:port   redis://:password@host:port      %40 is @, as in any URL
+//! ```
+//!
+//! A password is said first on every connection: to memcached as `-Y` wants it, in the value of a `set`; to Redis by
+//! `AUTH`. It is never shown: [`hidden`] is for texts that have an argument in them.
+
+use std::fmt;
+use std::io::{Error, ErrorKind, Result};
+use std::net::ToSocketAddrs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use larder_eventloop::poll::{Events, Interest, Poller};
+use larder_eventloop::socket::{Address, Socket};
+use larder_protocol::client::{Event, LINE_BYTES_MAX, Malformed, Protocol, command};
+
+use crate::control::Family;
+
+/// What a URL looks like.
+const FORM: &str = "expected memcached://host:port or redis://host:port, memcached+unix:///path or redis+unix:///path, \
+                    with user:password@ in front of the host if there is a password";
+
+/// Where a server listens, and who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where.
+    pub address: Address,
+    /// Who; nobody where nothing is asked.
+    pub login: Option<Login>,
+}
+
+impl From<&Address> for Endpoint {
+    fn from(address: &Address) -> Endpoint {
+        Endpoint { address: address.clone(), login: None }
+    }
+}
+
+impl From<&Endpoint> for Endpoint {
+    fn from(endpoint: &Endpoint) -> Endpoint {
+        endpoint.clone()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// A user and a password, which nothing prints.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    family: Family,
+    /// Empty: Redis's default user.
+    user: String,
+    password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+impl Endpoint {
+    /// Reads a URL, and which protocol's it is.
+    ///
+    /// # Errors
+    /// What is wrong with it, without its user and password.
+    pub fn parse(url: &str) -> std::result::Result<(Family, Endpoint), String> {
+        let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
+        let (family, unix) = match scheme {
+            "memcached" => (Family::Memcached, false),
+            "redis" => (Family::Redis, false),
+            "memcached+unix" => (Family::Memcached, true),
+            "redis+unix" => (Family::Redis, true),
+            _ => return Err(FORM.to_owned()),
+        };
+        let (login, address) = if unix {
+            let (before, path) = rest.split_at(rest.find('/').ok_or(FORM)?);
+            let login = if before.is_empty() { None } else { Some(before.strip_suffix('@').ok_or(FORM)?) };
+            (login, Address::Unix(PathBuf::from(path)))
+        } else {
+            let (login, place) = match rest.rsplit_once('@') {
+                Some((login, place)) => (Some(login), place),
+                None => (None, rest),
+            };
+            let mut addresses = place.to_socket_addrs().map_err(|error| format!("{place}: {error}"))?;
+            (login, Address::Tcp(addresses.next().ok_or_else(|| format!("{place}: no address"))?))
+        };
+        let login = login.map(|text| Login::parse(family, text)).transpose()?;
+        Ok((family, Endpoint { address, login }))
+    }
+
+    /// Connects, waits for it for `patience` at most, and says the password, if there is one.
+    ///
+    /// # Errors
+    /// What the system says, `TimedOut`, or `PermissionDenied` where the password is not taken.
+    pub fn connect(&self, patience: Duration) -> Result<Socket> {
+        Ok(self.converse(patience)?.socket)
+    }
+
+    /// The same as a connection that waits, for so long at most each time.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`].
+    pub fn converse(&self, patience: Duration) -> Result<Conversation> {
+        let socket = Socket::connect_timeout(&self.address, patience)?;
+        if matches!(self.address, Address::Tcp(_)) {
+            socket.set_nodelay(true)?;
+        }
+        let poller = Poller::new()?;
+        poller.add(&socket, 0, Interest::None)?;
+        let mut conversation = Conversation { socket, poller, events: Events::with_capacity(1), patience };
+        if let Some(login) = &self.login {
+            login.say(&mut conversation)?;
+        }
+        Ok(conversation)
+    }
+}
+
+impl Login {
+    fn parse(family: Family, text: &str) -> std::result::Result<Login, String> {
+        let form = match family {
+            Family::Memcached => "a login is user:password",
+            Family::Redis => "a login is user:password, or :password",
+        };
+        let (user, password) = text.split_once(':').ok_or(form)?;
+        let (user, password) = (decoded(user)?, decoded(password)?);
+        // memcached parts them by a space, and knows no other user.
+        if family == Family::Memcached && (user.is_empty() || user.contains(' ')) {
+            return Err(form.to_owned());
+        }
+        Ok(Login { family, user, password })
+    }
+
+    fn say(&self, to: &mut Conversation) -> Result<()> {
+        let Login { family, user, password } = self;
+        let mut question = Vec::new();
+        let protocol = family.protocol(Protocol::Classic);
+        match family {
+            Family::Memcached => {
+                protocol.set(&mut question, b"login", format!("{user} {password}").as_bytes(), 0);
+            }
+            Family::Redis if user.is_empty() => command(&mut question, &[b"AUTH", password.as_bytes()]),
+            Family::Redis => command(&mut question, &[b"AUTH", user.as_bytes(), password.as_bytes()]),
+        }
+        to.send(&question)?;
+        let (mut reply, mut buffer) = (Vec::new(), [0; LINE_BYTES_MAX]);
+        let answer = loop {
+            match to.receive(&mut buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                received => reply.extend_from_slice(&buffer[..received]),
+            }
+            // The grammar takes no longer line, so that this ends.
+            match protocol.event(&reply) {
+                Ok(None) => {}
+                Ok(Some((event, used))) if used == reply.len() => break Ok(event),
+                Ok(Some(_)) | Err(Malformed) => break Err(Malformed),
+            }
+        };
+        let why = match answer {
+            Ok(Event::Stored) => return Ok(()),
+            Ok(Event::Refused(line)) => self.without(&String::from_utf8_lossy(line)),
+            Ok(_) | Err(Malformed) => "it does not answer as it should".to_owned(),
+        };
+        Err(Error::new(ErrorKind::PermissionDenied, format!("the login is not taken: {why}")))
+    }
+
+    /// A text in which the password, should somebody say it, is not.
+    fn without(&self, text: &str) -> String {
+        if self.password.is_empty() { text.to_owned() } else { text.replace(&self.password, HIDDEN) }
+    }
+}
+
+/// `%40` and such, as the bytes that they are.
+fn decoded(text: &str) -> std::result::Result<String, String> {
+    let bad = || "a % in a login stands before two hexadecimal digits: % itself is %25".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, more)) = rest.split_first() {
+        rest = more;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, more) = rest.split_at_checked(2).ok_or_else(bad)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16).ok_or_else(bad);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = more;
+    }
+    String::from_utf8(bytes).map_err(|_| "a login is UTF-8".to_owned())
+}
+
+/// What stands in the place of what is not shown.
+pub const HIDDEN: &str = "***";
+
+/// Where an argument has a login: between `://` and the last `@`.
+fn login_in(argument: &str) -> Option<Range<usize>> {
+    let begins = argument.find("://")? + "://".len();
+    let ends = argument.rfind('@').filter(|&at| at > begins)?;
+    Some(begins..ends)
+}
+
+/// An argument of a command line without a login that it has.
+pub fn hidden(argument: &str) -> String {
+    match login_in(argument) {
+        Some(login) => [&argument[..login.start], HIDDEN, &argument[login.end..]].concat(),
+        None => argument.to_owned(),
+    }
+}
+
+/// A text without the logins of `arguments`, should it repeat a URL of theirs.
+pub fn without_logins(text: &str, arguments: impl IntoIterator<Item = String>) -> String {
+    arguments.into_iter().fold(text.to_owned(), |text, argument| match login_in(&argument) {
+        Some(login) => {
+            let said = format!("://{}@", &argument[login]);
+            text.replace(&said, &format!("://{HIDDEN}@"))
+        }
+        None => text,
+    })
+}
+
+/// A connection whose sends and receives wait.
+#[derive(Debug)]
+pub struct Conversation {
+    socket: Socket,
+    poller: Poller,
+    events: Events,
+    patience: Duration,
+}
+
+impl Conversation {
+    /// Sends all of it.
+    ///
+    /// # Errors
+    /// What the system says, or `TimedOut` when nothing of it was taken for too long.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.socket.send(rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(Interest::Write)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what has come, or comes next; 0 is the end of it.
+    ///
+    /// # Errors
+    /// What the system says, or `TimedOut` when nothing came for too long.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.socket.recv(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(Interest::Read)?,
+                received => return received,
+            }
+        }
+    }
+
+    fn wait(&mut self, interest: Interest) -> Result<()> {
+        self.poller.modify(&self.socket, 0, interest)?;
+        let began = Instant::now();
+        loop {
+            let left = self.patience.checked_sub(began.elapsed()).ok_or(ErrorKind::TimedOut)?;
+            self.poller.wait(&mut self.events, Some(left))?;
+            // A signal ends a wait too.
+            if !self.events.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    fn parse(url: &str) -> (Family, Endpoint) {
+        Endpoint::parse(url).unwrap_or_else(|why| panic!("{url}: {why}"))
+    }
+
+    fn login(family: Family, user: &str, password: &str) -> Option<Login> {
+        Some(Login { family, user: user.to_owned(), password: password.to_owned() })
+    }
+
+    #[test]
+    fn urls_name_a_protocol_an_address_and_perhaps_a_login() {
+        let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
+        let (mc, redis) = (Family::Memcached, Family::Redis);
+        for (url, family, address, who) in [
+            ("memcached://127.0.0.1:11211", mc, tcp("127.0.0.1:11211"), None),
+            ("redis://[::1]:6379", redis, tcp("[::1]:6379"), None),
+            ("redis://:a%40b%25:@127.0.0.1:1", redis, tcp("127.0.0.1:1"), login(redis, "", "a@b%:")),
+            ("redis://me:x@y@127.0.0.1:1", redis, tcp("127.0.0.1:1"), login(redis, "me", "x@y")),
+            ("memcached://me:a b@[::1]:1", mc, tcp("[::1]:1"), login(mc, "me", "a b")),
+            ("memcached+unix:///run/m.sock", mc, Address::Unix("/run/m.sock".into()), None),
+            ("redis+unix://me:x@/r@n/s", redis, Address::Unix("/r@n/s".into()), login(redis, "me", "x")),
+        ] {
+            assert_eq!(parse(url), (family, Endpoint { address, login: who }), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_said_without_its_login() {
+        for bad in [
+            "127.0.0.1:1",
+            "http://secret:secret@127.0.0.1:1",
+            "redis://secret@127.0.0.1:1",
+            "redis://:secret@127.0.0.1",
+            "redis://:secret%4@127.0.0.1:1",
+            "redis://:secret%zz@127.0.0.1:1",
+            "redis://:secret%ff@127.0.0.1:1",
+            "memcached://:secret@127.0.0.1:1",
+            "memcached://secret%20secret:secret@127.0.0.1:1",
+            "memcached+unix://me:secret/run/x",
+            "memcached+unix://run",
+        ] {
+            let why = Endpoint::parse(bad).unwrap_err();
+            assert!(!why.contains("secret"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn logins_are_hidden_in_arguments_and_in_texts_that_have_them() {
+        let argument = "--target=a=redis://me:x@y@host:1";
+        assert_eq!(hidden(argument), "--target=a=redis://***@host:1");
+        assert_eq!(hidden("a=redis://host:1"), "a=redis://host:1");
+        let text = "error: 'a=redis://me:x@y@host:1' of me:x@y";
+        let said = without_logins(text, ["lab".to_owned(), argument.to_owned()]);
+        assert_eq!(said, "error: 'a=redis://***@host:1' of me:x@y");
+        assert_eq!(format!("{:?}", login(Family::Redis, "me", "secret")), "Some(Login)");
+    }
+
+    /// What is said to a server that answers `reply` to it, and how that goes.
+    fn said(url: &str, reply: &'static str) -> (String, Result<Socket>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = url.replace("HERE", &listener.local_addr().unwrap().to_string());
+        let server = thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut asked = [0; 256];
+            let received = client.read(&mut asked).unwrap();
+            // In pieces, as they may come.
+            for byte in reply.bytes() {
+                client.write_all(&[byte]).unwrap();
+            }
+            String::from_utf8(asked[..received].to_vec()).unwrap()
+        });
+        let connected = parse(&url).1.connect(Duration::from_secs(60));
+        (server.join().unwrap(), connected)
+    }
+
+    #[test]
+    fn a_login_is_said_before_anything_else() {
+        let (asked, connected) = said("memcached://me:a b@HERE", "STORED\r\n");
+        assert_eq!(asked, "set login 0 0 6\r\nme a b\r\n");
+        assert!(connected.is_ok());
+        let (asked, connected) = said("redis://:x@HERE", "+OK\r\n");
+        assert_eq!(asked, "*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
+        assert!(connected.is_ok());
+        let (asked, _) = said("redis://me:x@HERE", "+OK\r\n");
+        assert_eq!(asked, "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$1\r\nx\r\n");
+    }
+
+    #[test]
+    fn a_login_that_is_not_taken_is_told_without_it() {
+        for (url, reply, why) in [
+            ("redis://:secret@HERE", "-WRONGPASS secret is wrong\r\n", "-WRONGPASS *** is wrong"),
+            (
+                "memcached://me:secret@HERE",
+                "CLIENT_ERROR authentication failure\r\n",
+                "authentication failure",
+            ),
+            ("memcached://me:secret@HERE", "HTTP/1.1 400 secret\r\n", "it does not answer as it should"),
+        ] {
+            let error = said(url, reply).1.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+            assert!(error.to_string().contains(why) && !error.to_string().contains("secret"), "{error}");
+        }
+    }
+}
