@@ -11,7 +11,8 @@
 //! is the least that a program can do, and ratios to it in the same round.
 //!
 //! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server counted what
-//! calls said. With a fault the outcomes add up too, and what a client did that was wrong is what was found.
+//! calls said; nobody was kept from a core. With a fault the outcomes add up too, and what a client did that was wrong is
+//! what was found.
 
 mod faults;
 mod report;
@@ -274,7 +275,11 @@ fn costs(
     let names = experiment.names();
     let label = |cell: &Cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words());
     experiment.rounds(&mut cells, label, |experiment, cell, _| {
-        cell.samples.push(bench.visit(experiment, cell.seat.contender, &cell.setting, visit)?);
+        let (contender, name) = (cell.seat.contender, &names[cell.seat.contender]);
+        cell.samples.push(
+            experiment
+                .undisturbed(name, |experiment| bench.visit(experiment, contender, &cell.setting, visit))?,
+        );
         Ok(())
     })?;
     let tracer = Tracer::find();

@@ -15,7 +15,7 @@
 //!
 //! What must hold: options are in effect, as library and socket say; the server counted what calls said; every value
 //! that was set is read back over another connection, every value read is verified; the connections that a handle
-//! should open were opened; a call said ACTION QUEUED exactly where it was queued.
+//! should open were opened; a call said ACTION QUEUED exactly where it was queued; nobody was kept from a core.
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 
@@ -238,7 +238,10 @@ fn costs(
     let label = |cell: &Cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words());
     experiment.rounds(&mut cells, label, |experiment, cell, _| {
         if cell.ended.is_none() {
-            match bench.visit(experiment, cell.seat.contender, &cell.setting, visit)? {
+            let (contender, name) = (cell.seat.contender, &names[cell.seat.contender]);
+            let visited = experiment
+                .undisturbed(name, |experiment| bench.visit(experiment, contender, &cell.setting, visit))?;
+            match visited {
                 Ok(sample) => cell.samples.push(sample),
                 Err(ended) => cell.ended = Some(ended),
             }
@@ -283,7 +286,7 @@ fn held_against_the_generator(
     let workload = Workload { connections: 1, ..Workload::new(Protocol::Classic, Verb::Set, space) };
     let (mut ours, mut costs) = (Vec::new(), Vec::new());
     for _ in 0..TRIES {
-        if let Ok(sample) = bench.visit(experiment, 0, &setting, visit)? {
+        if let (Ok(sample), _) = bench.visit(experiment, 0, &setting, visit)? {
             ours.push(sample.client_us);
         }
         let endpoint = experiment.contenders[0].endpoint();

@@ -42,6 +42,19 @@ impl Threads {
         usage::threads(pid).map(Threads)
     }
 
+    /// How long one of them was kept from a core by others since, at most, where the process ran for `run` in that time,
+    /// with threads that have ended.
+    ///
+    /// # Errors
+    /// When there is no such process any more.
+    pub fn waited(&self, pid: u32, run: Duration) -> Result<Duration, Error> {
+        let now = usage::threads(pid)?;
+        let before = |tid| self.0.iter().find(|thread| thread.tid == tid).map_or(Duration::ZERO, |t| t.run);
+        let living: Duration = now.iter().map(|thread| thread.run.saturating_sub(before(thread.tid))).sum();
+        let cores = cpu::core_count(pid).map_err(|error| Error::System("reading a driver's cores", error))?;
+        Ok(foreign_wait(&self.0, &now, run.saturating_sub(living), cores))
+    }
+
     /// What each thread did since, and where the connections are now.
     ///
     /// # Errors
@@ -50,7 +63,7 @@ impl Threads {
         let before = |tid| self.0.iter().find(|thread| thread.tid == tid).map_or(Duration::ZERO, |t| t.run);
         let now = usage::threads(pid)?;
         let gone = |error| Error::System("reading a server's cores", error);
-        let waited = foreign_wait(&self.0, &now, cpu::core_count(pid).map_err(gone)?);
+        let waited = foreign_wait(&self.0, &now, Duration::ZERO, cpu::core_count(pid).map_err(gone)?);
         let mut threads: Vec<(String, Duration)> = now
             .into_iter()
             .map(|thread| (thread.name, thread.run.saturating_sub(before(thread.tid))))

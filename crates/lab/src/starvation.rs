@@ -4,14 +4,17 @@
 //! nanoseconds (sched-stats.rst). It is read of the server's threads and of the generator's, before and after what is
 //! timed. A server's own threads wait for each other where they have fewer cores than they are; that is its own doing
 //! and is taken off: while a thread waits for its siblings, they run on all `c` of their cores, so such waits are no
-//! longer than a `c`-th of what they ran.
+//! longer than a `c`-th of what they ran. The generator may be a driver, a process of its own with as many threads as it
+//! likes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::contender::Contender;
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::placement::Threads;
 use crate::results::of_time;
-use crate::usage::ThreadUsage;
+use crate::usage::{ThreadUsage, Usage};
 
 /// A visit is repeated so often.
 const REPEATS_MAX: u32 = 2;
@@ -44,8 +47,13 @@ impl Waited {
 }
 
 /// The longest time that one of the threads, which may run on `cores` cores, was kept from them by others than its
-/// siblings, between two readings.
-pub fn foreign_wait(before: &[ThreadUsage], after: &[ThreadUsage], cores: usize) -> Duration {
+/// siblings, between two readings. Siblings that have ended in between ran for `ended`.
+pub fn foreign_wait(
+    before: &[ThreadUsage],
+    after: &[ThreadUsage],
+    ended: Duration,
+    cores: usize,
+) -> Duration {
     let since = |thread: &ThreadUsage| {
         let earlier = before.iter().find(|earlier| earlier.tid == thread.tid);
         let (run, wait) =
@@ -57,13 +65,75 @@ pub fn foreign_wait(before: &[ThreadUsage], after: &[ThreadUsage], cores: usize)
     let awake =
         |(run, wait): &(Duration, Duration)| (*run + *wait).as_secs_f64() > IDLE_SHARE * most.as_secs_f64();
     // No more threads than cores have no need to wait for each other.
-    let crowded = all.iter().filter(|times| awake(times)).count() > cores;
-    let run: Duration = all.iter().map(|(run, _)| *run).sum();
+    let crowded = all.iter().filter(|times| awake(times)).count() > cores || !ended.is_zero();
+    let run: Duration = ended + all.iter().map(|(run, _)| *run).sum::<Duration>();
     let foreign = |(own, wait): &(Duration, Duration)| match crowded {
         true => wait.saturating_sub((run - *own) / cores.max(1) as u32),
         false => *wait,
     };
     all.iter().filter(|times| awake(times)).map(foreign).max().unwrap_or_default()
+}
+
+/// Who is kept from a core while a driver is at work on a server.
+#[derive(Debug)]
+pub struct Watch {
+    began: Instant,
+    server: Option<Threads>,
+    driver: u32,
+    threads: Threads,
+    /// CPU time of this process, where it passes on what the two say: that is part of their way.
+    relay: Option<Duration>,
+}
+
+impl Watch {
+    /// Begins right before the driver does.
+    ///
+    /// # Errors
+    /// When one of the processes is gone.
+    pub fn begin(server: &Contender, driver: u32, relays: bool) -> Result<Watch, Error> {
+        let relay = if relays { Some(Usage::of(std::process::id())?.run) } else { None };
+        let (server, threads) = (server.threads()?, Threads::of(driver)?);
+        Ok(Watch { began: Instant::now(), server, driver, threads, relay })
+    }
+
+    /// Ends right after the driver has, whose process ran for `run`.
+    ///
+    /// # Errors
+    /// When one of the processes is gone.
+    pub fn end(self, server: &Contender, run: Duration) -> Result<Waited, Error> {
+        let elapsed = self.began.elapsed();
+        let driver = self.threads.waited(self.driver, run)?;
+        let placement = server.placement(self.server.as_ref())?;
+        let relay = match self.relay {
+            Some(before) => Usage::of(std::process::id())?.run.saturating_sub(before),
+            None => Duration::ZERO,
+        };
+        let share =
+            |wait: Duration| wait.saturating_sub(relay).as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        Ok(Waited { server: placement.map(|placement| share(placement.waited)), generator: share(driver) })
+    }
+}
+
+/// Visits until nobody was kept from a core for a larger share than `bound`, three times at most, and gives the best of
+/// them.
+///
+/// # Errors
+/// Those of `visit`.
+pub fn least_disturbed<T>(
+    bound: f64,
+    mut visit: impl FnMut() -> Result<(T, Waited), Error>,
+) -> Result<(T, Waited), Error> {
+    let mut best = visit()?;
+    for _ in 0..REPEATS_MAX {
+        if best.1.most() <= bound {
+            break;
+        }
+        let next = visit()?;
+        if next.1.most() < best.1.most() {
+            best = next;
+        }
+    }
+    Ok(best)
 }
 
 impl Experiment {
@@ -78,18 +148,9 @@ impl Experiment {
         mut visit: impl FnMut(&mut Experiment) -> Result<(T, Waited), Error>,
     ) -> Result<T, Error> {
         let bound = self.options.wait_max / 100.0;
-        let mut best = visit(self)?;
-        for _ in 0..REPEATS_MAX {
-            if best.1.most() <= bound {
-                break;
-            }
-            let next = visit(self)?;
-            if next.1.most() < best.1.most() {
-                best = next;
-            }
-        }
-        self.note_waited(name, best.1);
-        Ok(best.0)
+        let (best, waited) = least_disturbed(bound, || visit(self))?;
+        self.note_waited(name, waited);
+        Ok(best)
     }
 
     /// Checks that nobody was kept from a core for longer than `--wait-max` allows.
@@ -112,14 +173,30 @@ mod tests {
 
     fn foreign_ms(after: &[ThreadUsage], cores: usize) -> u128 {
         let before: Vec<ThreadUsage> = after.iter().map(|have| thread(have.tid, 0, 0)).collect();
-        foreign_wait(&before, after, cores).as_millis()
+        foreign_wait(&before, after, Duration::ZERO, cores).as_millis()
     }
 
     #[test]
     fn a_thread_that_shares_its_core_with_strangers_waits_for_them() {
         assert_eq!(foreign_ms(&[thread(1, 200, 800)], 1), 800);
         let (before, after) = ([thread(1, 1_000, 5_000)], [thread(1, 1_900, 5_100), thread(2, 0, 0)]);
-        assert_eq!(foreign_wait(&before, &after, 1), Duration::from_millis(100));
+        assert_eq!(foreign_wait(&before, &after, Duration::ZERO, 1), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_visit_is_repeated_while_it_is_disturbed_and_the_best_counts() {
+        let run = |shares: &[f64]| {
+            let mut rest = shares.iter().copied().enumerate();
+            let visit = || {
+                let (at, generator) = rest.next().expect("no more visits than that");
+                Ok((at, Waited { server: None, generator }))
+            };
+            least_disturbed(0.05, visit).unwrap()
+        };
+        assert_eq!(run(&[0.01]).0, 0);
+        assert_eq!(run(&[0.2, 0.04]).0, 1);
+        let (best, waited) = run(&[0.2, 0.1, 0.3]);
+        assert_eq!((best, waited.most()), (1, 0.1));
     }
 
     #[test]
@@ -128,6 +205,11 @@ mod tests {
         assert_eq!(foreign_ms(&[thread(1, 500, 490), thread(2, 480, 500), thread(3, 20, 900)], 1), 0);
         // The same beside a stranger that takes half of it.
         assert_eq!(foreign_ms(&[thread(1, 250, 740), thread(2, 240, 750)], 1), 500);
+        // One waited for siblings that are no more, or partly so.
+        let (before, after) = ([thread(1, 0, 0)], [thread(1, 100, 400)]);
+        let foreign =
+            |ended_ms| foreign_wait(&before, &after, Duration::from_millis(ended_ms), 1).as_millis();
+        assert_eq!((foreign(0), foreign(300), foreign(500)), (400, 100, 0));
         // As many cores as threads: whoever waits there waits for a stranger.
         assert_eq!(foreign_ms(&[thread(1, 1_000, 0), thread(2, 400, 600)], 2), 600);
     }

@@ -11,7 +11,8 @@ use larder_lab::results::{Run, Table};
 fn clients(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-clients-{name}-{}.json", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["lab", "clients", "--quick", "--rounds", "1", "--json"])
+        // What these tests ask holds on a busy machine too.
+        .args(["lab", "clients", "--quick", "--rounds", "1", "--wait-max", "100", "--json"])
         .arg(&json)
         .args(arguments)
         .output()

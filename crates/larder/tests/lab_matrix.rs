@@ -5,13 +5,15 @@
 
 use std::process::Command;
 
-use larder_lab::results::{Run, Table};
+use larder_lab::results::{Run, Table, of_time};
+use larder_testkit::stand_in::Burners;
 
 /// Runs it, with checks that must all hold, but for those of time.
 fn matrix(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-matrix-{name}-{}.json", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["lab", "matrix", "--quick", "--json"])
+        // What these tests ask holds on a busy machine too.
+        .args(["lab", "matrix", "--quick", "--wait-max", "100", "--json"])
         .arg(&json)
         .args(arguments)
         .output()
@@ -173,4 +175,28 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
     assert!(figure("none", "as shipped", "visible after").is_some());
     assert!(run.verdict.contains("0 where every reply was read"), "{}", run.verdict);
     assert!(run.plots.iter().any(|plot| plot.id == "lost-larder"));
+}
+
+#[test]
+#[ignore = "needs libmemcached-dev"]
+fn the_matrix_has_no_result_where_others_have_the_drivers_core() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let last = list.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
+    let burners = Burners::on(last, 1);
+    for experiment in [
+        &["matrix", "--part", "grid", "--operation", "get", "--value-bytes", "8", "--handle", "kept"][..],
+        &["clients", "--part", "grid", "--driver", "c", "--operation", "hit", "--callers", "1"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .arg("lab")
+            .args(experiment)
+            .args(["--quick", "--rounds", "1", "--visit-ms", "20"])
+            .output()
+            .unwrap();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{complained}");
+        assert!(complained.contains(of_time::CORES), "{complained}");
+    }
+    drop(burners);
 }

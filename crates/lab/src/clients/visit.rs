@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::keys::Keyspace;
 use crate::sizes::Sizes;
+use crate::starvation::{Waited, Watch};
 use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::walk::{Deed, Keys, walk};
@@ -244,7 +245,7 @@ impl Bench {
         })
     }
 
-    /// Visits a server.
+    /// Visits a server; with who was kept from a core.
     ///
     /// # Errors
     /// When server or driver cannot be asked, or the driver ended.
@@ -254,7 +255,7 @@ impl Bench {
         contender: usize,
         setting: &Setting,
         time: Duration,
-    ) -> Result<Sample, Error> {
+    ) -> Result<(Sample, Waited), Error> {
         let job = Job {
             time_ns: time.as_nanos() as u64,
             // The first burst connects: it is what bursts are about.
@@ -266,7 +267,9 @@ impl Bench {
         let driver = self.driver(setting.client.language)?;
         driver.ready(&job)?;
         let (before, used_before) = (server.control.counters()?, server.usage()?);
+        let watch = Watch::begin(server, driver.pid(), false)?;
         let done = driver.done()?;
+        let waited = watch.end(server, Duration::from_nanos(done.cpu_ns))?;
         let used = server.usage()?.zip(used_before).map(|(after, before)| Usage::since(after, before).run);
         let after = server.control.counters()?;
         let name = format!("{}, {}", server.name, setting.words());
@@ -275,7 +278,7 @@ impl Bench {
         let family = experiment.contenders[contender].control.family;
         let connections = grown(&opened, &after, connections_counter(family)).saturating_sub(2);
         let calls = done.calls.max(1) as f64;
-        Ok(Sample {
+        let sample = Sample {
             call_us: done.return_ns as f64 / 1e3 / calls,
             client_us: done.cpu_ns as f64 / 1e3 / calls,
             server_us: used.map(|used| used.as_secs_f64() * 1e6 / calls),
@@ -286,7 +289,8 @@ impl Bench {
             told: done.told,
             wrong: done.wrong,
             latencies: done.latencies(),
-        })
+        };
+        Ok((sample, waited))
     }
 
     /// Counts system calls for a call of one caller; none where nobody may count them.

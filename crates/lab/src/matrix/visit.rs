@@ -21,6 +21,7 @@ use crate::fill;
 use crate::keys::Keyspace;
 use crate::relay::Relay;
 use crate::sizes::Sizes;
+use crate::starvation::{Waited, Watch};
 use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::walk::{Deed, Keys, walk};
@@ -198,7 +199,7 @@ impl Bench {
         })
     }
 
-    /// Visits a server.
+    /// Visits a server; with who was kept from a core.
     ///
     /// # Errors
     /// When server or driver cannot be asked; that the driver ended is none.
@@ -208,19 +209,21 @@ impl Bench {
         contender: usize,
         setting: &Setting,
         time: Duration,
-    ) -> Result<Result<Sample, Ended>, Error> {
+    ) -> Result<(Result<Sample, Ended>, Waited), Error> {
         let job = self.job(experiment, contender, setting, (CALLS_MIN, u64::MAX >> 1, time))?;
         let ready = match self.driver()?.prepare(&job)? {
             Ok(ready) => ready,
-            Err(ended) => return Ok(Err(self.ended(ended))),
+            Err(ended) => return Ok((Err(self.ended(ended)), Waited::default())),
         };
         let server = &experiment.contenders[contender];
         let (before, used_before) = (server.control.counters()?, server.usage()?);
+        let watch = Watch::begin(server, self.driver()?.pid(), matches!(setting.link, Link::Relay(_)))?;
         let done = match self.driver()?.go()? {
             Said::Done(done) => *done,
-            Said::Ended(ended) => return Ok(Err(self.ended(ended))),
+            Said::Ended(ended) => return Ok((Err(self.ended(ended)), Waited::default())),
             Said::Paused(_) => return Err(Error::Peer("a driver waits that was not asked to".to_owned())),
         };
+        let waited = watch.end(server, Duration::from_nanos(done.cpu_ns))?;
         let used = server.usage()?.zip(used_before).map(|(after, before)| Usage::since(after, before).run);
         let books = Books { setting, before, questions: 0 };
         let (books, after) = books.close(&server.control, &done)?;
@@ -233,14 +236,15 @@ impl Bench {
         }
         let calls = done.calls.max(1) as f64;
         let barrier_us = done.barrier_ns as f64 / 1e3 / calls;
-        Ok(Ok(Sample {
+        let sample = Sample {
             return_us: done.return_ns as f64 / 1e3 / calls,
             barrier_us: if setting.has_no_barrier() { f64::NAN } else { barrier_us },
             lost: lost as f64 / calls,
             client_us: done.cpu_ns as f64 / 1e3 / calls,
             server_us: used.map(|used| used.as_secs_f64() * 1e6 / calls),
             calls: done.latencies(),
-        }))
+        };
+        Ok((Ok(sample), waited))
     }
 
     /// The driver is gone, and another is started when one is wanted.
