@@ -5,7 +5,8 @@
 //! random order, with connections that stay open; Larder is visited twice, which shows the noise
 //! (A/A). CPU time is the server's own over the requests of the visit; ratios are taken within
 //! rounds. Before and after the rounds every value is verified; in the rounds replies are
-//! counted by their length and their end, so that the generator stays ahead of the fastest server.
+//! counted by their length and their end, so that the generator stays ahead of the fastest server. A visit in which others
+//! had the server's or the generator's core is repeated; where that does not help, there is no result.
 
 pub mod figures;
 mod judge;
@@ -28,8 +29,12 @@ use crate::contender::parse_peer;
 use crate::error::Error;
 use crate::fill;
 use crate::generator::{Load, Stop};
+use crate::numbers;
 use crate::peers::{self, Kind, Server, Spec};
+use crate::placement::{Placement, Threads};
 use crate::script::Script;
+use crate::starvation::{Waited, least_disturbed};
+use crate::stats::ROUNDS_MIN;
 use crate::usage::{self, Usage};
 use crate::workload::{Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MILLION, Reference};
@@ -39,15 +44,19 @@ use report::{Cell, Outcome, Role, Verdict};
 /// Options of `bench-server`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Shorter visits and fewer rounds
+    /// Shorter visits
     #[arg(long)]
     quick: bool,
-    /// Rounds [default: 5, or 3 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: Option<u32>,
-    /// Milliseconds of a visit [default: 1000, or 250 with --quick]
+    /// Rounds; of fewer than 6 there are no intervals
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Milliseconds of a visit [default: 1000, or 125 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
     visit_ms: Option<u32>,
+    /// Percent of a visit's time that a thread of a server or of the generator may be kept from its core by others: a
+    /// visit with more is repeated, and if that does not help the run is not valid
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
+    wait_max: f64,
     /// Only these: get, set, mg, ms, one, plain, multi, evict, memory, resp, 4k, 100k, 4k-get-1 …
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -86,6 +95,8 @@ fn parse_rival(text: &str) -> Result<Kind, String> {
 /// What one visit gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
+    /// Who was kept from a core.
+    pub waited: Waited,
     /// The server's CPU time per request, or per key of requests with several.
     pub cpu_us: f64,
     /// Of it, in user mode (known in steps of 10 ms).
@@ -105,7 +116,7 @@ pub struct Sample {
 /// Runs the benchmark and prints it.
 ///
 /// # Errors
-/// When a server cannot be started, a reply was wrong, or a target was missed.
+/// When a server cannot be started, a reply was wrong, somebody was kept from a core, or a target was missed.
 pub fn server(options: &Options) -> Result<(), Error> {
     let bench = Bench::new(options)?;
     println!("{}", peers::machine());
@@ -113,7 +124,7 @@ pub fn server(options: &Options) -> Result<(), Error> {
         "server on core {}, generator on core {}; {} rounds of {} ms visits, seed {}",
         options.server_core,
         bench.core,
-        bench.rounds,
+        options.rounds,
         bench.visit.as_millis(),
         options.seed
     );
@@ -139,6 +150,12 @@ pub fn server(options: &Options) -> Result<(), Error> {
     println!("\n{}\n", report::measurements(&cells));
     verdicts.extend(judge(&cells));
     println!("{}", report::verdicts(&verdicts));
+    if options.rounds < ROUNDS_MIN as u32 {
+        println!("no intervals: of fewer than {ROUNDS_MIN} rounds none holds the median with 95 %");
+    }
+    if let Some(why) = report::disturbed(&cells, options.wait_max) {
+        return Err(Error::NotValid(why));
+    }
     match verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Miss).count() {
         0 => Ok(()),
         missed => Err(Error::Missed(missed)),
@@ -148,7 +165,6 @@ pub fn server(options: &Options) -> Result<(), Error> {
 struct Bench<'a> {
     options: &'a Options,
     core: usize,
-    rounds: u32,
     visit: Duration,
     figures: Vec<Figure>,
     memory: bool,
@@ -208,9 +224,8 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             options,
             core: options.generator_core.or(cores.last().copied()).unwrap_or(0),
-            rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 6 }),
             visit: Duration::from_millis(
-                options.visit_ms.unwrap_or(if options.quick { 250 } else { 1000 }).into(),
+                options.visit_ms.unwrap_or(if options.quick { 125 } else { 1000 }).into(),
             ),
             figures: FIGURES.iter().filter(|figure| meant(figure) || referred(figure.id)).copied().collect(),
             memory: options.only.is_empty() || options.only.iter().any(|word| word == MEMORY),
@@ -282,12 +297,17 @@ impl<'a> Bench<'a> {
         }
         verify(&mut visits, &results.cells)?;
         let mut rng = StdRng::seed_from_u64(self.options.seed);
-        for round in 1..=self.rounds {
+        for round in 1..=self.options.rounds {
             visits.shuffle(&mut rng);
-            eprintln!("{} keys of {} B: round {round} of {}", data.keys, data.value_bytes, self.rounds);
+            eprintln!(
+                "{} keys of {} B: round {round} of {}",
+                data.keys, data.value_bytes, self.options.rounds
+            );
             for visit in &mut visits {
                 let cell = &mut results.cells[visit.cell];
-                let sample = self.sample(visit, cell).map_err(|error| error.within(|| cell.name()))?;
+                let sample = || self.sample(visit, cell).map(|sample| (sample, sample.waited));
+                let (sample, _) = least_disturbed(self.options.wait_max / 100.0, sample)
+                    .map_err(|error| error.within(|| cell.name()))?;
                 cell.samples.push(sample);
             }
         }
@@ -363,13 +383,15 @@ impl<'a> Bench<'a> {
     }
 
     fn sample(&self, visit: &mut Visit, cell: &Cell) -> Result<Sample, Error> {
-        let before = Usage::of(visit.pid)?;
+        let (before, threads) = (Usage::of(visit.pid)?, Threads::of(visit.pid)?);
         // A sum's digits are nobody's to know ahead, nor is who is refused.
         let check = if visit.counts || cell.may_refuse() { Check::Parse } else { Check::Length };
         let tally = visit.load.run(check, Stop::After(self.visit))?;
         let used = Usage::of(visit.pid)?.since(before);
+        let placement = threads.placement(visit.pid)?;
         let units = tally.keys.max(1) as f64;
         Ok(Sample {
+            waited: Placement::waited(Some(&placement), tally.elapsed, tally.waited),
             cpu_us: used.run.as_secs_f64() * 1e6 / units,
             user_us: used.split.user.as_secs_f64() * 1e6 / units,
             rate: tally.rate(),

@@ -173,6 +173,15 @@ pub fn measurements(cells: &[Cell]) -> Table {
     table
 }
 
+/// Why figures are none: of the visit in which somebody was kept from a core for longest, if that is more than
+/// `wait_max` percent.
+pub fn disturbed(cells: &[Cell], wait_max: f64) -> Option<String> {
+    let visits = cells.iter().flat_map(|cell| cell.samples.iter().map(move |sample| (cell, sample.waited)));
+    let (cell, waited) = visits.max_by(|(_, a), (_, b)| a.most().total_cmp(&b.most()))?;
+    let words = || format!("{}: {}; {wait_max} % are allowed", cell.name(), waited.words());
+    (100.0 * waited.most() > wait_max).then(words)
+}
+
 /// Targets and verdicts.
 pub fn verdicts(verdicts: &[Verdict]) -> Table {
     let mut table = table(&["figure", "claim", "measured", "95 %", "of minima", "target", ""], 2..6);
@@ -196,7 +205,32 @@ pub fn verdicts(verdicts: &[Verdict]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figures::FIGURES;
     use super::*;
+    use crate::starvation::Waited;
+
+    #[test]
+    fn figures_of_a_server_or_generator_that_waited_are_none() {
+        let cell = |waits: &[(f64, f64)]| {
+            let sample = |&(server, generator): &(f64, f64)| Sample {
+                waited: Waited { server: Some(server), generator },
+                cpu_us: 1.0,
+                user_us: 1.0,
+                rate: 1.0,
+                p50_us: 1.0,
+                p99_us: 1.0,
+                generator_load: 0.5,
+                refused: 0,
+            };
+            let samples = waits.iter().map(sample).collect();
+            Cell { figure: FIGURES[0], kind: Kind::Larder, role: Role::First, samples }
+        };
+        assert_eq!(disturbed(&[cell(&[(0.01, 0.02)]), cell(&[])], 5.0), None);
+        let why = disturbed(&[cell(&[(0.01, 0.02), (0.5, 0.0)]), cell(&[(0.1, 0.2)])], 5.0).unwrap();
+        let said = "larder under get: the server waited for its core 50.0 % of the time, the generator 0.0 %; 5 % are allowed";
+        assert_eq!(why, said);
+        assert!(disturbed(&[cell(&[(0.01, 0.3)])], 5.0).is_some());
+    }
 
     #[test]
     fn small_ratios_are_said_as_fractions() {
