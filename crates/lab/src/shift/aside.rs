@@ -206,7 +206,8 @@ impl Agent for Aside {
         }
         if self.idle {
             // Nothing but ourselves kept this send waiting.
-            seen.lag.record(now - self.intended);
+            let due = self.intended.saturating_duration_since(self.started);
+            record(&mut seen.lag, due, now - self.intended);
         }
         self.left = self.left.map(|left| left - 1);
         self.get(now, out);

@@ -1,5 +1,6 @@
 //! Tables, pictures and the sentence of the shift experiment.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::outcome::{self, Outcome, series};
@@ -14,12 +15,8 @@ use crate::results::{
     Axis, Better, Column, Curve, Dash, Estimate, Kind, Latency, Plot, Point, Run, Scale, Table, number,
 };
 use crate::stats::median;
-use crate::tally::Latencies;
+use crate::tally::{Latencies, in_time, late_at};
 
-/// A generator that was later than this with one send in a hundred, or worked more than
-/// [`BUSY_MAX`] of the time, has latencies of its own.
-const LAG_MAX_US: f64 = 1_000.0;
-const BUSY_MAX: f64 = 0.9;
 /// Classes that a picture tells apart.
 const LAYERS_MAX: usize = 6;
 
@@ -244,7 +241,7 @@ fn mark(plot: &mut Plot, plan: &Plan) {
 fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) -> Result<(), Error> {
     let mut table = Table::new("latency", "Latency by phase, open loop", &["phase"]);
     for what in ["get", "set"] {
-        for quantile in ["p50", "p99", "p99.9"] {
+        for (quantile, _) in QUANTILES {
             table.column(Column::new(&format!("{what} {quantile}"), "µs", Better::Lower));
         }
     }
@@ -254,7 +251,7 @@ fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome
     mark(&mut plot, plan);
     for (found, all) in found.iter().zip(all) {
         let name = &found.variant.name;
-        let late = found.visits.iter().filter_map(|visit| lateness(&visit.seen, visit.busy)).next();
+        let late = found.visits.iter().find_map(|visit| lateness(&visit.seen, visit.busy).err());
         if let Some(why) = late {
             run.notes.push(format!("latencies of {name} are left out: {why}"));
             continue;
@@ -271,21 +268,25 @@ fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome
                 "until memory is written once" => before_s..shift_s(round),
                 _ => shift_s(round)..end_s,
             };
-            let mut cells = Vec::new();
+            let (mut cells, mut late) = (Vec::new(), Vec::new());
             for what in ["get", "set"] {
-                let of = |visit: &Visit, range: std::ops::Range<usize>| {
-                    let seconds_of = if what == "get" { &visit.seen.get } else { &visit.seen.set };
-                    let (start, end) = (range.start.min(seconds_of.len()), range.end.min(seconds_of.len()));
-                    together(&seconds_of[start.min(end)..end])
-                };
-                let rounds: Vec<_> =
-                    found.visits.iter().enumerate().map(|(round, visit)| of(visit, range(round))).collect();
-                for quantile in [0.5, 0.99, 0.999] {
-                    let values: Option<Vec<f64>> =
-                        rounds.iter().map(|round| quantile_us(round, quantile)).collect();
-                    cells.push(values.and_then(|values| Estimate::of(&values)));
+                let rounds: Vec<Timed> = found
+                    .visits
+                    .iter()
+                    .enumerate()
+                    .map(|(round, visit)| Timed::of(&visit.seen, what, range(round)))
+                    .collect();
+                for (quantile, at) in QUANTILES {
+                    let values: Vec<f64> = rounds.iter().filter_map(|round| round.quantile_us(at)).collect();
+                    let left_out = rounds.iter().filter(|round| round.is_late(at)).count();
+                    if left_out > 0 {
+                        late.push(format!("{what} {quantile} without {left_out}"));
+                    }
+                    // A phase that a round had nothing of has no figure.
+                    let whole = values.len() + left_out == rounds.len();
+                    cells.push(Estimate::of(&values).filter(|_| whole));
                 }
-                let sum = together(&rounds);
+                let sum = together(rounds.iter().map(|round| &round.latencies));
                 let clock =
                     if what == "get" { "open loop, from the intended send" } else { "from its own send" };
                 let requests = format!("{what}, {phase}");
@@ -294,12 +295,15 @@ fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome
                 }
             }
             if cells.iter().any(Option::is_some) {
-                table.row(name, [phase], cells);
+                let row = table.row(name, [phase], cells);
+                if !late.is_empty() {
+                    row.note = format!("{} rounds in which the generator was late there", late.join(", "));
+                }
             }
         }
         let seconds = found.visits.iter().map(|visit| visit.seen.set.len()).min().unwrap_or(0);
         let p99 = |second: usize| -> Option<Point> {
-            let of = |visit: &Visit| quantile_us(&visit.seen.set[second], 0.99);
+            let of = |visit: &Visit| Timed::of(&visit.seen, "set", second..second + 1).quantile_us(0.99);
             let values: Vec<f64> = found.visits.iter().filter_map(of).collect();
             (!values.is_empty()).then(|| Point::new(second as f64 + 0.5, median(&values)))
         };
@@ -312,21 +316,41 @@ fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome
     Ok(())
 }
 
-/// A quantile; none of nothing.
-fn quantile_us(latencies: &Latencies, quantile: f64) -> Option<f64> {
-    (!latencies.is_empty()).then(|| latencies.quantile_us(quantile))
+/// Quantiles of latencies that the table shows.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Latencies of some seconds of a visit, and how late the generator was in them.
+struct Timed {
+    latencies: Latencies,
+    lag: Latencies,
 }
 
-/// Why latencies say more about the generator than about the server.
-fn lateness(seen: &Seen, busy: f64) -> Option<String> {
-    let lag = quantile_us(&seen.lag, 0.99).unwrap_or(0.0);
-    if lag > LAG_MAX_US {
-        Some(format!("the generator sent one batch in a hundred {} µs late", number::text(lag.round())))
-    } else if busy > BUSY_MAX {
-        Some(format!("the generator worked {:.0} % of the time", 100.0 * busy))
-    } else {
-        None
+impl Timed {
+    /// Of gets or sets in these seconds.
+    fn of(seen: &Seen, what: &str, seconds: Range<usize>) -> Timed {
+        let cut = |all: &[Latencies]| {
+            let (start, end) = (seconds.start.min(all.len()), seconds.end.min(all.len()));
+            together(&all[start.min(end)..end])
+        };
+        let latencies = cut(if what == "get" { &seen.get } else { &seen.set });
+        Timed { latencies, lag: cut(&seen.lag) }
     }
+
+    /// The generator was late by too much of what there is at this quantile.
+    fn is_late(&self, quantile: f64) -> bool {
+        late_at(&self.lag, &self.latencies, quantile).is_some()
+    }
+
+    /// A quantile; none of nothing, and none that is as much the generator's as the server's.
+    fn quantile_us(&self, quantile: f64) -> Option<f64> {
+        let known = !self.latencies.is_empty() && !self.is_late(quantile);
+        known.then(|| self.latencies.quantile_us(quantile))
+    }
+}
+
+/// Whether latencies of a visit say more of the server than of the generator.
+fn lateness(seen: &Seen, busy: f64) -> Result<(), String> {
+    in_time(&together(&seen.lag), &together(&seen.get), busy)
 }
 
 /// Memory by class over time, of the first round.
@@ -416,4 +440,36 @@ fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>
         ways.memory_words(plan.memory_mb, 2.0 * FIT_SHARE, &seen),
         said.join("; ")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seen::record;
+    use super::*;
+
+    #[test]
+    fn a_figure_that_is_as_much_the_generators_is_none_and_those_beside_it_are() {
+        let (us, second) = (Duration::from_micros, Duration::from_secs);
+        let mut seen = Seen::default();
+        for _ in 0..998 {
+            record(&mut seen.get, second(0), us(80));
+            record(&mut seen.lag, second(0), us(5));
+        }
+        // The generator stood still for 50 ms in the first second; the server in the second.
+        for at in [0, 1] {
+            (0..2).for_each(|_| record(&mut seen.get, second(at), us(50_000)));
+        }
+        (0..2).for_each(|_| record(&mut seen.lag, second(0), us(50_000)));
+        record(&mut seen.lag, second(1), us(5));
+        let shown = |seconds: Range<usize>| {
+            let timed = Timed::of(&seen, "get", seconds);
+            // Histograms keep three digits.
+            QUANTILES.map(|(_, at)| timed.quantile_us(at).map(|us| (us / 10.0).round()))
+        };
+        assert_eq!(shown(0..1), [Some(8.0), Some(8.0), None]);
+        assert_eq!(shown(1..2), [Some(5_000.0); 3]);
+        assert_eq!(shown(2..3), [None; 3]);
+        assert_eq!(lateness(&seen, 0.5), Ok(()));
+        assert!(lateness(&seen, 0.95).unwrap_err().contains("busy 95 %"));
+    }
 }

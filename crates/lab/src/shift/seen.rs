@@ -25,8 +25,8 @@ pub struct Seen {
     /// Latencies of get batches and of sets, by seconds.
     pub get: Vec<Latencies>,
     pub set: Vec<Latencies>,
-    /// How late sends were.
-    pub lag: Latencies,
+    /// How late sends were, by the seconds in which they were due.
+    pub lag: Vec<Latencies>,
     /// Writes that the server refused.
     pub refused: u64,
     /// Values that must not be.
@@ -53,7 +53,7 @@ impl Seen {
         };
         join(&mut self.get, other.get);
         join(&mut self.set, other.set);
-        self.lag.merge(&other.lag);
+        join(&mut self.lag, other.lag);
         self.refused += other.refused;
         self.wrong += other.wrong;
         self.first = self.first.take().or(other.first);
