@@ -11,7 +11,7 @@ use crate::control::{Control, Family};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::owner;
-use crate::peers::{Kind, PEERS, Server, Spec};
+use crate::peers::{self, Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::usage::Usage;
 
@@ -59,6 +59,16 @@ pub fn parse_peer(text: &str) -> Result<Kind, String> {
     Ok(kind)
 }
 
+/// Programs that a name may be taken for.
+const PROGRAMS: [&str; 5] = ["larder", "memcached", "redis", "valkey", "keydb"];
+
+/// A word of the name is that of a program, and none that of this one.
+fn is_named_after_another(name: &str, program: &str) -> bool {
+    let name = name.to_lowercase();
+    let words = || name.split(|c: char| !c.is_alphanumeric());
+    words().any(|word| PROGRAMS.contains(&word)) && words().all(|word| word != program)
+}
+
 /// A server under test.
 #[derive(Debug)]
 pub struct Contender {
@@ -80,6 +90,9 @@ pub struct Contender {
     pub unseen: Option<String>,
     /// How many threads of it serve connections, where known.
     pub workers: Option<u32>,
+    /// What is to be known of one that was running before: that its name is another program's, and settings that are not
+    /// those of servers that the lab starts.
+    pub remarks: Vec<String>,
     /// The process, if it is ours: it ends with the contender.
     server: Option<Server>,
 }
@@ -153,17 +166,26 @@ impl Contender {
             pid: server.answering().ok(),
             unseen: server.answering().err(),
             workers: Some(workers),
+            remarks: Vec::new(),
             server: Some(server),
         })
     }
 
-    /// Takes a running server, and asks it what it is.
+    /// Takes a running server, and asks it what it is. `setup` is how others are started.
     ///
     /// # Errors
     /// [`Error::Peer`] when it does not answer.
-    pub fn reach(target: &Target) -> Result<Contender, Error> {
+    pub fn reach(target: &Target, setup: &Setup) -> Result<Contender, Error> {
         let control = target.control();
         let (version, settings) = (control.version()?, control.settings()?);
+        let program = control.program()?;
+        let named = is_named_after_another(&target.name, &program);
+        let named = named.then(|| format!("is called {}, and says that it is {program}", target.name));
+        let others = peers::others(target.family, (setup.memory_mb, setup.threads), &settings);
+        let others = others.into_iter().map(|(name, have, usual)| {
+            format!("has {name} at {have:?}, where a server that is started here has {usual:?}")
+        });
+        let remarks = named.into_iter().chain(others).collect();
         // It may run on another machine: then its process is not the one with that number here.
         let answering = match control.address.is_local() {
             true => owner::answering(&control.address, None, control.process_id()?),
@@ -180,6 +202,7 @@ impl Contender {
             workers: setting("num_threads").or_else(|| setting("server-threads")),
             settings,
             control,
+            remarks,
             server: None,
         })
     }
@@ -271,6 +294,21 @@ mod tests {
             let placed = apart(threads);
             assert!(rest.is_empty() || !placed.contains(last), "{threads}: {placed:?}");
             assert!(!placed.is_empty() && placed.iter().all(|core| cores.contains(core)));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_another_programs_is_found() {
+        for (name, program, told) in [
+            ("memcached", "larder", true),
+            ("Redis 7", "valkey", true),
+            ("old-memcached", "pelikan", true),
+            ("larder-redis", "larder", false),
+            ("memcached", "memcached", false),
+            ("mine", "larder", false),
+            ("redistribution", "larder", false),
+        ] {
+            assert_eq!(is_named_after_another(name, program), told, "{name}");
         }
     }
 

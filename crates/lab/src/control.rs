@@ -115,6 +115,35 @@ impl Control {
         }
     }
 
+    /// Which program it is, as far as it says: larder, memcached, redis, valkey, keydb, or what else stands there.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it does not answer.
+    pub fn program(&self) -> Result<String, Error> {
+        let fields = match self.family {
+            Family::Memcached => {
+                let version = self.version()?;
+                return Ok(match version.split(' ').next().unwrap_or_default() {
+                    // As which memcached it is, and then as what.
+                    word if word.contains("larder") => "larder".to_owned(),
+                    word if word.starts_with(|c: char| c.is_ascii_digit()) => "memcached".to_owned(),
+                    word => word.to_owned(),
+                });
+            }
+            Family::Redis => Counters(self.info()?),
+        };
+        let says = |name: &str| fields.text(name).is_some();
+        let is_keydb = fields.text("executable").is_some_and(|path| path.contains("keydb"));
+        Ok(match () {
+            () if says("larder_version") => "larder",
+            () if says("valkey_version") => "valkey",
+            () if says("dragonfly_version") => "dragonfly",
+            () if is_keydb => "keydb",
+            () => "redis",
+        }
+        .to_owned())
+    }
+
     /// The settings in effect, by its own names.
     ///
     /// # Errors

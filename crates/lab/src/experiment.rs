@@ -251,7 +251,7 @@ impl Experiment {
             contenders.push(Contender::start(kind, &setup)?);
         }
         for target in &options.targets {
-            contenders.push(Contender::reach(target)?);
+            contenders.push(Contender::reach(target, &setup)?);
         }
         if contenders.is_empty() {
             return Err(Error::NotValid("there is no server to measure".to_owned()));
@@ -263,6 +263,7 @@ impl Experiment {
             let found = contender.control.claim(options.flush_target)?;
             eprintln!("{} {found}; it is written to", contender.name);
             measured.notes.push(found);
+            measured.notes.extend_from_slice(&contender.remarks);
         }
         run.set("rounds", options.round_count());
         run.set("effort", options.by_effort("quick", "usual", "full"));

@@ -444,25 +444,38 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
 /// Settings that change figures and are not what a server was asked for, in words; those that it does not tell are taken as
 /// asked.
 fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
-    let bytes = (u64::from(spec.memory_mb) << 20).to_string();
-    let threads = spec.threads.to_string();
-    let one = "1".to_owned();
-    let asked: Vec<(&str, &str)> = match spec.kind {
-        Kind::Larder | Kind::LarderRedis | Kind::Null => Vec::new(),
-        Kind::Memcached | Kind::MemcachedNew => vec![("num_threads", &threads), ("maxbytes", &bytes)],
-        Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::RedisNew | Kind::ValkeyNew => vec![
+    if spec.kind.is_larder() || spec.kind == Kind::Null {
+        return None;
+    }
+    let (name, have, wanted) =
+        others(spec.kind.family(), (spec.memory_mb, spec.threads), settings).into_iter().next()?;
+    Some(format!("has {name} at {have:?} and was asked for {wanted:?}"))
+}
+
+/// Settings that change figures and are not those of servers that the lab starts with so much memory and so many
+/// threads: names, what they are, what they would be. Those that a server does not tell are not among them.
+pub(crate) fn others(
+    family: Family,
+    (memory_mb, threads): (u32, u32),
+    settings: &[(String, String)],
+) -> Vec<(&'static str, String, String)> {
+    let (bytes, threads) = ((u64::from(memory_mb) << 20).to_string(), threads.to_string());
+    let usual: Vec<(&str, &str)> = match family {
+        Family::Memcached => vec![("num_threads", &threads), ("maxbytes", &bytes)],
+        Family::Redis => vec![
             ("maxmemory", &bytes),
             ("maxmemory-policy", "allkeys-lru"),
             ("appendonly", "no"),
             ("save", ""),
-            ("io-threads", &one),
+            ("io-threads", "1"),
             ("server-threads", &threads),
         ],
     };
-    asked.into_iter().find_map(|(name, wanted)| {
+    let differs = |(name, wanted): (&'static str, &str)| {
         let (_, have) = settings.iter().find(|(have, _)| have == name)?;
-        (have != wanted).then(|| format!("has {name} at {have:?} and was asked for {wanted:?}"))
-    })
+        (have != wanted).then(|| (name, have.clone(), wanted.to_owned()))
+    };
+    usual.into_iter().filter_map(differs).collect()
 }
 
 /// Whether a larder binary knows an option of `serve`.

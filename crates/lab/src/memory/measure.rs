@@ -203,7 +203,8 @@ impl<'e> Bench<'e> {
                 if !notes.iter().any(|have| have == note) {
                     notes.push(note.to_owned());
                 }
-                Contender::reach(target.expect("a contender that is not ours is a target"))?
+                let target = target.expect("a contender that is not ours is a target");
+                Contender::reach(target, &self.experiment.setup)?
             }
         };
         if server.pid.is_none() {

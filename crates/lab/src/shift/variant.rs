@@ -77,7 +77,7 @@ pub struct Variant {
 #[derive(Clone, Debug)]
 enum Source {
     Started(Kind, Setup),
-    Running(Target),
+    Running(Target, Setup),
 }
 
 impl Variant {
@@ -92,7 +92,8 @@ impl Variant {
                 None => {
                     let same = |target: &&Target| target.name == contender.name;
                     let target = experiment.options.targets.iter().find(same);
-                    Source::Running(target.expect("a contender that is not ours is a target").clone())
+                    let target = target.expect("a contender that is not ours is a target").clone();
+                    Source::Running(target, experiment.setup.clone())
                 }
             };
             let way = |name: String, command| Variant {
@@ -151,8 +152,8 @@ impl Variant {
             Source::Started(kind, setup) => {
                 Contender::start(*kind, &Setup { memory_mb: limit_mb, ..setup.clone() })?
             }
-            Source::Running(target) => {
-                let server = Contender::reach(target)?;
+            Source::Running(target, setup) => {
+                let server = Contender::reach(target, setup)?;
                 server.control.flush()?;
                 server
             }

@@ -63,14 +63,35 @@ fn a_memcached_that_was_just_flushed_holds_nothing_though_it_counts() {
     assert!(output.status.success() && said(&output).contains("and held nothing"), "{}", said(&output));
 }
 
-/// Experiments that begin in each of the ways that there are: scripts, dialogs, walks.
-const EXPERIMENTS: [&[&str]; 3] = [
+#[test]
+fn a_target_that_is_another_program_with_other_settings_is_told_so() {
+    let folder = folder("names");
+    let options = ["-t", "3", "-m", "48"];
+    let server = process::Server::start_program(&Program::Larder, &options).unwrap();
+    let json = folder.join("out.json");
+    let target = format!("memcached=memcached://{}", server.address());
+    let few =
+        ["cas", "--quick", "--rounds", "1", "--no-larder", "--clients", "2", "--visit-ms", "20", "--json"];
+    let output = at(&target, &[&few[..], &[json.to_str().unwrap()]].concat());
+    let run = Run::read_json(&json).unwrap_or_else(|error| panic!("{error}\n{}", said(&output)));
+    let notes = run.targets[0].notes.join("\n");
+    for told in [
+        "is called memcached, and says that it is larder",
+        "has num_threads at \"3\", where a server that is started here has \"1\"",
+        "has maxbytes at \"50331648\", where a server that is started here has \"67108864\"",
+    ] {
+        assert!(notes.contains(told) && said(&output).contains(told), "{told:?} is not in {}", said(&output));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Experiments that connect in each of the ways that there are: scripts, dialogs, questions.
+const EXPERIMENTS: [&[&str]; 2] = [
     &["servers", "--load", "set", "--connections", "2", "--keys", "100", "--visit-ms", "20"],
     &["cas", "--clients", "2", "--visit-ms", "20"],
-    &["hitratio", "--stream", "later-0.5", "--value-bytes", "1000", "--memory-mb", "4"],
 ];
 
-/// What three experiments write and print of a target; whether two visits agree is the machine's affair.
+/// What these write and print of a target; whether two visits agree is the machine's affair.
 fn told(target: &str, folder: &Path) -> String {
     let (json, page) = (folder.join("out.json"), folder.join("out.html"));
     let mut all = String::new();
