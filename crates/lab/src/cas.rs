@@ -236,7 +236,7 @@ fn visit_once(
     let ledger = Ledger::open(&control, &task)?;
     let seed = experiment.options.seed.wrapping_add(u64::from(round) << 40);
     let agents = (1..=clients).map(|id| Client::new(task.clone(), id, seed)).collect();
-    let mut dialog = Dialog::connect(&control.endpoint(), agents, &experiment.generator_cores)?;
+    let mut dialog = Dialog::connect(control.endpoint(), agents, &experiment.generator_cores)?;
     let (before, threads) = (contender.usage()?, contender.threads()?);
     let outcome = dialog.run(visit)?;
     let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);

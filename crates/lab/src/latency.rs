@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for contender in &experiment.contenders {
         contender.control.flush()?;
         let workload = options.workload(contender.protocol(Protocol::Classic));
-        fill::prepare(&contender.endpoint(), &workload, &experiment.generator_cores)?;
+        fill::prepare(contender.endpoint(), &workload, &experiment.generator_cores)?;
     }
     let peaks = peaks(&mut experiment, options, visit)?;
     let mut cells = Vec::new();
@@ -234,7 +234,7 @@ fn peak_once(
     let workload = options.workload(contender.protocol(Protocol::Classic));
     let books = Books::open(&contender.control)?;
     let scripts = workload.scripts(experiment.options.seed);
-    let mut load = Load::connect(&contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
+    let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
     let threads = contender.threads()?;
     let tally = load.run(Check::Verify, Stop::After(visit))?;
     let placement = contender.placement(threads.as_ref())?;
@@ -283,7 +283,7 @@ fn visit_once(
     let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32 | u64::from(cell.percent));
     let books = Books::open(&contender.control)?;
     let scripts = workload.scripts(seed);
-    let mut load = Load::connect(&contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
+    let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
     // New connections and cold caches are not what is asked about.
     let mut all = load.run(Check::Verify, Stop::After(visit / 20))?;
     let (before, threads) = (contender.usage()?, contender.threads()?);
@@ -294,7 +294,7 @@ fn visit_once(
     let waited = Placement::waited(placement.as_ref(), tally.elapsed, tally.waited);
     drop(load);
     let name = contender.name.clone();
-    all.merge(fill::read_back(&contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
+    all.merge(fill::read_back(contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
     let due = cell.per_s * visit.as_secs_f64();
     // Six standard deviations of a Poisson count, and the ends of the time.
     let sent_all = (tally.requests as f64 - due).abs() <= 6.0 * due.sqrt() + 2.0;

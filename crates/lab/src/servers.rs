@@ -264,7 +264,7 @@ impl Options {
 fn fill(experiment: &Experiment, index: usize, keyspace: Keyspace, wanted: Protocol) -> Result<(), Error> {
     let contender = &experiment.contenders[index];
     contender.control.flush()?;
-    fill::fill(&contender.endpoint(), contender.protocol(wanted), keyspace, &experiment.generator_cores)?;
+    fill::fill(contender.endpoint(), contender.protocol(wanted), keyspace, &experiment.generator_cores)?;
     Ok(())
 }
 
@@ -280,7 +280,7 @@ fn visit_once(
     let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32);
     let scripts = workload.scripts(seed);
     let books = Books::open(&contender.control)?;
-    let mut load = Load::connect(&contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
+    let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
     let mut all = load.run(Check::Verify, Stop::After(visit / 5))?;
     // Replies that are not as expected have another length: who counted bytes would wait for the rest.
     let known = workload.has_known_replies() && all.wrong == 0;
@@ -300,7 +300,7 @@ fn visit_once(
     };
     drop(load);
     all.merge(tally);
-    all.merge(fill::read_back(&contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
+    all.merge(fill::read_back(contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
     let name = contender.name.clone();
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;

@@ -110,7 +110,7 @@ pub fn walk(
         answered: 0,
         key: Vec::new(),
     });
-    let mut dialog = Dialog::connect(&contender.endpoint(), agents.collect(), cores)?;
+    let mut dialog = Dialog::connect(contender.endpoint(), agents.collect(), cores)?;
     let mut total = Counts::default();
     for counts in dialog.run(FOR_EVER)?.tallies {
         total.done += counts.done;

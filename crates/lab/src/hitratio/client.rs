@@ -54,7 +54,7 @@ pub fn walk(
     core: Option<usize>,
 ) -> Result<(f64, Seen), Error> {
     let walker = Walker::new(course, fits, server.protocol(Protocol::Classic), value_bytes);
-    let mut dialog = Dialog::connect(&server.endpoint(), vec![walker], &[core])?;
+    let mut dialog = Dialog::connect(server.endpoint(), vec![walker], &[core])?;
     let outcome = dialog.run(FOR_EVER)?;
     let mut seen = Seen::default();
     outcome.tallies.into_iter().for_each(|tally| seen.merge(tally));

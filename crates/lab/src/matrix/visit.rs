@@ -130,7 +130,7 @@ impl Bench {
     }
 
     fn store(&self, experiment: &Experiment, contender: &Contender, space: Keyspace) -> Result<(), Error> {
-        fill::fill(&contender.endpoint(), Protocol::Classic, space, &experiment.generator_cores)?;
+        fill::fill(contender.endpoint(), Protocol::Classic, space, &experiment.generator_cores)?;
         Ok(())
     }
 

@@ -145,7 +145,7 @@ impl Driver<'_> {
         let client = |number| {
             Aside::new(plan, shelf, protocol, (pace, batch), started, (number, connections), self.seed)
         };
-        Dialog::connect(&server.endpoint(), (0..connections).map(client).collect(), self.cores)
+        Dialog::connect(server.endpoint(), (0..connections).map(client).collect(), self.cores)
     }
 
     /// For what follows a warm-up: its requests again would be no sample of the stream.
