@@ -64,6 +64,23 @@ fn stale_items_are_recached_by_one() {
 }
 
 #[test]
+fn a_hot_item_that_is_stale_says_so_in_a_pipeline() {
+    let mut bench = bench();
+    let many = |one: &str| one.repeat(200);
+    bench.ask("ms a 1\r\nx\r\n");
+    talk(
+        &mut bench,
+        &[
+            (&many("mg a v\r\n"), &many("VA 1\r\nx\r\n")),
+            ("md a I\r\n", "HD\r\n"),
+            (&many("mg a v\r\n"), &format!("VA 1 X W\r\nx\r\n{}", "VA 1 Z X\r\nx\r\n".repeat(199))),
+            ("mg a R30\r\nms a 1\r\ny\r\n", "HD Z X\r\nHD\r\n"),
+            (&many("mg a v\r\n"), &many("VA 1\r\ny\r\n")),
+        ],
+    );
+}
+
+#[test]
 fn meta_modes_and_arithmetic() {
     talk(
         &mut bench(),

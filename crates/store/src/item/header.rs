@@ -144,11 +144,13 @@ impl Header {
     pub(crate) fn is_item(self) -> bool {
         matches!(self.0 & KIND_MASK, 2 | 3)
     }
-    /// The item has its value in place, nothing between header and key, was read before, and has a
-    /// key of `key_bytes`: one comparison for what nearly every hit on a hot item is.
+    /// The item has its value in place, nothing between header and key, no mark that a reply tells,
+    /// was read before, and has a key of `key_bytes`: one comparison for what nearly every hit on a
+    /// hot item is.
     #[inline(always)]
     pub(crate) fn is_plain(self, key_bytes: usize) -> bool {
-        const BITS: u64 = KIND_MASK & !RETIRED | EXPIRY | FLAGS | EXTENSION | FETCHED | 0xff << KEY_SHIFT;
+        const TOLD: u64 = EXPIRY | FLAGS | STALE | TOKEN_SENT;
+        const BITS: u64 = KIND_MASK & !RETIRED | TOLD | EXTENSION | FETCHED | 0xff << KEY_SHIFT;
         self.0 & BITS == (key_bytes as u64) << KEY_SHIFT | FETCHED | Kind::Whole as u64
     }
     /// As [`Header::is_plain`], read before or not.
