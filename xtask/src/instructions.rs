@@ -35,10 +35,17 @@ struct Kind {
     /// One of its requests, by the number of a key.
     request: fn(usize) -> String,
     reply_bytes: usize,
+    /// The store is full, and has evicted as much as it holds.
+    full: bool,
 }
 
 const fn kind(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
-    Kind { name, request, reply_bytes }
+    Kind { name, request, reply_bytes, full: false }
+}
+
+/// In a store that evicts.
+const fn full(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
+    Kind { name, request, reply_bytes, full: true }
 }
 
 const SET: Kind = kind("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8);
@@ -54,7 +61,14 @@ const KINDS: &[Kind] = &[
     REDIS_SET,
     kind("get miss", |n| format!("get not-{n:010}\r\n"), 5),
     kind("GET miss", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5),
+    full("get miss, full", |n| format!("get not-{n:010}\r\n"), 5),
+    full("GET miss, full", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5),
 ];
+
+/// What fills a store of [`FULL_MB`] twice, before the keys come.
+const FILLS: usize = 9_000;
+const FILL: Kind = kind("fill", |n| format!("set fill-{n:010} 0 0 4000\r\n{}\r\n", "f".repeat(4000)), 8);
+const FULL_MB: &str = "16";
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
 
@@ -68,13 +82,13 @@ pub fn instructions(arguments: &[String]) -> Outcome {
     debian(&[("valgrind", "valgrind")])?;
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let program = target().join("release/larder");
-    println!("{:<8} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
+    println!("{:<14} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
     let mut slower = Vec::new();
     for kind in KINDS {
         let ours = per_request(&program, kind)?;
         let theirs = base.map(|base| per_request(base, kind)).transpose()?;
         let beside = theirs.map_or(String::new(), |theirs| format!("{theirs:>12.1} {:>8.3}", ours / theirs));
-        println!("{:<8} {ours:>12.1} {beside}", kind.name);
+        println!("{:<14} {ours:>12.1} {beside}", kind.name);
         if theirs.is_some_and(|theirs| ours > theirs * TOLERANCE) {
             slower.push(kind.name);
         }
@@ -105,7 +119,18 @@ fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
     let port = listener.local_addr().map_err(failed)?.port();
     drop(listener);
     let mut server = command("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    server.arg(program).args(["serve", "-t", "1", "-m", "256", "-p", &port.to_string(), "--redis-port", "0"]);
+    let memory_mb = if kind.full { FULL_MB } else { "256" };
+    server.arg(program).args([
+        "serve",
+        "-t",
+        "1",
+        "-m",
+        memory_mb,
+        "-p",
+        &port.to_string(),
+        "--redis-port",
+        "0",
+    ]);
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let talk = talk(port, kind, pipelines).map_err(failed);
@@ -141,6 +166,9 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         let mut reply = vec![0; replies];
         stream.read_exact(&mut reply)
     };
+    for first in (0..if kind.full { FILLS } else { 0 }).step_by(PIPELINE) {
+        exchange((first..first + PIPELINE).map(FILL.request).collect(), FILL.reply_bytes * PIPELINE)?;
+    }
     // The keys are there, in the order in which nobody asks for them.
     let set = if (kind.request)(0).starts_with('*') { &REDIS_SET } else { &SET };
     for first in (0..KEYS).step_by(PIPELINE) {

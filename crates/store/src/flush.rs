@@ -13,11 +13,11 @@
 //! flushes older. A bucket's stamp only goes on: whoever sets it has locked all buckets of its segment, and
 //! reads the store's stamp after that.
 
-use crate::Store;
 use crate::database::DATABASES;
 use crate::sync::atomic::Ordering;
 use crate::worker::{Guard, Local};
 use crate::write::{CLEAN_NS, Rebuild};
+use crate::{Millis, Store};
 
 /// Flushes at most that are not cleaned up everywhere: half of what a byte tells apart.
 const LAG_MAX: u8 = 127;
@@ -80,13 +80,26 @@ impl Store {
         true
     }
 
-    /// All buckets were seen clean of the flushes up to `stamp`.
-    pub(crate) fn all_clean(&self, stamp: u64) {
+    /// All buckets were seen clean of the flushes up to `stamp`, `now`.
+    pub(crate) fn all_clean(&self, stamp: u64, now: Millis) {
         let _one = self.flushing.lock().expect("no panic under the lock");
+        self.cleaned_at.store(now, Ordering::Relaxed);
         self.cleaned.fetch_max(stamp, Ordering::Relaxed);
         if self.stamp_count() == stamp {
             (0..DATABASES).for_each(|number| self.flushes.set_garbage(number, 0));
         }
+    }
+}
+
+/// For how long after the last bucket was cleaned what was flushed may be on its way to free memory: it waits for its
+/// epoch, and for the worker that has found it.
+const COMES_MS: Millis = 100;
+
+impl Store {
+    /// What was flushed may still come free, whoever has found it.
+    pub(crate) fn flushed_comes(&self, now: Millis) -> bool {
+        self.stamp_count() != self.cleaned.load(Ordering::Relaxed)
+            || now.saturating_sub(self.cleaned_at.load(Ordering::Relaxed)) < COMES_MS
     }
 }
 
@@ -132,7 +145,7 @@ impl Guard<'_> {
                     break;
                 }
             }
-            store.all_clean(stamp);
+            store.all_clean(stamp, self.now);
         }
     }
 }
@@ -174,7 +187,7 @@ impl Local {
             return true;
         }
         if !std::mem::take(passed_over) {
-            store.all_clean(stamp);
+            store.all_clean(stamp, self.now);
             return true;
         }
         // What was passed over is upkeep's, or the next one's who finds no memory.
@@ -206,7 +219,7 @@ mod tests {
         }
         assert!(!store.raise_stamp(None, LAG_MAX));
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX));
-        store.all_clean(1);
+        store.all_clean(1, 0);
         assert!(store.raise_stamp(Some(3), LAG_MAX) && !store.raise_stamp(Some(3), LAG_MAX));
         // Whoever flushes cleans first.
         store.worker().unwrap().enter(1_700_000_000_000).flush();

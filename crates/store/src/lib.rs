@@ -188,6 +188,8 @@ pub struct Store {
     flushing: Mutex<()>,
     /// The stamp up to which all buckets are known to be clean.
     cleaned: AtomicU64,
+    /// When that was seen.
+    cleaned_at: AtomicU64,
     /// Bytes of keys on the heap.
     key_bytes: AtomicU64,
     trees: collection::Trees,
@@ -252,6 +254,7 @@ impl Store {
             flushes: Flushes::default(),
             flushing: Mutex::default(),
             cleaned: AtomicU64::new(0),
+            cleaned_at: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
             trees: collection::Trees::default(),
             input_bytes: Apart(AtomicU64::new(0)),

@@ -193,7 +193,7 @@ impl Guard<'_> {
                 // Longer directories and rebuildings have left holes.
                 trim_heap();
             }
-            store.all_clean(upkeep.stamp);
+            store.all_clean(upkeep.stamp, self.now);
             return upkeep.hurried || store.stamp_count() != upkeep.stamp;
         }
         flushing || hurried || upkeep.cursor <= target

@@ -23,7 +23,7 @@
 //! # let mut guard = worker.enter(1);
 //! # let key = guard.key(b"key");
 //! # let hint = guard.prefetch_bucket(&key);
-//! let value = guard.hot_value(&key, &hint);
+//! let value = guard.plain_value(&key, &hint);
 //! guard.delete(&key, Expect::Any);
 //! value.map(|value| value.len());
 //! ```

@@ -214,7 +214,7 @@ fn an_item_is_of_one_type_until_it_is_stored_over() {
     assert_eq!(guard.patch(&key, 0, b"more", Expect::Any), Ok(None));
     let mut hint = guard.prefetch_bucket(&key);
     guard.prefetch_item(&key, &mut hint);
-    assert!(guard.hot_value(&key, &hint).is_none());
+    assert!(guard.plain_value(&key, &hint).is_none());
     assert!(!guard.replace_value(&key, b"string", &hint));
     assert!(!guard.insert_value(&key, b"string", &hint));
     assert_eq!((show(&mut guard, &key), cas(&mut guard, &key)), ("a".to_owned(), before));

@@ -4,6 +4,8 @@
 
 use larder_store::{Attributes, Config, End, Expect, Guard, Store, Worker};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const NOW: u64 = 1_700_000_000_000;
 const WORKERS: usize = 4;
@@ -148,4 +150,36 @@ fn a_worker_that_only_comes_and_goes_keeps_nobody_from_writing() {
 #[test]
 fn a_worker_that_does_nothing_keeps_nobody_from_writing() {
     all(Idle::Sleeps);
+}
+
+/// A worker finds what a flush took and has it in its limbo, while another, in a batch that began before, wants memory:
+/// the other has nothing of its own to wait for.
+#[test]
+fn what_another_worker_cleans_of_a_flush_is_room_for_a_write() {
+    let config = Config { memory_bytes: 8 << 20, workers_max: 2, evict: false, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut writer = Arc::clone(&store).worker().unwrap();
+    let mut cleaner = Arc::clone(&store).worker().unwrap();
+    let mut now = NOW;
+    for (round, bytes) in [200, 3_000, 30_000].into_iter().cycle().take(12).enumerate() {
+        let mut guard = writer.enter(now);
+        assert!((0..1_000_000).any(|name| !write(&mut guard, name, bytes)), "it is full");
+        cleaner.enter(now).flush();
+        while cleaner.enter(now).maintain() {}
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    cleaner.enter(now).maintain();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let stored = (0..10).all(|name| write(&mut guard, name, 200_000));
+            done.store(true, Ordering::Relaxed);
+            assert!(stored, "round {round}: nothing is there, and values of 200 KB are refused");
+        });
+        now += 1_000;
+    }
+    drop((writer, cleaner));
+    store.check();
 }

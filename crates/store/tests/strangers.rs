@@ -37,7 +37,7 @@ fn says_nothing(guard: &mut Guard<'_>, hint: &Hint<'_>, fresh_hint: &Hint<'_>) {
     assert!(!guard.insert_value(&fresh, b"new", fresh_hint));
     assert!(is(guard, &key, b"old") && guard.peek(&fresh).hit().is_none());
     (0..4).for_each(|_| assert!(guard.get_hinted(&key, hint).hit().is_some()));
-    assert_eq!(guard.hot_value(&key, hint), None);
+    assert_eq!(guard.plain_value(&key, hint), None);
     guard.store_value_hinted(&key, b"other", &Attributes::default(), Expect::Any, hint).unwrap();
     assert!(is(guard, &key, b"other"));
     set(guard, &key, b"old");

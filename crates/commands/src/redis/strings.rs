@@ -148,7 +148,7 @@ const NUMBERED_PAIRS: Keys = Keys::Counted { count: 1, step: 2 };
 /// The value of a key.
 #[inline(always)]
 pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
-    if let Some(value) = call.cx.guard.hot_value(key, hint) {
+    if let Some(value) = call.cx.guard.plain_value(key, hint) {
         call.tally.gets += 1;
         call.tally.get_hits += 1;
         put_bulk(call.out, value);
@@ -157,7 +157,7 @@ pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>)
     fetch_any(call, key, hint)
 }
 
-/// [`fetch`] where reading leaves a trace, or the value is not simply there.
+/// [`fetch`] where the value is not simply there.
 fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
     match read(call.cx, call.tally, key, hint)? {
         Some(item) => put_value(call.out, &item),

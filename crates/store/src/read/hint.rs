@@ -1,7 +1,7 @@
 //! Hints: what the stages of a batch find out, so that the operation does not look again.
 //!
 //! ```text
-//! 1 prefetch_bucket ─▶ Hint ─▶ 2 prefetch_item ─▶ 3 prefetch_again ─▶ get_hinted, hot_value
+//! 1 prefetch_bucket ─▶ Hint ─▶ 2 prefetch_item ─▶ 3 prefetch_again ─▶ get_hinted, plain_value
 //!    home bucket                 its slot's item      one key in ten, which lives in its other bucket,
 //!                                                     or shares its tag with another
 //! ```
@@ -213,28 +213,56 @@ impl<'w> Guard<'w> {
     }
 
     /// The value of an item that the prefetch stages saw, if a reply to it takes nothing but the
-    /// value and its reading leaves no trace: live, in place, without flags and expiry, and already
-    /// known to be hot; in database 0. None says nothing: ask [`Guard::get_hinted`].
+    /// value: live, in place, without flags, expiry and marks; in database 0. Counts as an access.
+    /// None says nothing: ask [`Guard::get_hinted`].
     #[inline(always)]
-    pub fn hot_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
+    pub fn plain_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
         let store = self.store;
         let slot = hint.slot;
         if !hint.is_of_main(self.mark, key) {
             return None;
         }
         // As in `get_hinted`; an empty slot is not hot.
-        if self.hinted_slot(hint) != Some(slot) || !slot.is_hot(self.now_s) {
+        if self.hinted_slot(hint) != Some(slot) {
             return None;
+        }
+        if !slot.is_hot(self.now_s) {
+            return self.warm_value(key, hint);
         }
         // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
         unsafe {
             let raw = RawItem::new(store.arena.at(slot.location()));
             let header = raw.header();
             if !header.is_plain(key.bytes.len()) {
-                return None;
+                return self.warm_value(key, hint);
             }
             let (its_key, value) = raw.plain(header, key.bytes.len());
             same_key(its_key, key.bytes).then_some(value)
+        }
+    }
+
+    /// [`Guard::plain_value`] of an item that is not known to be hot, or was not read before: its reading is
+    /// written down.
+    #[inline(never)]
+    fn warm_value(&self, key: &Key<'_>, hint: &Hint<'_>) -> Option<&[u8]> {
+        let slot = hint.slot;
+        if slot.is_empty() {
+            return None;
+        }
+        // SAFETY: a slot read in this epoch, which the caller found to be so still, names an item that stays
+        // until the epoch is over.
+        unsafe {
+            let raw = RawItem::new(self.store.arena.at(slot.location()));
+            let header = raw.header();
+            if !header.is_simple(key.bytes.len()) {
+                return None;
+            }
+            let (its_key, value) = raw.plain(header, key.bytes.len());
+            if !same_key(its_key, key.bytes) {
+                return None;
+            }
+            self.count_access(hint.cell, slot, raw, header);
+            Some(value)
         }
     }
 }

@@ -188,14 +188,15 @@ impl Local {
                     spared += 1;
                     continue;
                 }
-                // Nothing comes but what this worker has retired, when others have left their batches. A worker that has
-                // not left its own for so long is not waited for again before it has.
-                if self.limbo.len() == 0 || self.vain_epoch == store.epochs.now() {
+                // Nothing comes but what this worker has retired, when others have left their batches, and what others
+                // have found that was flushed. A worker that has not left its batch for so long is not waited for
+                // again before it has.
+                if self.limbo.len() == 0 && !store.flushed_comes(self.now) || self.waits_in_vain(store) {
                     break;
                 }
                 waited += 1;
                 if !self.patient && waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == rounds_max {
-                    self.vain_epoch = store.epochs.now();
+                    self.note_vain(store);
                     break;
                 }
                 if later && round == ALLOCATE_ROUNDS_LATER {

@@ -104,7 +104,7 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
         let mut last = 0;
         for ((n, key), hint) in order.iter().zip(&keys).zip(&hints) {
             let seen = match random.below(3) {
-                0 if hinted => match guard.hot_value(key, hint) {
+                0 if hinted => match guard.plain_value(key, hint) {
                     Some(value) => Some(words(value).1),
                     None => number(guard.get_hinted(key, hint)),
                 },

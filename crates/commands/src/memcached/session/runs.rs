@@ -191,7 +191,7 @@ impl Done {
     }
 }
 
-/// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
+/// Answers hits on small items and writes over what has nothing unusual, up to the next slot that
 /// is neither, or that begins a line of several keys.
 #[inline(always)]
 fn usual(
@@ -230,7 +230,7 @@ fn gets(
     let mut alike = Alike::new(counters);
     let count = done.row::<true>(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
-        let value = guard.hot_value(key, hint)?;
+        let value = guard.plain_value(key, hint)?;
         let written = write_small_value(room, key.bytes(), value)?;
         alike.count(ClassCounter::GetHits, key, value.len());
         Some(written - if part.is_last() { 0 } else { END.len() })
@@ -281,7 +281,7 @@ fn others(
                 Some(4)
             }
             Ask::MetaGet => {
-                let value = guard.hot_value(key, hint)?;
+                let value = guard.plain_value(key, hint)?;
                 let written = write_small_meta_value(room, value)?;
                 alike.count(ClassCounter::GetHits, key, value.len());
                 metas += 1;

@@ -134,7 +134,7 @@ impl Done {
     }
 }
 
-/// Answers hits on small and hot items and writes over what has nothing unusual, up to the next slot that
+/// Answers hits on small items and writes over what has nothing unusual, up to the next slot that
 /// is neither.
 #[inline(always)]
 fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM]) -> Done {
@@ -178,7 +178,7 @@ impl Done {
 fn gets(guard: &Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM], done: &mut Done) {
     done.row(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, .. } = slot else { return None };
-        write_small_bulk(room, guard.hot_value(key, hint)?)
+        write_small_bulk(room, guard.plain_value(key, hint)?)
     });
 }
 
