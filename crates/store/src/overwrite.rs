@@ -65,7 +65,7 @@ impl Guard<'_> {
     ) -> bool {
         let store = self.store;
         let key_bytes = key.bytes.len();
-        if !hint.is_of_main(self.mark, key) || hint.slot.is_empty() || key_bytes > KEY_BYTES_SHORT {
+        if !hint.is_of_main(self.mark, key) || hint.slot.is_empty() {
             return false;
         }
         self.local.breathe(store);
@@ -104,7 +104,8 @@ impl Guard<'_> {
         let slot = hint.cell.slot();
         let same = slot.location() == location
             && slot.tag() == u64::from(hint.tag)
-            && old.header().is_same_write(old_header);
+            // Nearly always nobody has read it meanwhile.
+            && (old.header() == old_header || old.header().is_same_write(old_header));
         if !same {
             hint.home.unlock(control);
             self.give_back(&draft);

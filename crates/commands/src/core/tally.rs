@@ -7,6 +7,8 @@ use super::counters::{Counter, Counters};
 pub struct Tally {
     pub gets: u32,
     pub get_hits: u32,
+    /// Misses in runs; others are counted at once.
+    pub get_misses: u32,
     pub sets: u32,
     pub metas: u32,
     pub commands: u32,
@@ -25,6 +27,7 @@ impl Tally {
         for (counter, n) in [
             (Counter::CmdGet, self.gets),
             (Counter::GetHits, self.get_hits),
+            (Counter::GetMisses, self.get_misses),
             (Counter::CmdSet, self.sets),
             (Counter::CmdMeta, self.metas),
             (Counter::IncrHits, self.increments),
@@ -40,7 +43,11 @@ impl Tally {
     /// Adds what RESP's commands counted: memcached's counters are not theirs.
     #[inline]
     pub fn settle_redis(&mut self, counters: &Counters) {
-        for (counter, n) in [(Counter::RedisHits, self.get_hits), (Counter::RedisCommands, self.commands)] {
+        for (counter, n) in [
+            (Counter::RedisHits, self.get_hits),
+            (Counter::RedisMisses, self.get_misses),
+            (Counter::RedisCommands, self.commands),
+        ] {
             if n != 0 {
                 counters.add(counter, u64::from(n));
             }

@@ -14,7 +14,7 @@ use larder_store::Item;
 use super::admin::PageMove;
 use super::shared::Shared;
 use super::slabs::CLASSES_END;
-use super::text::{END, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
+use super::text::{END, META_MISS, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::core::context::Context;
 use crate::core::host::Connection;
 use crate::core::output::Output;
@@ -232,7 +232,7 @@ fn step_items(
         });
         let used_up = matches!(form, Form::Cache { items: 0, .. } | Form::Cache { bytes: 0, .. });
         if *cursor == 0 || used_up {
-            out.put(if matches!(form, Form::Mg) { b"EN\r\n" } else { END });
+            out.put(if matches!(form, Form::Mg) { META_MISS } else { END });
             return Step::Done;
         }
         if out.is_full() {

@@ -10,6 +10,8 @@ use crate::core::output::Output;
 
 /// End of a get.
 pub const END: &[u8] = b"END\r\n";
+/// There is no such item, to a meta get.
+pub const META_MISS: &[u8] = b"EN\r\n";
 /// Not a command, or not in this form.
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// Done.

@@ -100,7 +100,12 @@ pub(crate) fn put_set(out: &mut Output, resp3: bool, len: usize) {
 /// No value.
 #[inline]
 pub(crate) fn put_null(out: &mut Output, resp3: bool) {
-    out.put(if resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    out.put(null(resp3));
+}
+
+/// What there is instead of a string.
+pub(crate) fn null(resp3: bool) -> &'static [u8] {
+    if resp3 { b"_\r\n" } else { b"$-1\r\n" }
 }
 
 /// No array.

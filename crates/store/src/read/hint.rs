@@ -9,6 +9,7 @@
 use super::{Lookup, same_key};
 use crate::bucket::{Bucket, Cell, Slot};
 use crate::item::{FETCHED, RawItem};
+use crate::sync::atomic::fence;
 use crate::worker::Guard;
 use crate::{Key, Store};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -239,6 +240,30 @@ impl<'w> Guard<'w> {
             let (its_key, value) = raw.plain(header, key.bytes.len());
             same_key(its_key, key.bytes).then_some(value)
         }
+    }
+
+    /// True if the key, of database 0, is not there: no slot has its tag where its item could be. Counts as a miss.
+    /// False says nothing: ask [`Guard::get_hinted`].
+    #[inline(always)]
+    pub fn is_absent(&self, key: &Key<'_>, hint: &Hint<'_>) -> bool {
+        if !hint.is_of_main(self.mark, key) || !hint.slot.is_empty() {
+            return false;
+        }
+        let (home, tag) = (hint.home, u64::from(hint.tag));
+        let control = home.control();
+        if control.busy() || home.matches(tag) != 0 || control.away() > 0 && self.other(key).matches(tag) != 0
+        {
+            return false;
+        }
+        // The slots were read before the words are read again.
+        fence(Ordering::Acquire);
+        if home.control() != control || !control.passes(self.store.index.gate.since(self.layout)) {
+            return false;
+        }
+        if !self.traceless {
+            self.store.note_miss(key.hash);
+        }
+        true
     }
 
     /// [`Guard::plain_value`] of an item that is not known to be hot, or was not read before: its reading is

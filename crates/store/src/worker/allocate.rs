@@ -189,9 +189,10 @@ impl Local {
                     continue;
                 }
                 // Nothing comes but what this worker has retired, when others have left their batches, and what others
-                // have found that was flushed. A worker that has not left its batch for so long is not waited for
-                // again before it has.
-                if self.limbo.len() == 0 && !store.flushed_comes(self.now) || self.waits_in_vain(store) {
+                // have found that was flushed, for which nobody sleeps who has others to serve. A worker that has not
+                // left its batch for so long is not waited for again before it has.
+                let others = || (self.patient || later) && store.flushed_comes(self.now);
+                if self.limbo.len() == 0 && !others() || self.waits_in_vain(store) {
                     break;
                 }
                 waited += 1;

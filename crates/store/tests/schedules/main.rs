@@ -156,6 +156,18 @@ fn elements_of_collections_are_there_once() {
     });
 }
 
+/// Collections in a store that evicts, beside everything: they are there as a whole, or gone.
+#[test]
+fn collections_are_evicted_as_a_whole() {
+    explore("elements-evicted", 60, |cast| {
+        let mebibytes = 2 + cast.random.below(3);
+        cast.store(config(mebibytes), Eviction::All);
+        cast.fill(20_000);
+        elements::join_evicted(cast, 3, 25);
+        aside::some(cast, 3, &aside::ALL);
+    });
+}
+
 /// Several keys written as one, and read one by one, by hints, and as one.
 #[test]
 fn keys_of_a_transaction_change_as_one() {
@@ -210,5 +222,17 @@ fn watches_see_every_write_and_end() {
         cast.fill(items);
         watcher::join(cast, 40);
         aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::Flusher]);
+    });
+}
+
+/// Watches beside whatever else a store that evicts nothing goes through.
+#[test]
+fn watches_see_every_write_beside_everything() {
+    explore("watching-more", 60, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = 300 + cast.random.below(5_000);
+        cast.fill(items);
+        watcher::join(cast, 40);
+        aside::some(cast, 3, &aside::KEEPING);
     });
 }

@@ -106,6 +106,7 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
             let seen = match random.below(3) {
                 0 if hinted => match guard.plain_value(key, hint) {
                     Some(value) => Some(words(value).1),
+                    None if guard.is_absent(key, hint) => None,
                     None => number(guard.get_hinted(key, hint)),
                 },
                 1 if hinted => number(guard.get_hinted(key, hint)),

@@ -6,14 +6,14 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::memcached::shared::Shared;
-use crate::memcached::text::{is_text, put_base64, put_number};
+use crate::memcached::text::{META_MISS, is_text, put_base64, put_number};
 use crate::memcached::time::seconds_left;
 
 /// me: an item's internals, without leaving a trace.
 pub fn debug(shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, key: &Key<'_>) {
     tally.metas += 1;
     let now = cx.now();
-    let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(b"EN\r\n") };
+    let Lookup::Hit(item) = cx.guard.peek(key) else { return out.put(META_MISS) };
     out.put(b"ME ");
     if item.key_binary() || !is_text(key.bytes()) {
         put_base64(out, key.bytes());

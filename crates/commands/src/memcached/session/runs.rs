@@ -16,7 +16,7 @@ use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
 use crate::core::usual::add;
 use crate::memcached::classic;
-use crate::memcached::text::{END, NO_MEMORY_FOR_REPLY};
+use crate::memcached::text::{END, META_MISS, NO_MEMORY_FOR_REPLY};
 use crate::memcached::verbs::{fitting_value_bytes, string};
 
 /// Longer values are received into their items rather than read ahead.
@@ -146,6 +146,8 @@ impl Conversation {
 struct Done {
     slots: usize,
     metas: u32,
+    /// Reads of what is not there.
+    misses: u32,
     sets: u32,
     sums: u32,
     /// Sums as long as what they took the place of.
@@ -159,7 +161,8 @@ impl Done {
     fn count(&self, tally: &mut Tally) {
         let gets = self.slots as u32 - self.sets - self.sums;
         tally.gets += gets;
-        tally.get_hits += gets;
+        tally.get_hits += gets - self.misses;
+        tally.get_misses += self.misses;
         tally.sets += self.sets;
         tally.metas += self.metas;
         tally.increments += self.sums;
@@ -191,8 +194,8 @@ impl Done {
     }
 }
 
-/// Answers hits on small items and writes over what has nothing unusual, up to the next slot that
-/// is neither, or that begins a line of several keys.
+/// Answers hits on small items and misses, and writes over what has nothing unusual, up to the next slot that
+/// is none of these, or that begins a line of several keys.
 #[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
@@ -228,14 +231,22 @@ fn gets(
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
+    let mut misses = 0;
     let count = done.row::<true>(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
-        let value = guard.plain_value(key, hint)?;
+        let Some(value) = guard.plain_value(key, hint) else {
+            return guard.is_absent(key, hint).then(|| {
+                misses += 1;
+                room[..END.len()].copy_from_slice(END);
+                if part.is_last() { END.len() } else { 0 }
+            });
+        };
         let written = write_small_value(room, key.bytes(), value)?;
         alike.count(ClassCounter::GetHits, key, value.len());
         Some(written - if part.is_last() { 0 } else { END.len() })
     });
     alike.settle();
+    done.misses += misses;
     count
 }
 
@@ -270,7 +281,7 @@ fn others(
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
-    let (mut metas, mut sets, mut sums, mut in_place) = (0, 0, 0, 0);
+    let (mut metas, mut misses, mut sets, mut sums, mut in_place) = (0, 0, 0, 0, 0);
     let count = done.row::<false>(slots, room, |slot, room| {
         let Slot { key, hint, .. } = slot;
         match slot.ask {
@@ -281,7 +292,13 @@ fn others(
                 Some(4)
             }
             Ask::MetaGet => {
-                let value = guard.plain_value(key, hint)?;
+                let Some(value) = guard.plain_value(key, hint) else {
+                    return guard.is_absent(key, hint).then(|| {
+                        (metas, misses) = (metas + 1, misses + 1);
+                        room[..META_MISS.len()].copy_from_slice(META_MISS);
+                        META_MISS.len()
+                    });
+                };
                 let written = write_small_meta_value(room, value)?;
                 alike.count(ClassCounter::GetHits, key, value.len());
                 metas += 1;
@@ -301,6 +318,7 @@ fn others(
     });
     alike.settle();
     done.metas += metas;
+    done.misses += misses;
     done.sets += sets;
     done.sums += sums;
     done.in_place += in_place;
@@ -365,7 +383,8 @@ impl Call<'_, '_, '_, '_> {
                 self.cx.counters.uncount_in(item.class(), ClassCounter::GetHits);
             }
         }
-        self.cx.counters.add(Counter::GetMisses, u64::from(gets - hits).wrapping_neg());
+        let misses = gets - hits - (self.tally.get_misses - tally.get_misses);
+        self.cx.counters.add(Counter::GetMisses, u64::from(misses).wrapping_neg());
         self.out.rewind(mark);
         self.tally = tally;
     }

@@ -11,6 +11,7 @@ use crate::core::progress::Next;
 use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
 use crate::core::usual::{Sum, add};
+use crate::redis::reply::null;
 use crate::redis::strings;
 
 /// After a run of fewer keys the rest of the input goes the general way.
@@ -58,7 +59,8 @@ impl Conversation {
                     turn.at = slot.at;
                     return Some(Next::Flush);
                 }
-                let done = usual(&mut turn.cx.guard, rest, turn.out.room_for());
+                let null = null(self.client.resp3);
+                let done = usual(&mut turn.cx.guard, rest, turn.out.room_for(), null);
                 turn.out.filled(done.bytes);
                 done.count(&mut turn.tally);
                 if done.slots == 0 {
@@ -115,6 +117,8 @@ impl Slot<'_, '_> {
 #[derive(Default)]
 struct Done {
     slots: usize,
+    /// Reads of what is not there.
+    misses: u32,
     sets: u32,
     sums: u32,
     /// Of these, that took away.
@@ -128,22 +132,28 @@ impl Done {
     fn count(&self, tally: &mut Tally) {
         let gets = self.slots as u32 - self.sets - self.sums;
         tally.gets += gets;
-        tally.get_hits += gets;
+        tally.get_hits += gets - self.misses;
+        tally.get_misses += self.misses;
         tally.incrs += self.sums - self.decrs;
         tally.decrs += self.decrs;
     }
 }
 
-/// Answers hits on small items and writes over what has nothing unusual, up to the next slot that
-/// is neither.
+/// Answers hits on small items and misses, with `null`, and writes over what has nothing unusual, up to the next
+/// slot that is none of these.
 #[inline(always)]
-fn usual(guard: &mut Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM]) -> Done {
+fn usual(
+    guard: &mut Guard<'_>,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    null: &'static [u8],
+) -> Done {
     let mut done = Done::default();
     // Most of what is asked of a cache apart, for how little it is.
     while let Some(slot) = slots.get(done.slots) {
         let before = done.slots;
         match slot.ask {
-            Ask::Get => gets(guard, slots, room, &mut done),
+            Ask::Get => gets(guard, slots, room, null, &mut done),
             _ => others(guard, slots, room, &mut done),
         }
         if done.slots == before {
@@ -175,11 +185,26 @@ impl Done {
 
 /// A row of GET.
 #[inline(never)]
-fn gets(guard: &Guard<'_>, slots: &[Slot<'_, '_>], room: &mut [u8; GROUP * SMALL_ROOM], done: &mut Done) {
+fn gets(
+    guard: &Guard<'_>,
+    slots: &[Slot<'_, '_>],
+    room: &mut [u8; GROUP * SMALL_ROOM],
+    null: &'static [u8],
+    done: &mut Done,
+) {
+    let mut misses = 0;
     done.row(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, .. } = slot else { return None };
-        write_small_bulk(room, guard.plain_value(key, hint)?)
+        if let Some(value) = guard.plain_value(key, hint) {
+            return write_small_bulk(room, value);
+        }
+        guard.is_absent(key, hint).then(|| {
+            misses += 1;
+            room[..null.len()].copy_from_slice(null);
+            null.len()
+        })
     });
+    done.misses += misses;
 }
 
 /// A row of anything but GET.
