@@ -161,14 +161,17 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     clock.set_read_timeout(Some(PATIENCE))?;
     clock.write_all(b"debugtime p\r\n")?;
     clock.read_exact(&mut [0; b"OK\r\n".len()])?;
-    let mut exchange = |requests: String, replies: usize| -> std::io::Result<()> {
+    let exchange = |stream: &mut TcpStream, requests: String, replies: usize| -> std::io::Result<()> {
         stream.write_all(requests.as_bytes())?;
         let mut reply = vec![0; replies];
         stream.read_exact(&mut reply)
     };
+    // By a connection that speaks memcached's protocol, as the other may not.
     for first in (0..if kind.full { FILLS } else { 0 }).step_by(PIPELINE) {
-        exchange((first..first + PIPELINE).map(FILL.request).collect(), FILL.reply_bytes * PIPELINE)?;
+        let requests = (first..first + PIPELINE).map(FILL.request).collect();
+        exchange(&mut clock, requests, FILL.reply_bytes * PIPELINE)?;
     }
+    let mut exchange = |requests, replies| exchange(&mut stream, requests, replies);
     // The keys are there, in the order in which nobody asks for them.
     let set = if (kind.request)(0).starts_with('*') { &REDIS_SET } else { &SET };
     for first in (0..KEYS).step_by(PIPELINE) {
