@@ -168,9 +168,8 @@ impl PidFile {
     /// What writing says.
     pub fn write(path: &Path) -> Result<PidFile, String> {
         let write = || {
-            // A name that nobody can have laid a link at, and a file that is made new or not at all.
-            let mut unfinished = path.as_os_str().to_owned();
-            unfinished.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));
+            let unfinished = PidFile::unfinished(path);
+            // Made new, or not at all.
             let mut file = File::options().write(true).create_new(true).open(&unfinished)?;
             let written = writeln!(file, "{}", std::process::id());
             written.and_then(|()| std::fs::rename(&unfinished, path)).inspect_err(|_| {
@@ -179,6 +178,13 @@ impl PidFile {
         };
         write().map_err(|error| format!("-P {}: {error}", path.display()))?;
         Ok(PidFile { path: path.to_owned() })
+    }
+
+    /// What it is called until it is written: a name that nobody can have laid a link at.
+    fn unfinished(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));
+        name.into()
     }
 }
 
@@ -213,9 +219,15 @@ mod tests {
         let (other, path) = (home.join("other"), home.join("pid"));
         std::fs::write(&other, "theirs").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
+        // Nor is one that is laid where it may be guessed that the file is begun.
+        let guessed =
+            ["pid.tmp", "pid.new", &format!("pid.{}", std::process::id())].map(|name| home.join(name));
+        guessed.iter().for_each(|name| std::os::unix::fs::symlink(&other, name).unwrap());
         let file = PidFile::write(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "theirs");
-        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 2);
+        assert!(guessed.iter().all(|name| name.is_symlink()));
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 2 + guessed.len());
+        assert_ne!(PidFile::unfinished(&path), PidFile::unfinished(&path), "each start has its own");
         drop(file);
         std::fs::remove_dir_all(&home).unwrap();
     }
