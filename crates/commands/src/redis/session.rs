@@ -31,6 +31,7 @@ use super::fail::Fail;
 use super::reply::put_fail;
 use super::shared::Shared;
 use super::table::{self, flag};
+use crate::core::access::Access;
 use crate::core::batch::{SLOTS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
@@ -365,7 +366,9 @@ impl Conversation {
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
-        if paused_ms > 0 {
+        // Who has to say who it is may do nothing else, and is told so at once.
+        let is_known = |access: &Access| self.client.standing.is_admitted() || !access.asks();
+        if paused_ms > 0 && is_known(&turn.cx.shared.access) {
             let all = !turn.cx.shared.pause.writes_only();
             let waits = |args: Args<'_>| if all { !is_said_while_paused(args) } else { self.changes(args) };
             let waits = match &stop {

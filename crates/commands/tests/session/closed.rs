@@ -155,6 +155,10 @@ fn nobody_is_shown_a_password() {
         let reply = bench.says(&mut session, words);
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
+    // Who says it in the place of something else is told what he has said, and nobody but he is.
+    for words in [&["AUTHX", CANARY][..], &["AUTH CANARY", CANARY], &["ACL", "NOTHING", CANARY]] {
+        assert!(bench.says(&mut session, words).starts_with("-ERR "), "{words:?}");
+    }
     let letters = bench.host.post.take().0;
     assert!(letters.len() > 5);
     for letter in letters {
@@ -168,7 +172,11 @@ fn nobody_is_shown_a_password() {
         &["CLIENT", "INFO"],
         &["INFO", "everything"],
         &["ACL", "LIST"],
+        &["ACL", "USERS"],
+        &["ACL", "GETUSER", "default"],
         &["ACL", "LOG"],
+        &["INFO", "errorstats"],
+        &["CONFIG", "GET", "max*"],
         &["LATENCY", "DOCTOR"],
         &["MEMORY", "DOCTOR"],
     ] {
@@ -176,7 +184,13 @@ fn nobody_is_shown_a_password() {
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
     assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
-    for line in ["stats\r\n", "stats settings\r\n", "stats conns\r\n"] {
+    // Who may change a password may ask for it, as in Redis: by its parameter, among others, too.
+    for words in [&["CONFIG", "GET", "requirepass"][..], &["CONFIG", "GET", "*"]] {
+        assert!(bench.says(&mut session, words).contains(CANARY), "{words:?}");
+        let refused = bench.says(&mut Session::new(), words);
+        assert!(refused.starts_with("-NOAUTH "), "{words:?}: {refused}");
+    }
+    for line in ["stats\r\n", "stats settings\r\n", "stats conns\r\n", "stats detail dump\r\n"] {
         assert!(!bench.ask(line).contains(CANARY), "{line}");
     }
 }
@@ -297,6 +311,32 @@ fn a_pause_can_always_be_ended() {
     assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
     assert_eq!(bench.says(&mut Session::new(), &["CLIENT", "UNPAUSE"]), "+OK\r\n");
     assert_eq!(bench.says(&mut other, &["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
+    let mut bench = Bench::new(Settings { password: "secret".into(), ..Settings::default() });
+    let mut known = Session::new();
+    assert_eq!(bench.says(&mut known, &["AUTH", "secret"]), "+OK\r\n");
+    for entering in [&["AUTH", "secret"][..], &["HELLO", "2", "AUTH", "default", "secret"]] {
+        bench.says(&mut known, &["CLIENT", "PAUSE", "9223372036854775807", "ALL"]);
+        // What a stranger is refused he is refused at once: he does not stand there until his time is over.
+        let mut session = Session::new();
+        assert!(bench.says(&mut session, &["GET", "key"]).starts_with("-NOAUTH "));
+        assert!(!bench.says(&mut session, entering).starts_with('-'), "{entering:?}");
+        assert!(!session.is_stranger());
+        let (next, reply) = bench.wait_for(&mut session, &command(&["PING"]));
+        assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
+        assert_eq!(bench.says(&mut session, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+        assert_eq!(bench.says(&mut known, &["PING"]), "+PONG\r\n");
+    }
+    // One that is asked for no password any more is no stranger, and waits with the others.
+    let mut session = Session::new();
+    bench.turn(&mut session, b"");
+    assert_eq!(bench.says(&mut known, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
+    bench.says(&mut known, &["CLIENT", "PAUSE", "10000", "WRITE"]);
+    let (next, reply) = bench.wait_for(&mut session, &command(&["SET", "key", "value"]));
+    assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
 }
 
 #[test]
