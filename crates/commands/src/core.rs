@@ -4,7 +4,7 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`
-//! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`
+//! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`
 //!
 //! Knows no protocol: `memcached` and `redis` stand on it, and not on each other.
@@ -29,6 +29,7 @@ pub(crate) mod shared;
 pub(crate) mod stages;
 pub(crate) mod strangers;
 pub(crate) mod tally;
+pub(crate) mod telling;
 pub(crate) mod topics;
 pub(crate) mod usual;
 pub(crate) mod work;

@@ -1,6 +1,6 @@
 //! What all workers share beside the store: what all conversations do, and what those of each protocol do.
 
-use larder_store::{Guard, Millis};
+use larder_store::{Guard, Millis, Store};
 
 use crate::core::host::Host;
 use crate::core::shared::Settings;
@@ -44,6 +44,15 @@ impl Shared {
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         self.common.tell_events(guard, host);
+    }
+
+    /// Goes on telling keyspace events that wait, for so many nanoseconds or a little longer. True if there are more.
+    pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> bool {
+        if !self.common.telling.waits() {
+            return false;
+        }
+        self.common.go_on_telling(host, store, ns_max);
+        self.common.telling.waits()
     }
 
     /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.

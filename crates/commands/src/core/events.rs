@@ -10,12 +10,15 @@
 //! by itself (expire, evict) it notes, and whoever ends a batch next tells it. With nothing wanted it costs a look at
 //! one word for each receive.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use larder_store::{Event, Guard, Store};
 
+use super::context::Context;
 use super::host::Host;
 use super::shared::Shared;
+use super::telling::Happened;
 
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
@@ -154,23 +157,25 @@ impl Events {
     }
 }
 
-impl Shared {
-    /// Tells that something of this class and name has happened to a key.
-    pub(crate) fn tell(&self, host: &dyn Host, class: Class, event: &str, db: u8, key: &[u8]) {
-        self.tell_of(host, class as u32, event, db, key);
-    }
+/// What is told at once of what the store did by itself, where it is matched against patterns.
+const TOLD_NS_MAX: u64 = 200_000;
 
-    fn tell_of(&self, host: &dyn Host, class: u32, event: &str, db: u8, key: &[u8]) {
+impl Shared {
+    /// Tells that something of this class and name has happened to a key; what that took.
+    fn tell_of(
+        &self,
+        host: &dyn Host,
+        store: &Store,
+        class: u32,
+        (event, db, key): (&'static str, u8, &[u8]),
+        some_time: bool,
+    ) -> u64 {
         if !self.events.wants(class) {
-            return;
+            return 0;
         }
-        if self.events.wants(KEYSPACE) {
-            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.topics.publish(host, &channel, event.as_bytes());
-        }
-        if self.events.wants(KEYEVENT) {
-            self.topics.publish(host, format!("__keyevent@{db}__:{event}").as_bytes(), key);
-        }
+        let (by_key, by_event) = (self.events.wants(KEYSPACE), self.events.wants(KEYEVENT));
+        let happened = Happened { event, db, key, by_key, by_event };
+        self.telling.tell(&self.topics, host, store, happened, some_time)
     }
 
     /// Tells what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
@@ -178,11 +183,25 @@ impl Shared {
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         if guard.has_events() {
-            guard.take_events(&mut |event, db, key| match event {
-                Event::Expired => self.tell_of(host, EXPIRED, "expired", db, key),
-                Event::Evicted => self.tell_of(host, EVICTED, "evicted", db, key),
-            });
+            self.tell_all_of(guard, host);
         }
+    }
+
+    #[cold]
+    fn tell_all_of(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+        let (store, mut ns) = (Arc::clone(guard.store()), 0);
+        guard.take_events(&mut |event, db, key| {
+            let (class, name) = match event {
+                Event::Expired => (EXPIRED, "expired"),
+                Event::Evicted => (EVICTED, "evicted"),
+            };
+            ns += self.tell_of(host, &store, class, (name, db, key), ns < TOLD_NS_MAX);
+        });
+    }
+
+    /// Goes on telling what waits, for so long or a little longer; what that took.
+    pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
+        self.telling.go_on(&self.topics, host, store, ns_max)
     }
 }
 
@@ -195,18 +214,21 @@ pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
     guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
 }
 
-impl Shared {
+impl Context<'_, '_> {
+    /// Tells that something of this class and name has happened to a key.
+    pub(crate) fn tell(&self, class: Class, event: &'static str, db: u8, key: &[u8]) {
+        self.tell_of(class as u32, event, db, key);
+    }
+
+    fn tell_of(&self, class: u32, event: &'static str, db: u8, key: &[u8]) {
+        let (work, store) = (self.room.work(), self.guard.store());
+        let some_time = !work.is_used_up();
+        work.spend(self.shared.tell_of(self.host, store, class, (event, db, key), some_time));
+    }
+
     /// Tells what has happened to a key, by what it was like before.
-    pub(crate) fn tell_change(
-        &self,
-        host: &dyn Host,
-        change: &Change,
-        db: u8,
-        key: &[u8],
-        was: Seen,
-        is: Seen,
-    ) {
-        let tell = |class: Class, event| self.tell(host, class, event, db, key);
+    pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
+        let tell = |class: Class, event| self.tell(class, event, db, key);
         match (was, is) {
             (was, is) if was == is => {}
             (_, None) => {
@@ -216,8 +238,8 @@ impl Shared {
                 tell(Class::Generic, change.gone);
             }
             (was, Some((token, expires_at))) => {
-                if was.is_none() && self.events.wants(NEW) {
-                    self.tell_of(host, NEW, "new", db, key);
+                if was.is_none() && self.shared.events.wants(NEW) {
+                    self.tell_of(NEW, "new", db, key);
                 }
                 if was.is_none_or(|(old, _)| old != token) {
                     tell(change.class, change.name);
@@ -233,10 +255,20 @@ impl Shared {
     }
 
     /// Tells that a key was asked for and is not there.
-    pub(crate) fn tell_miss(&self, host: &dyn Host, db: u8, key: &[u8]) {
-        self.tell_of(host, MISS, "keymiss", db, key);
+    pub(crate) fn tell_miss(&self, db: u8, key: &[u8]) {
+        self.tell_of(MISS, "keymiss", db, key);
     }
 
+    /// Goes on telling what waits, with what is left of the slice.
+    pub(crate) fn go_on_telling(&self) {
+        if self.shared.telling.waits() {
+            let work = self.room.work();
+            work.spend(self.shared.go_on_telling(self.host, self.guard.store(), work.left_ns(0)));
+        }
+    }
+}
+
+impl Shared {
     /// Misses are wanted.
     pub(crate) fn tells_misses(&self) -> bool {
         self.events.wants(MISS)

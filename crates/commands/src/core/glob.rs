@@ -7,10 +7,14 @@
 //! ```
 //!
 //! Every part has one length, so that the first place where it fits is as good as any: nothing is tried twice. A
-//! part of letters alone is searched for by `memmem`; any other at most so many bytes long step by step, a longer
-//! one 64 places of it at once. The cost is the text's length, times one for each 64 bytes of the pattern.
+//! part of letters alone is searched for by `memmem`; any other of few places is tried at each byte of the text, a
+//! longer one at 64 bytes at once. A pattern is read once for all texts, what is between brackets into a set of
+//! bytes, so that a text costs its length, times what [`Weight`] says.
+
+mod set;
 
 use memchr::memmem;
+use set::{One, Set, next, ones};
 
 /// Most bytes of a pattern: a key can be asked for by its name.
 pub(crate) const PATTERN_BYTES_MAX: usize = 64 << 10;
@@ -18,209 +22,302 @@ pub(crate) const PATTERN_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of a part that has others than letters.
 const PART_BYTES_MAX: usize = 4096;
 
-/// A part this short is tried at each place of the text.
-const TRIED_BYTES_MAX: usize = 16;
+/// A part of so few places is tried at each byte of the text.
+const TRIED_PLACES_MAX: usize = 16;
+
+/// What it takes to see whether a text begins as a pattern does, in nanoseconds, …
+const LOOK_NS: u64 = 10;
+/// … where so many bytes are looked at in each, …
+const LETTERS_PER_NS: u64 = 2;
+/// … to read a byte of a pattern, …
+const READ_NS: u64 = 6;
+/// … to begin with a text, …
+const TEXT_NS: u64 = 20;
+/// … to begin a search for letters, …
+const SEARCH_NS: u64 = 30;
+/// … and to note where in a part that is looked for at 64 bytes at once a byte may be.
+const NOTE_NS: u64 = 2;
 
 /// A pattern is no longer than one may be, nor is one of its parts.
 pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
-    let mut left = Some(pattern).filter(|pattern| pattern.len() > PART_BYTES_MAX);
-    while let Some(rest) = left {
-        let part;
-        (part, left) = Part::first(rest, false);
-        if !part.plain && part.pattern.len() > PART_BYTES_MAX {
-            return false;
-        }
-    }
-    pattern.len() <= PATTERN_BYTES_MAX
+    pattern.len() <= PART_BYTES_MAX
+        || pattern.len() <= PATTERN_BYTES_MAX
+            && parts(pattern, false).all(|part| part.plain || part.pattern.len() <= PART_BYTES_MAX)
 }
 
-/// What matching a text of one byte costs beside what it costs with a short pattern.
-pub(crate) fn weight(pattern: &[u8]) -> usize {
-    1 + pattern.len().min(PART_BYTES_MAX) / 64
+/// True if the whole `text` is as `pattern` says. Of many texts each is rather asked of a [`Pattern`].
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_counting(pattern, text, &mut 0)
 }
 
-/// True if the whole `text` is as `pattern` says.
-pub(crate) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
-    // In Redis not even `**` matches nothing; that `*` does is for those who ask to know.
-    if text.is_empty() {
-        return pattern.is_empty();
-    }
-    let (mut part, mut left) = Part::first(pattern, any_case);
-    if part.bytes > text.len() || !part.fits(text) {
+/// The same, and adds what it takes to `ns`: far less than it may where the text begins otherwise than the pattern.
+pub(crate) fn matches_counting(pattern: &[u8], text: &[u8], ns: &mut u64) -> bool {
+    let letters = pattern.iter().take_while(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\')).count();
+    *ns += LOOK_NS + letters as u64 / LETTERS_PER_NS;
+    if !text.starts_with(&pattern[..letters]) {
         return false;
     }
-    let Some(_) = left else { return part.bytes == text.len() };
-    let mut text = &text[part.bytes..];
-    while let Some(pattern) = left {
-        (part, left) = Part::first(pattern, any_case);
-        if part.bytes > text.len() {
-            return false;
-        }
-        if left.is_none() {
-            // The last one is at the end.
-            return part.fits(&text[text.len() - part.bytes..]);
-        }
-        let Some(at) = part.find(text) else { return false };
-        text = &text[at + part.bytes..];
-    }
-    true
+    let pattern = Pattern::of(pattern, false);
+    *ns += pattern.weight().with_reading_ns(1, text.len() as u64);
+    pattern.matches(text)
 }
 
-/// What a pattern says between two stars.
-#[derive(Clone, Copy)]
-struct Part<'p> {
+/// What it takes to match a pattern, at worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// To read it, in nanoseconds.
+    pub read_ns: u64,
+    /// To look at a byte of a text.
+    pub byte_ns: u64,
+}
+
+impl Weight {
+    /// Of a pattern.
+    pub fn of(pattern: &[u8]) -> Weight {
+        parts(pattern, false).fold(Weight::of_bytes(pattern.len()), Weight::with)
+    }
+
+    /// The same where capital and small letters are one.
+    pub fn of_any_case(pattern: &[u8]) -> Weight {
+        parts(pattern, true).fold(Weight::of_bytes(pattern.len()), Weight::with)
+    }
+
+    fn of_bytes(pattern_bytes: usize) -> Weight {
+        Weight { read_ns: pattern_bytes as u64 * READ_NS, byte_ns: 1 }
+    }
+
+    /// And of one of its parts.
+    fn with(self, part: Read<'_>) -> Weight {
+        let places = part.places as u64;
+        let byte_ns = match part.kind() {
+            _ if !part.is_searched || places == 0 => 0,
+            Kind::Letters => 1 + SEARCH_NS / places,
+            Kind::Short => 1 + places,
+            // The text is as long at least.
+            Kind::Long => 1 + places / 64 + NOTE_NS * if part.has_class { Set::NOTED_MAX } else { 8 },
+        };
+        Weight { byte_ns: self.byte_ns.max(byte_ns), ..self }
+    }
+
+    /// What it takes to match so many texts of so many bytes together once it is read, in nanoseconds.
+    pub fn ns(self, texts: u64, bytes: u64) -> u64 {
+        texts.saturating_mul(TEXT_NS).saturating_add(bytes.saturating_mul(self.byte_ns))
+    }
+
+    /// What it takes to match one text and no more.
+    pub fn at_once_ns(self, text_bytes: u64) -> u64 {
+        LOOK_NS + self.with_reading_ns(1, text_bytes)
+    }
+
+    /// What it takes to read it, and to match so many texts.
+    pub fn with_reading_ns(self, texts: u64, bytes: u64) -> u64 {
+        self.read_ns.saturating_add(self.ns(texts, bytes))
+    }
+}
+
+/// A pattern that was read.
+#[derive(Debug)]
+pub(crate) struct Pattern<'p> {
     pattern: &'p [u8],
-    /// Bytes of the text that it stands for.
-    bytes: usize,
+    /// What may be at each place of parts that have others than letters.
+    sets: Vec<Set>,
+    /// In front of the first star.
+    first: Part,
+    /// Between two stars.
+    middle: Vec<Part>,
+    /// Behind the last star; none if there is no star.
+    last: Option<Part>,
+    weight: Weight,
+}
+
+/// What a pattern says between two stars: letters of the pattern, or sets, from a place on.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    kind: Kind,
+    from: usize,
+    places: usize,
+}
+
+/// How a part is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
     /// Each byte of it stands for itself.
-    plain: bool,
-    any_case: bool,
+    Letters,
+    /// It has few places.
+    Short,
+    /// It has many.
+    Long,
 }
 
-/// What one byte of the text may be.
-#[derive(Clone, Copy)]
-enum One<'p> {
-    Any,
-    Byte(u8),
-    /// Inside of the brackets.
-    Class(&'p [u8]),
-}
-
-impl<'p> Part<'p> {
-    /// The part in front of the first star, and what is behind the star; none if there is no star.
-    fn first(pattern: &'p [u8], any_case: bool) -> (Part<'p>, Option<&'p [u8]>) {
-        let (mut at, mut bytes, mut plain) = (0, 0, !any_case);
-        loop {
-            if pattern.get(at) == Some(&b'*') {
-                let part = Part { pattern: &pattern[..at], bytes, plain, any_case };
-                return (part, Some(&pattern[at + 1..]));
+impl<'p> Pattern<'p> {
+    /// Reads a pattern. What it keeps of it is 33 times as long, at most.
+    pub fn of(pattern: &'p [u8], any_case: bool) -> Pattern<'p> {
+        let parts = || parts(pattern, any_case);
+        let nothing = Part { kind: Kind::Letters, from: 0, places: 0 };
+        let sets = parts().map(|part| if part.plain { 0 } else { part.places }).sum();
+        let mut read = Pattern {
+            pattern,
+            sets: Vec::with_capacity(sets),
+            first: nothing,
+            middle: Vec::with_capacity(parts().filter(|part| part.is_searched && part.places > 0).count()),
+            last: None,
+            weight: Weight::of_bytes(pattern.len()),
+        };
+        for (n, part) in parts().enumerate() {
+            read.weight = read.weight.with(part);
+            let from = if part.plain { part.from } else { read.sets.len() };
+            if !part.plain {
+                read.sets.extend(ones(part.pattern).map(|one| one.set(any_case)));
             }
-            let Some((one, length)) = next(&pattern[at..]) else {
-                return (Part { pattern, bytes, plain, any_case }, None);
-            };
-            plain &= length == 1 && matches!(one, One::Byte(_));
-            at += length;
-            bytes += 1;
+            let part = Part { kind: part.kind(), from, places: part.places };
+            match n {
+                0 => read.first = part,
+                _ => read.middle.extend(read.last.replace(part).filter(|before| before.places > 0)),
+            }
         }
+        read
     }
 
-    fn ones(self) -> impl Iterator<Item = One<'p>> {
-        let mut rest = self.pattern;
-        std::iter::from_fn(move || {
-            let (one, length) = next(rest)?;
-            rest = &rest[length..];
-            Some(one)
-        })
+    /// What it takes to match it.
+    pub fn weight(&self) -> Weight {
+        self.weight
+    }
+
+    /// True if the whole `text` is as it says.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        // In Redis not even `**` matches nothing; that `*` does is for those who ask to know.
+        if text.is_empty() {
+            return self.pattern.is_empty();
+        }
+        let Some(mut rest) = self.behind(self.first, text, Some(0)) else { return false };
+        let Some(last) = self.last else { return rest.is_empty() };
+        for &part in &self.middle {
+            let Some(behind) = self.behind(part, rest, self.find(part, rest)) else { return false };
+            rest = behind;
+        }
+        rest.len() >= last.places && self.fits(last, &rest[rest.len() - last.places..])
+    }
+
+    /// What is behind a part at a place; none if it is not there.
+    fn behind<'t>(&self, part: Part, text: &'t [u8], at: Option<usize>) -> Option<&'t [u8]> {
+        let text = text.get(at?..)?;
+        (text.len() >= part.places && self.fits(part, text)).then(|| &text[part.places..])
+    }
+
+    fn letters(&self, part: Part) -> &'p [u8] {
+        &self.pattern[part.from..][..part.places]
+    }
+
+    fn sets(&self, part: Part) -> &[Set] {
+        &self.sets[part.from..][..part.places]
     }
 
     /// The text, which is long enough, begins as the part says.
-    fn fits(self, text: &[u8]) -> bool {
-        if self.plain {
-            return text.starts_with(self.pattern);
-        }
-        self.ones().zip(text).all(|(one, &byte)| one.is(byte, self.any_case))
-    }
-
-    /// Where in the text it fits first.
-    fn find(self, text: &[u8]) -> Option<usize> {
-        if self.bytes == 0 {
-            Some(0)
-        } else if self.plain {
-            memmem::find(text, self.pattern)
-        } else if self.bytes <= TRIED_BYTES_MAX {
-            (0..=text.len() - self.bytes).find(|&at| self.fits(&text[at..]))
-        } else {
-            self.find_long(text)
+    fn fits(&self, part: Part, text: &[u8]) -> bool {
+        match part.kind {
+            Kind::Letters => text.starts_with(self.letters(part)),
+            Kind::Short | Kind::Long => fit(self.sets(part), text),
         }
     }
 
-    /// The same: bit n of `state` says that the last n + 1 bytes of the text are the part's first (Shift-And).
-    fn find_long(self, text: &[u8]) -> Option<usize> {
-        let words = self.bytes.div_ceil(64);
-        // For each byte, where in the part it may be.
-        let mut places = vec![0u64; 256 * words];
-        for (n, one) in self.ones().enumerate() {
-            for byte in (0..=255u8).filter(|&byte| one.is(byte, self.any_case)) {
-                places[usize::from(byte) * words + n / 64] |= 1 << (n % 64);
-            }
+    /// Where in the text a part fits first.
+    fn find(&self, part: Part, text: &[u8]) -> Option<usize> {
+        if part.places > text.len() {
+            return None;
         }
-        let last = 1 << ((self.bytes - 1) % 64);
-        let mut state = vec![0u64; words];
-        for (at, &byte) in text.iter().enumerate() {
-            let mut carried = 1;
-            let places = &places[usize::from(byte) * words..][..words];
-            for (word, places) in state.iter_mut().zip(places) {
-                let shifted = *word << 1 | carried;
-                carried = *word >> 63;
-                *word = shifted & places;
-            }
-            if state[words - 1] & last != 0 {
-                return Some(at + 1 - self.bytes);
-            }
+        match part.kind {
+            Kind::Letters => memmem::find(text, self.letters(part)),
+            Kind::Short => text.windows(part.places).position(|text| fit(self.sets(part), text)),
+            Kind::Long => find_long(self.sets(part), text),
         }
-        None
     }
 }
 
-/// What a pattern's first byte of text is to be, and the bytes of the pattern that say so.
-fn next(pattern: &[u8]) -> Option<(One<'_>, usize)> {
-    Some(match pattern {
-        [] => return None,
-        [b'?', ..] => (One::Any, 1),
-        [b'[', rest @ ..] => {
-            let (_, bytes) = class(rest, 0, false);
-            (One::Class(&rest[..bytes]), 1 + bytes)
+/// Each byte of the text is in the set of its place.
+fn fit(sets: &[Set], text: &[u8]) -> bool {
+    sets.iter().zip(text).all(|(set, &byte)| set.has(byte))
+}
+
+/// Where in the text its bytes are in all of the sets first: bit n of `state` says that the last n + 1 bytes of the
+/// text are in the first sets (Shift-And).
+fn find_long(sets: &[Set], text: &[u8]) -> Option<usize> {
+    let words = sets.len().div_ceil(64);
+    // Which sets have most bytes, …
+    let mut most = vec![0u64; words];
+    for (n, set) in sets.iter().enumerate() {
+        most[n / 64] |= u64::from(set.has_most()) << (n % 64);
+    }
+    // … and for each byte, which have it.
+    let mut places = most.repeat(256);
+    for (n, set) in sets.iter().enumerate() {
+        set.each_other(|byte| places[usize::from(byte) * words + n / 64] ^= 1 << (n % 64));
+    }
+    let last = 1 << ((sets.len() - 1) % 64);
+    let mut state = vec![0u64; words];
+    for (at, &byte) in text.iter().enumerate() {
+        let mut carried = 1;
+        let places = &places[usize::from(byte) * words..][..words];
+        for (word, places) in state.iter_mut().zip(places) {
+            let shifted = *word << 1 | carried;
+            carried = *word >> 63;
+            *word = shifted & places;
         }
-        [b'\\', escaped, ..] => (One::Byte(*escaped), 2),
-        [byte, ..] => (One::Byte(*byte), 1),
+        if state[words - 1] & last != 0 {
+            return Some(at + 1 - sets.len());
+        }
+    }
+    None
+}
+
+/// A part as it is read.
+#[derive(Clone, Copy)]
+struct Read<'p> {
+    pattern: &'p [u8],
+    /// Where in the pattern it begins.
+    from: usize,
+    /// Bytes of the text that it stands for.
+    places: usize,
+    /// Each byte of it stands for itself.
+    plain: bool,
+    has_class: bool,
+    /// It is between two stars.
+    is_searched: bool,
+}
+
+impl Read<'_> {
+    fn kind(&self) -> Kind {
+        match self.places {
+            _ if self.plain => Kind::Letters,
+            0..=TRIED_PLACES_MAX => Kind::Short,
+            _ => Kind::Long,
+        }
+    }
+}
+
+/// The parts of a pattern, of which there is one more than stars.
+fn parts(pattern: &[u8], any_case: bool) -> impl Iterator<Item = Read<'_>> {
+    let mut from = Some(0);
+    std::iter::from_fn(move || {
+        let begin = from?;
+        let (mut at, mut places, mut plain, mut has_class) = (begin, 0, !any_case, false);
+        from = loop {
+            if pattern.get(at) == Some(&b'*') {
+                break Some(at + 1);
+            }
+            let Some((one, bytes)) = next(&pattern[at..]) else { break None };
+            plain &= bytes == 1 && matches!(one, One::Byte(_));
+            has_class |= matches!(one, One::Class(_));
+            at += bytes;
+            places += 1;
+        };
+        let is_searched = begin > 0 && from.is_some();
+        Some(Read { pattern: &pattern[begin..at], from: begin, places, plain, has_class, is_searched })
     })
-}
-
-impl One<'_> {
-    #[inline]
-    fn is(self, byte: u8, any_case: bool) -> bool {
-        match self {
-            One::Any => true,
-            One::Byte(one) => same(one, byte, any_case),
-            One::Class(inside) => class(inside, byte, any_case).0,
-        }
-    }
-}
-
-fn same(one: u8, other: u8, any_case: bool) -> bool {
-    one == other || any_case && one.eq_ignore_ascii_case(&other)
-}
-
-/// A class behind its bracket: whether the byte is in it, and how long it is, with the bracket that ends it; one
-/// without ends with the pattern.
-fn class(class: &[u8], byte: u8, any_case: bool) -> (bool, usize) {
-    let fold = |b: u8| if any_case { b.to_ascii_lowercase() } else { b };
-    let not = class.first() == Some(&b'^');
-    let mut at = usize::from(not);
-    let mut held = false;
-    loop {
-        match class[at..] {
-            [b'\\', escaped, ..] => {
-                held |= same(escaped, byte, any_case);
-                at += 2;
-            }
-            [b']', ..] => return (held != not, at + 1),
-            [] => return (held != not, at),
-            [from, b'-', to, ..] => {
-                let (from, to) = (fold(from.min(to)), fold(from.max(to)));
-                held |= (from..=to).contains(&fold(byte));
-                at += 3;
-            }
-            [literal, ..] => {
-                held |= same(literal, byte, any_case);
-                at += 1;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::set::tests::class_has;
     use super::*;
     use proptest::prelude::*;
     use std::time::{Duration, Instant};
@@ -245,7 +342,7 @@ mod tests {
             ("a\\", "a\\"),
             ("*ab?b", "abbabab"),
         ] {
-            assert!(matches(pattern.as_bytes(), text.as_bytes(), false), "{pattern} {text}");
+            assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
         for (pattern, text) in [
             ("", "a"),
@@ -262,9 +359,9 @@ mod tests {
             ("[a-c]", "d"),
             ("ABC", "abc"),
         ] {
-            assert!(!matches(pattern.as_bytes(), text.as_bytes(), false), "{pattern} {text}");
+            assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
-        assert!(matches(b"A[B-C]?", b"abz", true));
+        assert!(Pattern::of(b"A[B-C]?", true).matches(b"abz"));
     }
 
     /// The meaning itself: a star stands for nothing, or for a byte and a star.
@@ -276,7 +373,11 @@ mod tests {
             (_, None) => text.is_empty(),
             (_, Some((one, bytes))) => {
                 !text.is_empty()
-                    && one.is(text[0], any_case)
+                    && match one {
+                        One::Any => true,
+                        One::Byte(byte) => class_has(&[b'\\', byte], text[0], any_case),
+                        One::Class(inside) => class_has(inside, text[0], any_case),
+                    }
                     && plainly(&pattern[bytes..], &text[1..], any_case)
             }
         }
@@ -286,26 +387,29 @@ mod tests {
         #[test]
         fn parts_that_are_searched_for_mean_what_the_pattern_means(
             pattern in "[ab*?\\[\\]^\\\\-]{0,12}",
-            middle in "[ab?]{0,150}",
+            middle in "[ab?]{1,150}",
             text in "[abAB]{1,14}",
             around in "[ab]{0,80}",
             any_case: bool,
         ) {
-            let is = matches(pattern.as_bytes(), text.as_bytes(), any_case);
+            let is = Pattern::of(pattern.as_bytes(), any_case).matches(text.as_bytes());
             prop_assert_eq!(is, plainly(pattern.as_bytes(), text.as_bytes(), any_case));
+            if !any_case {
+                prop_assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), is);
+            }
             // A long part is found where trying each place finds it.
             let text = [around.as_str(), &middle.replace('?', "a"), &around].concat();
-            let (part, _) = Part::first(middle.as_bytes(), any_case);
-            let tried = (0..=text.len() - part.bytes).find(|&at| part.fits(&text.as_bytes()[at..]));
-            prop_assert_eq!(part.find(text.as_bytes()), tried);
+            let part = Pattern::of(middle.as_bytes(), any_case);
+            let places = part.first.places;
+            let tried = (0..=text.len() - places).find(|&at| part.fits(part.first, &text.as_bytes()[at..]));
+            prop_assert_eq!(part.find(part.first, text.as_bytes()), tried);
         }
     }
 
-    #[test]
-    fn no_pattern_takes_long() {
-        let text = vec![b'a'; 64 << 10];
+    /// Patterns of 4 KiB that tempt to look at much, for texts of nothing but `a`.
+    fn dear() -> Vec<String> {
         let most = PART_BYTES_MAX;
-        for pattern in [
+        vec![
             "a*".repeat(most / 2 - 1) + "b",
             "*".to_owned() + &"a".repeat(most - 3) + "b*",
             "*".to_owned() + &"?".repeat(most - 3) + "b*",
@@ -313,12 +417,50 @@ mod tests {
             "*".to_owned() + &"a?".repeat(7) + "b*c",
             "*a?b".repeat(most / 4),
             "*".to_owned() + &"[^b]".repeat(most / 4 - 2) + "b*",
-        ] {
-            assert!(pattern.len() <= most && is_bounded(pattern.as_bytes()));
+            "*[".to_owned() + &"b".repeat(most - 4) + "]*",
+            "*[".to_owned() + &"x-y".repeat(most / 3 - 2) + "]*",
+            "*[".to_owned() + &"x-y".repeat(most / 3 - 12) + "]" + &"?".repeat(20) + "*",
+            "*".to_owned() + &"[\x01-\x7f]".repeat(most / 5 - 2) + "b*",
+        ]
+    }
+
+    #[test]
+    fn no_pattern_takes_long() {
+        let text = vec![b'a'; 64 << 10];
+        for pattern in dear() {
+            assert!(pattern.len() <= PART_BYTES_MAX && is_bounded(pattern.as_bytes()));
             let started = Instant::now();
-            assert!(!matches(pattern.as_bytes(), &text, false));
+            assert!(!matches(pattern.as_bytes(), &text));
             let took = started.elapsed();
             assert!(took < Duration::from_millis(500), "{took:?} for {:?}", &pattern[..8]);
         }
+    }
+
+    /// What is between brackets is read once, not for each text, nor for each of its bytes.
+    #[test]
+    fn many_texts_take_what_the_pattern_weighs() {
+        let text = [b'a'; 24];
+        for pattern in dear() {
+            let texts = 20_000;
+            let started = Instant::now();
+            let read = Pattern::of(pattern.as_bytes(), false);
+            assert!((0..texts).all(|_| !read.matches(std::hint::black_box(&text))));
+            let took = started.elapsed().as_nanos() as u64;
+            assert_eq!(read.weight(), Weight::of(pattern.as_bytes()));
+            // Without optimization everything takes longer.
+            let most = 40 * read.weight().with_reading_ns(texts, texts * text.len() as u64);
+            assert!(took < most, "{took} ns, not {most}, for {:?}", &pattern[..8]);
+        }
+    }
+
+    #[test]
+    fn a_pattern_weighs_what_its_dearest_part_does() {
+        let per_byte = |pattern: &str| Weight::of(pattern.as_bytes()).byte_ns;
+        assert_eq!(["", "*", "user:*", "[ab]??", "*user:*", "*[ab]??*"].map(per_byte), [1, 1, 1, 1, 7, 4]);
+        assert_eq!(per_byte("*????*"), 5);
+        assert!(per_byte(&format!("*{}*", "?".repeat(4090))) > 64);
+        let letters = Weight::of(&[b'a'; 1000]).with_reading_ns(3, 50);
+        assert_eq!(letters, 1000 * READ_NS + 3 * TEXT_NS + 50);
+        assert!(!is_bounded(&[b'?'; PART_BYTES_MAX + 1]) && is_bounded(&[b'a'; PATTERN_BYTES_MAX]));
     }
 }

@@ -17,6 +17,7 @@ use super::events::Events;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
+use super::telling::Telling;
 use super::topics::Topics;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
@@ -216,6 +217,8 @@ pub struct Shared {
     pub(crate) pause: Pause,
     /// Which keyspace events are wanted.
     pub(crate) events: Events,
+    /// What was not told yet.
+    pub(crate) telling: Telling,
     /// Who listens to what.
     pub(crate) topics: Arc<Topics>,
 }
@@ -237,6 +240,7 @@ impl Shared {
             input_wanted: AtomicBool::new(false),
             pause: Pause::default(),
             events: Events::default(),
+            telling: Telling::default(),
             topics: Arc::default(),
             settings,
         }

@@ -19,10 +19,11 @@ impl Before {
         let Some(was) = self.0 else { return };
         let is = seen(&mut cx.guard, 0, key);
         if row.asks() && was.is_none() {
-            cx.shared.tell_miss(cx.host, 0, key);
+            cx.tell_miss(0, key);
         }
         if let Some(change) = row.change() {
-            cx.shared.tell_change(cx.host, change, 0, key, was, is);
+            cx.tell_change(change, 0, key, was, is);
         }
+        cx.go_on_telling();
     }
 }

@@ -319,6 +319,19 @@ pub(crate) fn bounded(pattern: &[u8]) -> Result<&[u8], Fail> {
     if is_bounded(pattern) { Ok(pattern) } else { Err(Fail::PATTERN_TOO_LONG) }
 }
 
+/// Names that are looked through in one step.
+pub(crate) const NAMES_AT_ONCE: usize = 64 << 10;
+/// What it takes to look what a name means.
+pub(crate) const NAME_NS: u64 = 40;
+
+/// As many names as may be looked through in one step.
+///
+/// # Errors
+/// There are more.
+pub(crate) fn few_names(names: Args<'_>) -> Done {
+    if names.len() > NAMES_AT_ONCE { Err(Fail::of("ERR too many arguments")) } else { Ok(()) }
+}
+
 /// A 64-bit number.
 ///
 /// # Errors

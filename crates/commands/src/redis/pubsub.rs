@@ -1,6 +1,8 @@
 //! Publishing and subscribing, MONITOR, and what a client listens to.
 
+mod channels;
 pub(crate) mod monitor;
+mod publish;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +22,9 @@ use super::table::{Command, NO_KEYS};
 use crate::core::output::Output;
 use crate::core::topics::{Message, Space, Target, Topic, Topics};
 use crate::redis::call::bounded;
-use crate::redis::strings::rewrite::Heap;
+use channels::channels;
+pub(crate) use channels::look_ns;
+use publish::{publish, spublish};
 
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
@@ -366,40 +370,6 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
         }
         Kind::Channel | Kind::Shard => Ok(name),
     }
-}
-
-fn publish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    bounded_name(Kind::Channel, channel)?;
-    // Until it is posted; then it is charged for each who is told.
-    let _held = Heap::charge(call, channel.len() + text.len());
-    let told = call.cx.shared.topics.publish(call.cx.host, channel, text);
-    call.length(told)
-}
-
-fn spublish(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let (channel, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    bounded_name(Kind::Channel, channel)?;
-    let _held = Heap::charge(call, channel.len() + text.len());
-    let told = call.cx.shared.topics.publish_to_shard(call.cx.host, channel, text);
-    call.length(told)
-}
-
-fn channels(
-    call: &mut Call<'_, '_, '_>,
-    name: &str,
-    mut args: Args<'_>,
-    space: fn(&Topics) -> &Space,
-) -> Done {
-    let pattern = args.next().map(bounded).transpose()?;
-    if !args.is_empty() {
-        return Err(Fail::subcommand_arity("PUBSUB", name));
-    }
-    let names = space(&call.cx.shared.topics).matching(pattern);
-    call.make_room(names.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
-    put_array(call.out, names.len());
-    names.iter().for_each(|name| put_bulk(call.out, name));
-    Ok(())
 }
 
 fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, space: fn(&Topics) -> &Space) -> Done {

@@ -197,10 +197,10 @@ fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
         call.spend(keys_ns(count));
     }
     if call.cx.shared.tells_misses() {
-        let (shared, host, db) = (call.cx.shared, call.cx.host, call.client.db);
+        let db = call.client.db;
         for name in Args::rest(all.encoded(), count) {
             if seen(&mut call.cx.guard, db, name).is_none() {
-                shared.tell_miss(host, db, name);
+                call.cx.tell_miss(db, name);
             }
         }
     }

@@ -655,6 +655,15 @@ pub(crate) fn sub(container: RowId, at: usize) -> RowId {
     RowId::from(NUMBERED[container as usize].subcommands) + at as RowId
 }
 
+/// The group of a command by its number.
+pub(crate) fn group_of(id: RowId) -> Option<&'static Group> {
+    let mut behind = 0;
+    REDIS.iter().find(|group| {
+        behind += group.rows.len();
+        (id as usize) < behind
+    })
+}
+
 /// The row with this number.
 pub(crate) fn row(id: RowId) -> Option<&'static Command> {
     NUMBERED.get(id as usize).map(|numbered| numbered.row)
@@ -681,11 +690,12 @@ mod tests {
 
     #[test]
     fn every_row_is_found_in_any_case_and_nothing_else_is() {
-        for (_, row) in rows() {
+        for (group, row) in rows() {
             for name in [row.name.to_owned(), row.name.to_uppercase()] {
                 assert_eq!(find(name.as_bytes()).expect(row.name).0.name, row.name);
                 let id = find(name.as_bytes()).expect(row.name).1;
                 assert_eq!(super::row(id).expect("a row").name, row.name);
+                assert_eq!(group_of(id).expect("a group").name, group.name);
                 for (at, subcommand) in row.subcommands().iter().enumerate() {
                     assert_eq!(super::row(sub(id, at)).expect("a row").name, subcommand.name);
                 }

@@ -249,6 +249,118 @@ fn many_fields_of_a_large_value_are_answered() {
     }
 }
 
+/// A listener to so many patterns, and one that matches everything.
+fn listens(bench: &mut Bench, patterns: impl IntoIterator<Item = String>) -> Session {
+    let mut listener = Session::new();
+    let words: Vec<String> = ["PSUBSCRIBE".to_owned(), "*".to_owned()].into_iter().chain(patterns).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (reply, _) = bench.turns(&mut listener, &command(&words));
+    assert_eq!(reply.windows(13).filter(|bytes| bytes == b"\r\npsubscribe\r").count(), words.len() - 1);
+    listener
+}
+
+#[test]
+fn no_pipeline_of_messages_beside_many_patterns_has_a_turn_longer_than_a_slice() {
+    let mut bench = bench();
+    let _listener = listens(&mut bench, (0..9_999).map(|n| format!("pattern:{n}*")));
+    let input = command(&["PUBLISH", "channel", "message"]).repeat(500);
+    let (replies, said) = turns(&mut bench, &mut Session::new(), &input);
+    assert!(replies == b":1\r\n".repeat(500));
+    assert!(said >= 200, "{said} turns");
+    assert_eq!(bench.host.post.take().0.len(), 500);
+    // Patterns that have to be searched for, and what one that matches takes.
+    let mut bench = self::bench();
+    let dear = |n: usize| format!("*{n:04}{}*", "?".repeat(1_000));
+    let listener = listens(&mut bench, (0..100).map(dear));
+    let mut session = Session::new();
+    let input = command(&["PUBLISH", &"c".repeat(10_000), "message"]);
+    let (replies, said) = bench.turns(&mut session, &input);
+    assert_eq!(replies, b":1\r\n");
+    assert!(said >= 50, "{said} turns");
+    // In a transaction it would be one step.
+    let group = [&command(&["MULTI"])[..], &input, &command(&["EXEC"])].concat();
+    let (reply, _) = bench.turns(&mut session, &group);
+    assert!(String::from_utf8_lossy(&reply).contains("-EXECABORT"));
+    let group = [command(&["MULTI"]), command(&["PUBLISH", "c", "m"]), command(&["EXEC"])].concat();
+    assert!(bench.turns(&mut session, &group).0.ends_with(b"*1\r\n:1\r\n"));
+    // Who listens no more when all is matched is not told.
+    assert_eq!(bench.turn(&mut session, &input).0, Next::Yield);
+    drop(listener);
+    assert_eq!(bench.turns(&mut session, b"").0, b":0\r\n");
+}
+
+#[test]
+fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_steps() {
+    let mut bench = bench();
+    let _listener = listens(&mut bench, (0..1_000).map(|n| format!("pattern:{n}*")));
+    let keys: Vec<String> = (0..400).map(|n| format!("key:{n}")).collect();
+    keys.iter().for_each(|key| set(&mut bench, key, b"value"));
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "Eg"]));
+    let words: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    let (replies, _) = turns(&mut bench, &mut session, &command(&words));
+    assert_eq!(replies, b":400\r\n");
+    let mut told = bench.host.post.take().0;
+    assert!(told.len() < 50, "{} events in a turn", told.len());
+    // What comes meanwhile is told behind it, what expires, too.
+    set(&mut bench, "last", b"value");
+    turns(&mut bench, &mut session, &command(&["DEL", "last"]));
+    let store = std::sync::Arc::clone(bench.worker.store());
+    let held = store.held_bytes();
+    let mut steps = 0;
+    while bench.shared.go_on_telling(&bench.host, &store, 300_000) {
+        steps += 1;
+    }
+    assert!(steps >= 20, "{steps} steps");
+    assert!(store.held_bytes() < held, "what waits is charged");
+    told.extend(bench.host.post.take().0);
+    let told: Vec<&[u8]> = told.iter().map(|letter| letter.message.text()).collect();
+    let expected = keys.iter().map(String::as_str).chain(["last"]).map(str::as_bytes);
+    assert!(told == expected.collect::<Vec<_>>(), "{} events", told.len());
+    // What there is no room for is lost, and counted.
+    bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    let names: Vec<String> = (0..80_000).map(|n| format!("{n:08}")).collect();
+    let words: Vec<&str> = names.iter().flat_map(|name| [name.as_str(), "v"]).collect();
+    bench.turns(&mut session, &command(&[&["MSET"], &words[..]].concat()));
+    let (info, _) = bench.turns(&mut session, &command(&["INFO", "stats"]));
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let lost = info.lines().find_map(|line| line.strip_prefix("keyspace_events_lost:")).expect("a line");
+    let lost: u64 = lost.parse().expect("a number");
+    let most = store.memory_bytes() / 16;
+    assert!(lost >= 10_000 && store.held_bytes() - held <= most + (64 << 10), "{lost} lost");
+    assert!((80_000 - lost) * 72 <= most, "{lost} lost");
+}
+
+#[test]
+fn names_by_the_hundred_thousand_are_looked_through_in_turns_or_refused() {
+    let mut bench = bench();
+    let names: Vec<String> = (0..300_000).map(|n| format!("{n:x}")).collect();
+    let of = |name: &[&str], count: usize| {
+        command(&name.iter().copied().chain(names[..count].iter().map(String::as_str)).collect::<Vec<_>>())
+    };
+    let mut session = Session::new();
+    let (reply, said) = bench.turns(&mut session, &of(&["COMMAND", "DOCS"], 300_000));
+    assert_eq!((&*reply, said >= 20), (&b"*0\r\n"[..], true), "{said} turns");
+    let (reply, _) = bench.turns(&mut session, &of(&["COMMAND", "DOCS", "get"], 70_000));
+    assert!(reply.starts_with(b"*2\r\n$3\r\nget\r\n"));
+    let channels: Vec<u8> = of(&["SUBSCRIBE"], 6_000);
+    let mut listener = Session::new();
+    bench.turns(&mut listener, &channels);
+    let dear = format!("*{}*", "?a".repeat(2_000));
+    let (reply, said) = turns(&mut bench, &mut session, &command(&["PUBSUB", "CHANNELS", &dear]));
+    assert_eq!((&*reply, said >= 3), (&b"*0\r\n"[..], true), "{said} turns");
+    let (reply, _) = bench.turns(&mut session, &command(&["PUBSUB", "CHANNELS", "1[0-7]??"]));
+    assert!(reply.starts_with(b"*1904\r\n"), "{}", String::from_utf8_lossy(&reply[..9]));
+    let (reply, _) = bench.turns(&mut session, &command(&["PUBSUB", "CHANNELS"]));
+    assert!(reply.starts_with(b"*6000\r\n"));
+    for name in [&["LATENCY", "HISTOGRAM"][..], &["INFO"]] {
+        let (reply, _) = bench.turns(&mut session, &of(name, (64 << 10) + 1));
+        assert_eq!(reply, b"-ERR too many arguments\r\n");
+        let (reply, _) = bench.turns(&mut session, &of(name, 64 << 10));
+        assert!(!reply.starts_with(b"-"), "{name:?}");
+    }
+}
+
 #[test]
 fn where_the_slice_is_gone_the_least_is_done() {
     let mut bench = bench();

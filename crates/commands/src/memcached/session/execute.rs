@@ -29,6 +29,7 @@ impl Call<'_, '_, '_, '_> {
         let before = Before::look(self.cx, name);
         self.execute_slot(slot);
         before.tell(self.cx, row_of(&slot.request), name);
+        self.cx.end_turn_if_due(self.out);
     }
 
     #[inline(always)]

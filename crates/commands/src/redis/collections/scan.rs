@@ -8,7 +8,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
 use super::{Call, ELEMENT_NS, Shown, places_bytes_max};
-use crate::core::glob::{matches, weight};
+use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{bounded, integer, is, next};
@@ -18,7 +18,7 @@ use crate::redis::reply::{put_array, put_bulk};
 /// Which elements are wanted, and what of them.
 struct Wanted<'a> {
     /// None: all.
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Pattern<'a>>,
     shown: Shown,
     /// So many are looked at, and what is in one leaf with them.
     count: usize,
@@ -44,7 +44,8 @@ impl<'a> Wanted<'a> {
                 let count = usize::try_from(integer(next(&mut args)?)?).ok();
                 wanted.count = count.filter(|count| *count > 0).ok_or(Fail::SYNTAX)?;
             } else if is(word, "MATCH") {
-                wanted.pattern = Some(bounded(next(&mut args)?)?).filter(|pattern| *pattern != b"*");
+                let pattern = Some(bounded(next(&mut args)?)?).filter(|pattern| *pattern != b"*");
+                wanted.pattern = pattern.map(|pattern| Pattern::of(pattern, false));
             } else if is(word, "NOVALUES") {
                 if kind != Type::Hash {
                     return Err(Fail::of("ERR NOVALUES option can only be used in HSCAN"));
@@ -74,8 +75,14 @@ impl<'a> Wanted<'a> {
     /// What it takes to look at so many elements, as long as all are on average.
     fn ns(&self, collection: &Collection<'_>, count: usize) -> u64 {
         let bytes = collection.bytes().saturating_mul(count) / collection.len();
-        let matching = self.pattern.map_or(0, |pattern| 2 * bytes.saturating_mul(weight(pattern)));
-        count as u64 * ELEMENT_NS + copying_ns(bytes as u64) + matching as u64
+        // They are counted, and then replied.
+        let matching_ns = |pattern: &Pattern<'_>| 2 * pattern.weight().ns(count as u64, bytes as u64);
+        count as u64 * ELEMENT_NS + copying_ns(bytes as u64) + self.pattern.as_ref().map_or(0, matching_ns)
+    }
+
+    /// What it took to read the pattern.
+    fn read_ns(&self) -> u64 {
+        self.pattern.as_ref().map_or(0, |pattern| pattern.weight().read_ns)
     }
 
     /// Replies elements of these places, and where to go on.
@@ -83,7 +90,7 @@ impl<'a> Wanted<'a> {
         let entries = || {
             places.iter().flat_map(|range| collection.entries(range.clone())).filter(|entry| {
                 let name = &mut [0; DIGITS_MAX];
-                self.pattern.is_none_or(|pattern| matches(pattern, entry.name.text(name), false))
+                self.pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.name.text(name)))
             })
         };
         let each = if self.shown == Shown::Names { 1 } else { 2 };
@@ -122,7 +129,7 @@ pub(crate) fn scan(
         };
         let wanted = wanted.as_ref().map_err(Fail::clone)?;
         let (places, next) = wanted.places(&collection, cursor);
-        ns = wanted.ns(&collection, places.iter().map(Range::len).sum());
+        ns = wanted.ns(&collection, places.iter().map(Range::len).sum()) + wanted.read_ns();
         wanted.put(out, &collection, (places, next));
         Ok(())
     })?;

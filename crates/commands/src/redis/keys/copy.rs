@@ -74,7 +74,7 @@ fn tell_arrival(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
     };
     let (key, target) = (call.key(name), call.cx.guard.key_in(to, name));
     if call.cx.guard.peek(&target).hit().is_some() && call.cx.guard.peek(&key).hit().is_none() {
-        call.cx.shared.tell(call.cx.host, Class::Generic, "move_to", to, name);
+        call.cx.tell(Class::Generic, "move_to", to, name);
     }
 }
 

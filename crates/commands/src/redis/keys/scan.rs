@@ -1,5 +1,7 @@
 //! SCAN, KEYS, RANDOMKEY, DBSIZE: the keyspace as a whole.
 
+use std::sync::Arc;
+
 use larder_protocol::resp::Args;
 
 use super::survey::{Found, Goal, ITEMS_PER_WALK, Kind, Picked, Wanted};
@@ -48,11 +50,11 @@ pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.survey(Goal::Keys { wanted, found }, 0)
 }
 
-fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Box<[u8]>>) -> Wanted {
+fn wanted(call: &Call<'_, '_, '_>, pattern: Option<Arc<[u8]>>) -> Wanted {
     Wanted { database: call.cx.guard.database(call.client.db), pattern, kind: None }
 }
 
-fn pattern(pattern: &[u8]) -> Result<Option<Box<[u8]>>, Fail> {
+fn pattern(pattern: &[u8]) -> Result<Option<Arc<[u8]>>, Fail> {
     Ok(if pattern == b"*" { None } else { Some(bounded(pattern)?.into()) })
 }
 

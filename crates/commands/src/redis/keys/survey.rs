@@ -10,7 +10,7 @@ use std::sync::Arc;
 use larder_store::{Database, Guard, Item, Store, Type, Value};
 
 use crate::core::context::Context;
-use crate::core::glob::{matches, weight};
+use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::{Call, is};
@@ -34,7 +34,7 @@ const ITEMS_PER_WALK_MAX: usize = 512;
 pub(crate) struct Wanted {
     pub database: Database,
     /// None: all.
-    pub pattern: Option<Box<[u8]>>,
+    pub pattern: Option<Arc<[u8]>>,
     /// The type of their values; none: whatever it is.
     pub kind: Option<Kind>,
 }
@@ -62,15 +62,11 @@ impl Kind {
 }
 
 impl Wanted {
-    /// What looking at a byte of a key costs.
-    fn weight(&self) -> usize {
-        self.pattern.as_deref().map_or(1, weight)
-    }
-
-    fn holds(&self, item: &Item<'_>) -> bool {
+    /// `pattern`: its own, read.
+    fn holds(&self, item: &Item<'_>, pattern: Option<&Pattern<'_>>) -> bool {
         item.is_in(self.database)
             && self.kind.is_none_or(|kind| kind.is_of(item))
-            && self.pattern.as_ref().is_none_or(|pattern| matches(pattern, item.key(), false))
+            && pattern.is_none_or(|pattern| pattern.matches(item.key()))
     }
 }
 
@@ -266,12 +262,15 @@ pub(crate) struct Survey {
     pub(crate) cursor: u64,
     /// All was seen; of the reply so many bytes of keys are written.
     pub(crate) written: Option<usize>,
+    /// Keys that were looked at, and what that took.
+    looked_at: u64,
+    took_ns: u64,
 }
 
 impl Call<'_, '_, '_> {
     /// Replies when all was seen: now, or after some steps.
     pub(crate) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
-        self.work(Survey { goal, cursor, written: None })
+        self.work(Survey { goal, cursor, written: None, looked_at: 0, took_ns: 0 })
     }
 }
 
@@ -280,17 +279,21 @@ impl Job for Survey {
         if self.written.is_some() {
             return Ok(self.reply(call));
         }
-        let (ns_max, mut ns) = (call.step_ns(), 0);
-        let (mut items, mut looked_at) = (ITEMS_PER_WALK, 0);
+        let pattern = self.pattern();
+        let pattern = pattern.as_deref().map(|pattern| Pattern::of(pattern, false));
+        let weight = pattern.as_ref().map(Pattern::weight);
+        let (ns_max, mut ns) = (call.step_ns(), weight.map_or(0, |weight| weight.read_ns));
+        let dear = weight.map_or(1, |weight| weight.byte_ns as usize);
+        let items_min = (ITEMS_PER_WALK / dear).max(1);
         let done = loop {
-            match self.walk(call.cx, items, &mut ns) {
+            let items = self.items(items_min, ns_max.saturating_sub(ns));
+            let before = ns;
+            let walked = self.walk(call.cx, items, pattern.as_ref(), &mut ns);
+            (self.looked_at, self.took_ns) = (self.looked_at + items as u64, self.took_ns + ns - before);
+            match walked {
                 Ok(false) if ns < ns_max => {}
                 done => break done,
             }
-            looked_at += items as u64;
-            // Keys come in no order: those to come are like those that were looked at.
-            let left = looked_at * (ns_max - ns) / (2 * ns.max(1));
-            items = (left as usize).clamp(ITEMS_PER_WALK, ITEMS_PER_WALK_MAX);
         };
         call.spend(ns);
         if !done? {
@@ -309,13 +312,32 @@ impl Job for Survey {
 }
 
 impl Survey {
+    /// The pattern of the keys that are wanted.
+    fn pattern(&self) -> Option<Arc<[u8]>> {
+        match &self.goal {
+            Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.pattern.clone(),
+            Goal::Random { .. } | Goal::Digest(_) => None,
+        }
+    }
+
+    /// How many keys to look at next, for half of what is left: keys come in no order, so that those to come are like
+    /// those that were looked at, if these are as many.
+    fn items(&self, least: usize, left_ns: u64) -> usize {
+        let fit = self.looked_at.saturating_mul(left_ns) / (2 * self.took_ns.max(1));
+        let most = self.looked_at.min(ITEMS_PER_WALK_MAX as u64) as usize;
+        (fit as usize).min(most).max(least)
+    }
+
     /// Looks at some keys, `items` or less, and adds what that takes to `ns`. True when there are no more to look at.
-    fn walk(&mut self, cx: &mut Context<'_, '_>, items: usize, ns: &mut u64) -> Result<bool, Fail> {
+    fn walk(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        items: usize,
+        pattern: Option<&Pattern<'_>>,
+        ns: &mut u64,
+    ) -> Result<bool, Fail> {
         let Survey { goal, cursor, .. } = self;
-        let weight = match goal {
-            Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.weight(),
-            Goal::Random { .. } | Goal::Digest(_) => 1,
-        };
+        let weight = pattern.map(Pattern::weight);
         let reads_values = matches!(goal, Goal::Digest(_));
         if let Goal::Digest(digesting) = goal
             && digesting.has_large()
@@ -324,11 +346,11 @@ impl Survey {
             return Ok(digesting.walked && !digesting.has_large());
         }
         // A step ends between two walks.
-        let items_max = (items / weight).max(1);
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
             *ns += items as u64 * KEY_NS;
             *cursor = cx.guard.walk(*cursor, items, &mut |item| {
-                *ns += (item.key().len() * weight) as u64;
+                let bytes = item.key().len() as u64;
+                *ns += weight.map_or(bytes, |weight| weight.ns(1, bytes));
                 // Those in pieces are looked at on their own.
                 if reads_values && !matches!(item.value(), Value::Pieces(_)) {
                     *ns += item.value_bytes();
@@ -340,8 +362,8 @@ impl Survey {
         };
         match goal {
             Goal::Keys { wanted, found } => {
-                let next = walk(items_max, &mut |item| {
-                    if wanted.holds(&item) {
+                let next = walk(items, &mut |item| {
+                    if wanted.holds(&item, pattern) {
                         found.add(item.key());
                     }
                 });
@@ -349,9 +371,9 @@ impl Survey {
                 Ok(next == 0)
             }
             Goal::Scan { wanted, found, left } => {
-                let items = items_max.min(*left);
+                let items = items.min(*left);
                 let next = walk(items, &mut |item| {
-                    if wanted.holds(&item) {
+                    if wanted.holds(&item, pattern) {
                         found.add(item.key());
                     }
                 });
@@ -361,7 +383,7 @@ impl Survey {
             }
             Goal::Random { database, start, round, picked, found } => {
                 let mut met: Vec<Box<[u8]>> = Vec::new();
-                let next = walk(items_max, &mut |item| {
+                let next = walk(items, &mut |item| {
                     if item.is_in(*database) {
                         picked.offer(item.key());
                         if met.len() < RANDOM_KEYS {
@@ -377,7 +399,7 @@ impl Survey {
                 Ok(*found >= RANDOM_KEYS || again && (next == 0 || next >= *start))
             }
             Goal::Digest(digesting) => {
-                let next = walk(items_max.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item));
+                let next = walk(items.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item));
                 digesting.walked = next == 0;
                 digesting.charge();
                 Ok(digesting.walked && !digesting.has_large())
@@ -395,7 +417,7 @@ impl Survey {
 
     /// Writes the reply, or some of it.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
-        let Survey { goal, cursor, written } = self;
+        let Survey { goal, cursor, written, .. } = self;
         let (out, resp3) = (&mut *call.out, call.client.resp3);
         let begins = written.is_none();
         let written = written.get_or_insert(0);

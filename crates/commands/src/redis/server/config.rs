@@ -10,7 +10,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN};
 
 use super::parameter::{PARAMETERS, Parameter};
-use crate::core::glob::{matches, weight};
+use crate::core::glob::{Pattern, Weight};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
@@ -117,15 +117,18 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     }
 }
 
-/// What it takes to look at a parameter's name, for each unit of a pattern's weight.
-const NAME_NS: u64 = 100;
+/// What it takes to look at a parameter's name, beside matching it; and about how long a name is.
+const NAME_NS: u64 = 60;
+const NAME_BYTES: u64 = 20;
 /// What CONFIG GET may take: all parameters by their names, or some dozens of patterns.
 const LOOK_NS_MAX: u64 = 4_000_000;
 
 /// What it takes to look which parameters patterns mean.
 pub(crate) fn look_ns(patterns: Args<'_>) -> u64 {
-    let weights = patterns.map(|pattern| weight(pattern) as u64).fold(0, u64::saturating_add);
-    weights.saturating_mul(PARAMETERS.len() as u64 * NAME_NS)
+    let names = PARAMETERS.len() as u64;
+    let one_ns =
+        |pattern| Weight::of_any_case(pattern).with_reading_ns(names, names * NAME_BYTES) + names * NAME_NS;
+    patterns.map(one_ns).fold(0, u64::saturating_add)
 }
 
 fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
@@ -139,12 +142,14 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         ));
     }
     call.spend(ns);
-    let wanted: Vec<&Parameter> = PARAMETERS
-        .iter()
-        .filter(|one| args.into_iter().any(|pattern| matches(pattern, one.name.as_bytes(), true)))
-        .collect();
-    call.map(wanted.len());
-    for parameter in wanted {
+    let mut wanted = vec![false; PARAMETERS.len()];
+    for pattern in args {
+        let pattern = Pattern::of(pattern, true);
+        let named = PARAMETERS.iter().map(|one| pattern.matches(one.name.as_bytes()));
+        wanted.iter_mut().zip(named).for_each(|(wanted, named)| *wanted |= named);
+    }
+    call.map(wanted.iter().filter(|wanted| **wanted).count());
+    for (parameter, _) in PARAMETERS.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
         let value = value(call, parameter);
         put_bulk(call.out, parameter.name.as_bytes());
         put_bulk(call.out, value.as_bytes());

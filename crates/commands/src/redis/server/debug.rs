@@ -3,7 +3,7 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Pinned, Type, Value};
 
-use crate::core::glob::{matches, weight};
+use crate::core::glob::{Weight, matches};
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
@@ -63,9 +63,9 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("debug|stringmatch-len", 4, RULES, NO_KEYS, |call, mut args| {
         let (n, pattern) = (integer(next(&mut args)?)?, bounded(next(&mut args)?)?);
         let bytes = n.clamp(0, MATCHED_BYTES_MAX) as usize;
-        call.spend((bytes * weight(pattern)) as u64);
+        call.spend(Weight::of(pattern).with_reading_ns(1, bytes as u64));
         let text = vec![b'a'; bytes];
-        let _ = matches(pattern, &text, false);
+        let _ = matches(pattern, &text);
         call.ok()
     })
     .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),

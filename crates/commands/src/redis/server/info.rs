@@ -9,7 +9,7 @@ use larder_store::{DATABASES, Totals};
 use super::config::{memory_limit, policy};
 use crate::core::counters::Counter;
 use crate::core::figures::{Figures, row_sums};
-use crate::redis::call::{Call, is};
+use crate::redis::call::{Call, NAME_NS, few_names, is};
 use crate::redis::connection::REDIS_VERSION;
 use crate::redis::connection::client::Facts;
 use crate::redis::fail::Done;
@@ -56,15 +56,21 @@ const INFO_NS: u64 = 60_000;
 
 /// INFO
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let all = args.into_iter().any(|word| is(word, "all") || is(word, "everything"));
-    let default = args.is_empty() || args.into_iter().any(|word| is(word, "default"));
-    let wanted = |index: usize, name: &str| {
-        all || default && index < MORE || args.into_iter().any(|word| is(word, name))
-    };
+    few_names(args)?;
+    let (mut wanted, mut first) = ([false; SECTIONS.len()], if args.is_empty() { MORE } else { 0 });
+    for word in args {
+        match SECTIONS.iter().position(|name| is(word, name)) {
+            Some(index) => wanted[index] = true,
+            None if is(word, "all") || is(word, "everything") => first = SECTIONS.len(),
+            None if is(word, "default") => first = first.max(MORE),
+            None => {}
+        }
+    }
+    wanted[..first].fill(true);
     let figures = Figures::gather(call.cx);
-    call.spend(INFO_NS);
+    call.spend(INFO_NS + args.len() as u64 * NAME_NS);
     let mut page = Page { text: String::new() };
-    for (_, name) in SECTIONS.iter().enumerate().filter(|(index, name)| wanted(*index, name)) {
+    for (name, _) in SECTIONS.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
         match *name {
             "server" => server(call, &figures, &mut page),
             "clients" => clients(call, &figures, &mut page),
@@ -245,6 +251,8 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", totals.evictions);
+    let events_lost = call.cx.guard.store().events_lost() + call.cx.shared.telling.lost();
+    page.line("keyspace_events_lost", events_lost);
     page.line("prefixes_missed", call.cx.shared.prefixes.missed());
     page.line("evicted_clients", sums.of(Counter::Shed));
     page.line("keyspace_hits", sums.of(Counter::GetHits) + sums.of(Counter::RedisHits));

@@ -2,12 +2,16 @@
 
 use larder_protocol::resp::Args;
 
-use crate::redis::call::{Call, is, next};
+use crate::core::glob::Pattern;
+use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::steps::pieces::Pieces;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{self, LOADING, STALE};
-use crate::redis::table::{Command, Group, NO_KEYS, Run, find, rows};
+use crate::redis::table::{Command, Group, NO_KEYS, Run, find, group_of, rows};
 
 pub(crate) const ROWS: &[Command] =
     &[
@@ -165,12 +169,13 @@ fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
 }
 
 /// The command or `container|subcommand` of this name.
-fn named(name: &[u8]) -> Option<(&'static Group, &'static Command)> {
+pub(super) fn named(name: &[u8]) -> Option<(&'static Group, &'static Command)> {
     let (container, sub) = match name.iter().position(|&byte| byte == b'|') {
         Some(at) => (&name[..at], Some(&name[at + 1..])),
         None => (name, None),
     };
-    let (group, row) = rows().find(|(_, row)| container.eq_ignore_ascii_case(row.name.as_bytes()))?;
+    let (row, id) = find(container)?;
+    let group = group_of(id)?;
     match sub {
         None => Some((group, row)),
         Some(sub) => Some((group, &row.subcommands()[row.subcommand(sub)?])),
@@ -231,18 +236,68 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         rows().for_each(|(group, row)| put_docs(call, group, row));
         return Ok(());
     }
+    if args.len() > NAMES_AT_ONCE && !call.cx.guard.in_transaction() {
+        let kept = Kept::new(call, args)?;
+        call.go_on_with(Counting { kept: Some(kept), at: 0, left: args.len(), count: 0 });
+        return Ok(());
+    }
+    call.spend(args.len() as u64 * NAME_NS);
     call.map(args.filter_map(named).count());
-    call.in_pieces(mark, args, |call, args| {
-        let piece = call.piece();
-        for name in args {
-            if let Some((group, row)) = named(name) {
-                put_docs(call, group, row);
-            }
-            if !call.goes_on(piece) {
-                return;
-            }
+    call.in_pieces(mark, args, put_some_docs)
+}
+
+/// Tells what some commands do.
+fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    let piece = call.piece();
+    for name in args {
+        if let Some((group, row)) = named(name) {
+            put_docs(call, group, row);
         }
-    })
+        if !call.goes_on(piece) {
+            return;
+        }
+    }
+}
+
+/// COMMAND DOCS of very many names: those that are commands are counted before the first is told.
+#[derive(Debug)]
+struct Counting {
+    /// All names, until they are counted.
+    kept: Option<Kept>,
+    /// Where the next begins that is to be looked at, …
+    at: usize,
+    /// … and how many are left with it.
+    left: usize,
+    count: usize,
+}
+
+impl Job for Counting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let some = self.left.min((call.step_ns() / NAME_NS) as usize);
+        if let Some(kept) = &self.kept {
+            let all = kept.words().encoded();
+            let mut names = Args::rest(&all[self.at..], self.left);
+            self.count += names.by_ref().take(some).filter_map(named).count();
+            (self.at, self.left) = (all.len() - names.encoded().len(), names.len());
+        }
+        call.spend(some as u64 * NAME_NS);
+        if self.left > 0 {
+            return Ok(Step::More);
+        }
+        call.map(self.count);
+        if let Some(kept) = self.kept.take() {
+            call.go_on_with(Pieces::of(put_some_docs, kept));
+        }
+        Ok(Step::Done)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        self.kept.as_mut()
+    }
 }
 
 /// All rows with their groups, subcommands among them.
@@ -267,8 +322,11 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                     .collect()
             } else if is(by, "PATTERN") {
                 let what = crate::redis::call::bounded(what)?;
-                let matches = |name: &&str| crate::core::glob::matches(what, name.as_bytes(), true);
-                all_rows().map(|(_, row)| row.name).filter(matches).collect()
+                let pattern = Pattern::of(what, true);
+                let names: Vec<&str> = all_rows().map(|(_, row)| row.name).collect();
+                let bytes = names.iter().map(|name| name.len() as u64).sum();
+                call.spend(pattern.weight().with_reading_ns(names.len() as u64, bytes));
+                names.into_iter().filter(|name| pattern.matches(name.as_bytes())).collect()
             } else {
                 return Err(Fail::SYNTAX);
             }
@@ -281,6 +339,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.spend(args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len())?;
     let (_, keys) = keys_of(args)?;
@@ -293,6 +352,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 const ACCESS_BYTES: usize = 64;
 
 fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.spend(2 * args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;
     let (row, keys) = keys_of(args)?;

@@ -6,14 +6,15 @@
 //! | `fast-command` | FAST commands that came together |
 //! | `expire-cycle` | a round of upkeep: expiry, eviction ahead of need, moving memory |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
 
-use crate::redis::call::{Call, next};
+use super::introspect::named;
+use crate::redis::call::{Call, NAME_NS, few_names, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
 use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -256,17 +257,18 @@ fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn histogram(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    few_names(args)?;
+    call.spend(args.len() as u64 * NAME_NS);
     let sums = crate::core::figures::row_sums(call.cx);
-    let named = |row: &Command, name: &[u8]| {
-        let of_container = row
-            .name
-            .split_once('|')
-            .is_some_and(|(name_of, _)| name.eq_ignore_ascii_case(name_of.as_bytes()));
-        of_container || name.eq_ignore_ascii_case(row.name.as_bytes())
+    // A container's name stands for all of its subcommands.
+    let named: BTreeSet<&str> = args.filter_map(named).map(|(_, row)| row.name).collect();
+    let is_named = |row: &Command| {
+        let container = row.name.split_once('|').map_or(row.name, |(container, _)| container);
+        named.contains(row.name) || named.contains(container)
     };
     let wanted: Vec<_> = in_use(&sums)
         .filter(|(_, sum)| sum.measured > 0)
-        .filter(|(row, _)| args.is_empty() || args.into_iter().any(|name| named(row, name)))
+        .filter(|(row, _)| args.is_empty() || is_named(row))
         .collect();
     call.map(wanted.len());
     let resp3 = call.client.resp3;

@@ -26,8 +26,7 @@ impl Call<'_, '_, '_> {
             }
         });
         let done = if row.has(flag::WRITE) { self.tell_around(row, args, run) } else { run(self) };
-        let (shared, host) = (self.cx.shared, self.cx.host);
-        missing.into_iter().for_each(|key| shared.tell_miss(host, self.client.db, key));
+        missing.into_iter().for_each(|key| self.cx.tell_miss(self.client.db, key));
         done
     }
 
@@ -48,13 +47,15 @@ impl Call<'_, '_, '_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        if self.cx.shared.tells_misses() && row.has(flag::READONLY | flag::ASKS) {
+        let done = if self.cx.shared.tells_misses() && row.has(flag::READONLY | flag::ASKS) {
             self.tell_misses_of(row, args, run)
         } else if row.has(flag::WRITE) {
             self.tell_around(row, args, run)
         } else {
             run(self)
-        }
+        };
+        self.cx.go_on_telling();
+        done
     }
 
     /// Runs what carries out a writing command, and tells what that did to its keys, if events are wanted. Of a
@@ -94,7 +95,7 @@ impl Call<'_, '_, '_> {
                 Tells::Each(change) | Tells::EachAnd(change, _) => change,
                 Tells::By(ChangeOf(change)) => change(args, nth),
             };
-            self.cx.shared.tell_change(self.cx.host, &change, db, key, was, is);
+            self.cx.tell_change(&change, db, key, was, is);
         }
         if let Tells::EachAnd(_, ArgsTold(tell)) = tells
             && done.is_ok()
@@ -123,7 +124,7 @@ impl Call<'_, '_, '_> {
         let done = run(self);
         let is = self.seen(key);
         if was != is {
-            self.cx.shared.tell_change(self.cx.host, &change, self.client.db, key, was, is);
+            self.cx.tell_change(&change, self.client.db, key, was, is);
         }
         done
     }

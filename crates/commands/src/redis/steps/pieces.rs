@@ -34,6 +34,13 @@ pub(crate) struct Pieces {
     kept: Kept,
 }
 
+impl Pieces {
+    /// Of all these arguments, behind the head of the reply.
+    pub fn of(answer: AnswerSome, kept: Kept) -> Pieces {
+        Pieces { answer, kept }
+    }
+}
+
 /// The piece of a reply that is being written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {

@@ -14,12 +14,13 @@ use std::collections::HashMap;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Value};
 
-use crate::core::glob::weight;
+use crate::core::glob::Weight;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::{Call, is};
 use crate::redis::connection::clients;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
+use crate::redis::pubsub;
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::table::Command;
@@ -128,6 +129,8 @@ impl<'q> Scale<'q> {
             }
             "keys" => self.walk(self.keys, at(0)),
             "config|get" => config::look_ns(args),
+            "publish" => call.cx.shared.topics.matching_ns(at(0).len()),
+            "pubsub|channels" | "pubsub|shardchannels" => pubsub::look_ns(call, at(0)),
             "client|list" | "client|kill" => clients::look_ns(call, args.len()),
             "scan" => {
                 let count = behind("COUNT", args.skip(1)).map_or(Some(10), count_of).unwrap_or(0);
@@ -136,7 +139,9 @@ impl<'q> Scale<'q> {
             "randomkey" | "info" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
             "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
             "debug|populate" => number(0).saturating_mul(STORE_NS),
-            "debug|stringmatch-len" => number(0).min(MATCHED_BYTES_MAX as u64) * weight(at(1)) as u64,
+            "debug|stringmatch-len" => {
+                Weight::of(at(1)).with_reading_ns(1, number(0).min(MATCHED_BYTES_MAX as u64))
+            }
             "set" | "setnx" | "getset" => self.put(db, at(0), at(1).len() as u64, 0),
             "setex" | "psetex" => self.put(db, at(0), at(2).len() as u64, 0),
             "mset" | "msetnx" => self.put_pairs(args),
@@ -212,8 +217,9 @@ impl<'q> Scale<'q> {
 
     /// What it takes to look at so many keys.
     fn walk(&self, keys: u64, pattern: &[u8]) -> u64 {
-        let each = if pattern == b"*" { 0 } else { (weight(pattern) as u64).saturating_mul(KEY_BYTES) };
-        keys.saturating_mul(KEY_NS + each)
+        let bytes = keys.saturating_mul(KEY_BYTES);
+        let matching_ns = if pattern == b"*" { 0 } else { Weight::of(pattern).with_reading_ns(keys, bytes) };
+        keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
     }
 
     /// How large a value is.

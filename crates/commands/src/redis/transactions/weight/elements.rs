@@ -3,7 +3,7 @@
 use larder_protocol::resp::{Args, parse_integer};
 
 use super::{COLLECTION_BYTES_MAX, Scale, Size, behind};
-use crate::core::glob::weight;
+use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::{ELEMENT_NS, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS};
@@ -111,12 +111,14 @@ impl<'q> Scale<'q> {
                 there.picked_ns(count).saturating_add(there.elements.min(count).saturating_mul(WRITE_NS))
             }
             "hscan" | "sscan" | "zscan" => {
-                let pattern = behind("MATCH", args.skip(2)).map_or(1, weight) as u64;
+                let weight = Weight::of(behind("MATCH", args.skip(2)).unwrap_or_default());
                 let count = behind("COUNT", args.skip(2)).map_or(10, |count| natural(Some(count)));
                 // With those beside the last of them, and of one leaf all.
-                let each = ELEMENT_NS + there.each().saturating_mul(2 * pattern);
+                let each = ELEMENT_NS + 2 * weight.ns(1, there.each());
                 let looked = there.elements.min(count.saturating_add(LEAF_ENTRIES)).saturating_mul(each);
-                looked.min(SCAN_NS) + there.bytes.min(COLLECTION_BYTES_MAX).saturating_mul(2 * pattern)
+                let leaf_ns =
+                    2 * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
+                weight.read_ns + looked.min(SCAN_NS) + leaf_ns
             }
             "lrange" => there.some(places(args.at(1), args.at(2))).told_ns() + copying_ns(there.bytes) / 4,
             "lpos" => there.compared_ns(),

@@ -1,0 +1,186 @@
+//! Keyspace events that wait to be told: those of channels that are matched against so many patterns that others should
+//! not wait for it.
+//!
+//! ```text
+//! a change ─► cheap, and nothing waits? ─► posted at once
+//!                └── no: the queue ─► matched in steps, by who is at work and by upkeep ─► posted, one after another
+//! ```
+//!
+//! While something waits everything does, so that events are told in order. What waits is charged; what comes while as
+//! much waits as may is counted and lost, as the store's own events are.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_store::Store;
+
+use super::host::Host;
+use super::topics::{Matching, Topics};
+
+/// An event is told at once if its channel is matched in less, and the slice of work is not used up.
+const AT_ONCE_NS: u64 = 2_000;
+/// What waits takes one part in so many of the memory limit at most, …
+const SHARE: u64 = 16;
+/// … or so many bytes.
+const BYTES_LEAST: u64 = 1 << 20;
+/// What an event takes in the queue, beside its key.
+const HAPPENED_BYTES: usize = 64;
+/// What it takes to post to those who are told an event, beside matching.
+const POST_NS: u64 = 500;
+
+/// Something that has happened to a key.
+#[derive(Debug)]
+pub(crate) struct Happened<K> {
+    pub event: &'static str,
+    pub db: u8,
+    pub key: K,
+    /// `__keyspace@` and the key is the channel.
+    pub by_key: bool,
+    /// `__keyevent@` and the event is the channel.
+    pub by_event: bool,
+}
+
+impl<K: AsRef<[u8]>> Happened<K> {
+    fn bytes(&self) -> usize {
+        HAPPENED_BYTES + self.key.as_ref().len()
+    }
+
+    /// The next channel that it is told on.
+    fn channel(&self) -> Option<Vec<u8>> {
+        let db = self.db;
+        if self.by_key {
+            return Some([format!("__keyspace@{db}__:").as_bytes(), self.key.as_ref()].concat());
+        }
+        self.by_event.then(|| format!("__keyevent@{db}__:{}", self.event).into_bytes())
+    }
+
+    /// What is said on it. It is told on that channel no more.
+    fn text(&mut self) -> &[u8] {
+        if std::mem::take(&mut self.by_key) {
+            return self.event.as_bytes();
+        }
+        self.by_event = false;
+        self.key.as_ref()
+    }
+}
+
+/// The events that wait, of all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    /// How many, with the one under way.
+    waiting: AtomicUsize,
+    queue: Mutex<Queue>,
+    /// The one that is being matched, held by who matches it.
+    under_way: Mutex<Option<UnderWay>>,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Happened<Box<[u8]>>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    happened: Happened<Box<[u8]>>,
+    matching: Matching,
+}
+
+impl Telling {
+    /// Events wait.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    /// Events that were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells an event: at once if that takes no time, or little and there is `some_time`; what it took.
+    pub fn tell(
+        &self,
+        topics: &Topics,
+        host: &dyn Host,
+        store: &Store,
+        mut happened: Happened<&[u8]>,
+        some_time: bool,
+    ) -> u64 {
+        let mut ns = 0;
+        if !self.waits() {
+            while let Some(channel) = happened.channel() {
+                let matching_ns = topics.matching_ns(channel.len());
+                if matching_ns > if some_time { AT_ONCE_NS } else { 0 } {
+                    break;
+                }
+                topics.publish(host, &channel, happened.text());
+                ns += matching_ns + POST_NS;
+            }
+        }
+        if happened.by_key || happened.by_event {
+            self.add(store, happened);
+        }
+        ns
+    }
+
+    fn add(&self, store: &Store, happened: Happened<&[u8]>) {
+        let most = (store.memory_bytes() / SHARE).max(BYTES_LEAST) as usize;
+        let mut queue = self.queue();
+        let bytes = happened.bytes();
+        if queue.bytes + bytes > most {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        let Happened { event, db, key, by_key, by_event } = happened;
+        queue.events.push_back(Happened { event, db, key: key.into(), by_key, by_event });
+        queue.bytes += bytes;
+        store.hold(bytes as i64);
+        self.waiting.fetch_add(1, Relaxed);
+    }
+
+    /// Takes the first event out of the queue; its bytes are held no more.
+    fn next(&self, store: &Store) -> Option<UnderWay> {
+        let mut queue = self.queue();
+        let Some(happened) = queue.events.pop_front() else {
+            // What many took is given back.
+            queue.events = VecDeque::new();
+            return None;
+        };
+        let bytes = happened.bytes();
+        queue.bytes -= bytes;
+        store.hold(-(bytes as i64));
+        Some(UnderWay { happened, matching: Matching::default() })
+    }
+
+    /// Matches and posts what waits, for so long or a little longer, unless somebody else does; what that took.
+    pub fn go_on(&self, topics: &Topics, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
+        let Ok(mut under_way) = self.under_way.try_lock() else { return 0 };
+        let mut ns = 0;
+        while ns < ns_max {
+            let Some(UnderWay { happened, matching }) = &mut *under_way else {
+                *under_way = self.next(store);
+                if under_way.is_none() {
+                    break;
+                }
+                continue;
+            };
+            let Some(channel) = happened.channel() else {
+                *under_way = None;
+                self.waiting.fetch_sub(1, Relaxed);
+                continue;
+            };
+            ns += POST_NS + topics.match_on(matching, &channel, ns_max - ns);
+            if matching.is_done() {
+                topics.publish_to(host, &channel, happened.text(), std::mem::take(matching));
+            }
+        }
+        ns
+    }
+}

@@ -1,0 +1,110 @@
+//! Which patterns match a channel: found some at a time, outside of the lock of all patterns, and posted at once when
+//! all are known.
+
+use std::cell::OnceCell;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Message, Topic, Topics, post};
+use crate::core::glob::{Weight, matches_counting};
+use crate::core::host::Host;
+
+/// Patterns that are taken at once from their table, to be matched outside of its lock.
+const PATTERNS_AT_ONCE: usize = 256;
+/// What it takes to take one of them, in nanoseconds.
+const TAKE_NS: u64 = 20;
+
+/// The patterns that match a channel, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct Matching {
+    found: Vec<Arc<[u8]>>,
+    /// The last that was looked at.
+    last: Option<Arc<[u8]>>,
+    is_done: bool,
+}
+
+impl Matching {
+    /// All patterns were looked at.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.found.capacity() * size_of::<Arc<[u8]>>()
+    }
+}
+
+impl Topics {
+    /// There is a pattern more, or one fewer.
+    pub(super) fn weigh(&self, pattern: &[u8], more: i64) {
+        let weight = Weight::of(pattern);
+        let any_ns = TAKE_NS + weight.at_once_ns(0);
+        self.pattern_ns.fetch_add((any_ns as i64 * more) as u64, Relaxed);
+        self.byte_ns.fetch_add((weight.byte_ns as i64 * more) as u64, Relaxed);
+    }
+
+    /// What it takes at worst to match all patterns against a channel of so many bytes.
+    pub fn matching_ns(&self, channel_bytes: usize) -> u64 {
+        let bytes_ns = self.byte_ns.load(Relaxed).saturating_mul(channel_bytes as u64);
+        self.pattern_ns.load(Relaxed).saturating_add(bytes_ns)
+    }
+
+    /// Looks for more of the patterns that match a channel, for so long or a little longer; what that took.
+    pub fn match_on(&self, matching: &mut Matching, channel: &[u8], ns_max: u64) -> u64 {
+        let mut ns = 0;
+        while !matching.is_done && ns < ns_max {
+            let from = matching.last.as_ref().map_or(Unbounded, Excluded);
+            let some: Vec<Arc<[u8]>> = {
+                let patterns = self.patterns();
+                let some = patterns.range::<Arc<[u8]>, _>((from, Unbounded)).take(PATTERNS_AT_ONCE);
+                some.map(|(pattern, _)| Arc::clone(pattern)).collect()
+            };
+            let are_last = some.len() < PATTERNS_AT_ONCE;
+            let mut some = some.into_iter();
+            while let Some(pattern) = some.next() {
+                ns += TAKE_NS;
+                if matches_counting(&pattern, channel, &mut ns) {
+                    matching.found.push(Arc::clone(&pattern));
+                }
+                matching.last = Some(pattern);
+                if ns >= ns_max && some.len() > 0 {
+                    return ns;
+                }
+            }
+            matching.is_done = are_last;
+        }
+        ns
+    }
+
+    /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
+    pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
+        let mut matching = Matching::default();
+        if self.pattern_count() > 0 {
+            self.match_on(&mut matching, channel, u64::MAX);
+        }
+        self.publish_to(host, channel, text, matching)
+    }
+
+    /// The same where the patterns are known.
+    pub fn publish_to(&self, host: &dyn Host, channel: &[u8], text: &[u8], matching: Matching) -> usize {
+        let words: OnceCell<[Arc<[u8]>; 2]> = OnceCell::new();
+        let message = |topic| {
+            let [channel, text] = words.get_or_init(|| [channel.into(), text.into()]).clone();
+            Message { topic, channel, text }
+        };
+        let mut told = self.channels.publish(host, channel, || message(Topic::Channel));
+        if matching.found.is_empty() {
+            return told;
+        }
+        let patterns = self.patterns();
+        for pattern in matching.found {
+            // All may have left it meanwhile.
+            let Some(targets) = patterns.get(&pattern) else { continue };
+            post(host, targets, &Arc::new(message(Topic::Pattern(pattern))));
+            told += targets.len();
+        }
+        told
+    }
+}

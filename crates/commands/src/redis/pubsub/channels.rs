@@ -1,0 +1,131 @@
+//! PUBSUB CHANNELS and SHARDCHANNELS: the names that somebody listens to, matched in steps, and replied in pieces.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_protocol::resp::Args;
+
+use super::ANSWER_BYTES;
+use crate::core::glob::{Pattern, Weight};
+use crate::core::topics::{Space, Topics};
+use crate::core::work::copying_ns;
+use crate::redis::call::{Call, bounded};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+
+/// What it takes to look at a name, beside matching it.
+const NAME_NS: u64 = 30;
+
+/// Names that are looked through.
+#[derive(Debug)]
+struct Channels {
+    space: fn(&Topics) -> &Space,
+    pattern: Option<Box<[u8]>>,
+    /// The next part of the table.
+    part: usize,
+    /// Names of the part before it that are still to be looked at.
+    names: Vec<Arc<[u8]>>,
+    /// Those that are wanted.
+    found: Vec<Arc<[u8]>>,
+    /// How many of these are replied; none if some are still to be looked for.
+    replied: Option<usize>,
+    held: Heap,
+}
+
+/// PUBSUB CHANNELS; `name` is that of the subcommand.
+pub(super) fn channels(
+    call: &mut Call<'_, '_, '_>,
+    name: &str,
+    mut args: Args<'_>,
+    space: fn(&Topics) -> &Space,
+) -> Done {
+    let pattern = args.next().map(bounded).transpose()?.map(Box::from);
+    if !args.is_empty() {
+        return Err(Fail::subcommand_arity("PUBSUB", name));
+    }
+    let held = Heap::none(call);
+    let (names, found) = (Vec::new(), Vec::new());
+    call.work(Channels { space, pattern, part: 0, names, found, replied: None, held })
+}
+
+/// What it takes to look through all names, about.
+pub(crate) fn look_ns(call: &Call<'_, '_, '_>, pattern: &[u8]) -> u64 {
+    let topics = &call.cx.shared.topics;
+    let names = (topics.channels.channels() + topics.shards.channels()) as u64;
+    let bytes = topics.bytes.load(Relaxed) / 2;
+    names * 2 * NAME_NS + Weight::of(pattern).with_reading_ns(names, bytes)
+}
+
+impl Channels {
+    /// Looks at some names; true when there are no more.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
+        let pattern = self.pattern.as_deref().map(|pattern| Pattern::of(pattern, false));
+        let weight = pattern.as_ref().map(Pattern::weight);
+        let (ns_max, mut ns) = (call.step_ns(), weight.map_or(0, |weight| weight.read_ns));
+        let space = (self.space)(&call.cx.shared.topics);
+        let done = loop {
+            let Some(name) = self.names.pop() else {
+                let Some(names) = space.part(self.part) else { break true };
+                ns += names.len() as u64 * NAME_NS;
+                (self.names, self.part) = (names, self.part + 1);
+                continue;
+            };
+            ns += NAME_NS + weight.map_or(0, |weight| weight.ns(1, name.len() as u64));
+            if pattern.as_ref().is_none_or(|pattern| pattern.matches(&name)) {
+                self.found.push(name);
+            }
+            if ns >= ns_max {
+                break false;
+            }
+        };
+        call.spend(ns);
+        done
+    }
+
+    /// Replies some names; true when all are.
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>, from: usize) -> bool {
+        if from == 0 {
+            put_array(call.out, self.found.len());
+        }
+        let (mut at, before) = (from, call.out.len());
+        while let Some(name) = self.found.get(at) {
+            if call.out.is_full() && !call.cx.guard.in_transaction() {
+                break;
+            }
+            put_bulk(call.out, name);
+            at += 1;
+        }
+        call.spend(copying_ns(call.out.len() - before) + (at - from) as u64 * NAME_NS);
+        self.replied = Some(at);
+        at == self.found.len()
+    }
+
+    fn bytes(&self) -> usize {
+        let names = self.names.capacity() + self.found.capacity();
+        names * size_of::<Arc<[u8]>>() + self.pattern.as_ref().map_or(0, |pattern| pattern.len())
+    }
+}
+
+impl Job for Channels {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(from) = self.replied {
+            return Ok(if self.reply(call, from) { Step::Done } else { Step::Full });
+        }
+        let done = self.look(call);
+        if !done {
+            self.held.set(call, self.bytes())?;
+            return Ok(Step::More);
+        }
+        if call.cx.guard.in_transaction() {
+            // All of it is sent at once.
+            call.make_room(self.found.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
+        }
+        Ok(if self.reply(call, 0) { Step::Done } else { Step::Full })
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}

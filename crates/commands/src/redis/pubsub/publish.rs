@@ -1,0 +1,80 @@
+//! PUBLISH and SPUBLISH. Which patterns match the channel is found out first, in steps where they are many; then the
+//! message is posted to all at once.
+
+use larder_protocol::resp::Args;
+
+use super::{Kind, bounded_name};
+use crate::core::topics::Matching;
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::strings::rewrite::Heap;
+
+/// A message whose patterns are being looked for.
+#[derive(Debug)]
+struct Publishing {
+    /// The channel and the text.
+    kept: Kept,
+    matching: Matching,
+    /// For what was found.
+    held: Heap,
+}
+
+/// The channel and the text.
+fn words(mut args: Args<'_>) -> (&[u8], &[u8]) {
+    (args.next().unwrap_or_default(), args.next().unwrap_or_default())
+}
+
+/// PUBLISH
+pub(super) fn publish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let (channel, text) = words(args);
+    bounded_name(Kind::Channel, channel)?;
+    let (topics, host) = (&call.cx.shared.topics, call.cx.host);
+    let mut matching = Matching::default();
+    if topics.pattern_count() > 0 {
+        let in_transaction = call.cx.guard.in_transaction();
+        let ns_max = if in_transaction { u64::MAX } else { call.step_ns() };
+        let ns = topics.match_on(&mut matching, channel, ns_max);
+        call.spend(ns);
+        if !matching.is_done() {
+            let kept = Kept::new(call, args)?;
+            let held = Heap::take_however_short(call, matching.bytes())?;
+            call.go_on_with(Publishing { kept, matching, held });
+            return Ok(());
+        }
+    }
+    // Until it is posted; then it is charged for each who is told.
+    let _held = Heap::charge(call, channel.len() + text.len());
+    let told = topics.publish_to(host, channel, text, matching);
+    call.length(told)
+}
+
+impl Job for Publishing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (topics, host) = (&call.cx.shared.topics, call.cx.host);
+        let (channel, text) = words(self.kept.words());
+        let ns = topics.match_on(&mut self.matching, channel, call.step_ns());
+        call.spend(ns);
+        if !self.matching.is_done() {
+            self.held.set(call, self.matching.bytes())?;
+            return Ok(Step::More);
+        }
+        let told = topics.publish_to(host, channel, text, std::mem::take(&mut self.matching));
+        call.length(told)?;
+        Ok(Step::Done)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// SPUBLISH
+pub(super) fn spublish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let (channel, text) = words(args);
+    bounded_name(Kind::Channel, channel)?;
+    let _held = Heap::charge(call, channel.len() + text.len());
+    let told = call.cx.shared.topics.publish_to_shard(call.cx.host, channel, text);
+    call.length(told)
+}
