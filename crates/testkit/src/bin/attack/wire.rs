@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 /// Ends a pipeline: its reply is like no other.
 const END: &[u8] = b"*2\r\n$4\r\nECHO\r\n$14\r\nattack-is-over\r\n";
 const ENDED: &[u8] = b"attack-is-over\r\n";
+const ENDED_HEAD: &[u8] = b"$14\r\n";
 
 /// A RESP request of plain words.
 pub fn said(line: &str) -> Vec<u8> {
@@ -36,7 +37,23 @@ pub fn exchange(
 ) -> Result<(Duration, Vec<u8>), String> {
     let mut all = bytes.to_vec();
     all.extend_from_slice(END);
-    converse(address, &all, ENDED, patience)
+    let Heard { took, first, .. } = converse(address, &all, ENDED, patience)?;
+    Ok((took, first))
+}
+
+/// As [`exchange`], with the last bytes of the replies.
+///
+/// # Errors
+/// As [`exchange`].
+pub fn exchange_last(
+    address: SocketAddr,
+    bytes: &[u8],
+    patience: Duration,
+) -> Result<(Duration, Vec<u8>), String> {
+    let all = [bytes, END].concat();
+    let Heard { took, last, .. } = converse(address, &all, ENDED, patience)?;
+    let end = last.len() - ENDED.len() - ENDED_HEAD.len();
+    Ok((took, last[..end].to_vec()))
 }
 
 /// As [`exchange`], of the text protocol.
@@ -50,18 +67,21 @@ pub fn exchange_text(
 ) -> Result<(Duration, Vec<u8>), String> {
     let mut all = bytes.to_vec();
     all.extend_from_slice(b"mn\r\n");
-    converse(address, &all, b"MN\r\n", patience)
+    let Heard { took, first, .. } = converse(address, &all, b"MN\r\n", patience)?;
+    Ok((took, first))
 }
 
 /// Bytes of the replies that are shown.
 const SHOWN: usize = 200;
 
-fn converse(
-    address: SocketAddr,
-    bytes: &[u8],
-    end: &[u8],
-    patience: Duration,
-) -> Result<(Duration, Vec<u8>), String> {
+/// What was heard of all replies, and how long that took.
+struct Heard {
+    took: Duration,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+fn converse(address: SocketAddr, bytes: &[u8], end: &[u8], patience: Duration) -> Result<Heard, String> {
     let mut stream = connect(address)?;
     let mut writer = stream.try_clone().map_err(|error| error.to_string())?;
     let began = Instant::now();
@@ -77,10 +97,10 @@ fn converse(
                 Ok(count) => {
                     first.extend_from_slice(&room[..count.min(SHOWN.saturating_sub(first.len()))]);
                     last.extend_from_slice(&room[..count]);
-                    let from = last.len().saturating_sub(end.len());
+                    let from = last.len().saturating_sub(SHOWN);
                     last.drain(..from);
-                    if last == end {
-                        break Ok((began.elapsed(), first));
+                    if last.ends_with(end) {
+                        break Ok(Heard { took: began.elapsed(), first, last });
                     }
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

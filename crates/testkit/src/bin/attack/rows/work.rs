@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
-use crate::wire::{connect, exchange, said};
+use crate::wire::{connect, exchange, exchange_last, said, shown};
 use larder_testkit::talk::encode;
 use std::io::{Read, Write};
 use std::thread;
@@ -16,7 +16,7 @@ fn mset(stage: &Stage, keys: usize, most_ms: u64) -> Result<String, String> {
     }
     let (took, reply) = exchange(stage.resp, &encode(&words), PATIENCE)?;
     if !reply.starts_with(b"+OK") {
-        return Err(crate::wire::shown(&reply));
+        return Err(shown(&reply));
     }
     within(took, most_ms, &format!("{keys} keys"))
 }
@@ -33,7 +33,10 @@ pub(super) fn exec_of_sets(stage: &Stage) -> Result<String, String> {
     let mut requests = said("MULTI");
     (0..80_000).for_each(|n| requests.extend(said(&format!("SET key:{n} v"))));
     requests.extend(said("EXEC"));
-    let (took, _) = exchange(stage.resp, &requests, PATIENCE)?;
+    let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
+    if !reply.ends_with(&b"+OK\r\n".repeat(20)) {
+        return Err(shown(&reply));
+    }
     within(took, 1000, "80,000 SETs")
 }
 
@@ -42,7 +45,11 @@ pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"PSUBSCRIBE"[..]];
     words.extend(names.iter().map(|name| name.as_bytes()));
     // A listener may not ECHO, but PING.
-    let (took, _) = exchange(stage.resp, &[said("HELLO 3"), encode(&words)].concat(), PATIENCE)?;
+    let requests = [said("HELLO 3"), encode(&words), said("PUBSUB NUMPAT")].concat();
+    let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
+    if !reply.ends_with(b":150000\r\n:150000\r\n") {
+        return Err(shown(&reply));
+    }
     within(took, 2000, "150,000 patterns")
 }
 
@@ -60,18 +67,122 @@ pub(super) fn evil_keys(stage: &Stage) -> Result<(), String> {
 
 pub(super) fn scan_match(stage: &Stage) -> Result<String, String> {
     let scan = encode(&[b"SCAN", b"0", b"MATCH", &evil(30_000), b"COUNT", b"1000"]);
-    let (took, _) = exchange(stage.resp, &scan, PATIENCE)?;
+    let (took, reply) = exchange(stage.resp, &scan, PATIENCE)?;
+    if !reply.starts_with(b"*2\r\n$1\r\n0\r\n*0\r\n") {
+        return Err(shown(&reply));
+    }
     within(took, 1000, "20 keys of 64 KB")
 }
 
 pub(super) fn publish_glob(stage: &Stage) -> Result<String, String> {
-    let mut listener = connect(stage.resp)?;
-    listener.write_all(&encode(&[b"PSUBSCRIBE", &evil(1 << 20)])).map_err(|error| error.to_string())?;
-    let _ = listener.set_read_timeout(Some(Duration::from_secs(2)));
-    let _ = listener.read(&mut [0; 64]);
-    let channel = vec![b'a'; 4 << 20];
-    let (took, reply) = exchange(stage.resp, &encode(&[b"PUBLISH", &channel, b"m"]), PATIENCE)?;
-    within(took, 1000, &format!("a channel of 4 MB ({})", crate::wire::shown(&reply)))
+    let mut patterns = vec![evil(60_000), dear_class()];
+    patterns.extend((0..100).map(|n| [format!("*{n:03}").as_bytes(), &b"?".repeat(4_000), b"*"].concat()));
+    listen(stage, &patterns)?;
+    let channel = vec![b'a'; 128 << 10];
+    let requests = encode(&[b"PUBLISH", &channel, b"m"]).repeat(3);
+    let (took, reply) = exchange(stage.resp, &requests, PATIENCE)?;
+    if !reply.starts_with(b":0\r\n:0\r\n:0\r\n") {
+        return Err(shown(&reply));
+    }
+    within(took, 10_000, "3 × PUBLISH to a channel of 128 KiB, 102 patterns")
+}
+
+/// A pattern whose class is as long as may be.
+fn dear_class() -> Vec<u8> {
+    [&b"*["[..], &b"b".repeat(4_090), b"]*"].concat()
+}
+
+/// Somebody who listens to patterns, and reads what he is told, until all is over.
+fn listen(stage: &Stage, patterns: &[Vec<u8>]) -> Result<(), String> {
+    let words: Vec<&[u8]> =
+        std::iter::once(&b"PSUBSCRIBE"[..]).chain(patterns.iter().map(Vec::as_slice)).collect();
+    let mut stream = connect(stage.resp)?;
+    stream.write_all(&encode(&words)).map_err(|error| error.to_string())?;
+    let mut reader = stream.try_clone().map_err(|error| error.to_string())?;
+    thread::spawn(move || {
+        let mut room = vec![0; 1 << 20];
+        while matches!(reader.read(&mut room), Ok(1..)) {}
+    });
+    stage.open.lock().expect("not poisoned").push(stream);
+    let began = Instant::now();
+    loop {
+        let (_, reply) = exchange(stage.resp, &said("PUBSUB NUMPAT"), PATIENCE)?;
+        if reply.starts_with(format!(":{}\r\n", patterns.len()).as_bytes()) {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(format!("patterns: {}", shown(&reply)));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub(super) fn keys_by_class(stage: &Stage) -> Result<String, String> {
+    let keys = encode(&[b"KEYS", &dear_class()]);
+    let scan = encode(&[b"SCAN", b"0", b"MATCH", &dear_class(), b"COUNT", b"1000000"]);
+    let (took, reply) = exchange(stage.resp, &[keys.repeat(20), scan].concat(), PATIENCE)?;
+    if !reply.starts_with(&[&b"*0\r\n".repeat(20)[..], b"*2\r\n$1\r\n0\r\n*0\r\n"].concat()) {
+        return Err(shown(&reply));
+    }
+    within(took, 10_000, "20 × KEYS and SCAN of 100,000 keys with a class of 4,090 bytes")
+}
+
+/// Listeners to a thousand patterns, and to all events.
+pub(super) fn listeners(stage: &Stage) -> Result<(), String> {
+    prepare(stage, &said("CONFIG SET notify-keyspace-events KEA"))?;
+    listen(stage, &(0..1_000).map(|n| format!("pattern:{n}*").into_bytes()).collect::<Vec<_>>())
+}
+
+pub(super) fn events(stage: &Stage) -> Result<String, String> {
+    let names: Vec<String> = (0..100_000).map(|n| format!("key:{n}")).collect();
+    let mut set = vec![&b"MSET"[..]];
+    names.iter().for_each(|name| set.extend([name.as_bytes(), b"v"]));
+    let delete: Vec<&[u8]> =
+        std::iter::once(&b"DEL"[..]).chain(names.iter().map(|name| name.as_bytes())).collect();
+    let pipeline = said("INCR n").repeat(5_000);
+    let (took, reply) = exchange(stage.resp, &[encode(&set), encode(&delete), pipeline].concat(), PATIENCE)?;
+    if !reply.starts_with(b"+OK\r\n:100000\r\n:1\r\n:2\r\n") {
+        return Err(shown(&reply));
+    }
+    within(took, 20_000, "MSET and DEL of 100,000 keys and 5,000 × INCR, told to 1,000 patterns")
+}
+
+/// Words of a request.
+const WORDS: usize = 300_000;
+
+/// Requests of very many words; what is said to each is to begin so.
+fn of_words(stage: &Stage, rows: &[(&str, &str)]) -> Result<String, String> {
+    let names: Vec<String> = (0..WORDS).map(|n| format!("{n:x}")).collect();
+    let mut said = Vec::new();
+    for (line, begins) in rows {
+        let words: Vec<&[u8]> =
+            line.split(' ').map(str::as_bytes).chain(names.iter().map(|name| name.as_bytes())).collect();
+        let (took, reply) = exchange(stage.resp, &encode(&words), PATIENCE)?;
+        if !reply.starts_with(begins.as_bytes()) {
+            return Err(format!("{line}: {}", shown(&reply)));
+        }
+        said.push(within(took, 5_000, line)?);
+    }
+    Ok(format!("{WORDS} words: {}", said.join(", ")))
+}
+
+pub(super) fn words(stage: &Stage) -> Result<String, String> {
+    of_words(
+        stage,
+        &[
+            ("COMMAND DOCS", "*0\r\n"),
+            ("COMMAND INFO", "*300000\r\n"),
+            ("LATENCY HISTOGRAM", "-ERR too many arguments"),
+            ("INFO", "-ERR too many arguments"),
+            ("SADD set", ":300000\r\n"),
+            ("HSET hash", ":150000\r\n"),
+            ("SREM set", ":300000\r\n"),
+        ],
+    )
+}
+
+pub(super) fn words_at_once(stage: &Stage) -> Result<String, String> {
+    of_words(stage, &[("COMMAND GETKEYS MGET", "*300000\r\n"), ("PUBSUB NUMSUB", "*600000\r\n")])
 }
 
 pub(super) fn patterns(stage: &Stage) -> Result<(), String> {
@@ -101,5 +212,8 @@ pub(super) fn publish_1mb(stage: &Stage) -> Result<String, String> {
     let message = vec![b'm'; 1 << 20];
     let began = Instant::now();
     let (_, reply) = exchange(stage.resp, &encode(&[b"PUBLISH", b"channel", &message]), PATIENCE)?;
-    within(began.elapsed(), 1000, &format!("told {}", crate::wire::shown(&reply[..reply.len().min(7)])))
+    if !reply.starts_with(b":9738\r\n") {
+        return Err(shown(&reply));
+    }
+    within(began.elapsed(), 1000, "told 9,738 patterns")
 }
