@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 
 const MEBIBYTE: u64 = 1 << 20;
 
+/// The program itself, which comes on top of [`bound`] in what the system says is resident.
+pub const PROGRAM_BYTES: u64 = 6 * MEBIBYTE;
+
 /// The limit, 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
 pub fn bound(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / 20 + 8 * MEBIBYTE

@@ -3,7 +3,7 @@
 use crate::rows::Row;
 use larder_testkit::canary::{self, Sample, excesses};
 use larder_testkit::process::Server;
-use larder_testkit::stage::{Null, bound, pin, redis_port};
+use larder_testkit::stage::{Null, PROGRAM_BYTES, bound, pin, redis_port};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 pub const EXCESS_US_MAX: u64 = 10_000;
 /// Between two looks at memory.
 const LOOK: Duration = Duration::from_millis(20);
-/// The program itself.
-const PROGRAM_BYTES: u64 = 6 << 20;
 
 /// A running server, for an attack.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use larder_testkit::process::Server;
-use larder_testkit::stage::bound;
+use larder_testkit::stage::{PROGRAM_BYTES, bound};
 use std::thread;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub fn run(world: &World, server: &Server) -> Seen {
     while world.runs() {
         match (server.rss_bytes(), descriptors(server)) {
             (Ok(rss), Ok(descriptors)) => {
-                let bound = bound(world.limit_bytes(PATIENCE));
+                let bound = bound(world.limit_bytes(PATIENCE)) + PROGRAM_BYTES;
                 seen.rss_max = seen.rss_max.max(rss);
                 seen.descriptors_max = seen.descriptors_max.max(descriptors);
                 if rss > bound {
