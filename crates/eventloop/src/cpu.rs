@@ -81,7 +81,15 @@ pub fn raise_priority(tid: Option<u32>) -> io::Result<()> {
 /// # Errors
 /// What sched_getaffinity(2) says; none in correct use.
 pub fn cores() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(None)?;
+    cores_of(None)
+}
+
+/// Cores the thread `tid` may use, the calling one if there is none, ascending.
+///
+/// # Errors
+/// When there is no such thread.
+pub fn cores_of(tid: Option<u32>) -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(tid.and_then(|tid| Pid::from_raw(tid as i32)))?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 

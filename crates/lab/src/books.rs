@@ -8,6 +8,14 @@ use crate::tally::Tally;
 /// In words, as we counted, as the server did.
 type Figure = (&'static str, u64, u64);
 
+/// Notes whether all replies were as they should be.
+pub fn check_replies(checks: &mut Checks, whose: &str, tally: &Tally) {
+    checks.add("every reply was the right one", tally.wrong == 0, || match &tally.first_wrong {
+        Some(first) => format!("{whose}: {} wrong replies, the first: {first}", tally.wrong),
+        None => format!("{whose}: {} requests", tally.requests),
+    });
+}
+
 /// A server's figures before a load.
 #[derive(Debug)]
 pub struct Books {
@@ -34,10 +42,7 @@ impl Books {
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
     pub fn settle(self, checks: &mut Checks, whose: &str, tally: &Tally) -> Result<(), Error> {
-        checks.add("every reply was the right one", tally.wrong == 0, || match &tally.first_wrong {
-            Some(first) => format!("{whose}: {} wrong, the first: {first}", tally.wrong),
-            None => format!("{whose}: {} requests", tally.requests),
-        });
+        check_replies(checks, whose, tally);
         let after = self.control.counters()?;
         let grown = |name| {
             let read = |counters: &Counters| counters.number(name).unwrap_or(0);

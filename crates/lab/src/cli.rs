@@ -36,7 +36,7 @@ enum Sub {
     /// Latency against load, counted from when a request was due
     Latency(Box<latency::Options>),
     /// Runs one kind of load against a running server
-    Load(load::Options),
+    Load(Box<load::Options>),
     /// A server of fixed replies: what any server costs at least
     Null(NullArgs),
     /// What a key costs above key and value, and what stays behind
@@ -44,7 +44,7 @@ enum Sub {
     /// What happens to the hit ratio when the sizes of values change
     Shift(shift::Options),
     /// How many requests miss, on streams like those of real caches, in the same memory
-    Hitratio(hitratio::Options),
+    Hitratio(Box<hitratio::Options>),
     /// What libmemcached's options cost, and what they hide
     Matrix(Box<matrix::Options>),
     /// What client libraries add to a request, and what they do when the server does not answer

@@ -71,6 +71,8 @@ pub enum Stop {
 pub struct Load {
     workload: Workload,
     lanes: Vec<Lane>,
+    /// Runs are told by the second, too.
+    by_second: bool,
 }
 
 /// One thread's share.
@@ -83,6 +85,8 @@ struct Lane {
     buffer: Vec<u8>,
     /// A connection is replaced by a new one after so many windows; 0 never.
     churn: u64,
+    /// Windows that it begins at most in a run.
+    windows_max: u64,
 }
 
 /// What a lane counts while it runs.
@@ -127,6 +131,7 @@ impl Load {
                 connections: Vec::new(),
                 buffer: vec![0; buffer_bytes],
                 churn: 0,
+                windows_max: u64::MAX,
             });
         }
         for (index, script) in scripts.into_iter().enumerate() {
@@ -136,7 +141,7 @@ impl Load {
             lane.poller.add(&socket, lane.connections.len() as u64, Interest::Read).map_err(epoll)?;
             lane.connections.push(Connection::new(socket, script));
         }
-        Ok(Load { workload: workload.clone(), lanes })
+        Ok(Load { workload: workload.clone(), lanes, by_second: false })
     }
 
     /// Has every connection replaced by a new one after `windows` windows (0: never). Their time then
@@ -145,9 +150,33 @@ impl Load {
         self.lanes.iter_mut().for_each(|lane| lane.churn = windows);
     }
 
+    /// Has runs end when so many windows were begun, over all connections, if their time is not over before: each thread
+    /// has its share of them, and of those its connections take the next when they are free.
+    pub fn limit(&mut self, windows: u64) {
+        let asking = |lane: &Lane| lane.connections.iter().filter(|one| !one.is_idle()).count() as u128;
+        let all = self.lanes.iter().map(asking).sum::<u128>().max(1);
+        let mut before = 0;
+        for lane in &mut self.lanes {
+            let upto = before + asking(&*lane);
+            let share = |connections: u128| u128::from(windows) * connections / all;
+            lane.windows_max = (share(upto) - share(before)) as u64;
+            before = upto;
+        }
+    }
+
+    /// Has runs counted by the second, too.
+    pub fn keep_seconds(&mut self) {
+        self.by_second = true;
+    }
+
     /// How many threads it runs on.
     pub fn threads(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// Which core each thread is on, if on one, and how many connections it has.
+    pub fn placement(&self) -> Vec<(Option<usize>, usize)> {
+        self.lanes.iter().map(|lane| (lane.core, lane.connections.len())).collect()
     }
 
     /// Sends and checks until `stop`, in a closed loop.
@@ -190,16 +219,18 @@ impl Load {
         let swaps = workload.mix.has(Verb::Cas);
         let writes = (workload.mix.has(Verb::Set) || swaps) && !workload.zeros;
         let renew = (writes && check == Check::Verify || swaps).then_some(workload);
+        let origin = self.by_second.then(Instant::now);
         let results: Vec<Result<Tally, Error>> = thread::scope(|scope| {
             let start = |(index, lane): (usize, &mut Lane)| {
                 let lane: &mut Lane = lane;
                 prefer(lane.core)?;
                 lane.connections.iter_mut().for_each(Connection::start);
-                let mut run = Run { workload, check, renew, tally: Tally::default() };
+                let mut run = Run { workload, check, renew, tally: Tally::since(origin) };
                 let turns = cpu::own_turns().unwrap_or_default();
                 let (started, cpu_started) = (Instant::now(), thread_cpu_time());
                 let idle = work(lane, &mut run, index)?;
                 run.tally.elapsed = started.elapsed();
+                run.tally.end();
                 run.tally.waited = waited_since(turns, run.tally.elapsed);
                 run.tally.generator_cpu = thread_cpu_time().saturating_sub(cpu_started).saturating_sub(idle);
                 Ok(run.tally)
@@ -221,10 +252,11 @@ impl Lane {
     fn closed(&mut self, run: &mut Run<'_>, stop: Stop) -> Result<Duration, Error> {
         let started = Instant::now();
         let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut active = 0;
+        let (mut active, mut left) = (0, self.windows_max);
         for token in 0..self.connections.len() {
-            if !self.connections[token].is_idle() {
+            if !self.connections[token].is_idle() && left > 0 {
                 active += 1;
+                left -= 1;
                 self.connections[token].begin(Instant::now(), run.renew);
                 self.send(token)?;
             }
@@ -239,6 +271,7 @@ impl Lane {
                 }
                 continue;
             }
+            run.tally.turn();
             for event in events.iter() {
                 let token = event.token as usize;
                 if self.connections[token].is_idle() {
@@ -258,10 +291,11 @@ impl Lane {
                     Stop::Windows(count) => connection.answered - connection.answered_before >= count,
                     Stop::Once => connection.answered.is_multiple_of(windows),
                 };
-                if done {
+                if done || left == 0 {
                     active -= 1;
                     continue;
                 }
+                left -= 1;
                 if self.churn > 0 && connection.answered.is_multiple_of(self.churn) {
                     self.reconnect(token, run)?;
                 }
@@ -285,10 +319,10 @@ impl Lane {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut touched: Vec<usize> = Vec::with_capacity(self.connections.len());
         let (mut turn, mut under_way, mut idle) = (0, 0_u64, Duration::ZERO);
-        let (mut now, mut heard) = (started, started);
+        let (mut now, mut heard, mut left) = (started, started, self.windows_max);
         loop {
             let mut begun = 0;
-            while due <= now && due < end && begun < ARRIVALS_MAX {
+            while due <= now && due < end && left > 0 && begun < ARRIVALS_MAX {
                 turn = (turn + 1) % self.connections.len();
                 let connection = &mut self.connections[turn];
                 let under_way_here = connection.begun - connection.answered;
@@ -301,20 +335,23 @@ impl Lane {
                 connection.begin(due, run.renew);
                 under_way += 1;
                 begun += 1;
+                left -= 1;
                 due += gap();
             }
+            let comes = due < end && left > 0;
             for token in touched.drain(..) {
                 self.send(token)?;
             }
-            if under_way == 0 && due >= end {
+            if under_way == 0 && !comes {
                 return Ok(idle);
             }
-            let next = if due < end { due.saturating_duration_since(Instant::now()) } else { STALL };
+            let next = if comes { due.saturating_duration_since(Instant::now()) } else { STALL };
             let awake = next <= AWAKE;
             let wait = if awake { Duration::ZERO } else { (next - AWAKE).min(STALL) };
             // CPU time, as all that the thread worked is: what others had of the core meanwhile is not idleness.
             let cpu = if awake { thread_cpu_time() } else { Duration::ZERO };
             self.poller.wait(&mut events, Some(wait)).map_err(epoll)?;
+            run.tally.turn();
             let (mut worked, mut received, mut answered) = (begun > 0, false, 0);
             for event in events.iter() {
                 let token = event.token as usize;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`keys`], [`value`], [`place`] | how keys look; values that name their key; a place inside one |
 //! | [`mix`], [`workload`], [`script`] | what is asked: a table of facts, and bytes ready to send |
-//! | [`generator`], [`connection`], [`tally`] | sends it, checks every reply, counts |
+//! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
@@ -66,6 +66,7 @@ pub mod relay;
 pub mod report;
 pub mod results;
 pub mod script;
+pub mod series;
 pub mod servers;
 pub mod shift;
 pub mod sizes;

@@ -1,25 +1,31 @@
 //! `larder lab load`: one kind of load against a server that runs already.
 
-use std::time::Duration;
+mod files;
+mod report;
+mod script;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
 use larder_eventloop::cpu;
 use larder_protocol::client::Protocol;
 
-use crate::books::Books;
+use crate::books::{Books, check_replies};
 use crate::connection::Check;
 use crate::contender::Target;
+use crate::control::Control;
 use crate::error::Error;
 use crate::experiment::Checks;
-use crate::fill;
-use crate::generator::{Arrivals, Load, Stop};
-use crate::keys::{Choice, KEY_BYTES_MIN, Keyspace};
+use crate::keys::{KEY_BYTES_MIN, Keyspace};
 use crate::numbers;
-use crate::results::histogram::QUANTILES;
+use crate::owner;
+use crate::results::{Checked, Output, of_time};
 use crate::sizes::Sizes;
-use crate::tally::{BUSY_MAX, in_time, late_at};
+use crate::tally::{Tally, in_time};
 use crate::usage::Usage;
-use crate::workload::{Mix, Verb, Workload};
+use crate::workload::{Mix, Workload};
+use report::Found;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CheckName {
@@ -120,9 +126,15 @@ pub struct Options {
     /// Replace a connection by a new one after so many windows
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "rate")]
     churn: u64,
-    /// Seconds
-    #[arg(long, value_name = "S", default_value = "5", value_parser = numbers::seconds)]
-    seconds: f64,
+    /// Seconds [default: 5; a day with --requests]
+    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
+    seconds: Option<f64>,
+    /// End after so many requests, rounded up to whole windows, if --seconds are not over before
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// Seconds of the same load before anything is counted
+    #[arg(long, value_name = "S", value_parser = numbers::seconds)]
+    warm_up: Option<f64>,
     /// How closely replies are checked
     #[arg(long, value_enum, default_value = "verify")]
     check: CheckName,
@@ -136,8 +148,11 @@ pub struct Options {
     /// The server's process id: prints its CPU time per request
     #[arg(long)]
     pid: Option<u32>,
-    /// Cores to pin the generator's threads to, one thread each [default: one thread, last core]
-    #[arg(long, value_delimiter = ',')]
+    /// Threads of the generator, each on a core of its own: the last ones. Connections are shared out over them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+    /// Cores to pin the generator's threads to, one thread each, in place of the last ones
+    #[arg(long, value_delimiter = ',', conflicts_with = "threads")]
     cores: Vec<usize>,
     /// Percent of the time that a thread of the generator may be kept from its core by others: more is no result
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
@@ -145,155 +160,162 @@ pub struct Options {
     /// Seed of key choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    output: Output,
+    /// Write a line for each second: counts and latencies
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the latencies of each second as a HdrHistogram interval log
+    #[arg(long, value_name = "FILE")]
+    hdr_log: Option<PathBuf>,
 }
 
-/// Runs it and prints what it found.
+/// A load without an end of its own goes on for so long, and one that is counted in requests at most.
+const SECONDS: f64 = 5.0;
+const SECONDS_MAX: f64 = 86_400.0;
+
+impl Options {
+    /// Cores of the generator's threads.
+    fn cores(&self) -> Result<Vec<Option<usize>>, Error> {
+        let cores = if self.cores.is_empty() {
+            let all = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
+            let threads = usize::from(self.threads);
+            let Some(first) = all.len().checked_sub(threads) else {
+                let why = format!("{threads} threads take a core each, and there are {}", all.len());
+                return Err(Error::NotValid(why));
+            };
+            all[first..].to_vec()
+        } else {
+            self.cores.clone()
+        };
+        if (self.connections as usize) < cores.len() {
+            let why = format!("{} threads take a connection each: --connections", cores.len());
+            return Err(Error::NotValid(why));
+        }
+        Ok(cores.into_iter().map(Some).collect())
+    }
+
+    fn threads_count(&self) -> usize {
+        if self.cores.is_empty() { self.threads.into() } else { self.cores.len() }
+    }
+
+    /// How long it may take.
+    fn time(&self) -> Duration {
+        let usual = if self.requests.is_some() { SECONDS_MAX } else { SECONDS };
+        Duration::from_secs_f64(self.seconds.unwrap_or(usual))
+    }
+}
+
+/// What was done, in one of the ways in which there is something to do.
+#[derive(Debug)]
+struct Ran {
+    /// What was counted.
+    tally: Tally,
+    /// Requests beside those: a warm-up's, and what was read back.
+    others: Tally,
+    /// What was read back.
+    back: Tally,
+    /// Each thread's core, if it has one, and how many connections.
+    placement: Vec<(Option<usize>, usize)>,
+    /// What was counted began then.
+    started: SystemTime,
+    /// CPU time of the server, where its process was named.
+    server: Option<Usage>,
+    /// The server's own counts, where it has them, from before the first request.
+    books: Option<Books>,
+    /// Requests at a time.
+    pipeline: usize,
+    /// What was offered, in words; none in a closed loop.
+    offered: Option<String>,
+    /// What was asked, by name.
+    settings: Vec<(String, String)>,
+    /// What else to say.
+    remarks: Vec<String>,
+}
+
+/// Runs it, writes the files asked for, and prints what it found.
 ///
 /// # Errors
-/// When the server cannot be reached or fails, a reply was wrong, or an open loop was not in time.
+/// When the server cannot be reached or fails, a file cannot be written, a reply was wrong, or an open loop was not in
+/// time.
 pub fn run(args: &Options) -> Result<(), Error> {
+    let began = Instant::now();
+    let by_second = [args.csv.as_deref(), args.hdr_log.as_deref()];
+    let (files, [csv, hdr_log]) = args.output.open_with(by_second)?;
     let protocol = args.target.family.protocol(if args.meta { Protocol::Meta } else { Protocol::Classic });
-    let cores: Vec<Option<usize>> = if args.cores.is_empty() {
-        vec![cpu::cores().ok().and_then(|cores| cores.last().copied())]
-    } else {
-        args.cores.iter().map(|&core| Some(core)).collect()
-    };
-    let workload = Workload {
-        choice: match (args.zipf, args.hot_key) {
-            _ if args.one_key => Choice::One,
-            _ if args.sequential => Choice::Sequential,
-            (Some(alpha), _) => Choice::Zipf(alpha),
-            (None, Some(percent)) => Choice::Hot(percent / 100.0),
-            (None, None) => Choice::Uniform,
-        },
-        connections: args.connections as usize,
-        pipeline: args.pipeline as usize,
-        ttl_s: args.ttl,
-        ..args.request.workload(protocol, args.keys)?
-    };
-    let Target { name, endpoint, .. } = &args.target;
     let control = args.target.control();
-    if args.churn > 0 && endpoint.login.is_some() {
-        let why = "a connection that is replaced says no password: --churn needs a server without one";
-        return Err(Error::NotValid(why.to_owned()));
-    }
-    let fills = !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set));
-    if args.flush_target || fills || !workload.mix.parts().all(|(verb, _)| verb.is_read()) {
-        eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
-    }
-    if fills {
-        fill::prepare(endpoint, &workload, &cores)?;
-    }
-    let books = Books::open(&control).ok().filter(Books::counts);
-    let mut load = Load::connect(endpoint, &workload, workload.scripts(args.seed), &cores)?;
-    load.churn(args.churn);
-    let check = match Check::from(args.check) {
-        Check::Length if args.rate.is_some() || !workload.has_known_replies() => Check::Parse,
-        check => check,
-    };
-    let time = Duration::from_secs_f64(args.seconds);
-    let before = args.pid.map(Usage::of).transpose()?;
-    let tally = match args.rate {
-        None => load.run(check, Stop::After(time))?,
-        Some(per_s) => {
-            load.run_open(check, Arrivals { per_s, poisson: !args.even, seed: args.seed }, time)?
-        }
-    };
-    let after = args.pid.map(Usage::of).transpose()?;
-    let threads = load.threads();
-    drop(load);
-    let back = fill::read_back(endpoint, &workload, args.seed, &cores)?;
+    let ran = script::run(args, &control, protocol, &args.cores()?)?;
 
-    println!("{}: {} requests in {:.2} s", args.target.name, tally.requests, tally.elapsed.as_secs_f64());
-    println!("throughput        {:>12.0} requests/s", tally.rate());
-    println!(
-        "hits {}, misses {}, sets {}, deletes {}, additions {}, new connections {}",
-        tally.hits, tally.misses, tally.stored, tally.deleted, tally.counted, tally.connects
-    );
-    if tally.swaps > 0 {
-        println!(
-            "swaps {}: {} happened, {} found the key changed, as it was",
-            tally.swaps, tally.swapped, tally.conflicts
-        );
-    }
-    if let (Some(before), Some(after)) = (before, after) {
-        let per = |time: Duration| time.as_secs_f64() * 1e6 / tally.requests.max(1) as f64;
-        let used = after.since(before);
-        println!("server CPU        {:>12.4} µs/request (user {:.4})", per(used.run), per(used.split.user));
-    }
-    println!(
-        "generator CPU     {:>12.4} µs/request, busy {:.0} %",
-        tally.generator_cpu.as_secs_f64() * 1e6 / tally.requests.max(1) as f64,
-        100.0 * tally.generator_load(threads)
-    );
-    let n = workload.pipeline;
-    let shown = match args.rate {
-        None => vec![(format!("latency of {n} request(s), closed loop"), &tally.latency)],
-        Some(_) => vec![
-            (format!("latency of {n} request(s), from when they were due"), &tally.latency),
-            ("service time, from when they were sent".to_owned(), &tally.service),
-            ("lag of the generator".to_owned(), &tally.lag),
-        ],
+    let Ran { tally, others, back, placement, started, server, books, pipeline, offered, settings, remarks } =
+        ran;
+    let found = Found {
+        args,
+        version: control.version().unwrap_or_default(),
+        shared: shared_cores(&control, &placement),
+        counted: books.is_some(),
+        checks: checks(args, books, &tally, others, offered.is_some())?,
+        connections: placement.iter().map(|(_, connections)| connections).sum(),
+        pipeline,
+        placement,
+        offered,
+        settings,
+        remarks,
+        started,
+        server,
+        tally,
+        back,
     };
-    let late = |quantile| args.rate.and_then(|_| late_at(&tally.lag, &tally.latency, quantile));
-    for (what, latencies) in shown {
-        print!("{what}, µs:");
-        for (name, quantile) in QUANTILES {
-            // What is as much the generator's as the server's is no figure of either.
-            match late(quantile).filter(|_| !what.starts_with("lag")) {
-                None => print!("  {name} {:.0}", latencies.quantile_us(quantile)),
-                Some(_) => print!("  {name} –"),
-            }
-        }
-        println!();
-        if latencies.over_range > 0 {
-            println!("{} took more than 60 s", latencies.over_range);
-        }
+    let run = found.run()?;
+    let valid = run.failed().next().is_none();
+    let mut more = Vec::new();
+    if let Some(file) = csv {
+        more.push((file, files::csv(&found.tally, valid)?));
     }
-    if QUANTILES.iter().any(|&(_, quantile)| late(quantile).is_some()) {
-        println!("–: the generator was late by more than a quarter of it");
+    if let Some(file) = hdr_log {
+        more.push((file, files::hdr_log(&found.tally, started, valid)?));
     }
-    if back.keys > 0 {
-        println!("read back over another connection: {} values, {} keys not there", back.hits, back.misses);
-    }
-    let busy = tally.generator_load(threads);
-    let bound = args.wait_max / 100.0;
-    if tally.waited > bound {
-        let share = 100.0 * tally.waited;
-        return Err(Error::NotValid(format!(
-            "the generator was kept from its core {share:.1} % of the time; {} % are allowed",
+    run.finish_as(began, files, more, |_| found.text())
+}
+
+/// What must hold. `others` are requests beside those that are counted.
+fn checks(
+    args: &Options,
+    books: Option<Books>,
+    tally: &Tally,
+    others: Tally,
+    is_open: bool,
+) -> Result<Vec<Checked>, Error> {
+    let mut checks = Checks::default();
+    let name = &args.target.name;
+    let waited = 100.0 * tally.waited;
+    checks.add(of_time::CORES, waited <= args.wait_max, || {
+        format!(
+            "the generator was kept from its core {waited:.1} % of the time; {} % are allowed",
             args.wait_max
-        )));
-    }
+        )
+    });
     let mut all = tally.clone();
-    all.merge(back);
-    if let Some(first) = &all.first_wrong {
-        return Err(Error::NotValid(format!("{} wrong replies, the first: {first}", all.wrong)));
-    }
+    all.merge(others);
     match books {
-        None => println!("the server counts no hits and misses: nothing to compare with"),
-        Some(books) => {
-            let mut checks = Checks::default();
-            books.settle(&mut checks, name, &all)?;
-            let failed: Vec<String> = checks
-                .list()
-                .into_iter()
-                .filter(|check| !check.held)
-                .map(|c| format!("{} ({})", c.claim, c.found))
-                .collect();
-            if !failed.is_empty() {
-                return Err(Error::NotValid(failed.join("; ")));
-            }
-            println!("the server counted the same");
-        }
+        Some(books) => books.settle(&mut checks, name, &all)?,
+        None => check_replies(&mut checks, name, &all),
     }
-    match args.rate {
-        Some(_) => in_time(&tally.lag, &tally.latency, busy).map_err(Error::NotValid),
-        None => {
-            if busy > BUSY_MAX {
-                println!("the generator was the limit: the server can do more");
-            }
-            Ok(())
-        }
+    if is_open {
+        let in_time = in_time(&tally.lag, &tally.latency, tally.generator_load(args.threads_count()));
+        checks.add(of_time::GENERATOR, in_time.is_ok(), || in_time.err().unwrap_or_else(|| name.clone()));
     }
+    Ok(checks.list())
+}
+
+/// Cores of the generator that the server's threads may use, too, where it can be seen from here.
+fn shared_cores(control: &Control, placement: &[(Option<usize>, usize)]) -> Vec<usize> {
+    if !control.address.is_local() {
+        return Vec::new();
+    }
+    let reported = control.process_id().ok().flatten();
+    let Ok(pid) = owner::answering(&control.address, None, reported) else { return Vec::new() };
+    let threads = cpu::threads(pid).unwrap_or_default();
+    let used: Vec<usize> =
+        threads.iter().filter_map(|&tid| cpu::cores_of(Some(tid)).ok()).flatten().collect();
+    placement.iter().filter_map(|&(core, _)| core).filter(|core| used.contains(core)).collect()
 }

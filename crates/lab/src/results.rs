@@ -234,9 +234,22 @@ impl Output {
     /// # Errors
     /// [`Error::File`].
     pub fn open(&self) -> Result<Files, Error> {
-        let [json, report] =
-            ResultFile::open_all(self.force, [self.json.as_deref(), self.report.as_deref()])?;
-        Ok(Files { json, report })
+        Ok(self.open_with([])?.0)
+    }
+
+    /// The same, and others beside them.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn open_with<const N: usize>(
+        &self,
+        others: [Option<&Path>; N],
+    ) -> Result<(Files, [Option<ResultFile>; N]), Error> {
+        let usual = [self.json.as_deref(), self.report.as_deref()];
+        let mut all = ResultFile::open_all(self.force, usual.into_iter().chain(others))?.into_iter();
+        let mut next = || all.next().flatten();
+        let (json, report) = (next(), next());
+        Ok((Files { json, report }, others.map(|_| next())))
     }
 }
 
@@ -340,7 +353,21 @@ impl Run {
     /// # Errors
     /// When a file cannot be written, or a check did not hold: then the rest is written all the same, and it is all
     /// printed, and no result.
-    pub fn finish(mut self, began: Instant, files: Files) -> Result<(), Error> {
+    pub fn finish(self, began: Instant, files: Files) -> Result<(), Error> {
+        self.finish_as(began, files, Vec::new(), terminal::text)
+    }
+
+    /// The same with other files, each with what is to be in it, and with another text.
+    ///
+    /// # Errors
+    /// As [`Run::finish`].
+    pub(crate) fn finish_as(
+        mut self,
+        began: Instant,
+        files: Files,
+        others: Vec<(ResultFile, Vec<u8>)>,
+        text: impl FnOnce(&Run) -> String,
+    ) -> Result<(), Error> {
         self.elapsed_s = began.elapsed().as_secs_f64();
         // Whoever reads the file alone must not take it for a result.
         if self.failed().next().is_some() {
@@ -349,16 +376,18 @@ impl Run {
         // Files first: nothing of them is lost to a terminal that is closed.
         let json = files.json.map_or(Ok(()), |file| file.write(self.json()?.as_bytes()));
         let report = files.report.map_or(Ok(()), |file| file.write(crate::report::html(&self).as_bytes()));
-        say(&terminal::text(&self));
+        let others = others.into_iter().map(|(file, bytes)| file.write(&bytes));
+        let written: Vec<Result<(), Error>> = [json, report].into_iter().chain(others).collect();
+        say(&text(&self));
         let failed: Vec<String> =
             self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();
         let valid = if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) };
-        first_error([json, report, valid])
+        first_error(written.into_iter().chain([valid]))
     }
 }
 
 /// The first of what went wrong; the others are told on stderr.
-pub(crate) fn first_error<const N: usize>(outcomes: [Result<(), Error>; N]) -> Result<(), Error> {
+pub(crate) fn first_error(outcomes: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
     let mut errors = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = errors.next() else { return Ok(()) };
     errors.for_each(|error| complain(&error.to_string()));

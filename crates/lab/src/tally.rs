@@ -1,8 +1,10 @@
 //! What came of a run: counts, wrong replies, time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+
+use crate::series::{Counts, Series};
 
 /// The longest latency that the histogram holds; longer ones are counted in [`Latencies::over_range`].
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
@@ -143,6 +145,8 @@ pub struct Tally {
     pub service: Latencies,
     /// Open loop: how late it was sent.
     pub lag: Latencies,
+    /// The same by the second, where that is asked for.
+    pub series: Option<Box<Series>>,
 }
 
 impl Default for Tally {
@@ -168,11 +172,55 @@ impl Default for Tally {
             latency: Latencies::default(),
             service: Latencies::default(),
             lag: Latencies::default(),
+            series: None,
         }
     }
 }
 
 impl Tally {
+    /// An empty one, which keeps seconds from `origin` on, if there is one.
+    pub fn since(origin: Option<Instant>) -> Tally {
+        Tally { series: origin.map(|origin| Box::new(Series::new(origin))), ..Tally::default() }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { operations: self.requests, errors: self.wrong, hits: self.hits, misses: self.misses }
+    }
+
+    /// What comes is of the second of now.
+    pub(crate) fn turn(&mut self) {
+        let counts = self.counts();
+        if let Some(series) = &mut self.series {
+            series.turn(Instant::now(), counts);
+        }
+    }
+
+    /// A window was answered after this time.
+    pub(crate) fn took(&mut self, latency: Duration) {
+        self.latency.record(latency);
+        if let Some(series) = &mut self.series {
+            series.record(latency);
+        }
+    }
+
+    /// The same of an open loop: counted from when it was due, from when it was sent, and how late that was.
+    pub(crate) fn took_since_due(&mut self, latency: Duration, service: Duration, lag: Duration) {
+        self.took(latency);
+        self.service.record(service);
+        self.lag.record(lag);
+        if let Some(series) = &mut self.series {
+            series.late(lag);
+        }
+    }
+
+    /// Nothing comes any more.
+    pub(crate) fn end(&mut self) {
+        let counts = self.counts();
+        if let Some(series) = &mut self.series {
+            series.finish(Instant::now(), counts);
+        }
+    }
+
     /// Counts a wrong reply; `words` are made for the first only.
     #[cold]
     pub fn mistake(&mut self, words: impl FnOnce() -> String) {
@@ -202,6 +250,13 @@ impl Tally {
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.lag.merge(&other.lag);
+        self.series = match (self.series.take(), other.series) {
+            (Some(mut have), Some(more)) => {
+                have.merge(*more);
+                Some(have)
+            }
+            (have, more) => have.or(more),
+        };
     }
 
     /// Requests a second.

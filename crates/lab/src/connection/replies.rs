@@ -58,10 +58,9 @@ impl Connection {
             }
             self.finish(&script, window, tally);
             let now = *now.get_or_insert_with(Instant::now);
-            tally.latency.record(now - due);
-            if pace == Pace::Open {
-                tally.service.record(now - sent);
-                tally.lag.record(sent - due);
+            match pace {
+                Pace::Closed => tally.took(now - due),
+                Pace::Open => tally.took_since_due(now - due, now - sent, sent - due),
             }
             done += 1;
         }

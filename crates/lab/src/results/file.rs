@@ -25,13 +25,16 @@ impl ResultFile {
     ///
     /// # Errors
     /// [`Error::File`] when one cannot be written, holds something, or is another of them, too.
-    pub fn open_all<const N: usize>(
+    pub fn open_all<'p>(
         force: bool,
-        paths: [Option<&Path>; N],
-    ) -> Result<[Option<ResultFile>; N], Error> {
-        let mut files: [Option<ResultFile>; N] = [const { None }; N];
-        for (at, path) in paths.into_iter().enumerate() {
-            let Some(path) = path else { continue };
+        paths: impl IntoIterator<Item = Option<&'p Path>>,
+    ) -> Result<Vec<Option<ResultFile>>, Error> {
+        let mut files: Vec<Option<ResultFile>> = Vec::new();
+        for path in paths {
+            let Some(path) = path else {
+                files.push(None);
+                continue;
+            };
             let file = ResultFile::open(path)?;
             let same = |other: &&ResultFile| other.of.is_file() && other.identity() == file.identity();
             if let Some(other) = files.iter().flatten().find(same) {
@@ -42,7 +45,7 @@ impl ResultFile {
                 let why = "it is there already; if it may be written over, say --force";
                 return Err(Error::File(path.to_owned(), why.to_owned()));
             }
-            files[at] = Some(file);
+            files.push(Some(file));
         }
         Ok(files)
     }
@@ -116,13 +119,13 @@ mod tests {
         assert!(refused(false, [Some(&new), Some(&old)]).contains("say --force"));
         assert_eq!(fs::read(&old).unwrap(), b"dear");
         assert!(!new.exists(), "nothing was written to it");
-        let [first, second] = ResultFile::open_all(true, [Some(&new), Some(&old)]).unwrap();
-        first.unwrap().write(b"new").unwrap();
-        second.unwrap().write(b"x").unwrap();
+        let mut both = ResultFile::open_all(true, [Some(&*new), Some(&*old)]).unwrap().into_iter().flatten();
+        both.next().unwrap().write(b"new").unwrap();
+        both.next().unwrap().write(b"x").unwrap();
         assert_eq!((fs::read(&new).unwrap(), fs::read(&old).unwrap()), (b"new".to_vec(), b"x".to_vec()));
         // Nothing is lost with an empty one.
         fs::write(&old, "").unwrap();
-        drop(ResultFile::open_all(false, [Some(&old), None]).unwrap());
+        drop(ResultFile::open_all(false, [Some(&*old), None]).unwrap());
         assert!(old.exists(), "it was there before");
         fs::remove_dir_all(folder).unwrap();
     }
@@ -145,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told() {
-        let [file] = ResultFile::open_all(false, [Some(Path::new("/dev/full"))]).unwrap();
-        let error = file.unwrap().write(b"all").unwrap_err().to_string();
+        let mut file = ResultFile::open_all(false, [Some(Path::new("/dev/full"))]).unwrap();
+        let error = file.pop().flatten().unwrap().write(b"all").unwrap_err().to_string();
         assert!(error.starts_with("/dev/full: No space left on device"), "{error}");
     }
 }
