@@ -6,13 +6,14 @@
 //! memory has been written; then misses are counted. Its limit is searched so that its resident memory
 //! is the one wanted. An LRU by bytes without overhead, in this process, gets the same stream.
 //!
-//! Patterns (keys that are written and read late, sessions, loops) have a report of their own.
+//! Patterns (keys that are written and read late, sessions, loops) have a report of their own, and so has a trace.
 
 mod behaviour;
 mod caches;
 mod client;
 mod patterns;
 mod streams;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::shift::oracle;
 use crate::shift::shelf::Shelf;
 use crate::shift::variant::{Variant, Ways};
 use crate::shift::visit::{Counted, Driver, FILL_BATCH, FILL_CONNECTIONS, resident_mib};
+use crate::trace;
 use caches::{STREAMS, Stream};
 use patterns::Pattern;
 use streams::Named;
@@ -51,9 +53,11 @@ pub struct Options {
     #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
     /// Requests whose misses are counted, of every server as many [default: 500,000; 100,000 with --quick, 2,000,000 with
-    /// --full]
+    /// --full; all of a trace]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     requests: Option<u64>,
+    #[command(flatten)]
+    trace: trace::Options,
     #[command(flatten)]
     ways: Ways,
 }
@@ -88,6 +92,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     let streams: Vec<&Stream> = match options.stream.is_empty() {
         false => options.stream.iter().flat_map(|named| named.streams()).collect(),
+        true if options.trace.trace.is_some() => Vec::new(),
         true if common.quick => STREAMS.iter().filter(|stream| stream.is_quick()).collect(),
         true => STREAMS.iter().collect(),
     };
@@ -95,7 +100,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let (patterns, afters): (Vec<&Pattern>, Vec<&Pattern>) = (of(&options.stream), of(&options.after));
     let sizes: Vec<u64> = options.value_bytes.iter().map(|&bytes| bytes.into()).collect();
     let (cases, left_out) = behaviour::cases(&patterns, &afters, &sizes, memory_mb);
-    if streams.is_empty() && cases.is_empty() {
+    if streams.is_empty() && cases.is_empty() && options.trace.trace.is_none() {
         return Err(Error::NotValid(
             "values of these sizes fit too few times, or nothing is left to ask".to_owned(),
         ));
@@ -192,6 +197,13 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     if !cases.is_empty() {
         let said = behaviour::run(&mut experiment, &variants, &cases, memory_mb)?;
+        let verdict = &mut experiment.run.verdict;
+        *verdict = [verdict.as_str(), &said].join(" ").trim().to_owned();
+    }
+    if let Some(path) = &options.trace.trace {
+        let asked = options.requests.unwrap_or(u64::MAX);
+        let trace = (&options.trace, path.as_path());
+        let said = traces::run(&mut experiment, &variants, trace, asked, (memory_mb, &options.ways))?;
         let verdict = &mut experiment.run.verdict;
         *verdict = [verdict.as_str(), &said].join(" ").trim().to_owned();
     }

@@ -7,6 +7,7 @@
 //! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
+//! | [`trace`], [`replay`] | what was asked of a cache once; clients that ask it again |
 //! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
@@ -63,6 +64,7 @@ pub mod place;
 pub mod placement;
 pub mod progress;
 pub mod relay;
+pub mod replay;
 pub mod report;
 pub mod results;
 pub mod script;
@@ -73,6 +75,7 @@ pub mod sizes;
 pub mod starvation;
 pub mod stats;
 pub mod tally;
+pub mod trace;
 pub mod usage;
 pub mod value;
 pub mod walk;

@@ -1,6 +1,7 @@
 //! `larder lab load`: one kind of load against a server that runs already.
 
 mod files;
+mod replay;
 mod report;
 mod script;
 
@@ -23,8 +24,9 @@ use crate::owner;
 use crate::results::{Checked, Output, of_time};
 use crate::sizes::Sizes;
 use crate::tally::{Tally, in_time};
+use crate::trace;
 use crate::usage::Usage;
-use crate::workload::{Mix, Workload};
+use crate::workload::{Mix, Verb, Workload};
 use report::Found;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -126,7 +128,7 @@ pub struct Options {
     /// Replace a connection by a new one after so many windows
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "rate")]
     churn: u64,
-    /// Seconds [default: 5; a day with --requests]
+    /// Seconds [default: 5; a day with --requests or --trace]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     seconds: Option<f64>,
     /// End after so many requests, rounded up to whole windows, if --seconds are not over before
@@ -160,6 +162,14 @@ pub struct Options {
     /// Seed of key choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    trace: trace::Options,
+    /// The times of the trace, so many times as fast, or max: as fast as its requests are answered [default: max]
+    #[arg(long, value_name = "N|max", requires = "trace", value_parser = replay::speed)]
+    trace_speed: Option<replay::Speed>,
+    /// What follows on a read of the trace that misses [default: fill with oracleGeneral, which has reads alone; else leave]
+    #[arg(long, value_enum, requires = "trace")]
+    trace_misses: Option<replay::Misses>,
     #[command(flatten)]
     output: Output,
     /// Write a line for each second: counts and latencies
@@ -199,9 +209,31 @@ impl Options {
         if self.cores.is_empty() { self.threads.into() } else { self.cores.len() }
     }
 
+    /// What cannot be meant together, and the command line's own rules do not see.
+    fn check_options(&self) -> Result<(), Error> {
+        let RequestArgs { verb, keys_per_request, .. } = self.request;
+        let usual = (verb.only(), keys_per_request) == (Some(Verb::Hit), 1);
+        let trace = self.trace.trace.is_some();
+        if trace && !usual {
+            return Err(Error::NotValid("--trace says itself what is asked".to_owned()));
+        }
+        if trace && (self.churn > 0 || self.rate.is_some() || self.warm_up.is_some()) {
+            let why = "--churn, and with a trace --rate and --warm-up, are of a load that is made here";
+            return Err(Error::NotValid(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// How many connections each of the generator's threads has.
+    fn placement(&self, cores: &[Option<usize>]) -> Vec<(Option<usize>, usize)> {
+        let share = |at: usize| (self.connections as usize).saturating_sub(at).div_ceil(cores.len());
+        cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
+    }
+
     /// How long it may take.
     fn time(&self) -> Duration {
-        let usual = if self.requests.is_some() { SECONDS_MAX } else { SECONDS };
+        let has_end = self.requests.is_some() || self.trace.trace.is_some();
+        let usual = if has_end { SECONDS_MAX } else { SECONDS };
         Duration::from_secs_f64(self.seconds.unwrap_or(usual))
     }
 }
@@ -244,7 +276,12 @@ pub fn run(args: &Options) -> Result<(), Error> {
     let (files, [csv, hdr_log]) = args.output.open_with(by_second)?;
     let protocol = args.target.family.protocol(if args.meta { Protocol::Meta } else { Protocol::Classic });
     let control = args.target.control();
-    let ran = script::run(args, &control, protocol, &args.cores()?)?;
+    let cores = args.cores()?;
+    args.check_options()?;
+    let ran = match &args.trace.trace {
+        Some(path) => replay::run(args, path, &control, protocol, &cores)?,
+        None => script::run(args, &control, protocol, &cores)?,
+    };
 
     let Ran { tally, others, back, placement, started, server, books, pipeline, offered, settings, remarks } =
         ran;

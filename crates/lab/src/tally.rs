@@ -127,6 +127,10 @@ pub struct Tally {
     pub absent: u64,
     /// Connections opened anew in the run.
     pub connects: u64,
+    /// Writes of a trace that the server did not take, such as of values that are too large for it.
+    pub refused: u64,
+    /// The first of them, in its words.
+    pub first_refused: Option<String>,
     /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
     /// a hit, a refusal.
     pub wrong: u64,
@@ -164,6 +168,8 @@ impl Default for Tally {
             conflicts: 0,
             absent: 0,
             connects: 0,
+            refused: 0,
+            first_refused: None,
             wrong: 0,
             first_wrong: None,
             elapsed: Duration::ZERO,
@@ -189,9 +195,17 @@ impl Tally {
 
     /// What comes is of the second of now.
     pub(crate) fn turn(&mut self) {
+        // The clock is read only where it is wanted.
+        if self.series.is_some() {
+            self.turn_at(Instant::now());
+        }
+    }
+
+    /// The same, of the second of `now`.
+    pub(crate) fn turn_at(&mut self, now: Instant) {
         let counts = self.counts();
         if let Some(series) = &mut self.series {
-            series.turn(Instant::now(), counts);
+            series.turn(now, counts);
         }
     }
 
@@ -242,6 +256,8 @@ impl Tally {
         self.conflicts += other.conflicts;
         self.absent += other.absent;
         self.connects += other.connects;
+        self.refused += other.refused;
+        self.first_refused = self.first_refused.take().or(other.first_refused);
         self.wrong += other.wrong;
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);
         self.elapsed = self.elapsed.max(other.elapsed);

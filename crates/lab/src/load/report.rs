@@ -119,6 +119,10 @@ impl Found<'_> {
             "hits {}, misses {}, sets {}, deletes {}, additions {}, new connections {}",
             tally.hits, tally.misses, tally.stored, tally.deleted, tally.counted, tally.connects
         )?;
+        if tally.refused > 0 {
+            let first = tally.first_refused.as_deref().unwrap_or_default();
+            writeln!(out, "refused writes {}, the first: {first}", tally.refused)?;
+        }
         for remark in &self.remarks {
             writeln!(out, "{remark}")?;
         }
@@ -240,7 +244,6 @@ impl Found<'_> {
         run.set("connections", self.connections);
         run.set("requests at a time", self.pipeline);
         run.set("offered", self.offered.as_deref().unwrap_or("closed loop"));
-        run.set("bytes of values", &args.request.value_bytes);
         run.set("requests at most", args.requests.map_or("any".to_owned(), |requests| requests.to_string()));
         run.set("generator", self.placed());
         run.set("replies are", format!("{:?}", args.check).to_lowercase());
@@ -267,6 +270,7 @@ impl Found<'_> {
             ("additions", tally.counted),
             ("swaps", tally.swapped),
             ("refused swaps", tally.conflicts),
+            ("refused writes", tally.refused),
             ("errors", tally.wrong),
         ] {
             add(name, "", Better::Neither, Some(count as f64));

@@ -19,7 +19,7 @@ use crate::usage::Usage;
 use crate::workload::{Verb, Workload};
 
 impl Options {
-    fn workload(&self, protocol: Protocol) -> Result<Workload, Error> {
+    pub(super) fn workload(&self, protocol: Protocol) -> Result<Workload, Error> {
         Ok(Workload {
             choice: match (self.zipf, self.hot_key) {
                 _ if self.one_key => Choice::One,
@@ -104,6 +104,8 @@ pub(super) fn run(
 }
 
 fn settings(args: &Options, workload: &Workload) -> Vec<(String, String)> {
+    let values =
+        workload.sizes.as_ref().map_or(workload.keyspace.value_bytes.to_string(), ToString::to_string);
     let churn = if args.churn == 0 { "any".to_owned() } else { args.churn.to_string() };
     [
         ("requests", workload.mix.to_string()),
@@ -111,6 +113,7 @@ fn settings(args: &Options, workload: &Workload) -> Vec<(String, String)> {
         ("keys", workload.keyspace.count.to_string()),
         ("choice of keys", format!("{:?}", workload.choice)),
         ("bytes of a key", workload.keyspace.key_bytes.to_string()),
+        ("bytes of values", values),
         ("keys of a request", workload.keys_per_request.to_string()),
         ("seconds that values live", workload.ttl_s.to_string()),
         ("windows of a connection", churn),

@@ -1,0 +1,102 @@
+//! A trace, asked again.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use larder_protocol::client::Protocol;
+
+use super::{Options, Ran};
+use crate::books::Books;
+use crate::connection::Check;
+use crate::contender::Target;
+use crate::control::Control;
+use crate::error::Error;
+use crate::numbers;
+use crate::replay::{DUE_TOGETHER, Replay};
+use crate::tally::Tally;
+use crate::trace::{Format, Times};
+use crate::usage::Usage;
+
+/// How fast a trace is asked again: so many times as it was, or as fast as it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed(Option<f64>);
+
+/// Reads a speed, for clap.
+pub(super) fn speed(text: &str) -> Result<Speed, String> {
+    match text {
+        "max" => Ok(Speed(None)),
+        number => {
+            numbers::positive(number).map(|times| Speed(Some(times))).map_err(|why| format!("{why}, or max"))
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Misses {
+    /// a write of the value
+    Fill,
+    /// nothing
+    Leave,
+}
+
+/// Asks the server all of it, or as much as was wanted.
+pub(super) fn run(
+    args: &Options,
+    path: &Path,
+    control: &Control,
+    protocol: Protocol,
+    cores: &[Option<usize>],
+) -> Result<Ran, Error> {
+    let speed = args.trace_speed.and_then(|Speed(times)| times);
+    let times = Times::open(path, args.trace.format(), speed)?;
+    let format = times.format();
+    let Target { name, endpoint, .. } = &args.target;
+    eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
+    let books = Books::open(control).ok().filter(Books::counts);
+    let usual = if format == Format::Oracle { Misses::Fill } else { Misses::Leave };
+    let misses = args.trace_misses.unwrap_or(usual);
+    let replay = Replay {
+        protocol,
+        connections: args.connections as usize,
+        pipeline: if speed.is_some() { DUE_TOGETHER } else { args.pipeline as usize },
+        requests: args.requests.unwrap_or(u64::MAX),
+        time: args.time(),
+        fills: misses == Misses::Fill,
+        verify: Check::from(args.check) == Check::Verify,
+        by_second: true,
+        sizes: args.request.value_bytes.clone(),
+    };
+    let before = args.pid.map(Usage::of).transpose()?;
+    let started = SystemTime::now();
+    let (tally, told) = replay.run(endpoint, times, cores)?;
+    let after = args.pid.map(Usage::of).transpose()?;
+    if tally.requests == 0 {
+        let why = format!("{} has no request: {}", path.display(), told.remarks(format).join("; "));
+        return Err(Error::NotValid(why));
+    }
+    let times = speed.map_or("max".to_owned(), |times| times.to_string());
+    let settings = [
+        ("trace", path.display().to_string()),
+        ("format of the trace", format.name().to_owned()),
+        ("speed of the trace", times.clone()),
+        ("reads that miss", if replay.fills { "are followed by a write" } else { "are left" }.to_owned()),
+        ("protocol", format!("{protocol:?}")),
+        ("bytes of values that are not told", args.request.value_bytes.to_string()),
+        ("seconds at most", args.time().as_secs_f64().to_string()),
+    ];
+    Ok(Ran {
+        tally,
+        others: Tally::default(),
+        back: Tally::default(),
+        placement: args.placement(cores),
+        started,
+        server: after.zip(before).map(|(after, before)| after.since(before)),
+        books,
+        // What is due together is sent so, and is timed one by one.
+        pipeline: if speed.is_some() { 1 } else { replay.pipeline },
+        offered: speed.map(|_| format!("the trace's, at {times} times its speed")),
+        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+        remarks: told.remarks(format),
+    })
+}

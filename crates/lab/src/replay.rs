@@ -1,0 +1,623 @@
+//! Clients that ask again what a trace has.
+//!
+//! ```text
+//! trace ─► feed ─┬─► queue ─► client ─► requests, replies, and perhaps writes of what was missed
+//!                └─► queue ─► client
+//! ```
+//!
+//! All requests for a key go over one connection, in the order of the trace. A client reads the trace on when its own queue is
+//! empty, and fills the queues of others; queues have an end, so that a trace of any length takes as much memory as a short one.
+//! Values that are written name their key. A client knows the last write of keys that it wrote lately, and holds what it reads
+//! against that.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_protocol::client::{Answer, Asked, Protocol, is_key};
+
+use crate::dialog::{Agent, Dialog, Next, Taken, answer};
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::sizes::{Sizes, VALUE_BYTES_MAX};
+use crate::tally::Tally;
+use crate::trace::{Format, Kind, Op, Seen, Times, hash};
+use crate::value::{self, NAMED_BYTES_MIN};
+
+/// Requests that wait for one client at most.
+const QUEUE_MAX: usize = 1024;
+/// A client whose requests lie behind those of one that is not as far looks again after this.
+const BLOCKED: Duration = Duration::from_micros(50);
+/// Keys of which a client knows the last write.
+const RECENT: usize = 1 << 14;
+/// memcached takes longer times for dates.
+const TTL_MAX_S: u32 = 30 * 86_400;
+/// Requests that are due are sent together, so many at most.
+pub const DUE_TOGETHER: usize = 256;
+
+/// Where requests come from.
+pub trait Source: Send {
+    /// The next, and when it is due, from the start on; at once where there is no time.
+    ///
+    /// # Errors
+    /// When there is one, and it cannot be read.
+    fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error>;
+
+    /// What was read of a trace so far; of what is made up nothing.
+    fn seen(&self) -> Seen {
+        Seen::default()
+    }
+}
+
+impl Source for Times {
+    fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
+        Times::next_op(self)
+    }
+
+    fn seen(&self) -> Seen {
+        Times::seen(self)
+    }
+}
+
+/// A request that waits for its client.
+#[derive(Clone, Debug)]
+struct Waiting {
+    op: Op,
+    due: Option<Duration>,
+    hash: u64,
+    bytes: usize,
+    /// Of what it writes.
+    version: u64,
+}
+
+/// What shares a source out over clients.
+struct Feed<S> {
+    inner: Mutex<Inner<S>>,
+}
+
+struct Inner<S> {
+    source: S,
+    protocol: Protocol,
+    /// Sizes of values of which the source does not tell.
+    sizes: Sizes,
+    queues: Vec<VecDeque<Waiting>>,
+    /// The request that was read last, while the queue of its client has no room.
+    head: Option<(usize, Waiting)>,
+    /// Requests that are yet to be read, at most.
+    left: u64,
+    ended: bool,
+    failed: Option<Error>,
+    told: Told,
+}
+
+/// What was done with requests that could not be sent as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What was read.
+    pub seen: Seen,
+    /// Requests whose keys memcached does not take, and have others.
+    pub renamed: u64,
+    /// Requests whose values had no size.
+    pub sized: u64,
+    /// There is more to come.
+    pub goes_on: bool,
+}
+
+impl Told {
+    /// What to say of it.
+    pub fn remarks(&self, format: Format) -> Vec<String> {
+        let mut remarks = self.seen.remarks(format);
+        let Told { renamed, sized, goes_on, .. } = *self;
+        if renamed > 0 {
+            remarks.push(format!("{renamed} requests have other keys: memcached does not take theirs"));
+        }
+        if sized > 0 {
+            remarks.push(format!("{sized} requests tell no size of a value: --value-bytes says it"));
+        }
+        if goes_on {
+            remarks.push("the trace goes on: it was not asked to its end".to_owned());
+        }
+        remarks
+    }
+}
+
+/// What a client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    Some,
+    /// Nothing before then.
+    At(Duration),
+    /// Others have to take theirs first.
+    Blocked,
+    Ended,
+}
+
+impl<S: Source> Inner<S> {
+    /// The next request, and whose it is.
+    fn read(&mut self) -> Option<(usize, Waiting)> {
+        if self.left == 0 || self.ended {
+            self.ended = true;
+            return None;
+        }
+        let (mut op, due) = match self.source.next_op() {
+            Ok(Some(next)) => next,
+            Ok(None) => {
+                self.ended = true;
+                return None;
+            }
+            Err(error) => {
+                (self.ended, self.failed) = (true, Some(error));
+                return None;
+            }
+        };
+        self.left -= 1;
+        let hash = hash(&op.key);
+        if self.protocol != Protocol::Resp {
+            op.ttl_s = op.ttl_s.min(TTL_MAX_S);
+            if !is_key(&op.key) {
+                op.key = format!("{hash:016x}").into_bytes();
+                self.told.renamed += 1;
+            }
+        }
+        let bytes = match op.value_bytes {
+            Some(bytes) => (bytes as usize).min(VALUE_BYTES_MAX),
+            None => {
+                self.told.sized += 1;
+                self.sizes.of(hash as u32, 0)
+            }
+        };
+        let client = (hash % self.queues.len() as u64) as usize;
+        Some((client, Waiting { op, due, hash, bytes, version: 0 }))
+    }
+
+    /// Takes requests of a client, `most` of them, that are due by `until` or have no time.
+    fn take(&mut self, client: usize, most: usize, until: Duration, out: &mut Vec<Waiting>) -> Given {
+        let stopped = loop {
+            let is_due = |waiting: &Waiting| waiting.due.is_none_or(|due| due <= until);
+            match self.queues[client].front() {
+                _ if out.len() == most => break Given::Some,
+                Some(first) if is_due(first) => {
+                    out.extend(self.queues[client].pop_front());
+                    continue;
+                }
+                Some(first) => break Given::At(first.due.unwrap_or_default()),
+                None => {}
+            }
+            let Some((whose, waiting)) = self.head.take().or_else(|| self.read()) else { break Given::Ended };
+            if self.queues[whose].len() >= QUEUE_MAX {
+                self.head = Some((whose, waiting));
+                break Given::Blocked;
+            }
+            self.queues[whose].push_back(waiting);
+        };
+        if out.is_empty() { stopped } else { Given::Some }
+    }
+}
+
+impl<S: Source> Feed<S> {
+    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a source is replayed.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// In what.
+    pub protocol: Protocol,
+    /// Clients, each with a connection.
+    pub connections: usize,
+    /// Requests that a client sends together, those that are due or without a time.
+    pub pipeline: usize,
+    /// Requests in all, at most.
+    pub requests: u64,
+    /// Time in all, at most.
+    pub time: Duration,
+    /// Reads that miss are followed by a write.
+    pub fills: bool,
+    /// Values are verified.
+    pub verify: bool,
+    /// Counts are kept by the second, too.
+    pub by_second: bool,
+    /// Sizes of values of which the source does not tell.
+    pub sizes: Sizes,
+}
+
+impl Replay {
+    /// Asks a server all of it; what was counted, and what was not sent as it stands there.
+    ///
+    /// # Errors
+    /// When a connection fails, a reply is none, or the source cannot be read.
+    pub fn run<S: Source>(
+        &self,
+        to: &Endpoint,
+        source: S,
+        cores: &[Option<usize>],
+    ) -> Result<(Tally, Told), Error> {
+        let feed = Arc::new(Feed {
+            inner: Mutex::new(Inner {
+                source,
+                protocol: self.protocol,
+                sizes: self.sizes.clone(),
+                queues: (0..self.connections).map(|_| VecDeque::new()).collect(),
+                head: None,
+                left: self.requests,
+                ended: false,
+                failed: None,
+                told: Told::default(),
+            }),
+        });
+        // Connecting is no part of it: the clock starts when the clients do.
+        let clients = (0..self.connections).map(|number| Client::new(&feed, number, self)).collect();
+        let mut dialog = Dialog::connect(to, clients, cores)?;
+        let started = Instant::now();
+        dialog.agents_mut().for_each(|client| client.started = started);
+        let outcome = dialog.run(self.time)?;
+        let mut tally = Tally::default();
+        for mut part in outcome.tallies {
+            part.end();
+            tally.merge(part);
+        }
+        tally.elapsed = outcome.elapsed;
+        tally.waited = outcome.waited;
+        // Of the busiest thread it is known, and the others were no busier.
+        tally.generator_cpu = outcome.elapsed.mul_f64(outcome.busy * cores.len() as f64);
+        let mut inner = feed.lock();
+        if let Some(error) = inner.failed.take() {
+            return Err(error);
+        }
+        inner.told.seen = inner.source.seen();
+        let waits = !inner.ended || inner.queues.iter().any(|queue| !queue.is_empty());
+        inner.told.goes_on = waits || inner.left == 0 && inner.source.next_op()?.is_some();
+        Ok((tally, inner.told))
+    }
+}
+
+/// What a client knows of a key that it wrote, read or deleted lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    hash: u64,
+    /// 0: it has no value.
+    version: u64,
+    bytes: usize,
+}
+
+/// Where what is known of a key stands.
+fn place(hash: u64) -> usize {
+    (hash >> 32) as usize % RECENT
+}
+
+/// One client.
+struct Client<S> {
+    feed: Arc<Feed<S>>,
+    number: usize,
+    protocol: Protocol,
+    pipeline: usize,
+    fills: bool,
+    verify: bool,
+    by_second: bool,
+    started: Instant,
+    /// What is under way, and how much of it is answered.
+    asked: Vec<Waiting>,
+    answered: usize,
+    /// It writes what was missed.
+    filling: bool,
+    missed: Vec<Waiting>,
+    sent: Instant,
+    /// It had nothing to do but to wait for what is due.
+    idle: bool,
+    version: u64,
+    known: Vec<Known>,
+}
+
+impl<S: Source> Client<S> {
+    fn new(feed: &Arc<Feed<S>>, number: usize, replay: &Replay) -> Client<S> {
+        let now = Instant::now();
+        Client {
+            feed: feed.clone(),
+            number,
+            protocol: replay.protocol,
+            pipeline: replay.pipeline,
+            fills: replay.fills,
+            verify: replay.verify,
+            by_second: replay.by_second,
+            started: now,
+            asked: Vec::new(),
+            answered: 0,
+            filling: false,
+            missed: Vec::new(),
+            sent: now,
+            idle: false,
+            version: (number as u64) << 40,
+            known: if replay.verify { vec![Known::default(); RECENT] } else { Vec::new() },
+        }
+    }
+
+    fn ask(&mut self, now: Instant, out: &mut Vec<u8>) -> Next {
+        (self.answered, self.sent) = (0, now);
+        for waiting in &mut self.asked {
+            let key = &waiting.op.key[..];
+            match waiting.op.kind {
+                Kind::Read => self.protocol.get(out, [key]),
+                Kind::Delete => self.protocol.delete(out, key),
+                Kind::Write => {
+                    self.version += 1;
+                    waiting.version = self.version;
+                    self.protocol.begin_set(out, key, waiting.bytes, waiting.op.ttl_s);
+                    value::write(out, waiting.hash as u32, self.version, waiting.bytes);
+                    self.protocol.end_set(out, waiting.op.ttl_s);
+                }
+            }
+        }
+        Next::Request
+    }
+
+    fn note(&mut self, hash: u64, version: u64, bytes: usize) {
+        if let Some(known) = self.known.get_mut(place(hash)) {
+            *known = Known { hash, version, bytes };
+        }
+    }
+
+    /// A value was read.
+    fn hit(&mut self, at: usize, have: &[u8], tally: &mut Tally) {
+        if !self.verify {
+            return;
+        }
+        let Waiting { hash, ref op, .. } = self.asked[at];
+        let key = || op.key.escape_ascii();
+        let version = match value::verify(have, hash as u32) {
+            Ok(version) => version,
+            Err(flaw) => {
+                return tally
+                    .mistake(|| format!("{}: {} bytes that are not its value: {flaw:?}", key(), have.len()));
+            }
+        };
+        let Some(last) = self.known.get(place(hash)).filter(|last| last.hash == hash) else { return };
+        if last.version == 0 {
+            tally.mistake(|| format!("{} has come back with version {version}", key()));
+        } else if last.bytes != have.len() || have.len() >= NAMED_BYTES_MIN && version != last.version {
+            tally.mistake(|| {
+                format!(
+                    "{} has {} bytes of version {version} after {} of version {} were written: stale",
+                    key(),
+                    have.len(),
+                    last.bytes,
+                    last.version
+                )
+            });
+        }
+    }
+
+    /// The answer to one request.
+    fn take(&mut self, at: usize, answer: Answer<'_>, tally: &mut Tally) {
+        let Waiting { hash, bytes, version, ref op, .. } = self.asked[at];
+        let kind = op.kind;
+        match (answer, kind) {
+            (Answer::Value(have), _) => {
+                tally.hits += 1;
+                self.hit(at, have, tally);
+            }
+            (Answer::Miss, Kind::Delete) => {
+                tally.absent += 1;
+                self.note(hash, 0, 0);
+            }
+            (Answer::Miss, _) => {
+                tally.misses += 1;
+                self.note(hash, 0, 0);
+                // Asked for twice in one piece it is written once.
+                if self.fills && self.missed.iter().all(|missed| missed.hash != hash) {
+                    let mut missed = self.asked[at].clone();
+                    missed.op.kind = Kind::Write;
+                    self.missed.push(missed);
+                }
+            }
+            (Answer::Stored, _) => {
+                tally.stored += 1;
+                self.note(hash, version, bytes);
+            }
+            (Answer::Deleted, _) => {
+                tally.deleted += 1;
+                self.note(hash, 0, 0);
+            }
+            (Answer::Refused(line), Kind::Write) => {
+                tally.refused += 1;
+                tally.first_refused.get_or_insert_with(|| line.escape_ascii().to_string());
+                // What it has now is the server's affair: the old value, or none.
+                if let Some(known) = self.known.get_mut(place(hash)) {
+                    *known = Known::default();
+                }
+            }
+            (Answer::Refused(line), Kind::Read | Kind::Delete) => {
+                tally.mistake(|| format!("refused: {}", line.escape_ascii()));
+            }
+        }
+    }
+}
+
+impl<S: Source> Agent for Client<S> {
+    type Tally = Tally;
+
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Next {
+        if self.by_second && tally.series.is_none() {
+            tally.series = Tally::since(Some(self.started)).series;
+        }
+        self.asked.clear();
+        self.filling = !self.missed.is_empty();
+        if self.filling {
+            mem::swap(&mut self.asked, &mut self.missed);
+            return self.ask(now, out);
+        }
+        if ending {
+            return Next::Done;
+        }
+        let until = now.saturating_duration_since(self.started);
+        let feed = Arc::clone(&self.feed);
+        let mut inner = feed.lock();
+        match inner.take(self.number, self.pipeline, until, &mut self.asked) {
+            Given::Some => {
+                drop(inner);
+                self.ask(now, out)
+            }
+            Given::At(due) => {
+                self.idle = true;
+                Next::Until(self.started + due)
+            }
+            Given::Blocked => Next::Until(now + BLOCKED),
+            Given::Ended => Next::Done,
+        }
+    }
+
+    fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Tally) -> Result<Taken, Error> {
+        let at = self.answered;
+        let asked = match self.asked[at].op.kind {
+            Kind::Read => Asked::Get,
+            Kind::Write => Asked::Set,
+            Kind::Delete => Asked::Delete,
+        };
+        let Some((answer, used)) = answer(self.protocol, asked, bytes)? else { return Ok(Taken::Nothing) };
+        tally.turn_at(now);
+        self.take(at, answer, tally);
+        self.answered += 1;
+        let last = self.answered == self.asked.len();
+        if !self.filling {
+            tally.requests += 1;
+            tally.keys += 1;
+            match self.asked[at].due {
+                Some(due) => {
+                    let due = self.started + due;
+                    // What the last reply kept waiting is not late by our doing.
+                    let lag =
+                        if self.idle { self.sent.saturating_duration_since(due) } else { Duration::ZERO };
+                    tally.took_since_due(now.saturating_duration_since(due), now - self.sent, lag);
+                }
+                None if last => tally.took(now - self.sent),
+                None => {}
+            }
+        }
+        if last {
+            self.idle = false;
+        }
+        Ok(if last { Taken::All(used) } else { Taken::More(used) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests for keys with these numbers, some of which have a time.
+    struct List(Vec<(u32, Option<u64>)>);
+
+    impl Source for List {
+        fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
+            if self.0.is_empty() {
+                return Ok(None);
+            }
+            let (key, ms) = self.0.remove(0);
+            let key = format!("k {key}").into_bytes();
+            let op =
+                Op { at_us: None, kind: Kind::Read, key, value_bytes: Some(30), ttl_s: 0, partly: false };
+            Ok(Some((op, ms.map(Duration::from_millis))))
+        }
+    }
+
+    fn replay(protocol: Protocol) -> Replay {
+        Replay {
+            protocol,
+            connections: 2,
+            pipeline: 4,
+            requests: u64::MAX,
+            time: Duration::from_secs(1),
+            fills: true,
+            verify: true,
+            by_second: false,
+            sizes: Sizes::Fixed(1),
+        }
+    }
+
+    fn inner(list: Vec<(u32, Option<u64>)>, protocol: Protocol) -> Inner<List> {
+        Inner {
+            source: List(list),
+            protocol,
+            sizes: Sizes::Fixed(1),
+            queues: vec![VecDeque::new(), VecDeque::new()],
+            head: None,
+            left: u64::MAX,
+            ended: false,
+            failed: None,
+            told: Told::default(),
+        }
+    }
+
+    #[test]
+    fn a_key_has_one_client_and_its_order_and_queues_have_an_end() {
+        let keys: Vec<(u32, Option<u64>)> = (0..20_000).map(|n| (n % 50, None)).collect();
+        let mut inner = inner(keys, Protocol::Resp);
+        // The second takes nothing: the first goes on until the other's queue is full.
+        let mut first = Vec::new();
+        for most in (7..).step_by(7) {
+            inner.take(0, most, Duration::ZERO, &mut first);
+            if first.len() < most {
+                break;
+            }
+        }
+        assert_eq!(inner.queues[1].len(), QUEUE_MAX);
+        let mut second = Vec::new();
+        assert_eq!(inner.take(1, 7, Duration::ZERO, &mut second), Given::Some);
+        assert_eq!(second.len(), 7);
+        assert!(second.iter().all(|other| first.iter().all(|waiting| waiting.hash != other.hash)));
+        let mut none = Vec::new();
+        assert!(matches!(inner.take(0, 1, Duration::ZERO, &mut none), Given::Some | Given::Blocked));
+    }
+
+    #[test]
+    fn what_is_not_due_is_told_when() {
+        let mut inner = inner(vec![(1, Some(0)), (1, Some(5)), (1, Some(9))], Protocol::Classic);
+        let client = (hash(b"k 1") % 2) as usize;
+        let mut out = Vec::new();
+        let ms = Duration::from_millis;
+        assert_eq!(inner.take(client, 9, ms(5), &mut out), Given::Some);
+        assert_eq!((out.len(), inner.told.renamed), (2, 3), "one more was read, to see that it is not due");
+        assert!(is_key(&out[0].op.key), "memcached takes no blanks");
+        out.clear();
+        assert_eq!(inner.take(client, 9, ms(5), &mut out), Given::At(ms(9)));
+        assert_eq!(inner.take(client, 9, ms(9), &mut out), Given::Some);
+        out.clear();
+        assert_eq!(inner.take(client, 9, ms(9), &mut out), Given::Ended);
+    }
+
+    #[test]
+    fn what_was_missed_is_written_once_and_stale_and_foreign_values_are_wrong() {
+        let list = vec![(1, None), (1, None), (1, None), (1, None), (1, None)];
+        let feed = Arc::new(Feed { inner: Mutex::new(inner(list, Protocol::Resp)) });
+        let number = (hash(b"k 1") % 2) as usize;
+        let mut client = Client::new(&feed, number, &replay(Protocol::Resp));
+        let (now, mut tally, mut out) = (Instant::now(), Tally::default(), Vec::new());
+        client.pipeline = 2;
+        assert_eq!(client.next(now, false, &mut tally, &mut out), Next::Request);
+        assert_eq!(client.reply(b"$-1\r\n", now, &mut tally).unwrap(), Taken::More(5));
+        assert_eq!(client.reply(b"$-1\r\n", now, &mut tally).unwrap(), Taken::All(5));
+        out.clear();
+        assert_eq!(client.next(now, true, &mut tally, &mut out), Next::Request, "also when ending");
+        assert!(out.starts_with(b"*3\r\n$3\r\nSET\r\n$3\r\nk 1\r\n$30\r\n"), "{}", out.escape_ascii());
+        assert_eq!(client.reply(b"+OK\r\n", now, &mut tally).unwrap(), Taken::All(5));
+        assert_eq!((tally.requests, tally.misses, tally.stored), (2, 2, 1));
+        client.pipeline = 3;
+        assert_eq!(client.next(now, false, &mut tally, &mut out), Next::Request);
+        let value = |key: &[u8], version| {
+            let mut reply = b"$30\r\n".to_vec();
+            value::write(&mut reply, hash(key) as u32, version, 30);
+            reply.extend_from_slice(b"\r\n");
+            reply
+        };
+        let written = client.version;
+        client.reply(&value(b"k 1", written), now, &mut tally).unwrap();
+        assert_eq!((tally.hits, tally.wrong), (1, 0), "{:?}", tally.first_wrong);
+        client.reply(&value(b"k 1", written - 1), now, &mut tally).unwrap();
+        assert!(tally.wrong == 1 && tally.first_wrong.take().unwrap().contains("stale"));
+        client.reply(&value(b"k 2", written), now, &mut tally).unwrap();
+        assert!(tally.wrong == 2 && tally.first_wrong.unwrap().contains("not its value"));
+        assert_eq!(client.next(now, false, &mut Tally::default(), &mut out), Next::Done);
+    }
+}
