@@ -8,6 +8,7 @@
 //! | [`fill`] | stores beforehand what a load wants to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`trace`], [`replay`] | what was asked of a cache once; clients that ask it again |
+//! | [`template`] | commands that users write, and what is expected in reply |
 //! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
@@ -75,6 +76,7 @@ pub mod sizes;
 pub mod starvation;
 pub mod stats;
 pub mod tally;
+pub mod template;
 pub mod trace;
 pub mod usage;
 pub mod value;

@@ -1,6 +1,8 @@
 //! `larder lab load`: one kind of load against a server that runs already.
 
+mod command;
 mod files;
+mod preset;
 mod replay;
 mod report;
 mod script;
@@ -27,6 +29,7 @@ use crate::tally::{Tally, in_time};
 use crate::trace;
 use crate::usage::Usage;
 use crate::workload::{Mix, Verb, Workload};
+use preset::Preset;
 use report::Found;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -162,6 +165,17 @@ pub struct Options {
     /// Seed of key choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// A mix of YCSB's, in place of --verb: records of 1000 B, Zipf 0.99
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["trace", "command"])]
+    preset: Option<Preset>,
+    /// Ask this, in place of --verb: HSET h:{key} f {value}; several are asked one behind the other for each key. There are
+    /// {key}, {n} its number, {value}, {bytes} of it; to memcached \r\n stands in front of a value
+    #[arg(long, value_name = "WORDS", conflicts_with = "trace")]
+    command: Vec<String>,
+    /// What the reply to a --command must be, one for each: any but an error, value (a whole one, of the key), nil, a number
+    /// : or :5, an array * or *3, or what it says; several with | between [default: any]
+    #[arg(long, value_name = "REPLY", requires = "command")]
+    expect: Vec<String>,
     #[command(flatten)]
     trace: trace::Options,
     /// The times of the trace, so many times as fast, or max: as fast as its requests are answered [default: max]
@@ -211,15 +225,21 @@ impl Options {
 
     /// What cannot be meant together, and the command line's own rules do not see.
     fn check_options(&self) -> Result<(), Error> {
-        let RequestArgs { verb, keys_per_request, .. } = self.request;
+        let RequestArgs { verb, key_bytes, ref value_bytes, keys_per_request } = self.request;
         let usual = (verb.only(), keys_per_request) == (Some(Verb::Hit), 1);
-        let trace = self.trace.trace.is_some();
-        if trace && !usual {
-            return Err(Error::NotValid("--trace says itself what is asked".to_owned()));
+        let (trace, command) = (self.trace.trace.is_some(), !self.command.is_empty());
+        let sized = self.preset.is_some() && (key_bytes, value_bytes) != (16, &Sizes::Fixed(32));
+        if (trace || command || self.preset.is_some()) && !usual || sized {
+            let why = "--trace, --command and --preset say themselves what is asked";
+            return Err(Error::NotValid(why.to_owned()));
         }
-        if trace && (self.churn > 0 || self.rate.is_some() || self.warm_up.is_some()) {
+        let alone = trace || command || self.preset == Some(Preset::YcsbD);
+        if alone && self.churn > 0 || trace && (self.rate.is_some() || self.warm_up.is_some()) {
             let why = "--churn, and with a trace --rate and --warm-up, are of a load that is made here";
             return Err(Error::NotValid(why.to_owned()));
+        }
+        if self.preset == Some(Preset::YcsbD) && self.warm_up.is_some() {
+            return Err(Error::NotValid("ycsb-d has no warm-up: what is read was just inserted".to_owned()));
         }
         Ok(())
     }
@@ -280,6 +300,8 @@ pub fn run(args: &Options) -> Result<(), Error> {
     args.check_options()?;
     let ran = match &args.trace.trace {
         Some(path) => replay::run(args, path, &control, protocol, &cores)?,
+        None if !args.command.is_empty() => command::run(args, &control, protocol, &cores)?,
+        None if args.preset == Some(Preset::YcsbD) => preset::latest(args, &control, protocol, &cores)?,
         None => script::run(args, &control, protocol, &cores)?,
     };
 

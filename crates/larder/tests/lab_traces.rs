@@ -173,7 +173,7 @@ fn bad_lines_are_told_and_requests_end_a_trace() {
         &load(&["--trace", path, "--trace-format", "twitter"]),
         "has no request: trace (twitter): 1 lines, 0 requests",
     );
-    refused(&load(&["--trace", path, "--verb", "set"]), "--trace says itself what is asked");
+    refused(&load(&["--trace", path, "--verb", "set"]), "say themselves what is asked");
     refused(&load(&["--trace", path, "--rate", "5"]), "are of a load that is made here");
     refused(&load(&["--trace", "/nowhere/trace"]), "/nowhere/trace: No such file");
     std::fs::remove_dir_all(folder).unwrap();

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use larder_protocol::client::Protocol;
 
+use super::preset::{self, Preset};
 use super::{Options, Ran};
 use crate::books::Books;
 use crate::connection::Check;
@@ -20,18 +21,21 @@ use crate::workload::{Verb, Workload};
 
 impl Options {
     pub(super) fn workload(&self, protocol: Protocol) -> Result<Workload, Error> {
+        let preset = self.preset.map(Preset::request).transpose()?;
+        let request = preset.as_ref().unwrap_or(&self.request);
         Ok(Workload {
             choice: match (self.zipf, self.hot_key) {
                 _ if self.one_key => Choice::One,
                 _ if self.sequential => Choice::Sequential,
                 (Some(alpha), _) => Choice::Zipf(alpha),
                 (None, Some(percent)) => Choice::Hot(percent / 100.0),
+                (None, None) if preset.is_some() => Choice::Zipf(preset::ZIPF),
                 (None, None) => Choice::Uniform,
             },
             connections: self.connections as usize,
             pipeline: self.pipeline as usize,
             ttl_s: self.ttl,
-            ..self.request.workload(protocol, self.keys)?
+            ..request.workload(protocol, self.keys)?
         })
     }
 

@@ -1,0 +1,261 @@
+//! Commands that the user wrote, with checks of their replies.
+//!
+//! A turn is a key, and all the commands for it, one behind the other. A client sends some turns together, takes their replies,
+//! and goes on: when they are answered, or when a clock says so.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use larder_protocol::client::{Malformed, Protocol};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Options, Ran};
+use crate::contender::Target;
+use crate::control::Control;
+use crate::dialog::{Agent, Dialog, Next, Taken};
+use crate::error::Error;
+use crate::keys::{Chooser, Prefix};
+use crate::results::number;
+use crate::tally::Tally;
+use crate::template::{Reply, Template, Turn, reply};
+use crate::usage::Usage;
+use crate::value;
+use crate::workload::Workload;
+
+/// One client.
+#[derive(Debug)]
+struct Client<'t> {
+    templates: &'t [Template],
+    workload: &'t Workload,
+    chooser: Chooser,
+    rng: StdRng,
+    version: u64,
+    /// Windows a second; none when the next follows the last.
+    per_s: Option<f64>,
+    /// At even times.
+    even: bool,
+    /// When the next window is due.
+    due: Instant,
+    /// It had nothing to do but to wait for that.
+    idle: bool,
+    /// The window under way is answered, and the next has no time yet.
+    over: bool,
+    /// Windows that it begins at most.
+    left: u64,
+    sent: Instant,
+    /// Keys of the window under way, and replies that have come.
+    keys: Vec<u32>,
+    answered: usize,
+    /// Counts are kept by the second, from then on.
+    origin: Option<Instant>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'t> Client<'t> {
+    fn new(args: &Options, templates: &'t [Template], workload: &'t Workload, number: u64) -> Client<'t> {
+        let seed = args.seed.wrapping_add(number);
+        let now = Instant::now();
+        Client {
+            templates,
+            workload,
+            chooser: Chooser::new(workload.keyspace, workload.choice, seed),
+            rng: StdRng::seed_from_u64(seed ^ 1 << 63),
+            version: number << 40,
+            per_s: args.rate.map(|rate| rate / workload.connections as f64),
+            even: args.even,
+            due: now,
+            idle: false,
+            over: false,
+            left: u64::MAX,
+            sent: now,
+            keys: Vec::new(),
+            answered: 0,
+            origin: None,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Begins a run of `left` windows now; the first is due at some time of the first gap.
+    fn start(&mut self, now: Instant, left: u64, by_second: bool) {
+        (self.left, self.origin, self.over) = (left, by_second.then_some(now), false);
+        let gap = self.gap();
+        self.due = now + if self.even { gap.mul_f64(self.rng.random::<f64>()) } else { gap };
+    }
+
+    /// From one window to the next.
+    fn gap(&mut self) -> Duration {
+        let Some(per_s) = self.per_s else { return Duration::ZERO };
+        let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
+        Duration::from_secs_f64((gaps / per_s).min(3600.0))
+    }
+
+    fn take_turn(&mut self, id: u32) {
+        self.key.clear();
+        self.workload.keyspace.write(&mut self.key, Prefix::Present, id);
+        self.value.clear();
+        value::write(&mut self.value, id, self.version, self.workload.value_bytes(id));
+    }
+}
+
+impl Agent for Client<'_> {
+    type Tally = Tally;
+
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Next {
+        if self.origin.is_some() && tally.series.is_none() {
+            tally.series = Tally::since(self.origin).series;
+        }
+        if std::mem::take(&mut self.over) {
+            let gap = self.gap();
+            self.due += gap;
+        }
+        if ending || self.left == 0 {
+            return Next::Done;
+        }
+        if self.per_s.is_none() {
+            self.due = now;
+        } else if self.due > now {
+            self.idle = true;
+            return Next::Until(self.due);
+        }
+        self.left -= 1;
+        self.keys.clear();
+        (self.answered, self.sent) = (0, now);
+        for _ in 0..self.workload.pipeline {
+            let id = self.chooser.next_key();
+            self.keys.push(id);
+            self.version += 1;
+            self.take_turn(id);
+            let turn = Turn { id, key: &self.key, value: &self.value };
+            self.templates.iter().for_each(|template| template.write(out, turn));
+        }
+        Next::Request
+    }
+
+    fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Tally) -> Result<Taken, Error> {
+        let read = reply(self.workload.protocol, bytes).map_err(|Malformed| Error::malformed(bytes))?;
+        let Some((reply, used)) = read else { return Ok(Taken::Nothing) };
+        tally.turn_at(now);
+        let which = self.answered % self.templates.len();
+        let id = self.keys[self.answered / self.templates.len()];
+        let templates = self.templates;
+        let template = &templates[which];
+        self.take_turn(id);
+        let turn = Turn { id, key: &self.key, value: &self.value };
+        if !template.holds(&reply, turn) {
+            tally.mistake(|| {
+                let key = self.key.escape_ascii();
+                format!("command {} for {key} is answered by {}", which + 1, reply.words())
+            });
+        }
+        match reply {
+            Reply::Value(_) => tally.hits += 1,
+            Reply::Nil => tally.misses += 1,
+            Reply::Text(_) | Reply::Error(_) | Reply::Number(_) | Reply::Many(_) => {}
+        }
+        (tally.requests, tally.keys) = (tally.requests + 1, tally.keys + 1);
+        self.answered += 1;
+        if self.answered < self.keys.len() * self.templates.len() {
+            return Ok(Taken::More(used));
+        }
+        match self.per_s {
+            None => tally.took(now - self.sent),
+            Some(_) => {
+                // What the last reply kept waiting is not late by our doing.
+                let lag = if self.idle { self.sent - self.due } else { Duration::ZERO };
+                tally.took_since_due(now - self.due, now - self.sent, lag);
+            }
+        }
+        (self.idle, self.over) = (false, true);
+        Ok(Taken::All(used))
+    }
+}
+
+/// The commands, each with what is expected in reply.
+fn templates(args: &Options, protocol: Protocol) -> Result<Vec<Template>, Error> {
+    let (commands, expected) = (&args.command, &args.expect);
+    if !expected.is_empty() && expected.len() != commands.len() {
+        let why = format!("{} --command, {} --expect: one for each, or none", commands.len(), expected.len());
+        return Err(Error::NotValid(why));
+    }
+    let read = |(at, command): (usize, &String)| {
+        let expected = expected.get(at).map_or("any", String::as_str);
+        Template::parse(protocol, command, expected)
+            .map_err(|why| Error::NotValid(format!("--command {command:?} --expect {expected:?}: {why}")))
+    };
+    commands.iter().enumerate().map(read).collect()
+}
+
+/// Runs them.
+pub(super) fn run(
+    args: &Options,
+    control: &Control,
+    protocol: Protocol,
+    cores: &[Option<usize>],
+) -> Result<Ran, Error> {
+    let templates = templates(args, protocol)?;
+    let workload = args.workload(protocol)?;
+    let Target { name, endpoint, .. } = &args.target;
+    eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
+    let clients = workload.connections as u64;
+    let all = (0..clients).map(|number| Client::new(args, &templates, &workload, number)).collect();
+    let mut dialog = Dialog::connect(endpoint, all, cores)?;
+    let mut others = Tally::default();
+    if let Some(seconds) = args.warm_up {
+        let now = Instant::now();
+        dialog.agents_mut().for_each(|client| client.start(now, u64::MAX, false));
+        let outcome = dialog.run(Duration::from_secs_f64(seconds))?;
+        outcome.tallies.into_iter().for_each(|part| others.merge(part));
+    }
+    let windows =
+        args.requests.map(|requests| requests.div_ceil((workload.pipeline * templates.len()) as u64));
+    let share = |number: u64| windows.map_or(u64::MAX, |windows| windows * number / clients);
+    let before = args.pid.map(Usage::of).transpose()?;
+    let (started, now) = (SystemTime::now(), Instant::now());
+    for (client, number) in dialog.agents_mut().zip(0..) {
+        let left = if windows.is_some() { share(number + 1) - share(number) } else { u64::MAX };
+        client.start(now, left, true);
+    }
+    let outcome = dialog.run(args.time())?;
+    let after = args.pid.map(Usage::of).transpose()?;
+    let (elapsed, busy, waited) = (outcome.elapsed, outcome.busy, outcome.waited);
+    let mut tally = Tally::default();
+    for mut part in outcome.tallies {
+        part.end();
+        tally.merge(part);
+    }
+    (tally.elapsed, tally.waited) = (elapsed, waited);
+    // Of the busiest thread it is known, and the others were no busier.
+    tally.generator_cpu = elapsed.mul_f64(busy * cores.len() as f64);
+    let mut settings: Vec<(String, String)> = Vec::new();
+    for (at, command) in args.command.iter().enumerate() {
+        let expected = args.expect.get(at).map_or("any", String::as_str);
+        settings.push((format!("command {}", at + 1), format!("{command} → {expected}")));
+    }
+    for (name, value) in [
+        ("protocol", format!("{protocol:?}")),
+        ("keys", workload.keyspace.count.to_string()),
+        ("choice of keys", format!("{:?}", workload.choice)),
+        ("bytes of values", args.request.value_bytes.to_string()),
+        ("seconds at most", args.time().as_secs_f64().to_string()),
+        ("seconds of warming up", args.warm_up.unwrap_or(0.0).to_string()),
+    ] {
+        settings.push((name.to_owned(), value));
+    }
+    Ok(Ran {
+        tally,
+        others,
+        back: Tally::default(),
+        placement: args.placement(cores),
+        started,
+        server: after.zip(before).map(|(after, before)| after.since(before)),
+        books: None,
+        pipeline: workload.pipeline * templates.len(),
+        offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),
+        settings,
+        remarks: vec![
+            "what the server counted is not compared: only it knows what these commands count".to_owned(),
+        ],
+    })
+}

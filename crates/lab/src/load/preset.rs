@@ -1,0 +1,210 @@
+//! YCSB's six mixes: records of ten fields of 100 bytes, which are one value here, under keys of 23 bytes, by Zipf's law with 0.99.
+//!
+//! | preset | asks |
+//! |---|---|
+//! | `ycsb-a` | half reads, half updates |
+//! | `ycsb-b` | 95 % reads, 5 % updates |
+//! | `ycsb-c` | reads |
+//! | `ycsb-d` | 95 % reads of what was inserted lately, 5 % inserts |
+//! | `ycsb-e` | scans of keys in their order, which caches have no command for: refused |
+//! | `ycsb-f` | half reads, half read-modify-writes: here with a token, so that none is lost |
+
+use std::time::{Duration, SystemTime};
+
+use clap::ValueEnum;
+use larder_protocol::client::Protocol;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+use super::{Options, Ran, RequestArgs};
+use crate::books::Books;
+use crate::connection::Check;
+use crate::contender::Target;
+use crate::control::Control;
+use crate::error::Error;
+use crate::keys::{Keyspace, Prefix};
+use crate::replay::{DUE_TOGETHER, Replay, Source};
+use crate::results::number;
+use crate::sizes::Sizes;
+use crate::tally::Tally;
+use crate::trace::{Kind, Op};
+use crate::usage::Usage;
+use crate::workload::{Mix, Verb};
+
+/// Exponent of popularity.
+pub(super) const ZIPF: f64 = 0.99;
+/// Bytes of a key and of a record.
+const KEY_BYTES: u16 = 23;
+const RECORD_BYTES: usize = 1000;
+/// Share of inserts in `ycsb-d`.
+const INSERTS: f64 = 0.05;
+/// Records that are stored beforehand are sent so many at a time.
+const FILL_TOGETHER: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Preset {
+    /// half reads, half updates
+    YcsbA,
+    /// 95 % reads, 5 % updates
+    YcsbB,
+    /// reads
+    YcsbC,
+    /// 95 % reads of what was inserted lately, 5 % inserts
+    YcsbD,
+    /// scans: cannot be done
+    YcsbE,
+    /// half reads, half read-modify-writes
+    YcsbF,
+}
+
+impl Preset {
+    /// What it asks, as options would say it.
+    ///
+    /// # Errors
+    /// [`Error::NotValid`] when it cannot be done.
+    pub(super) fn request(self) -> Result<RequestArgs, Error> {
+        let verb = match self {
+            Preset::YcsbA => Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]),
+            Preset::YcsbB => Mix::of(&[(Verb::Hit, 95), (Verb::Set, 5)]),
+            Preset::YcsbC | Preset::YcsbD => Mix::from(Verb::Hit),
+            Preset::YcsbE => {
+                let why = "ycsb-e scans keys in their order, and caches have no command for that: it cannot be done";
+                return Err(Error::NotValid(why.to_owned()));
+            }
+            Preset::YcsbF => Mix::of(&[(Verb::Hit, 1), (Verb::Cas, 1)]),
+        };
+        let value_bytes = Sizes::Fixed(RECORD_BYTES);
+        Ok(RequestArgs { verb, key_bytes: KEY_BYTES, value_bytes, keys_per_request: 1 })
+    }
+}
+
+/// Reads of what was inserted lately, and inserts.
+#[derive(Debug)]
+struct Latest {
+    keyspace: Keyspace,
+    /// Number of the next key that is inserted.
+    next: u32,
+    /// It only inserts, up to this.
+    fills: Option<u32>,
+    zipf: Zipf<f64>,
+    rng: StdRng,
+    /// Requests a second, if a clock says when.
+    per_s: Option<f64>,
+    even: bool,
+    /// When the last was due.
+    due: Duration,
+}
+
+impl Latest {
+    fn new(args: &Options, keyspace: Keyspace) -> Latest {
+        Latest {
+            keyspace,
+            next: 0,
+            fills: None,
+            zipf: Zipf::new(f64::from(keyspace.count), ZIPF)
+                .expect("there is a key, and the exponent is positive"),
+            rng: StdRng::seed_from_u64(args.seed),
+            per_s: args.rate,
+            even: args.even,
+            due: Duration::ZERO,
+        }
+    }
+
+    fn op(&self, kind: Kind, id: u32) -> Op {
+        let mut key = Vec::new();
+        self.keyspace.write(&mut key, Prefix::Present, id);
+        let value_bytes = Some(self.keyspace.value_bytes as u32);
+        Op { at_us: None, kind, key, value_bytes, ttl_s: 0, partly: false }
+    }
+}
+
+impl Source for Latest {
+    fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
+        if self.fills.is_some_and(|end| self.next >= end) {
+            return Ok(None);
+        }
+        let inserts = self.fills.is_some() || self.rng.random::<f64>() < INSERTS;
+        let op = if inserts {
+            self.next += 1;
+            self.op(Kind::Write, self.next - 1)
+        } else {
+            let back = (self.zipf.sample(&mut self.rng) as u32).clamp(1, self.next);
+            self.op(Kind::Read, self.next - back)
+        };
+        let due = self.per_s.filter(|_| self.fills.is_none()).map(|per_s| {
+            let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
+            self.due += Duration::from_secs_f64((gaps / per_s).min(3600.0));
+            self.due
+        });
+        Ok(Some((op, due)))
+    }
+}
+
+/// `ycsb-d`: stores the records, and asks.
+pub(super) fn latest(
+    args: &Options,
+    control: &Control,
+    protocol: Protocol,
+    cores: &[Option<usize>],
+) -> Result<Ran, Error> {
+    let workload = args.workload(protocol)?;
+    let keyspace = workload.keyspace;
+    let Target { name, endpoint, .. } = &args.target;
+    eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
+    let filling = Replay {
+        protocol,
+        connections: workload.connections,
+        pipeline: FILL_TOGETHER,
+        requests: keyspace.count.into(),
+        time: args.time().max(Duration::from_secs(3600)),
+        fills: false,
+        verify: false,
+        by_second: false,
+        sizes: Sizes::Fixed(RECORD_BYTES),
+    };
+    let source = Latest { fills: Some(keyspace.count), ..Latest::new(args, keyspace) };
+    let (filled, _) = filling.run(endpoint, source, cores)?;
+    if filled.stored != u64::from(keyspace.count) {
+        let why = filled.first_refused.unwrap_or_else(|| format!("{} stored", filled.stored));
+        return Err(Error::NotValid(format!("fill: of {} records: {why}", keyspace.count)));
+    }
+    let books = Books::open(control).ok().filter(Books::counts);
+    let replay = Replay {
+        pipeline: if args.rate.is_some() { DUE_TOGETHER } else { workload.pipeline },
+        requests: args.requests.unwrap_or(u64::MAX),
+        time: args.time(),
+        verify: Check::from(args.check) == Check::Verify,
+        by_second: true,
+        ..filling
+    };
+    let source = Latest { next: keyspace.count, ..Latest::new(args, keyspace) };
+    let before = args.pid.map(Usage::of).transpose()?;
+    let started = SystemTime::now();
+    let (tally, _) = replay.run(endpoint, source, cores)?;
+    let after = args.pid.map(Usage::of).transpose()?;
+    let mut remarks = Vec::new();
+    if tally.misses > 0 {
+        remarks.push(format!("{} reads found no record: the server has forgotten some", tally.misses));
+    }
+    let settings = [
+        ("preset", "95 % reads of what was inserted lately, 5 % inserts".to_owned()),
+        ("protocol", format!("{protocol:?}")),
+        ("records beforehand", keyspace.count.to_string()),
+        ("bytes of values", RECORD_BYTES.to_string()),
+        ("seconds at most", args.time().as_secs_f64().to_string()),
+    ];
+    Ok(Ran {
+        tally,
+        others: Tally::default(),
+        back: Tally::default(),
+        placement: args.placement(cores),
+        started,
+        server: after.zip(before).map(|(after, before)| after.since(before)),
+        books,
+        pipeline: if args.rate.is_some() { 1 } else { replay.pipeline },
+        offered: args.rate.map(|rate| format!("{} requests a second that were offered", number::text(rate))),
+        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+        remarks,
+    })
+}

@@ -1,0 +1,517 @@
+//! Commands that users write, with places for keys and values, and what is expected in reply.
+//!
+//! ```text
+//! HSET h:{key} f {value}        for Redis: words, in quotation marks where they have blanks
+//! set t:{key} 0 0 {bytes}\r\n{value}      for memcached: the bytes as they go, with \r, \n, \t, \\ and the last line end added
+//! ```
+//!
+//! | place | is |
+//! |---|---|
+//! | `{key}` | the name of the key whose turn it is, `{n}` its number |
+//! | `{value}` | a value that names the key, `{bytes}` how long it is |
+//!
+//! | expected | holds for |
+//! |---|---|
+//! | `any` | all but an error |
+//! | `value` | a value that is whole and of this key |
+//! | `nil` | no value: a null, END, EN |
+//! | `:` or `:5` | a number, or this one |
+//! | `*` or `*3` | an array, or one of so many |
+//! | other words | a status, a line, a number or a value that says this; places as above |
+//!
+//! with `|` between several of which one must hold.
+
+use larder_protocol::client::{LINE_BYTES_MAX, Malformed, Protocol, command};
+
+use crate::value;
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Bytes(Vec<u8>),
+    Key,
+    Number,
+    Value,
+    Length,
+}
+
+/// A text with places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Text(Vec<Part>);
+
+/// The key whose turn it is, and its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'t> {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub key: &'t [u8],
+    /// What a write of it stores.
+    pub value: &'t [u8],
+}
+
+impl Text {
+    /// Reads a text; `{{` is a brace.
+    fn parse(text: &[u8]) -> Result<Text, String> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut bytes = Vec::new();
+        let mut rest = text;
+        while let Some((&byte, more)) = rest.split_first() {
+            rest = more;
+            if matches!(byte, b'{' | b'}') && rest.first() == Some(&byte) {
+                bytes.push(byte);
+                rest = &rest[1..];
+                continue;
+            }
+            if byte != b'{' {
+                bytes.push(byte);
+                continue;
+            }
+            let end = rest.iter().position(|&byte| byte == b'}');
+            let (name, more) = rest.split_at(end.ok_or("a { without its }; {{ is a brace")?);
+            rest = &more[1..];
+            let part = match name {
+                b"key" => Part::Key,
+                b"n" => Part::Number,
+                b"value" => Part::Value,
+                b"bytes" => Part::Length,
+                other => {
+                    return Err(format!(
+                        "{{{}}} is none of {{key}}, {{n}}, {{value}}, {{bytes}}",
+                        other.escape_ascii()
+                    ));
+                }
+            };
+            if !bytes.is_empty() {
+                parts.push(Part::Bytes(std::mem::take(&mut bytes)));
+            }
+            parts.push(part);
+        }
+        if !bytes.is_empty() {
+            parts.push(Part::Bytes(bytes));
+        }
+        Ok(Text(parts))
+    }
+
+    fn write(&self, out: &mut Vec<u8>, turn: Turn<'_>) {
+        for part in &self.0 {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                Part::Key => out.extend_from_slice(turn.key),
+                Part::Number => out.extend_from_slice(turn.id.to_string().as_bytes()),
+                Part::Value => out.extend_from_slice(turn.value),
+                Part::Length => out.extend_from_slice(turn.value.len().to_string().as_bytes()),
+            }
+        }
+    }
+
+    fn is(&self, have: &[u8], turn: Turn<'_>) -> bool {
+        if let [Part::Bytes(bytes)] = &self.0[..] {
+            return bytes == have;
+        }
+        let mut wanted = Vec::new();
+        self.write(&mut wanted, turn);
+        wanted == have
+    }
+}
+
+/// A command, and what is expected in reply.
+#[derive(Clone, Debug)]
+pub struct Template {
+    words: Vec<Text>,
+    protocol: Protocol,
+    expected: Vec<Expected>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Expected {
+    Any,
+    Value,
+    Nil,
+    Number(Option<Vec<u8>>),
+    Many(Option<usize>),
+    Text(Text),
+}
+
+impl Template {
+    /// Reads a command and what is expected in reply.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(protocol: Protocol, text: &str, expected: &str) -> Result<Template, String> {
+        let words = match protocol {
+            Protocol::Resp => words(text)?,
+            Protocol::Classic | Protocol::Meta => vec![[&unescaped(text)?[..], b"\r\n"].concat()],
+        };
+        if words.is_empty() || words[0].is_empty() || text.trim().is_empty() {
+            return Err("a command has a word".to_owned());
+        }
+        let words = words.iter().map(|word| Text::parse(word)).collect::<Result<_, _>>()?;
+        let expected = expected.split('|').map(Expected::parse).collect::<Result<_, _>>()?;
+        Ok(Template { words, protocol, expected })
+    }
+
+    /// Appends the command.
+    pub fn write(&self, out: &mut Vec<u8>, turn: Turn<'_>) {
+        if self.protocol != Protocol::Resp {
+            return self.words.iter().for_each(|word| word.write(out, turn));
+        }
+        let render = |word: &Text| {
+            let mut bytes = Vec::new();
+            word.write(&mut bytes, turn);
+            bytes
+        };
+        let words: Vec<Vec<u8>> = self.words.iter().map(render).collect();
+        command(out, &words.iter().map(|word| &word[..]).collect::<Vec<_>>());
+    }
+
+    /// Whether a reply is what is expected.
+    pub fn holds(&self, reply: &Reply<'_>, turn: Turn<'_>) -> bool {
+        self.expected.iter().any(|expected| match (expected, reply) {
+            (Expected::Any, reply) => !matches!(reply, Reply::Error(_)),
+            (Expected::Value, Reply::Value(have)) => value::verify(have, turn.id).is_ok(),
+            (Expected::Nil, Reply::Nil) => true,
+            (Expected::Number(wanted), Reply::Number(have)) => {
+                wanted.as_ref().is_none_or(|wanted| wanted == have)
+            }
+            (Expected::Many(wanted), Reply::Many(have)) => wanted.is_none_or(|wanted| wanted == *have),
+            (
+                Expected::Text(text),
+                Reply::Text(have) | Reply::Number(have) | Reply::Value(have) | Reply::Error(have),
+            ) => text.is(have, turn),
+            _ => false,
+        })
+    }
+}
+
+impl Expected {
+    fn parse(text: &str) -> Result<Expected, String> {
+        let text = text.trim();
+        if let Some(number) = text.strip_prefix(':') {
+            let digits = number.strip_prefix('-').unwrap_or(number);
+            if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(format!("{text:?} is no number"));
+            }
+            return Ok(Expected::Number((!number.is_empty()).then(|| number.as_bytes().to_vec())));
+        }
+        if let Some(count) = text.strip_prefix('*') {
+            let count = if count.is_empty() {
+                None
+            } else {
+                Some(count.parse().map_err(|_| format!("{text:?} is no count"))?)
+            };
+            return Ok(Expected::Many(count));
+        }
+        Ok(match text {
+            "any" => Expected::Any,
+            "value" => Expected::Value,
+            "nil" => Expected::Nil,
+            "" => return Err("nothing is expected; any is all but an error".to_owned()),
+            other => Expected::Text(Text::parse(other.strip_prefix('+').unwrap_or(other).as_bytes())?),
+        })
+    }
+}
+
+/// The words of a command: blanks part them but in quotation marks, within which `\` escapes.
+fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            ('"' | '\'', None) => (quote, word) = (Some(letter), Some(word.unwrap_or_default())),
+            (mark, Some(open)) if mark == open => quote = None,
+            ('\\', Some('"')) => {
+                let escaped = letters.next().ok_or("a \\ at the end")?;
+                let whole = unescaped(&format!("\\{escaped}"))
+                    .or_else(|_| Ok::<_, String>(escaped.to_string().into_bytes()))?;
+                word.get_or_insert_default().push_str(&String::from_utf8_lossy(&whole));
+            }
+            (blank, None) if blank.is_whitespace() => words.extend(word.take().map(String::into_bytes)),
+            (letter, _) => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quotation mark without its other".to_owned());
+    }
+    words.extend(word.map(String::into_bytes));
+    Ok(words)
+}
+
+/// A text whose `\r`, `\n`, `\t` and `\\` are the bytes that they stand for.
+fn unescaped(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next() {
+                Some(b'r') => b'\r',
+                Some(b'n') => b'\n',
+                Some(b't') => b'\t',
+                Some(b'\\') => b'\\',
+                _ => return Err("after a \\ comes r, n, t or another".to_owned()),
+            },
+            other => other,
+        });
+    }
+    Ok(bytes)
+}
+
+/// A reply to any command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'r> {
+    /// A status, or a line.
+    Text(&'r [u8]),
+    /// The server did not do it.
+    Error(&'r [u8]),
+    /// A number, as its digits.
+    Number(&'r [u8]),
+    /// A value.
+    Value(&'r [u8]),
+    /// There is none.
+    Nil,
+    /// An array of so many, or so many values or figures.
+    Many(usize),
+}
+
+impl Reply<'_> {
+    /// In words, as a message shows it.
+    pub fn words(&self) -> String {
+        let shown = |bytes: &[u8]| bytes[..bytes.len().min(64)].escape_ascii().to_string();
+        match self {
+            Reply::Text(line) | Reply::Error(line) => format!("\"{}\"", shown(line)),
+            Reply::Number(digits) => format!("the number {}", shown(digits)),
+            Reply::Value(value) => format!("a value of {} bytes, \"{}\"", value.len(), shown(value)),
+            Reply::Nil => "nil".to_owned(),
+            Reply::Many(count) => format!("{count} replies in one"),
+        }
+    }
+}
+
+/// The whole reply at the start of `bytes`, and how long it is; none while it is not all there.
+///
+/// # Errors
+/// [`Malformed`] when it is none.
+pub fn reply(protocol: Protocol, bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
+    match protocol {
+        Protocol::Resp => resp(bytes),
+        Protocol::Classic | Protocol::Meta => text(bytes),
+    }
+}
+
+/// The line at `from`, and where the next begins.
+fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let rest = &bytes[from..];
+    match memchr::memchr(b'\n', &rest[..rest.len().min(LINE_BYTES_MAX)]) {
+        Some(end) => {
+            let line = rest[..end].strip_suffix(b"\r").ok_or(Malformed)?;
+            Ok(Some((line, from + end + 1)))
+        }
+        None if rest.len() >= LINE_BYTES_MAX => Err(Malformed),
+        None => Ok(None),
+    }
+}
+
+/// So many bytes and a line end from `from` on, and where the next begins.
+fn block(bytes: &[u8], from: usize, length: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let end = from.checked_add(length).and_then(|end| end.checked_add(2)).ok_or(Malformed)?;
+    match bytes.get(from..end) {
+        None => Ok(None),
+        Some(block) => Ok(Some((block.strip_suffix(b"\r\n").ok_or(Malformed)?, end))),
+    }
+}
+
+fn size(digits: &[u8]) -> Result<usize, Malformed> {
+    std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
+}
+
+fn resp(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
+    let (mut first, mut at, mut left) = (None, 0, 1_usize);
+    while left > 0 {
+        let Some((head, next)) = line(bytes, at)? else { return Ok(None) };
+        let (&kind, rest) = head.split_first().ok_or(Malformed)?;
+        (at, left) = (next, left - 1);
+        let part = match kind {
+            b'+' => Reply::Text(rest),
+            b'-' => Reply::Error(rest),
+            b':' => Reply::Number(rest),
+            b'$' | b'*' if rest == b"-1" => Reply::Nil,
+            b'$' => {
+                let Some((value, next)) = block(bytes, at, size(rest)?)? else { return Ok(None) };
+                at = next;
+                Reply::Value(value)
+            }
+            b'*' => {
+                let count = size(rest)?;
+                left = left.checked_add(count).ok_or(Malformed)?;
+                Reply::Many(count)
+            }
+            _ => return Err(Malformed),
+        };
+        first.get_or_insert(part);
+    }
+    Ok(first.map(|reply| (reply, at)))
+}
+
+fn text(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
+    let (mut at, mut values, mut figures, mut last) = (0, 0, 0, None);
+    loop {
+        let Some((head, next)) = line(bytes, at)? else { return Ok(None) };
+        at = next;
+        let mut words = head.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let word = words.next().unwrap_or_default();
+        let alone = match word {
+            b"VALUE" => {
+                let length = size(words.nth(2).ok_or(Malformed)?)?;
+                let Some((value, next)) = block(bytes, at, length)? else { return Ok(None) };
+                (at, values, last) = (next, values + 1, Some(value));
+                continue;
+            }
+            b"STAT" | b"ITEM" => {
+                figures += 1;
+                continue;
+            }
+            b"END" => match (values, figures, last) {
+                (1, 0, Some(value)) => Reply::Value(value),
+                (0, 0, _) => Reply::Nil,
+                (values, figures, _) => Reply::Many(values + figures),
+            },
+            _ if values + figures > 0 => return Err(Malformed),
+            b"VA" => {
+                let length = size(words.next().ok_or(Malformed)?)?;
+                let Some((value, next)) = block(bytes, at, length)? else { return Ok(None) };
+                at = next;
+                Reply::Value(value)
+            }
+            b"EN" => Reply::Nil,
+            b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Reply::Error(head),
+            _ if !word.is_empty() && head.iter().all(u8::is_ascii_digit) => Reply::Number(head),
+            _ => Reply::Text(head),
+        };
+        return Ok(Some((alone, at)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TURN: Turn<'static> = Turn { id: 7, key: b"key:7", value: b"a b" };
+
+    fn written(protocol: Protocol, text: &str) -> String {
+        let mut out = Vec::new();
+        Template::parse(protocol, text, "any").unwrap().write(&mut out, TURN);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn places_are_filled_and_words_are_parted() {
+        assert_eq!(
+            written(Protocol::Resp, "HSET h:{key} f {value}"),
+            "*4\r\n$4\r\nHSET\r\n$7\r\nh:key:7\r\n$1\r\nf\r\n$3\r\na b\r\n"
+        );
+        assert_eq!(
+            written(Protocol::Resp, "EVAL \"return \\\"{{\\\"\\n\" 0 ''"),
+            "*4\r\n$4\r\nEVAL\r\n$11\r\nreturn \"{\"\n\r\n$1\r\n0\r\n$0\r\n\r\n"
+        );
+        assert_eq!(
+            written(Protocol::Classic, "set t:{n} 0 0 {bytes}\\r\\n{value}"),
+            "set t:7 0 0 3\r\na b\r\n"
+        );
+        for bad in ["", "  ", "GET {keys}", "GET {key", "GET \"k", "GET \"k\\"] {
+            assert!(Template::parse(Protocol::Resp, bad, "any").is_err(), "{bad}");
+        }
+        assert!(Template::parse(Protocol::Classic, "get \\k", "any").is_err());
+        for bad in ["", ":x", "*x", "OK|", "{keys}"] {
+            assert!(Template::parse(Protocol::Resp, "GET k", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_expected_holds_or_does_not() {
+        let mut own = Vec::new();
+        value::write(&mut own, 7, 3, 40);
+        let mut other = Vec::new();
+        value::write(&mut other, 8, 3, 40);
+        let cases: [(&str, Reply<'_>, bool); 20] = [
+            ("any", Reply::Nil, true),
+            ("any", Reply::Error(b"ERR no"), false),
+            ("value", Reply::Value(&own), true),
+            ("value", Reply::Value(&other), false),
+            ("value", Reply::Nil, false),
+            ("value|nil", Reply::Nil, true),
+            (":", Reply::Number(b"5"), true),
+            (":5", Reply::Number(b"5"), true),
+            (":-5", Reply::Number(b"5"), false),
+            (":1|:0", Reply::Number(b"0"), true),
+            ("*", Reply::Many(3), true),
+            ("*2", Reply::Many(3), false),
+            ("OK", Reply::Text(b"OK"), true),
+            ("+OK", Reply::Text(b"OK"), true),
+            ("STORED", Reply::Text(b"NOT_STORED"), false),
+            ("{n}", Reply::Number(b"7"), true),
+            ("x{key}", Reply::Value(b"xkey:7"), true),
+            ("{value}", Reply::Value(b"a b"), true),
+            ("ERR no", Reply::Error(b"ERR no"), true),
+            ("nil", Reply::Many(0), false),
+        ];
+        for (expected, reply, holds) in cases {
+            let template = Template::parse(Protocol::Resp, "X", expected).unwrap();
+            assert_eq!(template.holds(&reply, TURN), holds, "{expected} {}", reply.words());
+        }
+    }
+
+    #[test]
+    fn replies_are_read_whole_from_any_cut() {
+        let (resp, classic) = (Protocol::Resp, Protocol::Classic);
+        let cases: [(Protocol, &[u8], Reply<'_>); 15] = [
+            (resp, b"+OK\r\n", Reply::Text(b"OK")),
+            (resp, b"-ERR no\r\n", Reply::Error(b"ERR no")),
+            (resp, b":-5\r\n", Reply::Number(b"-5")),
+            (resp, b"$-1\r\n", Reply::Nil),
+            (resp, b"$4\r\na\r\nb\r\n", Reply::Value(b"a\r\nb")),
+            (resp, b"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n", Reply::Many(2)),
+            (resp, b"*0\r\n", Reply::Many(0)),
+            (classic, b"STORED\r\n", Reply::Text(b"STORED")),
+            (classic, b"12\r\n", Reply::Number(b"12")),
+            (classic, b"END\r\n", Reply::Nil),
+            (classic, b"VALUE k 0 3\r\nEND\r\nEND\r\n", Reply::Value(b"END")),
+            (classic, b"VALUE k 0 1\r\na\r\nVALUE l 0 1 99\r\nb\r\nEND\r\n", Reply::Many(2)),
+            (classic, b"VA 2 f0\r\nab\r\n", Reply::Value(b"ab")),
+            (classic, b"STAT a 1\r\nSTAT b 2\r\nEND\r\n", Reply::Many(2)),
+            (classic, b"CLIENT_ERROR bad\r\n", Reply::Error(b"CLIENT_ERROR bad")),
+        ];
+        for (protocol, bytes, expected) in cases {
+            for cut in 0..bytes.len() {
+                assert_eq!(reply(protocol, &bytes[..cut]), Ok(None), "{}", bytes[..cut].escape_ascii());
+            }
+            let more = [bytes, b"+OK\r\n"].concat();
+            assert_eq!(reply(protocol, &more), Ok(Some((expected, bytes.len()))), "{}", bytes.escape_ascii());
+        }
+        for (protocol, bytes) in [
+            (resp, &b"what\r\n"[..]),
+            (resp, b"+OK\n"),
+            (resp, b"$x\r\n"),
+            (resp, b"$1\r\nabc"),
+            (classic, b"VALUE k\r\n"),
+            (classic, b"STAT a 1\r\nOK\r\n"),
+        ] {
+            assert_eq!(reply(protocol, bytes), Err(Malformed), "{}", bytes.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_reply_within_them_or_none(
+            bytes in proptest::collection::vec(prop::sample::select(b"*$:+-123\r\nVALUE STAT END".to_vec()), 0..60),
+        ) {
+            for protocol in [Protocol::Resp, Protocol::Classic] {
+                if let Ok(Some((_, used))) = reply(protocol, &bytes) {
+                    prop_assert!(0 < used && used <= bytes.len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `larder lab load` with commands of users, and with presets.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use larder_lab::results::Run;
+use larder_testkit::process::{Program, Server};
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("larder-commands-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// On a machine as busy as it likes.
+fn lab(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab"])
+        .args(words)
+        .args(["--wait-max", "100"])
+        .output()
+        .unwrap()
+}
+
+fn memcached(address: SocketAddr) -> String {
+    format!("a=memcached://{address}")
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// A load on a target that may be flushed; it held all that must hold at any time, and this is its one row.
+fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String, f64>, String) {
+    let json = folder.join("out.json");
+    let files = ["--flush-target", "--force", "--json", json.to_str().unwrap()];
+    let output = lab(&[&["load", "--target", target], words, &files].concat());
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert!(run.failed_at_any_time().next().is_none(), "{}", said(&output));
+    std::fs::remove_file(json).unwrap();
+    let (table, row) = (&run.tables[0], &run.tables[0].rows[0]);
+    let values = table.columns.iter().zip(&row.values);
+    let all =
+        values.filter_map(|(column, value)| Some((column.name.clone(), value.as_ref()?.median))).collect();
+    (all, said(&output))
+}
+
+fn refused(output: &Output, why: &str) {
+    assert!(said(output).contains(why) && !output.status.success(), "{why:?} is not in {}", said(output));
+}
+
+#[test]
+fn commands_are_asked_and_what_they_answer_is_checked() {
+    let folder = folder("commands");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let mc = Server::start(&[""; 0]).unwrap();
+    let targets = (format!("a=redis://{}", redis.address()), memcached(mc.address()));
+    let hash = [
+        "--command",
+        "HSET h:{key} f {value}",
+        "--expect",
+        ":0|:1",
+        "--command",
+        "HGET h:{key} f",
+        "--expect",
+        "value",
+    ];
+    for pace in [
+        &["--pipeline", "4", "--requests", "1000"][..],
+        &["--rate", "500", "--requests", "1000", "--pipeline", "4", "--warm-up", "0.1"],
+    ] {
+        let words = [&hash[..], pace, &["--keys", "50", "--connections", "3"]].concat();
+        let (all, said) = figures(&targets.0, &folder, &words);
+        assert_eq!((all["requests"], all["hits"], all["errors"]), (1000.0, 500.0, 0.0), "{said}");
+    }
+    let text = [
+        "--command",
+        "set t:{key} 0 0 {bytes}\\r\\n{value}",
+        "--expect",
+        "STORED",
+        "--command",
+        "get t:{key}",
+        "--expect",
+        "value",
+        "--command",
+        "get n:{n}",
+        "--expect",
+        "nil",
+    ];
+    let (all, said) = figures(
+        &targets.1,
+        &folder,
+        &[&text[..], &["--requests", "300", "--keys", "20", "--value-bytes", "10-60"]].concat(),
+    );
+    assert_eq!(["requests", "hits", "misses"].map(|name| all[name]), [300.0, 100.0, 100.0], "{said}");
+
+    let load = |target: &str, words: &[&str]| {
+        lab(&[&["load", "--flush-target", "--target", target, "--requests", "10"], words].concat())
+    };
+    for (words, why) in [
+        (&["--command", "SET {key} {value}", "--expect", "nil"][..], "command 1 for key:"),
+        (&["--command", "SET {key} {value}", "--expect", "nil"], "is answered by \"OK\""),
+        (&["--command", "HGET {key}"], "is answered by \"ERR wrong number of arguments"),
+        (
+            &["--command", "SET {key} x", "--command", "GET {key}", "--expect", "OK", "--expect", "value"],
+            "a value of 1 bytes",
+        ),
+        (&["--command", "GET {what}"], "{what} is none of"),
+        (&["--command", "GET {key}", "--command", "GET {key}", "--expect", "any"], "one for each, or none"),
+        (&["--command", "GET {key}", "--verb", "set"], "say themselves what is asked"),
+    ] {
+        refused(&load(&targets.0, words), why);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn presets_ask_what_they_are_called_after() {
+    let folder = folder("presets");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let mc = Server::start(&[""; 0]).unwrap();
+    for target in [format!("a=redis://{}", redis.address()), memcached(mc.address())] {
+        for (preset, reads, updates) in
+            [("ycsb-a", 0.5, 0.5), ("ycsb-b", 0.95, 0.05), ("ycsb-c", 1.0, 0.0), ("ycsb-d", 0.95, 0.05)]
+        {
+            let words = [
+                "--preset",
+                preset,
+                "--keys",
+                "500",
+                "--requests",
+                "20000",
+                "--pipeline",
+                "8",
+                "--connections",
+                "4",
+            ];
+            let (all, said) = figures(&target, &folder, &words);
+            let share = |name: &str| all[name] / all["requests"];
+            assert!(
+                (share("hits") - reads).abs() < 0.02 && (share("sets") - updates).abs() < 0.02,
+                "{preset}: {said}"
+            );
+            assert_eq!((all["misses"], all["requests"]), (0.0, 20_000.0), "{preset}: {said}");
+        }
+        let (all, said) = figures(
+            &target,
+            &folder,
+            &["--preset", "ycsb-f", "--keys", "500", "--requests", "20000", "--connections", "4"],
+        );
+        assert!(all["swaps"] > 4_000.0 && all["refused swaps"] == 0.0, "{said}");
+    }
+    let target = memcached(mc.address());
+    let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
+    refused(
+        &load(&["--preset", "ycsb-e"]),
+        "ycsb-e scans keys in their order, and caches have no command for that",
+    );
+    refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), "say themselves what is asked");
+    std::fs::remove_dir_all(folder).unwrap();
+}
