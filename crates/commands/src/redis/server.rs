@@ -118,7 +118,7 @@ const FUNCTION: &[Command] = &[
             if is(word, "LIBRARYNAME") {
                 args.next().ok_or(Fail::of("ERR library name argument was not given"))?;
             } else if !is(word, "WITHCODE") {
-                let word = super::fail::shown(word, usize::MAX);
+                let word = super::fail::shown(word, 128);
                 return Err(Fail::with(format!("ERR Unknown argument {word}")));
             }
         }
