@@ -2,7 +2,7 @@
 //!
 //! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
-//!   commands; `dump`: their long replies
+//!   commands; `dump`: their long replies; `sizes`: one of them
 //! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
 
 mod admin;
@@ -15,6 +15,7 @@ pub(crate) mod join;
 mod meta;
 mod session;
 pub(crate) mod shared;
+mod sizes;
 pub mod slabs;
 pub mod stats;
 pub mod table;

@@ -4,15 +4,16 @@
 //! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
 //! looked at, so other connections have their turn; the session goes on with it when called again.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use larder_protocol::base64;
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::number::parse_u64;
-use larder_store::Item;
+use larder_store::{Item, Store};
 
 use super::admin::PageMove;
 use super::shared::Shared;
+use super::sizes::Sizes;
 use super::slabs::CLASSES_END;
 use super::text::{END, META_MISS, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::core::context::Context;
@@ -21,13 +22,11 @@ use crate::core::output::Output;
 use crate::core::work::{CLEANING_NS, KEY_NS};
 
 /// Items looked at between two looks at the output.
-const ITEMS_PER_WALK: usize = 64;
+pub(super) const ITEMS_PER_WALK: usize = 64;
 /// What it takes to look at one and to write its line.
-const ITEM_NS: u64 = 2 * KEY_NS;
+pub(super) const ITEM_NS: u64 = 2 * KEY_NS;
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
-/// `stats sizes` counts items in steps of so many bytes.
-const SIZE_STEP_BYTES: u64 = 32;
 /// What `stats cachedump` writes at most: memcached's.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
@@ -70,7 +69,7 @@ pub(crate) enum Dump {
     Items { form: Form, classes: Classes, cursor: u64 },
     Prefixes { after: Option<Box<[u8]>> },
     Connections { from: u64 },
-    Sizes { cursor: u64, counts: BTreeMap<u64, u64> },
+    Sizes(Box<Sizes>),
     Page(PageMove),
     Flush { noreply: bool },
 }
@@ -115,8 +114,8 @@ impl Dump {
     }
 
     /// stats sizes
-    pub fn sizes() -> Dump {
-        Dump::Sizes { cursor: 0, counts: BTreeMap::new() }
+    pub fn sizes(store: &Arc<Store>) -> Dump {
+        Dump::Sizes(Box::new(Sizes::new(store)))
     }
 
     /// Writes on.
@@ -125,7 +124,7 @@ impl Dump {
             Dump::Items { form, classes, cursor } => step_items(shared, cx, out, form, *classes, cursor),
             Dump::Page(page) => page.step(cx, out),
             Dump::Flush { noreply } => step_flush(cx, out, *noreply),
-            Dump::Sizes { cursor, counts } => step_sizes(cx, out, cursor, counts),
+            Dump::Sizes(sizes) => sizes.step(cx, out),
             Dump::Prefixes { after } => {
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
                     out.put(b"PREFIX ");
@@ -147,37 +146,6 @@ impl Dump {
                 let next = cx.host.connections(*from, ROWS_PER_STEP, &mut |row| put_connection(out, row));
                 ended(out, next.map(|next| *from = next).is_some())
             }
-        }
-    }
-}
-
-/// Counts items by size; the counts are written when all were seen.
-fn step_sizes(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    cursor: &mut u64,
-    counts: &mut BTreeMap<u64, u64>,
-) -> Step {
-    loop {
-        cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
-        cx.spend_beside(out);
-        *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
-            let size = item.item_bytes().next_multiple_of(SIZE_STEP_BYTES);
-            *counts.entry(size).or_default() += 1;
-        });
-        if *cursor == 0 {
-            for (size, count) in counts {
-                out.put(b"STAT ");
-                put_number(out, *size);
-                out.put(b" ");
-                put_number(out, *count);
-                out.put(b"\r\n");
-            }
-            out.put(END);
-            return Step::Done;
-        }
-        if out.is_full() {
-            return Step::Full;
         }
     }
 }

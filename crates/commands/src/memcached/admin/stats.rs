@@ -27,7 +27,9 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         }
         Some(b"items") => items(line),
         Some(b"slabs") => slabs(line),
-        Some(b"sizes") if line.cx.shared.settings.track_sizes => return Flow::Dump(Dump::sizes()),
+        Some(b"sizes") if line.cx.shared.settings.track_sizes => {
+            return Flow::Dump(Dump::sizes(line.cx.guard.store()));
+        }
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {

@@ -1,0 +1,81 @@
+//! `stats sizes`: how many items there are of each size, in steps of 32 bytes. The counts are written when all items were
+//! seen; until then they are charged as what connections hold, as many may ask at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larder_store::Store;
+
+use super::dump::{ITEM_NS, ITEMS_PER_WALK, Step};
+use super::text::{END, put_number};
+use crate::core::context::Context;
+use crate::core::output::Output;
+
+/// Items are counted in steps of so many bytes.
+const SIZE_STEP_BYTES: u64 = 32;
+/// What a count takes in a map whose nodes are at least half full.
+const COUNT_BYTES: usize = 48;
+
+/// Counts under way.
+#[derive(Debug)]
+pub(crate) struct Sizes {
+    cursor: u64,
+    counts: BTreeMap<u64, u64>,
+    /// To whom so many bytes are charged.
+    store: Arc<Store>,
+    charged: i64,
+}
+
+impl Sizes {
+    pub fn new(store: &Arc<Store>) -> Sizes {
+        Sizes { cursor: 0, counts: BTreeMap::new(), store: Arc::clone(store), charged: 0 }
+    }
+
+    /// Counts some items; the counts are written when all were seen.
+    pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
+        loop {
+            cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
+            cx.spend_beside(out);
+            let counts = &mut self.counts;
+            self.cursor = cx.guard.walk(self.cursor, ITEMS_PER_WALK, &mut |item| {
+                let size = item.item_bytes().next_multiple_of(SIZE_STEP_BYTES);
+                *counts.entry(size).or_default() += 1;
+            });
+            if !self.charge() {
+                out.put(b"SERVER_ERROR out of memory writing stats\r\n");
+                return Step::Done;
+            }
+            if self.cursor == 0 {
+                for (size, count) in &self.counts {
+                    out.put(b"STAT ");
+                    put_number(out, *size);
+                    out.put(b" ");
+                    put_number(out, *count);
+                    out.put(b"\r\n");
+                }
+                out.put(END);
+                return Step::Done;
+            }
+            if out.is_full() {
+                return Step::Full;
+            }
+        }
+    }
+
+    /// Charges what came since; false if connections hold as much as they may.
+    fn charge(&mut self) -> bool {
+        let more = (self.counts.len() * COUNT_BYTES) as i64 - self.charged;
+        if more > 0 && self.store.held_bytes().saturating_add(more as u64) > self.store.held_bytes_max() {
+            return false;
+        }
+        self.store.hold(more);
+        self.charged += more;
+        true
+    }
+}
+
+impl Drop for Sizes {
+    fn drop(&mut self) {
+        self.store.hold(-self.charged);
+    }
+}
