@@ -39,6 +39,9 @@ const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
 const CHILDREN_FEW: usize = if CHILDREN_MAX < 8 { 2 } else { CHILDREN_MAX / 4 };
 const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
 
+/// Room for so many nodes is kept for the next edit.
+const NODES_KEPT: usize = 1 << 10;
+
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug)]
 struct Child {
@@ -57,6 +60,7 @@ struct Cut {
 }
 
 /// A tree that is being changed. Its vectors stay for the next one: in steady state an edit allocates nothing on the heap.
+/// Those of nodes grow with what is written at once, and so much of them is given back.
 #[derive(Debug, Default)]
 pub(crate) struct Edit {
     number: u32,
@@ -104,6 +108,12 @@ impl Edit {
         self.row.clear();
     }
 
+    /// Nodes for which there is room.
+    #[cfg(test)]
+    pub(crate) fn room_for_nodes(&self) -> usize {
+        self.fresh.capacity().max(self.gone.capacity())
+    }
+
     /// Begins with the tree of an item.
     ///
     /// # Safety
@@ -141,6 +151,7 @@ impl Edit {
         while let Some(chunk) = self.fresh.pop() {
             local.recycle(store, chunk);
         }
+        self.fresh.shrink_to(NODES_KEPT);
         if std::mem::take(&mut self.numbered) {
             store.trees.give(self.number);
         }
@@ -579,6 +590,7 @@ impl Edit {
             let (class, bytes) = chunk_facts(&store.arena, chunk);
             local.retire_alone(node, node.header().moved_piece(), chunk, class, bytes);
         }
+        chunks.shrink_to(NODES_KEPT);
     }
 }
 
@@ -631,6 +643,7 @@ impl Guard<'_> {
         match done {
             Ok(stored) => {
                 edit.fresh.clear();
+                edit.fresh.shrink_to(NODES_KEPT);
                 edit.numbered = false;
                 Edit::retire(store, self.local, &mut edit.gone);
                 Ok(stored)

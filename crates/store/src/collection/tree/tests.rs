@@ -264,6 +264,28 @@ fn a_change_of_which_any_allocation_is_refused_has_done_nothing() {
 }
 
 #[test]
+fn room_for_the_nodes_of_a_large_edit_is_given_back() {
+    const KEPT: usize = 1 << 10;
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key_in(2, b"key");
+    let names: Vec<String> = (0..20_000).map(|n| format!("member {n:020}")).collect();
+    guard.set_add(&key, names.iter().map(String::as_bytes)).unwrap();
+    assert!(guard.local.edit.room_for_nodes() <= KEPT, "{}", guard.local.edit.room_for_nodes());
+    guard.remove_named(&key, Type::Set, names.iter().map(String::as_bytes)).unwrap();
+    assert!(guard.local.edit.room_for_nodes() <= KEPT, "{}", guard.local.edit.room_for_nodes());
+    // What is begun and finds no memory.
+    let long = [b'l'; 1000];
+    let names: Vec<Vec<u8>> = (0..20_000_u32).map(|n| [&n.to_le_bytes()[..], &long].concat()).collect();
+    let refused = guard.set_add(&key, names.iter().map(Vec::as_slice));
+    assert_eq!(refused.unwrap_err(), Declined::NoMemory);
+    assert!(guard.local.edit.room_for_nodes() <= KEPT, "{}", guard.local.edit.room_for_nodes());
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
 fn nodes_that_move_are_found_again_and_what_was_begun_before_is_begun_anew() {
     let (store, mut worker) = store(16);
     let mut guard = worker.enter(NOW);
