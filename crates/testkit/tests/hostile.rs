@@ -104,6 +104,39 @@ const LEFT_OUT: &[&str] = &[
     "zrandmember",
 ];
 
+/// Trees: a hash and a set of more than is answered in one step.
+const TREES: [(&str, &str); 2] = [("treehash", "HSET"), ("treeset", "SADD")];
+const TREE_ELEMENTS: usize = 2500;
+/// Trees that have lost more than this are made anew.
+const TREE_ELEMENTS_MIN: usize = 2000;
+/// Requests of each command on trees.
+const TREE_ROUNDS: usize = 200;
+/// Commands of other groups that have a key.
+const OF_ANY_KEY: &[&str] = &[
+    "del",
+    "unlink",
+    "exists",
+    "touch",
+    "type",
+    "expire",
+    "persist",
+    "copy",
+    "rename",
+    "renamenx",
+    "move",
+    "dump",
+    "object|encoding",
+    "memory|usage",
+    "append",
+    "getset",
+    "strlen",
+    "bitop",
+    "setrange",
+    "mget",
+    "set",
+    "getdel",
+];
+
 /// Which of some things comes next.
 struct Choices(u64);
 
@@ -115,6 +148,15 @@ impl Choices {
 
     fn of<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
         list[self.below(list.len())]
+    }
+
+    /// As [`Choices::word`], where half of the keys have trees, and names are those of their elements.
+    fn word_of_trees(&mut self, usage: &[&str]) -> Vec<u8> {
+        match self.below(4) {
+            0 => TREES[self.below(2)].0.as_bytes().to_vec(),
+            1 => format!("element-{:054}", self.below(TREE_ELEMENTS)).into_bytes(),
+            _ => self.word(usage),
+        }
     }
 
     /// A word for a command whose usage names `usage`.
@@ -172,17 +214,49 @@ impl Talk {
         self.local.maintain(20);
         let mut client = self.local.resp_connection();
         self.local.exchange(&mut client, &encode(&[b"FLUSHALL"]));
+        self.stock();
+    }
+
+    /// The keys are there, whatever else is.
+    fn stock(&mut self) {
+        let mut client = self.local.resp_connection();
         for (key, value) in keys() {
             if let Some(value) = value {
                 self.local.exchange(&mut client, &encode(&[b"SET", &key, &value]));
             }
         }
+        self.local.exchange(&mut client, &encode(&[b"DEL", b"hash", b"list", b"set", b"zset"]));
         for words in ["HSET hash a 1 b 2", "RPUSH list a b 1", "SADD set a b 1", "ZADD zset 1 a 2 b 3 1"] {
             let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
             self.local.exchange(&mut client, &encode(&words));
         }
         self.local.exchange(&mut client, &encode(&[b"PEXPIRE", b"large", b"9000000000"]));
         (self.redis, self.memcached) = (self.local.resp_connection(), self.local.connection());
+    }
+}
+
+impl Talk {
+    /// The trees are there.
+    fn plant(&mut self) {
+        let mut client = self.local.resp_connection();
+        for (key, put) in TREES {
+            let len = if put == "HSET" { "HLEN" } else { "SCARD" };
+            self.local.exchange(&mut client, &encode(&[len.as_bytes(), key.as_bytes()]));
+            let reply = String::from_utf8_lossy(client.sent()).into_owned();
+            client.forget();
+            let there: usize = reply.trim().strip_prefix(':').and_then(|n| n.parse().ok()).unwrap_or(0);
+            if there < TREE_ELEMENTS_MIN {
+                self.local.exchange(&mut client, &encode(&[b"DEL", key.as_bytes()]));
+                let names = (0..TREE_ELEMENTS).map(|n| format!("element-{n:054}").into_bytes());
+                let values =
+                    |name: Vec<u8>| if put == "HSET" { vec![name, b"1".to_vec()] } else { vec![name] };
+                let words = [put, key].into_iter().map(|word| word.as_bytes().to_vec());
+                let words: Vec<Vec<u8>> = words.chain(names.flat_map(values)).collect();
+                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                self.local.exchange(&mut client, &encode(&words));
+                client.forget();
+            }
+        }
     }
 }
 
@@ -201,18 +275,36 @@ fn shown(words: &[Vec<u8>]) -> String {
 fn every_redis_command_answers_any_arguments_once() {
     let rows = REDIS.iter().flat_map(|group| group.rows);
     let rows = rows.flat_map(|row| row.subcommands().iter().chain([row]));
+    answers_once(rows.filter(|row| !LEFT_OUT.contains(&row.name)), ROUNDS, false);
+}
+
+#[test]
+fn every_redis_command_on_trees_answers_any_arguments_once() {
+    let groups = ["hash", "list", "set", "sorted-set"];
+    let rows = REDIS.iter().flat_map(|group| group.rows.iter().map(move |row| (group.name, row)));
+    let rows =
+        rows.flat_map(|(group, row)| row.subcommands().iter().chain([row]).map(move |row| (group, row)));
+    let rows = rows.filter(|(group, row)| groups.contains(group) || OF_ANY_KEY.contains(&row.name));
+    answers_once(rows.map(|(_, row)| row).filter(|row| !LEFT_OUT.contains(&row.name)), TREE_ROUNDS, true);
+}
+
+/// Each command has one whole reply, whatever its arguments are; `trees`: and whichever of its keys have trees.
+fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, trees: bool) {
     let mut talk = Talk::new();
-    for row in rows.filter(|row| !LEFT_OUT.contains(&row.name)) {
+    for row in rows {
         let mut choices = Choices(row.name.bytes().map(u64::from).sum());
         let usage = words_of(row.usage);
-        for round in 0..ROUNDS {
-            if round % ROUNDS_EACH == 0 {
+        for round in 0..rounds {
+            if round % ROUNDS_EACH == 0 && !trees {
                 talk.begin();
+            } else if round % ROUNDS_EACH == 0 {
+                talk.stock();
+                talk.plant();
             }
             let mut words: Vec<Vec<u8>> = row.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
             let count = arguments(row, &mut choices);
             while words.len() < count {
-                words.push(choices.word(&usage));
+                words.push(if trees { choices.word_of_trees(&usage) } else { choices.word(&usage) });
             }
             // What a container is not to be asked here, it might be by a word.
             if words.len() > 1 && LEFT_OUT.contains(&&*format!("{}|{}", row.name, shown(&words[1..2]))) {
@@ -272,6 +364,43 @@ fn every_memcached_command_answers_any_arguments_once() {
             assert_eq!(other.sent(), b"MN\r\n", "{}", shown(&words));
             if choices.below(4) == 0 || talk.memcached.is_closed() {
                 talk.memcached = talk.local.connection();
+            }
+        }
+    }
+}
+
+/// Their replies are as long as they are asked to make them: who reads nothing of one, or wants none, keeps nobody from
+/// anything.
+#[test]
+fn picks_of_any_number_are_left_when_nobody_takes_them() {
+    let mut talk = Talk::new();
+    talk.plant();
+    let counts = NUMBERS.iter().flat_map(|count| [(*count).to_owned(), format!("-{count}")]);
+    let counts: Vec<String> = counts.filter(|count| !count.starts_with("--")).collect();
+    let held = talk.local.store().held_bytes();
+    for (name, keys, pairs) in [
+        ("HRANDFIELD", ["hash", "treehash"], "WITHVALUES"),
+        ("SRANDMEMBER", ["set", "treeset"], ""),
+        ("ZRANDMEMBER", ["zset", "none"], "WITHSCORES"),
+    ] {
+        for key in keys {
+            for count in &counts {
+                let mut words: Vec<&[u8]> = vec![name.as_bytes(), key.as_bytes(), count.as_bytes()];
+                for _ in 0..2 {
+                    let mut reader = talk.local.resp_connection();
+                    reader.stall();
+                    talk.local.exchange(&mut reader, &encode(&words));
+                    drop(reader);
+                    let mut deaf = talk.local.resp_connection();
+                    talk.local.exchange(&mut deaf, &encode(&[b"CLIENT", b"REPLY", b"OFF"]));
+                    talk.local.exchange(&mut deaf, &encode(&words));
+                    talk.local.exchange(&mut deaf, &encode(&[b"CLIENT", b"REPLY", b"ON"]));
+                    talk.local.exchange(&mut deaf, &encode(&[b"PING"]));
+                    let said = String::from_utf8_lossy(deaf.sent()).into_owned();
+                    assert_eq!(said, "+OK\r\n+PONG\r\n", "{name} {key} {count}");
+                    words.extend([pairs.as_bytes()].iter().filter(|pairs| !pairs.is_empty()));
+                }
+                assert_eq!(talk.local.store().held_bytes(), held, "{name} {key} {count}");
             }
         }
     }

@@ -12,6 +12,7 @@ mod collections;
 mod dumps;
 mod resp;
 mod text;
+mod trees;
 
 /// Keys: the longest of memcached's text and one more, the longest that an item's header tells and one more,
 /// the longest that lies in its item and one more, and the longest.
