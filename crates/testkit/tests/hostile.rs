@@ -110,7 +110,7 @@ const TREE_ELEMENTS: usize = 2500;
 /// Trees that have lost more than this are made anew.
 const TREE_ELEMENTS_MIN: usize = 2000;
 /// Requests of each command on trees.
-const TREE_ROUNDS: usize = 200;
+const TREE_ROUNDS: usize = 800;
 /// Commands of other groups that have a key.
 const OF_ANY_KEY: &[&str] = &[
     "del",

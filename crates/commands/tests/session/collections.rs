@@ -202,7 +202,7 @@ fn what_is_larger_than_a_leaf_is_read_scanned_and_taken_apart() {
 
 impl Bench {
     /// Puts members into a set of any size.
-    fn add(&mut self, name: &str, members: impl Iterator<Item = String>) {
+    pub fn add(&mut self, name: &str, members: impl Iterator<Item = String>) {
         let mut guard = self.worker.enter(START);
         let key = guard.key(name.as_bytes());
         for member in members {

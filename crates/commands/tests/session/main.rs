@@ -3,6 +3,7 @@
 mod closed;
 mod collections;
 mod figures;
+mod held;
 mod later;
 mod meta;
 mod slices;

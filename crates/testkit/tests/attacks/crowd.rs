@@ -1,7 +1,8 @@
 //! What many clients leave behind together.
 
-use super::full;
+use super::{MEGABYTES, full};
 use larder_testkit::attacker::Attacker;
+use larder_testkit::bounded::Bounded;
 use larder_testkit::talk::encode;
 
 #[test]
@@ -76,4 +77,100 @@ fn messages_of_megabytes() {
     attacker.send(encode(&[b"EXEC"]));
     attacker.hear();
     bounded.has_held("PUBLISH");
+}
+
+/// Each holds less than is counted of who is done at once; together they would hold as much as the cache.
+#[test]
+fn what_a_thousand_clients_hold_between_two_turns() {
+    const CLIENTS: usize = 1000;
+    let (bounded, mut client) = full();
+    let attackers: Vec<Attacker> = (0..CLIENTS).map(|_| Attacker::new(&bounded)).collect();
+    let names: Vec<String> = (0..3_500).map(|n| format!("{n:x}")).collect();
+    let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    // No name is one of theirs.
+    let numbers: Vec<String> = (0..2_700).map(|n| (1_000_000 + n).to_string()).collect();
+    let numbers: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
+    let long = [b'k'; 50_000];
+    let mut first = Attacker::new(&bounded);
+    first.ask(&[b"SET", b"one", &b"ab".repeat(60)]);
+    first.ask(&[b"SET", b"two", &b"ba".repeat(60)]);
+    let rows = [
+        encode(&[&[&b"SUNION"[..]], &names[..]].concat()),
+        encode(&[b"LCS", b"one", b"two"]).repeat(20),
+        encode(&[&[&b"CLIENT"[..], b"LIST", b"ID"], &numbers[..]].concat()),
+        encode(&[&[&b"SADD"[..], &long], &names[..1_500]].concat()),
+    ];
+    for (nth, row) in rows.iter().enumerate() {
+        attackers.iter().for_each(|attacker| attacker.send(row.clone()));
+        (0..20).for_each(|_| {
+            assert_eq!(client.ask("mn").expect("a reply"), "MN");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        bounded.has_held(&format!("a thousand clients, {nth}"));
+    }
+}
+
+/// What they ask for is made as they take it.
+#[test]
+fn dumps_and_keys_by_many_who_read_nothing() {
+    let (bounded, mut client) = full();
+    client.ask("stats detail on").expect("a reply");
+    let keys: String = (0..20_000).map(|n| format!(" k{n}")).collect();
+    let rows = [
+        format!("get{keys}\r\n"),
+        "lru_crawler metadump all\r\n".to_owned(),
+        "lru_crawler mgdump all\r\n".to_owned(),
+        "stats conns\r\n".to_owned(),
+        "stats detail dump\r\n".to_owned(),
+        "stats cachedump 5 0\r\n".to_owned(),
+    ];
+    for row in rows {
+        let attackers: Vec<Attacker> = (0..200).map(|_| Attacker::new(&bounded)).collect();
+        attackers.iter().for_each(|attacker| attacker.send(row.repeat(5).into_bytes()));
+        (0..10).for_each(|_| {
+            assert_eq!(client.ask("mn").expect("a reply"), "MN");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        bounded.has_held(row.split(['\r', ' ']).next().expect("a word"));
+    }
+}
+
+#[test]
+fn large_values_that_many_have_made() {
+    let (bounded, mut client) = full();
+    let mut first = Attacker::new(&bounded);
+    assert_eq!(first.ask(&[b"SETBIT", b"large", b"40000000", b"1"]).errors, 0);
+    let bytes = vec![b'x'; 30_000];
+    let rows: [&[&[u8]]; 6] = [
+        &[b"APPEND", b"large", &bytes],
+        &[b"SETRANGE", b"large", b"100", &bytes],
+        &[b"BITOP", b"NOT", b"other", b"large"],
+        &[b"BITCOUNT", b"large"],
+        &[b"COPY", b"large", b"other", b"REPLACE"],
+        &[b"DUMP", b"large"],
+    ];
+    for row in rows {
+        let attackers: Vec<Attacker> = (0..300).map(|_| Attacker::new(&bounded)).collect();
+        attackers.iter().for_each(|attacker| attacker.send(encode(row)));
+        (0..10).for_each(|_| {
+            assert_eq!(client.ask("mn").expect("a reply"), "MN");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        bounded.has_held(&String::from_utf8_lossy(row[0]));
+    }
+}
+
+#[test]
+fn sizes_that_many_have_counted() {
+    let bounded = Bounded::start(MEGABYTES, &["-t", "2", "-o", "track_sizes"]);
+    let mut client = bounded.client();
+    // As many sizes as there is room for.
+    bounded.fill(&mut client, "k", (1..2_200).map(|n| 32 * n), "items of each size");
+    let attackers: Vec<Attacker> = (0..700).map(|_| Attacker::new(&bounded)).collect();
+    attackers.iter().for_each(|attacker| attacker.send(b"stats sizes\r\n".repeat(20)));
+    (0..20).for_each(|_| {
+        assert_eq!(client.ask("mn").expect("a reply"), "MN");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    });
+    bounded.has_held("stats sizes");
 }

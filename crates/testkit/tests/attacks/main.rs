@@ -2,6 +2,7 @@
 //! process beside each, at every moment. The cache is full, so that nothing is left over for what is not
 //! charged. docs/operating.md has the table of what is.
 
+mod collections;
 mod crowd;
 mod replies;
 mod scratch;
@@ -15,9 +16,15 @@ const HELD: &str = "-OOM connections hold as much memory as they may";
 
 /// A full cache of 64 MB.
 fn full() -> (Bounded, Client) {
-    let bounded = Bounded::start(MEGABYTES, &["-t", "2", "--enable-debug-command", "yes"]);
+    full_of(MEGABYTES)
+}
+
+/// A full cache of so many megabytes.
+fn full_of(megabytes: u64) -> (Bounded, Client) {
+    let bounded = Bounded::start(megabytes, &["-t", "2", "--enable-debug-command", "yes"]);
     let mut client = bounded.client();
-    bounded.fill(&mut client, "k", random(2000).take(90_000), "a full cache");
+    let items = megabytes as usize * 90_000 / MEGABYTES as usize;
+    bounded.fill(&mut client, "k", random(2000).take(items), "a full cache");
     assert!(number(&mut client, "evictions") > 0);
     (bounded, client)
 }

@@ -108,9 +108,10 @@ fn long_words() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
     let long = vec![0xff; 7 << 20];
-    let rows: [&[&[u8]]; 12] = [
+    let rows: [&[&[u8]]; 13] = [
         &[b"ECHO"],
         &[b"PING"],
+        &[b"FUNCTION", b"LIST"],
         &[b"DEBUG", b"ERROR"],
         &[b"CLIENT", b"KILL", b"USER"],
         &[b"CLIENT", b"SETNAME"],
@@ -123,9 +124,56 @@ fn long_words() {
         &[b"nothing of the kind"],
     ];
     for row in rows {
-        attacker.ask_many(row, &[&long], 1);
+        let heard = attacker.ask_many(row, &[&long], 1);
+        // A byte that is no text counts as three here.
+        let most = match row[0] {
+            b"DEBUG" => 3 * 4096 + 64,
+            b"CLIENT" => 3 * 1024 + 64,
+            _ => 1024,
+        };
+        assert!(heard.first_error.len() <= most, "{} bytes of an error", heard.first_error.len());
         bounded.has_held(&format!("{} of a long word", String::from_utf8_lossy(row[0])));
     }
+}
+
+/// What stays when a command is over.
+#[test]
+fn what_is_kept_of_many_commands() {
+    let (bounded, _client) = full();
+    let mut attacker = Attacker::new(&bounded);
+    // First words of errors.
+    for n in 0..3_000 {
+        let word = format!("E{n}{} of them", "x".repeat(100));
+        attacker.ask(&[b"DEBUG", b"ERROR", word.as_bytes()]);
+    }
+    // Keys that are long lie beside the arena.
+    for n in 0..4_000_u32 {
+        let key = [&[b'k'; 60_000][..], &n.to_le_bytes()].concat();
+        attacker.ask(&[b"SET", &key, b"v"]);
+    }
+    bounded.has_held("long keys");
+    attacker.ask(&[b"FLUSHALL"]);
+    // Numbers of trees: as many as there were at once.
+    let members: Vec<String> = (0..130).map(|n| format!("{n:030}")).collect();
+    let members: Vec<&[u8]> = members.iter().map(String::as_bytes).collect();
+    for n in 0..8_000 {
+        let name = n.to_string();
+        attacker.ask(&[&[&b"SADD"[..], name.as_bytes()], &members[..]].concat());
+    }
+    bounded.has_held("trees");
+    attacker.ask(&[b"FLUSHALL"]);
+    // A list of which all is looked through, a range that is stored, picks.
+    let ones = vec![&b"1"[..]; 12_000];
+    attacker.ask(&[&[&b"RPUSH"[..], b"l"], &ones[..]].concat());
+    let scored: Vec<String> = (0..700).flat_map(|n| [n.to_string(), format!("m{n}")]).collect();
+    let scored: Vec<&[u8]> = scored.iter().map(String::as_bytes).collect();
+    attacker.ask(&[&[&b"ZADD"[..], b"z"], &scored[..]].concat());
+    for _ in 0..50 {
+        attacker.ask(&[b"LPOS", b"l", b"1", b"COUNT", b"0"]);
+        attacker.ask(&[b"ZRANGESTORE", b"to", b"z", b"0", b"-1"]);
+        attacker.ask(&[b"ZRANDMEMBER", b"z", b"600"]);
+    }
+    bounded.has_held("lists and sorted sets");
 }
 
 #[test]

@@ -22,10 +22,12 @@ use larder_store::{Attributes, Collection, DIGITS_MAX, Entry, Expect, Item, Key,
 
 use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
 use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, Shown, counted};
+use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_set};
+use crate::redis::session::execute::KEY_HASH_BYTES;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -85,20 +87,22 @@ pub(crate) enum Then {
 }
 
 /// What is asked of some keys.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     pub operation: Operation,
     /// Of sorted sets; those of the keys that are sets are as if each member had the score 1.
     pub kind: Type,
     /// By what the scores of each of them are multiplied; none: by 1.
     pub weights: Vec<f64>,
+    /// To what these are charged.
+    pub weighed: Option<Heap>,
     pub aggregate: Aggregate,
     pub then: Then,
 }
 
 impl Plan {
     pub fn new(operation: Operation, kind: Type, then: Then) -> Plan {
-        Plan { operation, kind, weights: Vec::new(), aggregate: Aggregate::Sum, then }
+        Plan { operation, kind, weights: Vec::new(), weighed: None, aggregate: Aggregate::Sum, then }
     }
 
     /// The collection of an item, if it may be one of those.
@@ -129,7 +133,7 @@ pub(crate) fn sets(
     keys: Args<'_>,
     operation: Operation,
 ) -> Done {
-    combine(call, (name, keys), &Plan::new(operation, Type::Set, Then::Members), None, keys)
+    combine(call, (name, keys), Plan::new(operation, Type::Set, Then::Members), None, keys)
 }
 
 /// SINTERSTORE, SUNIONSTORE, SDIFFSTORE
@@ -141,7 +145,7 @@ pub(crate) fn store_sets(
 ) -> Done {
     let mut keys = args;
     let target = next(&mut keys)?;
-    combine(call, (name, args), &Plan::new(operation, Type::Set, Then::Store), Some(target), keys)
+    combine(call, (name, args), Plan::new(operation, Type::Set, Then::Store), Some(target), keys)
 }
 
 /// SINTERCARD
@@ -171,7 +175,7 @@ fn count(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, kind: 
         let most = integer(next(&mut rest)?).ok().and_then(|most| u64::try_from(most).ok());
         limit = most.ok_or(Fail::of("ERR LIMIT can't be negative"))?;
     }
-    combine(call, (name, args), &Plan::new(Operation::Inter, kind, Then::Count(limit)), None, keys)
+    combine(call, (name, args), Plan::new(Operation::Inter, kind, Then::Count(limit)), None, keys)
 }
 
 /// Of a command that was given no keys.
@@ -183,7 +187,7 @@ pub(crate) fn needs_a_key(name: &str) -> Fail {
 pub(crate) fn combine(
     call: &mut Call<'_, '_, '_>,
     words: (&'static str, Args<'_>),
-    plan: &Plan,
+    plan: Plan,
     target: Option<&[u8]>,
     keys: Args<'_>,
 ) -> Done {
@@ -202,9 +206,16 @@ pub(crate) fn combine(
     }
 }
 
+/// What is noted of a key beside its name: what it had, its place in the order, which is sorted beside itself, and when
+/// all are read, what they are taken as one by.
+const SOURCE_BYTES: usize =
+    size_of::<Source>() + 2 * size_of::<u32>() + size_of::<Key<'_>>() + KEY_HASH_BYTES;
+/// What an allocation takes, however short, beside its bytes: their length, and what they are rounded up to.
+const ALLOCATED_BYTES: usize = 32;
+
 /// Bytes that are noted of keys.
 fn sources_bytes(keys: Args<'_>) -> usize {
-    keys.map(|name| name.len() + size_of::<Source>() + size_of::<u32>()).sum()
+    keys.map(|name| name.len() + ALLOCATED_BYTES + SOURCE_BYTES).sum()
 }
 
 /// A collection that others are made into.
@@ -226,7 +237,7 @@ struct Combining {
     headed: bool,
     again: Option<(Again, Lane)>,
     /// What is noted of the sources.
-    _noted: Heap,
+    noted: Heap,
     /// What was put together.
     held: Heap,
 }
@@ -297,7 +308,7 @@ struct Changed;
 impl Combining {
     fn new(
         call: &mut Call<'_, '_, '_>,
-        plan: &Plan,
+        plan: Plan,
         target: Option<&[u8]>,
         keys: Args<'_>,
         noted: Heap,
@@ -308,7 +319,7 @@ impl Combining {
             keys.map(|key| Source { name: name(call, key), version: None, len: 0, bytes: 0 }).collect();
         let target = target.map(|target| name(call, target));
         Combining {
-            plan: plan.clone(),
+            plan,
             order: (0..sources.len() as u32).collect(),
             sources,
             target,
@@ -318,7 +329,7 @@ impl Combining {
             read: false,
             headed: false,
             again: None,
-            _noted: noted,
+            noted,
             held: Heap::none(call),
         }
     }
@@ -543,10 +554,35 @@ impl Combining {
             combining.prepare(call, true)?;
             combining.read_all(call)
         })?;
-        let mut sorted = std::mem::take(&mut self.sorted);
+        let (mark, mut sorted) = (call.out.mark(), std::mem::take(&mut self.sorted));
         self.headed = self.end(call, &mut sorted)?;
         self.sorted = sorted;
-        if self.headed { call.work(self) } else { Ok(()) }
+        if self.headed && self.reply_or_keep(call, mark)? != Step::Done {
+            call.go_on_with(self);
+        }
+        Ok(())
+    }
+
+    /// Replies what there is room for, behind the head; what is left is kept until there is more, and charged however
+    /// short it is: many clients may keep some.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may; nothing is replied behind `mark`.
+    fn reply_or_keep(&mut self, call: &mut Call<'_, '_, '_>, mark: Mark) -> Result<Step, Fail> {
+        let step = self.reply(call);
+        if step != Step::Done {
+            // All that is needed yet is members.
+            (self.sources, self.order) = (Vec::new(), Vec::new());
+            (self.plan.weights, self.plan.weighed) = (Vec::new(), None);
+            self.noted = Heap::none(call);
+            if let Way::Sieve(sieve) = &mut self.way {
+                sieve.forget_batch();
+            }
+            let rows = self.way.rows().len();
+            let bytes = size_of::<Combining>() + self.way.bytes() + 2 * Sorted::bytes(rows);
+            self.held.set(call, bytes).inspect_err(|_| call.out.rewind(mark))?;
+        }
+        Ok(step)
     }
 
     /// The keys still have what was read.
@@ -693,7 +729,7 @@ impl Job for Combining {
         let Some(read) = read else { return Ok(Step::More) };
         let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
         let (mut ended, mut sorted) = (None, std::mem::take(&mut self.sorted));
-        let mut done = Ok(());
+        let (mut done, mark) = (Ok(()), call.out.mark());
         if read {
             let names = self.sources.iter().map(|source| &source.name).chain(&self.target);
             let keys: Vec<Key<'_>> = names.map(|name| name.key(call)).collect();
@@ -714,7 +750,7 @@ impl Job for Combining {
             Some(false) => Ok(Step::Done),
             Some(true) => {
                 self.headed = true;
-                Ok(self.reply(call))
+                self.reply_or_keep(call, mark)
             }
         }
     }

@@ -231,22 +231,28 @@ fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args
         let most =
             if args.len() <= WRITES_AT_ONCE || whole { WRITES_AT_ONCE } else { call.writes_of_a_step() };
         let fields = first(&mut args, most);
-        let kept = if args.is_empty() || whole { None } else { Some(Kept::new(call, args)) };
-        let kept = kept.transpose().and_then(|kept| {
+        let ends = args.is_empty() || whole;
+        let kept = if ends { Ok(None) } else { keep(call, key, args).map(Some) };
+        let kept = kept.and_then(|kept| {
             take_fields(call, key.bytes(), fields)?;
             Ok(kept)
         });
         taken += fields.len();
         call.spend_on_writes(fields.len());
-        if let Some(kept) = kept.inspect_err(|_| call.out.rewind(mark))?
+        if let Some((name, kept)) = kept.inspect_err(|_| call.out.rewind(mark))?
             && let Some((row, _)) = table::find(b"hgetdel")
         {
-            let name = Name::of(call, call.client.db, key);
             call.go_on_with(Taking { row, name, kept });
             return Ok(());
         }
     }
     Ok(())
+}
+
+/// The key, and the fields that are still to be taken.
+fn keep(call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> Result<(Name, Kept), Fail> {
+    let kept = Kept::new(call, fields)?;
+    Ok((Name::kept(call, key.bytes())?, kept))
 }
 
 /// Removes fields, no more than [`WRITES_AT_ONCE`], and replies what each had, as one moment.

@@ -201,13 +201,13 @@ impl Call<'_, '_, '_> {
         match self.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
             Leave::Later => Ok(()),
             Leave::Yes(again, lane) => {
-                let mut copying = Copying::new(self, row, key, listed);
+                let mut copying = Copying::new(self, row, key, listed)?;
                 copying.begin(self, version, len, false)?;
                 copying.again = Some((again, lane));
                 self.work(copying)
             }
             Leave::No => {
-                let mut copying = Copying::new(self, row, key, listed);
+                let mut copying = Copying::new(self, row, key, listed)?;
                 copying.copy_at_once(self)?;
                 self.work(copying)
             }
@@ -330,12 +330,17 @@ impl Next {
 }
 
 impl Copying {
-    fn new(call: &mut Call<'_, '_, '_>, row: &'static Command, key: &Key<'_>, listed: Listed) -> Copying {
+    fn new(
+        call: &mut Call<'_, '_, '_>,
+        row: &'static Command,
+        key: &Key<'_>,
+        listed: Listed,
+    ) -> Result<Copying, Fail> {
         let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-        Copying {
+        Ok(Copying {
             row,
             listed,
-            name: Name::of(call, call.client.db, key),
+            name: Name::kept(call, key.bytes())?,
             resp3: call.client.resp3,
             version: 0,
             len: 0,
@@ -346,7 +351,7 @@ impl Copying {
             headed: false,
             sent: 0,
             held: Heap::none(call),
-        }
+        })
     }
 
     /// Begins to copy a collection of so many entries; `all`: however few the picks are.

@@ -63,7 +63,7 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
         if count < len
             && let Some((row, _)) = table::find(b"spop")
         {
-            let name = Name::of(call, call.client.db, key);
+            let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
             return call.work(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
         }

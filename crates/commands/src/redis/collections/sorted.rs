@@ -18,6 +18,7 @@ use crate::core::output::Output;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
+use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Keys, KeysFunction, TWO_KEYS, Tells};
 
@@ -465,6 +466,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
 
 /// Reads `numkeys key [key ...]` and the options of several sorted sets; `stores`: nothing is shown.
 fn plan<'a>(
+    call: &mut Call<'_, '_, '_>,
     args: &mut Args<'a>,
     name: &str,
     operation: Operation,
@@ -477,8 +479,15 @@ fn plan<'a>(
     let weighs = operation != Operation::Diff;
     while let Some(word) = args.next() {
         if weighs && is(word, "WEIGHTS") && args.len() >= keys.len() {
-            let weight = |word| parse_double(word).ok_or(Fail::of("ERR weight value is not a float"));
-            plan.weights = args.by_ref().take(keys.len()).map(weight).collect::<Result<_, _>>()?;
+            if plan.weighed.is_none() {
+                plan.weighed = Some(Heap::take(call, keys.len() * size_of::<f64>())?);
+                plan.weights.reserve_exact(keys.len());
+            }
+            plan.weights.clear();
+            for word in args.by_ref().take(keys.len()) {
+                let weight = parse_double(word).ok_or(Fail::of("ERR weight value is not a float"));
+                plan.weights.push(weight?);
+            }
         } else if weighs && is(word, "AGGREGATE") {
             plan.aggregate = match next(args)? {
                 word if is(word, "SUM") => Aggregate::Sum,
@@ -497,8 +506,8 @@ fn plan<'a>(
 
 /// ZINTER, ZUNION, ZDIFF
 fn several(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, operation: Operation) -> Done {
-    let (plan, keys) = plan(&mut { args }, name, operation, false)?;
-    combine::combine(call, (name, args), &plan, None, keys)
+    let (plan, keys) = plan(call, &mut { args }, name, operation, false)?;
+    combine::combine(call, (name, args), plan, None, keys)
 }
 
 /// ZINTERSTORE, ZUNIONSTORE, ZDIFFSTORE
@@ -510,6 +519,6 @@ fn store_several(
 ) -> Done {
     let mut rest = args;
     let target = next(&mut rest)?;
-    let (plan, keys) = plan(&mut rest, name, operation, true)?;
-    combine::combine(call, (name, args), &plan, Some(target), keys)
+    let (plan, keys) = plan(call, &mut rest, name, operation, true)?;
+    combine::combine(call, (name, args), plan, Some(target), keys)
 }

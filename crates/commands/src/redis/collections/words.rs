@@ -114,8 +114,9 @@ impl Call<'_, '_, '_> {
         write.look(words)?;
         let some = first(&mut words, self.writes_of_a_step() * write.words());
         let kept = Kept::new(self, words)?;
-        let name = Name::of(self, self.client.db, key);
-        let count = write.run(self, key, some)?;
+        let name = Name::kept(self, key.bytes())?;
+        let key = name.key(self);
+        let count = write.run(self, &key, some)?;
         self.spend_on_writes(some.len() / write.words());
         self.go_on_with(Writing { row, name, write, says_ok, count, kept });
         Ok(())
@@ -259,7 +260,7 @@ impl Call<'_, '_, '_> {
             return Ok(());
         }
         let kept = Kept::new(self, words).inspect_err(|_| self.out.rewind(mark))?;
-        let name = Name::of(self, self.client.db, key);
+        let name = Name::kept(self, key.bytes()).inspect_err(|_| self.out.rewind(mark))?;
         self.go_on_with(Asking { name, ask, kept });
         Ok(())
     }

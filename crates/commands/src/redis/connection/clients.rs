@@ -225,7 +225,7 @@ impl Job for Lines {
 fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let one = args.len() == 1;
     let filter = match args.at(0) {
-        Some(address) if one => Filter::address(address),
+        Some(address) if one => Filter::address(call, address)?,
         _ => Filter::parse(call, args, Asked::ToKill)?,
     };
     let skip_me = filter.skip_me.unwrap_or(!one);

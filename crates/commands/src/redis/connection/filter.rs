@@ -44,6 +44,8 @@ const FLAGS: &[u8] = b"AbBcdeiIMNOPrRStTuUxE";
 
 /// What is asked of every client may be so much, each however often: more than there are kinds of it.
 const TESTS_MAX: usize = 64;
+/// Bytes of a text that are kept.
+const TEXT_BYTES_MAX: usize = NAME_BYTES_MAX + 1;
 /// Words that are read in one step, nearly all of them numbers of clients: some 5 ms.
 const WORDS_MAX: usize = 1 << 16;
 /// What it takes to look at a client …
@@ -112,13 +114,17 @@ fn seconds(word: &[u8], name: &str) -> Result<u64, Fail> {
 
 /// What a text is compared with: no text that it is compared with is longer.
 fn cut(value: &[u8]) -> Box<[u8]> {
-    value[..value.len().min(NAME_BYTES_MAX + 1)].into()
+    value[..value.len().min(TEXT_BYTES_MAX)].into()
 }
 
 impl Filter {
     /// All with this address.
-    pub fn address(address: &[u8]) -> Filter {
-        Filter { tests: vec![(true, Test::Address(cut(address)))], ..Filter::default() }
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn address(call: &mut Call<'_, '_, '_>, address: &[u8]) -> Result<Filter, Fail> {
+        let held = Some(Heap::keep(call, size_of::<Test>() + address.len().min(TEXT_BYTES_MAX))?);
+        Ok(Filter { tests: vec![(true, Test::Address(cut(address)))], _held: held, ..Filter::default() })
     }
 
     /// # Errors
@@ -127,8 +133,12 @@ impl Filter {
         if args.len() > WORDS_MAX {
             return Err(TOO_MANY);
         }
-        // What is noted of each number, and while they come.
-        let held = Heap::take(call, 3 * args.len() * size_of::<u64>())?;
+        // What is noted of each number, and while they come; of each text, and of what is asked, with which the list of
+        // them grows by doubling.
+        let tests = args.len().min(TESTS_MAX + 1);
+        let texts = args.encoded().len().min(tests * TEXT_BYTES_MAX);
+        let noted = 3 * args.len() * size_of::<u64>() + 3 * tests * size_of::<(bool, Test)>() + texts;
+        let held = Heap::keep(call, noted)?;
         let mut filter = Filter { _held: Some(held), ..Filter::default() };
         let mut behind_ids = false;
         while let Some(word) = args.next() {

@@ -147,7 +147,7 @@ fn unpacking_ns(bytes: u64) -> u64 {
 fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Terms) -> Done {
     let Some((row, _)) = table::find(b"restore") else { return Ok(()) };
     let kept = Kept::new(call, words)?;
-    let name = Name::of(call, call.client.db, key);
+    let name = Name::kept(call, key.bytes())?;
     let stage = Stage::Checking { crc: 0, at: 0 };
     call.go_on_with(Restoring { row, name, terms, kept, stage });
     Ok(())
@@ -325,7 +325,7 @@ impl Job for Restoring {
             return Ok(Step::Done);
         }
         // In another database it is another item.
-        self.name = self.name.anew(call);
+        self.name.anew(call);
         self.stage = Stage::Waiting;
         Ok(Step::More)
     }

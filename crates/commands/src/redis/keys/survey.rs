@@ -19,6 +19,7 @@ use crate::redis::keys::object::{STRING, name_of, type_of};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
 
 /// Bytes of a reply that are written between two looks at whether the output is full.
 const PIECE_BYTES: usize = 16 << 10;
@@ -135,11 +136,23 @@ pub(crate) struct Picked {
     pub key: Option<Vec<u8>>,
     offered: u64,
     random: u64,
+    /// To what the key is charged while others have their turn.
+    held: Option<Heap>,
 }
 
 impl Picked {
     pub fn new(random: u64) -> Picked {
-        Picked { key: None, offered: 0, random: random | 1 }
+        Picked { key: None, offered: 0, random: random | 1, held: None }
+    }
+
+    /// Charges the key, which is kept until the next step.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    fn keep(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        self.held = None;
+        self.held = Some(Heap::keep(call, self.key.as_ref().map_or(0, Vec::capacity))?);
+        Ok(())
     }
 
     pub fn offer(&mut self, key: &[u8]) {
@@ -155,6 +168,9 @@ impl Picked {
         }
     }
 }
+
+/// What it takes to note a key beside its bytes, in a list that grows by doubling.
+const NOTED_BYTES: usize = 2 * size_of::<(u8, Box<[u8]>)>() + 32;
 
 /// The digest of all keys, and those of them that are still to be looked at for their large values.
 #[derive(Debug)]
@@ -203,7 +219,8 @@ impl Digesting {
     }
 
     fn charge(&mut self) {
-        let bytes = self.large.iter().map(|(_, key)| key.len() as i64).sum();
+        let noted = |(_, key): &(u8, Box<[u8]>)| (key.len() + NOTED_BYTES) as i64;
+        let bytes = self.large.iter().map(noted).sum();
         self.store.hold(bytes - self.charged);
         self.charged = bytes;
     }
@@ -253,6 +270,8 @@ pub(crate) enum Goal {
 
 /// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
 const RANDOM_KEYS: usize = 16;
+/// They are noted on the way, for which they are no longer than this.
+const RANDOM_KEY_BYTES: usize = 4 << 10;
 
 /// A survey under way.
 #[derive(Debug)]
@@ -297,6 +316,9 @@ impl Job for Survey {
         };
         call.spend(ns);
         if !done? {
+            if let Goal::Random { picked, .. } = &mut self.goal {
+                picked.keep(call)?;
+            }
             return Ok(Step::More);
         }
         if call.cx.guard.in_transaction() {
@@ -382,18 +404,19 @@ impl Survey {
                 Ok(next == 0 || *left == 0)
             }
             Goal::Random { database, start, round, picked, found } => {
-                let mut met: Vec<Box<[u8]>> = Vec::new();
+                let (mut met, mut short): (usize, Vec<Box<[u8]>>) = (0, Vec::new());
                 let next = walk(items, &mut |item| {
                     if item.is_in(*database) {
                         picked.offer(item.key());
-                        if met.len() < RANDOM_KEYS {
-                            met.push(item.key().into());
+                        met += 1;
+                        if met <= RANDOM_KEYS && item.key().len() <= RANDOM_KEY_BYTES {
+                            short.push(item.key().into());
                         }
                     }
                 });
                 // They are found at once the next time.
-                met.iter().for_each(|key| cx.guard.note_recent(*database, key));
-                *found += met.len();
+                short.iter().for_each(|key| cx.guard.note_recent(*database, key));
+                *found += met.min(RANDOM_KEYS);
                 // Behind the end comes the beginning, once.
                 let again = std::mem::replace(round, *round || next == 0);
                 Ok(*found >= RANDOM_KEYS || again && (next == 0 || next >= *start))

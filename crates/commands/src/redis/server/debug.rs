@@ -201,7 +201,7 @@ fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if prefix.len() + COUNT_BYTES_MAX > KEY_BYTES_MAX {
         return Err(Fail::KEY_TOO_LONG);
     }
-    let held = Heap::take(call, prefix.len() + size.unwrap_or(0))?;
+    let held = Heap::keep(call, prefix.len() + size.unwrap_or(0))?;
     call.work(Populating { n: 0, count, prefix: prefix.into(), size, _held: held })
 }
 

@@ -89,8 +89,11 @@ impl Call<'_, '_, '_> {
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(Leave::No) };
         let encoded = args.encoded();
         let room = encoded.len() + key.map_or(0, |key| key.len() + HEAD_BYTES_MAX + 2);
-        // Twice: what is written of it is kept beside it. Where connections hold all they may it is done without.
-        let Ok(held) = Heap::take(self, 2 * room) else { return Ok(Leave::No) };
+        let lane = self.cx.room.work().take_lane();
+        // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where
+        // connections hold all they may it is done without.
+        let held = if lane.is_some() { Heap::take(self, 2 * room) } else { Heap::keep(self, 2 * room) };
+        let Ok(held) = held else { return Ok(Leave::No) };
         let mut words = Vec::with_capacity(room);
         if let Some(key) = key {
             let mut head = [0; HEAD_BYTES_MAX];
@@ -102,7 +105,7 @@ impl Call<'_, '_, '_> {
         words.extend_from_slice(encoded);
         let count = args.len() + usize::from(key.is_some());
         let again = Again { row, words, count, tries: self.client.tries, _held: held };
-        match self.cx.room.work().take_lane() {
+        match lane {
             Some(lane) => Ok(Leave::Yes(again, lane)),
             None => {
                 self.work(Waiting(again))?;

@@ -85,7 +85,7 @@ impl Operation {
 
 /// Bytes of each source that are combined at a time.
 const BLOCK_BYTES: usize = 16 << 10;
-/// What is noted of a source: its key, twice, and where its value is.
+/// What is noted of a source beside its name: its key, twice, and where its value is.
 const SOURCE_BYTES: usize = 256;
 /// What it takes to look at a source, however short.
 const SOURCE_NS: u64 = 100;
@@ -158,7 +158,8 @@ impl Combining {
     ) -> Result<Combining, Fail> {
         let db = call.client.db;
         let room = small_bytes as usize + sources.len() * size_of::<Source>() + 2 * BLOCK_BYTES;
-        let held = Heap::take(call, room + sources.len() * SOURCE_BYTES)?;
+        let names: usize = sources.iter().map(|key| key.bytes().len() + SOURCE_BYTES).sum();
+        let held = Heap::take(call, room + names)?;
         let sources: Vec<Source> = sources
             .iter()
             .map(|key| {
@@ -230,7 +231,8 @@ impl Combining {
     /// Stores what is whole; false if a source has changed meanwhile.
     fn end(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let target = self.target.key(call);
-        let mut keys: Vec<Key<'_>> = self.sources.iter().map(|source| source.name.key(call)).collect();
+        let mut keys: Vec<Key<'_>> = Vec::with_capacity(self.sources.len() + 1);
+        keys.extend(self.sources.iter().map(|source| source.name.key(call)));
         keys.push(target);
         let (sources, upload, bytes) = (&self.sources, self.upload.take(), self.bytes);
         let swapped = self.target.is_swapped(call);

@@ -54,7 +54,7 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));
         }
-        let held = Heap::take(call, needs as usize)?;
+        let held = Heap::keep(call, needs as usize)?;
         let values = call.as_one([one, two], |call| {
             // Others may have been faster.
             let same = lengths(call, &one, &two)? == bytes;

@@ -159,6 +159,9 @@ pub(crate) fn rewrite_part<T>(
     done
 }
 
+/// What a client keeps from one step to the next is not refused up to here.
+const KEPT_BYTES_FREE: usize = 2 << 10;
+
 /// Memory of the heap that a command takes while it runs: counted as what connections hold, and refused
 /// where they hold their share. What is short is not counted.
 #[derive(Debug)]
@@ -193,7 +196,23 @@ impl Heap {
         Heap::take_however_short(call, bytes)
     }
 
-    /// As [`Heap::take`], of what is kept from one step to the next, as many clients may have it at once.
+    /// As [`Heap::take`], of what may be kept from one step to the next: many clients may have it at once, so that it is
+    /// counted however short it is. What is very short is not refused: who looks for those that hold all the memory, and
+    /// has them closed, needs some.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn keep(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
+        if bytes > KEPT_BYTES_FREE {
+            return Heap::take_however_short(call, bytes);
+        }
+        let mut held = Heap::none(call);
+        held.store.hold(bytes as i64);
+        held.bytes = bytes as i64;
+        Ok(held)
+    }
+
+    /// As [`Heap::take`], of what is counted however short it is.
     ///
     /// # Errors
     /// Connections hold as much as they may.

@@ -2,7 +2,9 @@
 
 use larder_store::{Attributes, Database, Expect, Key, Pinned, Value};
 
+use super::rewrite::Heap;
 use crate::redis::call::{Call, kept};
+use crate::redis::fail::Fail;
 
 /// A key by its name.
 #[derive(Debug)]
@@ -11,20 +13,33 @@ pub(crate) struct Name {
     /// What the name of the database means.
     database: Database,
     key: Box<[u8]>,
+    /// To what it is charged, if it is.
+    _held: Option<Heap>,
 }
 
 impl Name {
     pub fn of(call: &Call<'_, '_, '_>, db: u8, key: &Key<'_>) -> Name {
-        Name { db, database: call.cx.guard.database(db), key: key.bytes().into() }
+        Name { db, database: call.cx.guard.database(db), key: key.bytes().into(), _held: None }
+    }
+
+    /// The name of a key of the selected database, charged: many clients may keep one from one step to the next. A key
+    /// that was made before is to be made anew ([`Name::key`]).
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn kept(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<Name, Fail> {
+        let held = Heap::keep(call, name.len())?;
+        let named = Name::of(call, call.client.db, &call.key(name));
+        Ok(Name { _held: Some(held), ..named })
     }
 
     pub fn key<'k>(&'k self, call: &Call<'_, '_, '_>) -> Key<'k> {
         call.cx.guard.key_in(self.db, &self.key)
     }
 
-    /// The same key of the database that has its number now.
-    pub fn anew(&self, call: &Call<'_, '_, '_>) -> Name {
-        Name { db: self.db, database: call.cx.guard.database(self.db), key: self.key.clone() }
+    /// It means the same key of the database that has its number now.
+    pub fn anew(&mut self, call: &Call<'_, '_, '_>) {
+        self.database = call.cx.guard.database(self.db);
     }
 
     /// The database was swapped for another.

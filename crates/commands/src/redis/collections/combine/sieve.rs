@@ -36,6 +36,11 @@ impl Sieve {
         Sieve { most, counts, ..Sieve::default() }
     }
 
+    /// None is on its way, nor will be.
+    pub fn forget_batch(&mut self) {
+        (self.batch, self.alive) = (Rows::default(), Vec::new());
+    }
+
     /// They are counted only.
     pub fn counts(&self) -> bool {
         self.counts

@@ -1,0 +1,153 @@
+//! What commands on collections copy, put together, note, and keep until it is taken.
+
+use super::{full, full_of};
+use larder_testkit::attacker::Attacker;
+use larder_testkit::bounded::Bounded;
+use larder_testkit::client::Client;
+use larder_testkit::talk::encode;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Clients that read nothing.
+const CLIENTS: usize = 50;
+/// Elements of the set and of the hash, which are some megabytes each, as one reply.
+const ELEMENTS: usize = 20_000;
+const ELEMENTS_AT_ONCE: usize = 2_000;
+
+type Words<'w> = &'w [&'w [u8]];
+
+/// Puts a set, a hash and a sorted set where they are not.
+fn stock(attacker: &mut Attacker) {
+    for from in (0..ELEMENTS).step_by(ELEMENTS_AT_ONCE) {
+        let names: Vec<String> = (from..from + ELEMENTS_AT_ONCE).map(|n| format!("{n:080}")).collect();
+        let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        let pairs: Vec<&[u8]> = names.iter().flat_map(|name| [*name, &b"value"[..]]).collect();
+        assert_eq!(attacker.ask(&[&[&b"SADD"[..], b"s"], &names[..]].concat()).errors, 0);
+        assert_eq!(attacker.ask(&[&[&b"HSET"[..], b"h"], &pairs[..]].concat()).errors, 0);
+    }
+    for n in 0..300 {
+        let (score, member) = (n.to_string(), format!("member-{n}"));
+        attacker.ask(&[b"ZADD", b"z", score.as_bytes(), member.as_bytes()]);
+    }
+}
+
+/// Others are answered while the attackers' requests are at work.
+fn wait_beside(client: &mut Client) {
+    for _ in 0..10 {
+        assert_eq!(client.ask("mn").expect("a reply"), "MN");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Has each of some clients send a request, whose reply nobody reads.
+fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8], what: &str) {
+    let attackers: Vec<Attacker> = (0..clients).map(|_| Attacker::new(bounded)).collect();
+    attackers.iter().for_each(|attacker| attacker.send(request.to_vec()));
+    wait_beside(client);
+    bounded.has_held(what);
+}
+
+#[test]
+fn large_collections_by_many_who_read_nothing() {
+    let (bounded, mut client) = full();
+    let mut attacker = Attacker::new(&bounded);
+    let rows: [Words<'_>; 14] = [
+        &[b"HGETALL", b"h"],
+        &[b"HKEYS", b"h"],
+        &[b"SMEMBERS", b"s"],
+        &[b"SRANDMEMBER", b"s", b"15000"],
+        &[b"SRANDMEMBER", b"s", b"1000"],
+        &[b"SRANDMEMBER", b"s", b"-1000000000"],
+        &[b"HRANDFIELD", b"h", b"-4000", b"WITHVALUES"],
+        &[b"ZRANDMEMBER", b"z", b"-100000000"],
+        &[b"SUNION", b"s", b"s"],
+        &[b"SDIFF", b"s", b"nothing"],
+        &[b"SINTER", b"s", b"s"],
+        &[b"ZUNION", b"2", b"s", b"z", b"WEIGHTS", b"2", b"3", b"WITHSCORES"],
+        &[b"SSCAN", b"s", b"0", b"COUNT", b"100000"],
+        &[b"SPOP", b"s", b"100000"],
+    ];
+    for words in rows {
+        stock(&mut attacker);
+        let what = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+        unread(&bounded, &mut client, CLIENTS, &encode(words), &what);
+        let exec = [encode(&[b"MULTI"]), encode(words).repeat(4), encode(&[b"EXEC"])].concat();
+        unread(&bounded, &mut client, CLIENTS, &exec, &format!("EXEC of {what}"));
+    }
+}
+
+#[test]
+fn many_words_of_many_who_read_nothing() {
+    const WORDS: usize = 300_000;
+    const SENDERS: usize = 12;
+    let (bounded, mut client) = full();
+    stock(&mut Attacker::new(&bounded));
+    let names: Vec<String> = (0..WORDS).map(|n| format!("{n:x}")).collect();
+    let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    let numbers: Vec<String> = (0..WORDS).map(|n| n.to_string()).collect();
+    let numbers: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
+    let all = WORDS.to_string();
+    let rows: [Words<'_>; 10] = [
+        &[b"SADD", b"many"],
+        &[b"HSET", b"fields"],
+        &[b"ZADD", b"scores"],
+        &[b"SMISMEMBER", b"s"],
+        &[b"HMGET", b"h"],
+        &[b"ZMSCORE", b"z"],
+        &[b"SREM", b"many"],
+        &[b"HDEL", b"fields"],
+        &[b"HGETDEL", b"h", b"FIELDS", all.as_bytes()],
+        &[b"RPUSH", b"list"],
+    ];
+    for head in rows {
+        let what = format!("{} of many words", String::from_utf8_lossy(head[0]));
+        let words = if head[0] == b"ZADD" { &numbers } else { &names };
+        unread(&bounded, &mut client, SENDERS, &encode(&[head, &words[..]].concat()), &what);
+        // As many as a transaction may name, and more.
+        for some in [60_000, 100_000] {
+            let mut head = head.to_vec();
+            let count = some.to_string();
+            if head[0] == b"HGETDEL" {
+                head[3] = count.as_bytes();
+            }
+            let command = encode(&[&head[..], &words[..some]].concat());
+            let exec = [encode(&[b"MULTI"]), command, encode(&[b"EXEC"])].concat();
+            unread(&bounded, &mut client, SENDERS, &exec, &format!("EXEC of {what}"));
+        }
+    }
+}
+
+/// What is noted of each name is counted, as long as it is noted.
+#[test]
+fn sets_of_very_many_names() {
+    let (bounded, _client) = full_of(256);
+    let mut attacker = Attacker::new(&bounded);
+    let names: Vec<String> = (0..500_000).map(|n| format!("{n:x}")).collect();
+    let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    let ones = vec![&b"1"[..]; names.len()];
+    for events in [&b""[..], b"KEA"] {
+        attacker.ask(&[b"CONFIG", b"SET", b"notify-keyspace-events", events]);
+        for count in [120_000, 200_000, 300_000, 400_000, 500_000] {
+            let keys = count.to_string();
+            let (some, weights) = (&names[..count], &ones[..count]);
+            attacker.ask(&[&[&b"SUNION"[..]], some].concat());
+            bounded.has_held(&format!("SUNION of {count} names"));
+            attacker.ask(&[&[&b"ZUNION"[..], keys.as_bytes()], some, &[&b"WEIGHTS"[..]], weights].concat());
+            bounded.has_held(&format!("ZUNION of {count} names and weights"));
+            let head: Words<'_> = &[b"ZUNIONSTORE", b"to", keys.as_bytes()];
+            attacker.ask(&[head, some, &[&b"WEIGHTS"[..]], weights].concat());
+            bounded.has_held(&format!("ZUNIONSTORE of {count} names and weights"));
+            attacker.ask(&[&[&b"SDIFFSTORE"[..], b"to"], some].concat());
+            bounded.has_held(&format!("SDIFFSTORE of {count} names"));
+        }
+    }
+    // Names that are long.
+    let long: Vec<Vec<u8>> = (0..200_u32).map(|n| [&[b'n'; 60_000][..], &n.to_le_bytes()].concat()).collect();
+    let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
+    attacker.ask(&[b"SETBIT", b"bits", b"8000000", b"1"]);
+    let heads: [Words<'_>; 3] = [&[b"BITOP", b"OR", b"to", b"bits"], &[b"SUNION"], &[b"SINTERSTORE", b"to"]];
+    for head in heads {
+        attacker.ask(&[head, &long[..]].concat());
+        bounded.has_held(&format!("{} of long names", String::from_utf8_lossy(head[0])));
+    }
+}
