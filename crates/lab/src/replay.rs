@@ -10,196 +10,30 @@
 //! Values that are written name their key. A client knows the last write of keys that it wrote lately, and holds what it reads
 //! against that.
 
-use std::collections::VecDeque;
+mod feed;
+
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_protocol::client::{Answer, Asked, Protocol, is_key};
+use larder_protocol::client::{Answer, Asked, Protocol};
 
 use crate::dialog::{Agent, Dialog, Next, Taken, answer};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::sizes::{Sizes, VALUE_BYTES_MAX};
+use crate::sizes::Sizes;
 use crate::tally::Tally;
-use crate::trace::{Format, Kind, Op, Seen, Times, hash};
+use crate::trace::Kind;
 use crate::value::{self, NAMED_BYTES_MIN};
+use feed::{Feed, Given, Queues, Waiting};
+pub use feed::{Source, Told};
 
-/// Requests that wait for one client at most.
-const QUEUE_MAX: usize = 1024;
 /// A client whose requests lie behind those of one that is not as far looks again after this.
 const BLOCKED: Duration = Duration::from_micros(50);
 /// Keys of which a client knows the last write.
 const RECENT: usize = 1 << 14;
-/// memcached takes longer times for dates.
-const TTL_MAX_S: u32 = 30 * 86_400;
 /// Requests that are due are sent together, so many at most.
 pub const DUE_TOGETHER: usize = 256;
-
-/// Where requests come from.
-pub trait Source: Send {
-    /// The next, and when it is due, from the start on; at once where there is no time.
-    ///
-    /// # Errors
-    /// When there is one, and it cannot be read.
-    fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error>;
-
-    /// What was read of a trace so far; of what is made up nothing.
-    fn seen(&self) -> Seen {
-        Seen::default()
-    }
-}
-
-impl Source for Times {
-    fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
-        Times::next_op(self)
-    }
-
-    fn seen(&self) -> Seen {
-        Times::seen(self)
-    }
-}
-
-/// A request that waits for its client.
-#[derive(Clone, Debug)]
-struct Waiting {
-    op: Op,
-    due: Option<Duration>,
-    hash: u64,
-    bytes: usize,
-    /// Of what it writes.
-    version: u64,
-}
-
-/// What shares a source out over clients.
-struct Feed<S> {
-    inner: Mutex<Inner<S>>,
-}
-
-struct Inner<S> {
-    source: S,
-    protocol: Protocol,
-    /// Sizes of values of which the source does not tell.
-    sizes: Sizes,
-    queues: Vec<VecDeque<Waiting>>,
-    /// The request that was read last, while the queue of its client has no room.
-    head: Option<(usize, Waiting)>,
-    /// Requests that are yet to be read, at most.
-    left: u64,
-    ended: bool,
-    failed: Option<Error>,
-    told: Told,
-}
-
-/// What was done with requests that could not be sent as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// What was read.
-    pub seen: Seen,
-    /// Requests whose keys memcached does not take, and have others.
-    pub renamed: u64,
-    /// Requests whose values had no size.
-    pub sized: u64,
-    /// There is more to come.
-    pub goes_on: bool,
-}
-
-impl Told {
-    /// What to say of it.
-    pub fn remarks(&self, format: Format) -> Vec<String> {
-        let mut remarks = self.seen.remarks(format);
-        let Told { renamed, sized, goes_on, .. } = *self;
-        if renamed > 0 {
-            remarks.push(format!("{renamed} requests have other keys: memcached does not take theirs"));
-        }
-        if sized > 0 {
-            remarks.push(format!("{sized} requests tell no size of a value: --value-bytes says it"));
-        }
-        if goes_on {
-            remarks.push("the trace goes on: it was not asked to its end".to_owned());
-        }
-        remarks
-    }
-}
-
-/// What a client gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
-    Some,
-    /// Nothing before then.
-    At(Duration),
-    /// Others have to take theirs first.
-    Blocked,
-    Ended,
-}
-
-impl<S: Source> Inner<S> {
-    /// The next request, and whose it is.
-    fn read(&mut self) -> Option<(usize, Waiting)> {
-        if self.left == 0 || self.ended {
-            self.ended = true;
-            return None;
-        }
-        let (mut op, due) = match self.source.next_op() {
-            Ok(Some(next)) => next,
-            Ok(None) => {
-                self.ended = true;
-                return None;
-            }
-            Err(error) => {
-                (self.ended, self.failed) = (true, Some(error));
-                return None;
-            }
-        };
-        self.left -= 1;
-        let hash = hash(&op.key);
-        if self.protocol != Protocol::Resp {
-            op.ttl_s = op.ttl_s.min(TTL_MAX_S);
-            if !is_key(&op.key) {
-                op.key = format!("{hash:016x}").into_bytes();
-                self.told.renamed += 1;
-            }
-        }
-        let bytes = match op.value_bytes {
-            Some(bytes) => (bytes as usize).min(VALUE_BYTES_MAX),
-            None => {
-                self.told.sized += 1;
-                self.sizes.of(hash as u32, 0)
-            }
-        };
-        let client = (hash % self.queues.len() as u64) as usize;
-        Some((client, Waiting { op, due, hash, bytes, version: 0 }))
-    }
-
-    /// Takes requests of a client, `most` of them, that are due by `until` or have no time.
-    fn take(&mut self, client: usize, most: usize, until: Duration, out: &mut Vec<Waiting>) -> Given {
-        let stopped = loop {
-            let is_due = |waiting: &Waiting| waiting.due.is_none_or(|due| due <= until);
-            match self.queues[client].front() {
-                _ if out.len() == most => break Given::Some,
-                Some(first) if is_due(first) => {
-                    out.extend(self.queues[client].pop_front());
-                    continue;
-                }
-                Some(first) => break Given::At(first.due.unwrap_or_default()),
-                None => {}
-            }
-            let Some((whose, waiting)) = self.head.take().or_else(|| self.read()) else { break Given::Ended };
-            if self.queues[whose].len() >= QUEUE_MAX {
-                self.head = Some((whose, waiting));
-                break Given::Blocked;
-            }
-            self.queues[whose].push_back(waiting);
-        };
-        if out.is_empty() { stopped } else { Given::Some }
-    }
-}
-
-impl<S: Source> Feed<S> {
-    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// How a source is replayed.
 #[derive(Clone, Debug)]
@@ -235,19 +69,8 @@ impl Replay {
         source: S,
         cores: &[Option<usize>],
     ) -> Result<(Tally, Told), Error> {
-        let feed = Arc::new(Feed {
-            inner: Mutex::new(Inner {
-                source,
-                protocol: self.protocol,
-                sizes: self.sizes.clone(),
-                queues: (0..self.connections).map(|_| VecDeque::new()).collect(),
-                head: None,
-                left: self.requests,
-                ended: false,
-                failed: None,
-                told: Told::default(),
-            }),
-        });
+        let queues = Queues::new(source, (self.protocol, &self.sizes), self.connections, self.requests);
+        let feed = Arc::new(Feed::new(queues));
         // Connecting is no part of it: the clock starts when the clients do.
         let clients = (0..self.connections).map(|number| Client::new(&feed, number, self)).collect();
         let mut dialog = Dialog::connect(to, clients, cores)?;
@@ -263,14 +86,8 @@ impl Replay {
         tally.waited = outcome.waited;
         // Of the busiest thread it is known, and the others were no busier.
         tally.generator_cpu = outcome.elapsed.mul_f64(outcome.busy * cores.len() as f64);
-        let mut inner = feed.lock();
-        if let Some(error) = inner.failed.take() {
-            return Err(error);
-        }
-        inner.told.seen = inner.source.seen();
-        let waits = !inner.ended || inner.queues.iter().any(|queue| !queue.is_empty());
-        inner.told.goes_on = waits || inner.left == 0 && inner.source.next_op()?.is_some();
-        Ok((tally, inner.told))
+        let told = feed.lock().end()?;
+        Ok((tally, told))
     }
 }
 
@@ -453,10 +270,10 @@ impl<S: Source> Agent for Client<S> {
         }
         let until = now.saturating_duration_since(self.started);
         let feed = Arc::clone(&self.feed);
-        let mut inner = feed.lock();
-        match inner.take(self.number, self.pipeline, until, &mut self.asked) {
+        let mut queues = feed.lock();
+        match queues.take(self.number, self.pipeline, until, &mut self.asked) {
             Given::Some => {
-                drop(inner);
+                drop(queues);
                 self.ask(now, out)
             }
             Given::At(due) => {
@@ -504,23 +321,9 @@ impl<S: Source> Agent for Client<S> {
 
 #[cfg(test)]
 mod tests {
+    use super::feed::tests::queues;
     use super::*;
-
-    /// Requests for keys with these numbers, some of which have a time.
-    struct List(Vec<(u32, Option<u64>)>);
-
-    impl Source for List {
-        fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
-            if self.0.is_empty() {
-                return Ok(None);
-            }
-            let (key, ms) = self.0.remove(0);
-            let key = format!("k {key}").into_bytes();
-            let op =
-                Op { at_us: None, kind: Kind::Read, key, value_bytes: Some(30), ttl_s: 0, partly: false };
-            Ok(Some((op, ms.map(Duration::from_millis))))
-        }
-    }
+    use crate::trace::hash;
 
     fn replay(protocol: Protocol) -> Replay {
         Replay {
@@ -536,61 +339,10 @@ mod tests {
         }
     }
 
-    fn inner(list: Vec<(u32, Option<u64>)>, protocol: Protocol) -> Inner<List> {
-        Inner {
-            source: List(list),
-            protocol,
-            sizes: Sizes::Fixed(1),
-            queues: vec![VecDeque::new(), VecDeque::new()],
-            head: None,
-            left: u64::MAX,
-            ended: false,
-            failed: None,
-            told: Told::default(),
-        }
-    }
-
-    #[test]
-    fn a_key_has_one_client_and_its_order_and_queues_have_an_end() {
-        let keys: Vec<(u32, Option<u64>)> = (0..20_000).map(|n| (n % 50, None)).collect();
-        let mut inner = inner(keys, Protocol::Resp);
-        // The second takes nothing: the first goes on until the other's queue is full.
-        let mut first = Vec::new();
-        for most in (7..).step_by(7) {
-            inner.take(0, most, Duration::ZERO, &mut first);
-            if first.len() < most {
-                break;
-            }
-        }
-        assert_eq!(inner.queues[1].len(), QUEUE_MAX);
-        let mut second = Vec::new();
-        assert_eq!(inner.take(1, 7, Duration::ZERO, &mut second), Given::Some);
-        assert_eq!(second.len(), 7);
-        assert!(second.iter().all(|other| first.iter().all(|waiting| waiting.hash != other.hash)));
-        let mut none = Vec::new();
-        assert!(matches!(inner.take(0, 1, Duration::ZERO, &mut none), Given::Some | Given::Blocked));
-    }
-
-    #[test]
-    fn what_is_not_due_is_told_when() {
-        let mut inner = inner(vec![(1, Some(0)), (1, Some(5)), (1, Some(9))], Protocol::Classic);
-        let client = (hash(b"k 1") % 2) as usize;
-        let mut out = Vec::new();
-        let ms = Duration::from_millis;
-        assert_eq!(inner.take(client, 9, ms(5), &mut out), Given::Some);
-        assert_eq!((out.len(), inner.told.renamed), (2, 3), "one more was read, to see that it is not due");
-        assert!(is_key(&out[0].op.key), "memcached takes no blanks");
-        out.clear();
-        assert_eq!(inner.take(client, 9, ms(5), &mut out), Given::At(ms(9)));
-        assert_eq!(inner.take(client, 9, ms(9), &mut out), Given::Some);
-        out.clear();
-        assert_eq!(inner.take(client, 9, ms(9), &mut out), Given::Ended);
-    }
-
     #[test]
     fn what_was_missed_is_written_once_and_stale_and_foreign_values_are_wrong() {
         let list = vec![(1, None), (1, None), (1, None), (1, None), (1, None)];
-        let feed = Arc::new(Feed { inner: Mutex::new(inner(list, Protocol::Resp)) });
+        let feed = Arc::new(Feed::new(queues(list, Protocol::Resp)));
         let number = (hash(b"k 1") % 2) as usize;
         let mut client = Client::new(&feed, number, &replay(Protocol::Resp));
         let (now, mut tally, mut out) = (Instant::now(), Tally::default(), Vec::new());
