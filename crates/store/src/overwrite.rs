@@ -117,7 +117,7 @@ impl Guard<'_> {
             new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
         }
         hint.cell.replace(new);
-        store.touched(control, key);
+        self.local.touched(store, control, key);
         hint.home.unlock(control.written());
         // 4. The old item waits until nobody sees it.
         let old_bytes = 8 + key_bytes + old_header.value_bytes();
@@ -166,7 +166,7 @@ impl Guard<'_> {
             self.local.give_back(store, draft.chunk);
             return false;
         }
-        store.touched(locked.control, key);
+        self.local.touched(store, locked.control, key);
         hint.home.unlock(locked.control.written());
         self.counters.class(draft.class).items.add(1);
         self.counters.items_stored.add(1);
@@ -280,7 +280,7 @@ impl Guard<'_> {
         raw.publish_header(header, writes);
         let code = access::encode(self.now_s);
         hint.cell.replace(slot.overwritten(chunk).with_access(code));
-        store.touched(control, key);
+        self.local.touched(store, control, key);
         hint.home.unlock(control.written());
         if attributes.expires_at != 0 {
             store.arena.note_expiry(chunk, attributes.expires_at);

@@ -71,7 +71,7 @@ impl Guard<'_> {
                 return Ok(None);
             }
             found.bucket.replace(found.i, found.slot.with_access(access::encode(guard.now_s)));
-            store.touched(locked.control, key);
+            guard.local.touched(store, locked.control, key);
             locked.control = locked.control.written();
             guard.local.counters(store).items_stored.add(1);
             Ok(Some(large.head().value_bytes))

@@ -1,7 +1,8 @@
-//! WATCH: who wants to know whether a key changes.
+//! WATCH: who wants to know whether a key changes; and keys that are awaited, by who waits for something to be there.
 //!
 //! ```text
 //! bucket's watched bit ─▶ shard by hash ─▶ hash ─▶ (database, key) ─▶ flags of those who watch
+//!                                                                  └▶ awaited: noted by the worker that writes
 //! ```
 //!
 //! A write finds the bit in the control word it holds anyway and raises the flags before it lets the
@@ -11,13 +12,17 @@
 //! Only changes of an item raise flags. That it expired, was evicted or was flushed shows when it is
 //! looked at again: a key that was there when it was watched, was not written since, and is not
 //! there, went by itself.
+//!
+//! A write to a key that is awaited is noted ([`Guard::take_called`]): who wrote looks then for those who wait. Who
+//! waits has the key awaited first and looks at it behind that. So either he sees what was written, or the write finds
+//! the bit: both are under the bucket's lock.
 
 use crate::bucket::Control;
 use crate::index::Locked;
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use crate::worker::Guard;
+use crate::worker::{Guard, Local};
 use crate::{Key, Lookup, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -43,10 +48,27 @@ struct Watch {
     name: u8,
     key: Box<[u8]>,
     flags: Vec<Touched>,
+    /// So many wait for something to be there.
+    awaited: usize,
 }
 
-/// Database, key and flag of a watch that is to go.
-type Leaving = (u8, Box<[u8]>, Touched);
+/// Database, key and flag of a watch that is to go; none: one that awaits the key.
+type Leaving = (u8, Box<[u8]>, Option<Touched>);
+
+/// Keys that were written while they were awaited, in order, each once: of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Called {
+    keys: BTreeMap<(u8, Box<[u8]>), u64>,
+    next: u64,
+}
+
+impl Called {
+    fn note(&mut self, name: u8, key: &[u8]) {
+        let next = self.next;
+        self.keys.entry((name, key.into())).or_insert(next);
+        self.next += 1;
+    }
+}
 type Shard = BTreeMap<u64, Vec<Watch>>;
 
 /// All watches.
@@ -75,18 +97,23 @@ impl Watches {
         self.shards[(hash >> 58) as usize].lock().expect("no panic under the lock")
     }
 
-    fn add(&self, key: &Key<'_>, name: u8, flag: &Touched) {
+    fn add(&self, key: &Key<'_>, name: u8, flag: Option<&Touched>) {
         let mut shard = self.shard(key.hash);
         // Hardly ever there is another of the same hash.
         let list = shard.entry(key.hash).or_insert_with(|| Vec::with_capacity(1));
-        match list.iter_mut().find(|watch| watch.is(key)) {
-            Some(watch) => watch.flags.push(Arc::clone(flag)),
-            None => list.push(Watch {
+        let at = list.iter().position(|watch| watch.is(key)).unwrap_or_else(|| {
+            list.push(Watch {
                 number: key.number,
                 name,
                 key: key.bytes.into(),
-                flags: vec![Arc::clone(flag)],
-            }),
+                flags: Vec::with_capacity(usize::from(flag.is_some())),
+                awaited: 0,
+            });
+            list.len() - 1
+        });
+        match flag {
+            Some(flag) => list[at].flags.push(Arc::clone(flag)),
+            None => list[at].awaited += 1,
         }
     }
 
@@ -97,15 +124,20 @@ impl Watches {
     }
 
     /// Takes a watch out.
-    fn remove(&self, key: &Key<'_>, flag: &Touched) {
+    fn remove(&self, key: &Key<'_>, flag: Option<&Touched>) {
         let mut shard = self.shard(key.hash);
         if let Some(list) = shard.get_mut(&key.hash) {
-            if let Some(watch) = list.iter_mut().find(|watch| watch.is(key))
-                && let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag))
-            {
-                watch.flags.swap_remove(at);
+            if let Some(watch) = list.iter_mut().find(|watch| watch.is(key)) {
+                match flag {
+                    None => watch.awaited = watch.awaited.saturating_sub(1),
+                    Some(flag) => {
+                        if let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag)) {
+                            watch.flags.swap_remove(at);
+                        }
+                    }
+                }
             }
-            list.retain(|watch| !watch.flags.is_empty());
+            list.retain(|watch| !watch.flags.is_empty() || watch.awaited > 0);
             if list.is_empty() {
                 shard.remove(&key.hash);
             }
@@ -118,15 +150,16 @@ impl Watches {
         shards.flat_map(|shard| shard.keys().map(|&hash| home(hash)).collect::<BTreeSet<H>>()).count()
     }
 
-    /// Raises the flags of all who watch a key.
+    /// Raises the flags of all who watch a key; the name of its database if it is awaited.
     #[cold]
-    fn touch(&self, key: &Key<'_>) {
+    fn touch(&self, key: &Key<'_>) -> Option<u8> {
         let shard = self.shard(key.hash);
-        let watches = shard.get(&key.hash).into_iter().flatten().filter(|watch| watch.is(key));
-        for flag in watches.flat_map(|watch| &watch.flags) {
+        let watch = shard.get(&key.hash)?.iter().find(|watch| watch.is(key))?;
+        for flag in &watch.flags {
             // The bucket's lock orders it for who begins a transaction on the key.
             flag.store(true, Ordering::Relaxed);
         }
+        (watch.awaited > 0).then_some(watch.name)
     }
 }
 
@@ -149,17 +182,18 @@ impl Store {
     /// Takes back what [`Guard::watch`] did, once: any thread, in a batch or not. It is done by the next
     /// [`Guard::settle_watches`], or by upkeep.
     pub fn unwatch(&self, name: u8, key: &[u8], flag: &Touched) {
-        let mut leaving = self.watches.leaving.lock().expect("no panic under the lock");
-        leaving.push((name, key.into(), Arc::clone(flag)));
-        self.watches.leaving_count.store(leaving.len() as u64, Ordering::Relaxed);
+        self.leaves(name, key, Some(Arc::clone(flag)));
     }
 
-    /// A key changes, under its home bucket's lock, before the lock is let go.
-    #[inline]
-    pub(crate) fn touched(&self, control: Control, key: &Key<'_>) {
-        if control.watched() {
-            self.touch_watches(key);
-        }
+    /// Takes back what [`Guard::await_key`] did, once, as [`Store::unwatch`].
+    pub fn unawait(&self, name: u8, key: &[u8]) {
+        self.leaves(name, key, None);
+    }
+
+    fn leaves(&self, name: u8, key: &[u8], flag: Option<Touched>) {
+        let mut leaving = self.watches.leaving.lock().expect("no panic under the lock");
+        leaving.push((name, key.into(), flag));
+        self.watches.leaving_count.store(leaving.len() as u64, Ordering::Relaxed);
     }
 
     /// Unlocks a bucket whose watches have become fewer; `hash` is one that is at home there. If it has none,
@@ -169,10 +203,24 @@ impl Store {
         let watched = self.watches.has(place.home_hashes(hash));
         home.unlock(if watched { control } else { control.without_watched() });
     }
+}
+
+impl Local {
+    /// A key changes, under its home bucket's lock, before the lock is let go.
+    #[inline]
+    pub(crate) fn touched(&mut self, store: &Store, control: Control, key: &Key<'_>) {
+        if control.watched() {
+            self.touch_watches(store, key);
+        }
+    }
 
     #[cold]
-    fn touch_watches(&self, key: &Key<'_>) {
-        self.watches.touch(key);
+    fn touch_watches(&mut self, store: &Store, key: &Key<'_>) {
+        if let Some(name) = store.watches.touch(key) {
+            self.called.note(name, key.bytes);
+            // Who asks for what was done beside the write finds out.
+            self.beside_ns += 1;
+        }
     }
 }
 
@@ -181,19 +229,13 @@ impl Guard<'_> {
     /// in. Says whether the key has a live item; none if watches hold their share of the memory.
     pub fn watch(&mut self, name: u8, key: &Key<'_>, flag: &Touched) -> Option<bool> {
         let store = self.store;
-        self.settle_watches();
-        let bytes = Watch::bytes(key.bytes);
-        if store.watches.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
-            > store.arena.limit_bytes() / WATCH_SHARE
-        {
-            store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if !self.has_room_to_watch(key) {
             return None;
         }
-        store.arena.charge(bytes as i64);
         // What has expired goes first, so that its going is no change.
         let _ = self.peek(key);
         let mut locked = self.lock_clean(key.hash);
-        store.watches.add(key, name, flag);
+        store.watches.add(key, name, Some(flag));
         let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
         let live = found.is_some_and(|found| {
             // SAFETY: reachable in this epoch.
@@ -202,6 +244,50 @@ impl Guard<'_> {
         locked.control = locked.control.with_watched();
         locked.home.unlock(locked.control);
         Some(live)
+    }
+
+    /// Has each write to a key noted from now on, by the worker that writes ([`Guard::take_called`]). `name` is the
+    /// database the key was made in. False if watches hold their share of the memory. Not in a transaction.
+    ///
+    /// Who looks at the key behind this, and finds nothing, is not missed: what is written from then on is noted.
+    pub fn await_key(&mut self, name: u8, key: &Key<'_>) -> bool {
+        if !self.has_room_to_watch(key) {
+            return false;
+        }
+        let mut locked = self.lock_clean(key.hash);
+        self.store.watches.add(key, name, None);
+        locked.control = locked.control.with_watched();
+        locked.home.unlock(locked.control);
+        true
+    }
+
+    /// Charges another watch of a key, if there is room for it.
+    fn has_room_to_watch(&mut self, key: &Key<'_>) -> bool {
+        let store = self.store;
+        self.settle_watches();
+        let bytes = Watch::bytes(key.bytes);
+        if store.watches.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+            > store.arena.limit_bytes() / WATCH_SHARE
+        {
+            store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        store.arena.charge(bytes as i64);
+        true
+    }
+
+    /// This worker has written to keys that are awaited.
+    #[inline]
+    pub fn has_called(&self) -> bool {
+        self.local.called.next > 0
+    }
+
+    /// Which keys these are, in the order in which they were written, each with the name of its database.
+    pub fn take_called(&mut self) -> Vec<(u8, Box<[u8]>)> {
+        let Called { keys, .. } = std::mem::take(&mut self.local.called);
+        let mut keys: Vec<_> = keys.into_iter().collect();
+        keys.sort_unstable_by_key(|&(_, nth)| nth);
+        keys.into_iter().map(|(key, _)| key).collect()
     }
 
     /// Does what [`Store::unwatch`] was told. Not in a transaction of keys.
@@ -223,7 +309,7 @@ impl Guard<'_> {
         for (name, key, flag) in leaving {
             let key = self.key_in(name, &key);
             let locked = self.lock_clean(key.hash);
-            store.watches.remove(&key, &flag);
+            store.watches.remove(&key, flag.as_ref());
             store.unlock_watched(locked, key.hash);
             let bytes = Watch::bytes(key.bytes);
             store.watches.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -258,6 +344,9 @@ impl Guard<'_> {
             });
             if there.contains(&true) {
                 watch.flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+                if watch.awaited > 0 {
+                    self.local.called.note(watch.name, &watch.key);
+                }
             }
             let to = if watch.name == one { other } else { one };
             let key = self.key_in(to, &watch.key);
@@ -340,6 +429,59 @@ mod tests {
         drop(guard);
         drop(worker);
         store.check();
+    }
+
+    #[test]
+    fn writes_to_keys_that_are_awaited_are_noted_in_order_each_once_by_who_writes() {
+        let config = Config { memory_bytes: 4 << 20, workers_max: 2, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let (mut one, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        let mut guard = one.enter(NOW);
+        for name in [&b"a"[..], b"b", b"b"] {
+            let key = guard.key(name);
+            assert!(guard.await_key(0, &key));
+        }
+        assert!(!guard.has_called() && store.watch_bytes() > 0);
+        for name in [&b"b"[..], b"other", b"a", b"b"] {
+            set(&mut guard, name);
+        }
+        assert!(guard.has_called() && guard.take_beside_ns() > 0);
+        let names = |names: &[&[u8]]| names.iter().map(|&name| (0, name.into())).collect::<Vec<_>>();
+        assert_eq!(guard.take_called(), names(&[b"b", b"a"]));
+        assert!(!guard.has_called() && guard.take_called().is_empty());
+        drop(guard);
+        let mut guard = other.enter(NOW);
+        let key = guard.key(b"a");
+        guard.delete(&key, Expect::Present).unwrap();
+        assert_eq!(guard.take_called(), names(&[b"a"]));
+        // Those who wait leave, one by one.
+        for (leaves, called) in [(&b"a"[..], &[&b"b"[..]][..]), (b"b", &[b"b"]), (b"b", &[])] {
+            store.unawait(0, leaves);
+            guard.settle_watches();
+            set(&mut guard, b"a");
+            set(&mut guard, b"b");
+            assert_eq!(guard.take_called(), names(called));
+        }
+        assert_eq!((watched(&store).0, store.watch_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_key_that_comes_by_a_swap_of_databases_is_noted() {
+        let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let key = guard.key_in(1, b"awaited");
+        assert!(guard.await_key(1, &key));
+        guard.swap_databases(1, 2);
+        assert!(!guard.has_called(), "there is nothing");
+        let key = guard.key_in(2, b"awaited");
+        guard.store_value(&key, b"x", &Attributes::default(), Expect::Any).unwrap();
+        assert!(!guard.has_called(), "that is another database's");
+        guard.swap_databases(1, 2);
+        assert_eq!(guard.take_called(), [(1, b"awaited"[..].into())]);
+        let key = guard.key_in(1, b"awaited");
+        guard.delete(&key, Expect::Present).unwrap();
+        assert!(guard.has_called());
     }
 
     #[test]

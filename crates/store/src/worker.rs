@@ -27,6 +27,7 @@ use crate::slab::Magazine;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
 use crate::wait::Wait;
+use crate::watch::Called;
 use crate::{Millis, Store};
 use std::sync::Arc;
 
@@ -89,6 +90,8 @@ pub(crate) struct Local {
     pub(crate) beside_ns: u64,
     /// What happened without being asked for.
     pub(crate) events: EventBuffer,
+    /// Keys that are awaited, and were written.
+    pub(crate) called: Called,
     /// Room for the small value that an append reads while it writes the longer one.
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
@@ -162,6 +165,7 @@ impl Worker {
             cleaning: Cleaning::default(),
             beside_ns: 0,
             events: EventBuffer::default(),
+            called: Called::default(),
             copy: Vec::new(),
             builder: Builder::default(),
             edit: Edit::default(),

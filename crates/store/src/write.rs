@@ -105,7 +105,7 @@ impl Guard<'_> {
         self.with_live(key, |guard, locked, found, raw| {
             check(expect, Some((raw, found.slot.location())), key.hash)?;
             let class = class_of(&guard.store.arena, raw.header(), found.slot.location());
-            guard.store.touched(locked.control, key);
+            guard.local.touched(guard.store, locked.control, key);
             guard.local.unlink(guard.store, locked, found);
             Ok(class.0)
         })
@@ -120,7 +120,7 @@ impl Guard<'_> {
         self.with_live(key, |guard, locked, found, raw| {
             let held = holds(raw.expires_at());
             if held {
-                guard.store.touched(locked.control, key);
+                guard.local.touched(guard.store, locked.control, key);
                 guard.local.unlink(guard.store, locked, found);
             }
             Ok(held)
@@ -274,7 +274,7 @@ impl Guard<'_> {
                 }
             }
             if matches!(keep, Token::Next(_)) {
-                store.touched(locked.control, key);
+                self.local.touched(store, locked.control, key);
             }
             locked.home.unlock(locked.control.written());
             note_expiry(store, raw, draft.chunk);

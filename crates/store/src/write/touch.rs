@@ -33,7 +33,7 @@ impl Guard<'_> {
     ) -> Result<bool, Refusal> {
         loop {
             let store = self.store;
-            let set = self.with_live(key, |_, locked, found, raw| {
+            let set = self.with_live(key, |guard, locked, found, raw| {
                 if !holds(raw.expires_at()) {
                     return Ok(Ok(false));
                 }
@@ -42,7 +42,7 @@ impl Guard<'_> {
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
-                store.touched(locked.control, key);
+                guard.local.touched(store, locked.control, key);
                 locked.control = locked.control.written();
                 Ok(Ok(true))
             })?;
@@ -67,7 +67,7 @@ impl Guard<'_> {
     ) -> Result<Stored, Refusal> {
         loop {
             let store = self.store;
-            let done = self.with_live(key, |_, locked, found, raw| {
+            let done = self.with_live(key, |guard, locked, found, raw| {
                 let location = found.slot.location();
                 check(expect, Some((raw, location)), key.hash)?;
                 let writes = locked.control.writes() + 1;
@@ -82,7 +82,7 @@ impl Guard<'_> {
                     set_expiry(store, raw, found, at);
                 }
                 raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
-                store.touched(locked.control, key);
+                guard.local.touched(store, locked.control, key);
                 locked.control = locked.control.written();
                 Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
             })?;
