@@ -54,8 +54,12 @@ pub(crate) struct Connection<S, C> {
     pub room: usize,
     /// The last long receive was the beginning of bytes for a place of the handler's.
     pub uploads: bool,
-    /// It is in the queue of those whose turn comes without a wait, or will be when its time comes.
+    /// It is in the queue of those whose turn comes without a wait, or will be when its time comes, or it is woken.
     pub queued: bool,
+    /// It waits to be woken.
+    pub awaits: bool,
+    /// It is among those that sleep, until this time.
+    pub sleeps: Option<Millis>,
     /// While the loop is drained: bytes that had come before and are still to be received.
     pub owed: usize,
 }

@@ -23,8 +23,7 @@
 mod ending;
 mod input;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -70,8 +69,9 @@ pub struct EventLoop<B: Backend, H: Handler> {
     connections: Connections<Connection<B::Stream, H::Connection>>,
     /// Connections whose turn comes without a wait.
     queue: VecDeque<Id>,
-    /// Connections that sleep, by the time at which they are queued.
-    asleep: BinaryHeap<Reverse<(Millis, Id)>>,
+    /// Connections that sleep, by the time at which they are queued. One that is woken before is taken out: many may
+    /// wait for long, and be woken soon.
+    asleep: BTreeSet<(Millis, Id)>,
     buffer: Box<[u8]>,
     limits: Limits,
     /// Nothing is answered that may have to wait ([`EventLoop::set_short`]).
@@ -106,7 +106,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             queue: VecDeque::new(),
             held: Vec::new(),
             held_bytes: 0,
-            asleep: BinaryHeap::new(),
+            asleep: BTreeSet::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
             short: false,
@@ -144,6 +144,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             room: 0,
             uploads: false,
             queued: false,
+            awaits: false,
+            sleeps: None,
             owed: 0,
         };
         Ok(self.connections.insert(connection))
@@ -152,6 +154,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// How many of them sleep until some time.
+    pub fn asleep(&self) -> usize {
+        self.asleep.len()
     }
 
     /// There are no connections.
@@ -210,6 +217,30 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.process(handler, id, 0);
     }
 
+    /// Has the handler look again at a connection that waits for it ([`Next::Await`](crate::Next::Await)), in the next
+    /// turn.
+    pub fn wake(&mut self, id: Id) {
+        let Some(connection) = self.connections.find(id) else { return };
+        if !std::mem::take(&mut connection.awaits) {
+            return;
+        }
+        // Who is woken was not idle.
+        connection.received_at = self.backend.now();
+        if let Some(at) = connection.sleeps.take() {
+            self.asleep.remove(&(at, id));
+        }
+        self.queue.push_back(id);
+    }
+
+    /// A connection is queued when so many milliseconds have passed.
+    fn put_to_sleep(&mut self, id: Id, ms: Millis) {
+        let at = self.backend.now().saturating_add(ms);
+        if let Some(connection) = self.connections.find(id) {
+            (connection.queued, connection.sleeps) = (true, Some(at));
+            self.asleep.insert((at, id));
+        }
+    }
+
     /// Sends what the handler has left for a connection outside of its turn.
     pub fn push(&mut self, handler: &mut H, id: Id) {
         self.settle(handler, id, None);
@@ -241,11 +272,17 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             }
         }
         self.send_held(handler);
-        while let Some(Reverse((at, id))) = self.asleep.peek().copied()
+        while let Some((at, id)) = self.asleep.first().copied()
             && at <= now
         {
-            self.asleep.pop();
-            self.queue.push_back(id);
+            self.asleep.pop_first();
+            if let Some(connection) = self.connections.find(id) {
+                connection.sleeps = None;
+                if std::mem::take(&mut connection.awaits) {
+                    connection.received_at = now;
+                }
+                self.queue.push_back(id);
+            }
         }
         // Only those queued before this turn: one that asks again waits for the next. One of them at least, and
         // no more when the handler is tired: who has something to say by then comes first.
@@ -296,8 +333,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let timeout = match self.asleep.peek() {
-            Some(Reverse((at, _))) => {
+        let timeout = match self.asleep.first() {
+            Some((at, _)) => {
                 let left = Duration::from_millis(at.saturating_sub(self.backend.now()));
                 Some(timeout.map_or(left, |timeout| timeout.min(left)))
             }
@@ -396,6 +433,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             (true, false) => Interest::Read,
             (false, true) => Interest::Write,
             (true, true) => Interest::Both,
+            (false, false) if connection.awaits => Interest::End,
             (false, false) => Interest::None,
         };
         // One that stopped for want of room goes on while less than the limit waits, so that a

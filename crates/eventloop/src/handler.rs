@@ -15,6 +15,9 @@ pub enum Next {
     Yield,
     /// So many milliseconds to pass: nothing is received or taken until then.
     Sleep(Millis),
+    /// To be woken ([`crate::EventLoop::wake`]), or so many milliseconds to pass if that is said. Nothing is received or
+    /// taken until then; that the peer sends no more ends the connection.
+    Await(Option<Millis>),
     /// The end: send the replies, then close.
     Close,
 }

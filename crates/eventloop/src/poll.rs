@@ -14,6 +14,8 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 pub enum Interest {
     /// Only hang-up and error.
     None,
+    /// The same, and that the peer sends no more, which is reported as a hang-up.
+    End,
     /// Bytes (or a connection) to take.
     Read,
     /// Room to send.
@@ -26,6 +28,7 @@ impl Interest {
     fn flags(self) -> epoll::EventFlags {
         match self {
             Interest::None => epoll::EventFlags::empty(),
+            Interest::End => epoll::EventFlags::RDHUP,
             Interest::Read => epoll::EventFlags::IN,
             Interest::Write => epoll::EventFlags::OUT,
             Interest::Both => epoll::EventFlags::IN | epoll::EventFlags::OUT,
@@ -42,7 +45,7 @@ pub struct Event {
     pub readable: bool,
     /// A send will not block.
     pub writable: bool,
-    /// The peer is gone in both directions, or the socket has failed.
+    /// The peer is gone in both directions, or the socket has failed; or, to [`Interest::End`], it sends no more.
     pub hangup: bool,
 }
 
@@ -98,7 +101,8 @@ impl Events {
 #[inline]
 fn decode(event: &epoll::Event) -> Event {
     let flags = event.flags;
-    let hangup = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+    let ends = epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
+    let hangup = flags.intersects(ends);
     Event {
         token: event.data.u64(),
         readable: flags.contains(epoll::EventFlags::IN),

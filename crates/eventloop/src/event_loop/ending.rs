@@ -41,7 +41,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     #[cold]
     pub(super) fn had_all(&mut self, handler: &mut H, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
-        if connection.owed == 0 && !connection.again {
+        // What one waits for that is to be woken may never come.
+        if connection.owed == 0 && !connection.again || connection.awaits {
             let why = *connection.closing.get_or_insert(Closed::Drained);
             if connection.unsent == 0 {
                 self.close(handler, id, why);
@@ -57,6 +58,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
+            if let Some(at) = connection.sleeps {
+                self.asleep.remove(&(at, id));
+            }
             if connection.kept.capacity() > 0 {
                 self.kept_bytes -= connection.kept.capacity();
                 handler.lets_go(self.kept_bytes);
@@ -101,7 +105,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
                 Some(Closed::Unfinished)
             } else {
-                is_due(connection.received_at, idle_ms).then_some(Closed::Idle)
+                (!connection.awaits && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
             };
             let stranger = stranger_since.is_some_and(|since| is_due(since, stranger_ms));
             if let Some(why) = why.or(stranger.then_some(Closed::Stranger)) {

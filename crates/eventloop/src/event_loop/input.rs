@@ -1,7 +1,6 @@
 //! How a connection's bytes come in: one receive into the loop's buffer behind what the connection kept,
 //! or into a place of the handler's own; then the handler takes requests, and the rest is kept.
 
-use std::cmp::Reverse;
 use std::io;
 
 use super::{EventLoop, RECEIVE_BYTES, send};
@@ -114,17 +113,14 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
                 Next::Receive if bytes < room => return self.settle(handler, id, None),
                 Next::Receive => {}
-                next @ (Next::Again | Next::Yield | Next::Sleep(_)) => {
-                    if let Next::Sleep(ms) = next {
-                        connection.queued = true;
-                        self.asleep.push(Reverse((now + ms, id)));
-                    }
+                next @ (Next::Again | Next::Yield | Next::Sleep(_) | Next::Await(_)) => {
                     keep(
                         &mut connection.kept,
                         &self.buffer[..bytes.saturating_sub(room)],
                         &mut self.kept_bytes,
                     );
                     connection.again = true;
+                    self.rest(id, next);
                     return self.settle(handler, id, None);
                 }
                 Next::Close => return self.settle(handler, id, Some(Closed::Handler)),
@@ -136,7 +132,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// place of the kept ones.
     pub(super) fn process(&mut self, handler: &mut H, id: Id, fresh: usize) {
         let Some(connection) = self.connections.find(id) else { return };
-        connection.again = false;
+        (connection.again, connection.awaits) = (false, false);
         let kept = connection.kept.len();
         if fresh == 0 {
             self.buffer[..kept].copy_from_slice(&connection.kept);
@@ -196,17 +192,29 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 }
                 _ => self.settle(handler, id, None),
             },
-            Next::Again | Next::Yield => {
+            Next::Again | Next::Yield | Next::Sleep(_) | Next::Await(_) => {
                 connection.again = true;
-                self.settle(handler, id, None);
-            }
-            Next::Sleep(ms) => {
-                connection.again = true;
-                connection.queued = true;
-                self.asleep.push(Reverse((self.backend.now() + ms, id)));
+                self.rest(id, next);
                 self.settle(handler, id, None);
             }
             Next::Close => self.settle(handler, id, Some(Closed::Handler)),
+        }
+    }
+
+    /// A connection whose turn is over is looked at again when its time comes, or it is woken, if it waits for that.
+    #[inline]
+    fn rest(&mut self, id: Id, next: Next) {
+        match next {
+            Next::Sleep(ms) => self.put_to_sleep(id, ms),
+            Next::Await(ms) => {
+                if let Some(connection) = self.connections.find(id) {
+                    (connection.queued, connection.awaits) = (true, true);
+                }
+                if let Some(ms) = ms {
+                    self.put_to_sleep(id, ms);
+                }
+            }
+            Next::Receive | Next::Again | Next::Yield | Next::Close => {}
         }
     }
 }

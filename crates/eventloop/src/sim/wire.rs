@@ -92,7 +92,7 @@ impl Wire {
             token,
             readable: read && (!self.to_server.is_empty() || ended),
             writable: write && (self.room(weather) > 0 || self.peer_reset),
-            hangup: self.peer_reset,
+            hangup: self.peer_reset || self.peer_ended && interest == Interest::End,
         };
         (event.readable || event.writable || event.hangup).then_some(event)
     }

@@ -1,7 +1,7 @@
 //! A handler that serves a toy protocol over the simulated network: a line `e<text>\n` is answered by
 //! itself, `x<n>\n` by n bytes, `w\n` is work, after which others have their turn and of which three make it
-//! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `q\n`
-//! closes.
+//! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n
+//! milliseconds at most, `q\n` closes.
 
 use std::io;
 
@@ -90,6 +90,7 @@ impl Handler for Toy {
                     self.worked = (self.worked.0 + 1, self.worked.1 + 1);
                     return Taken { bytes: at, next: Next::Yield };
                 }
+                b'a' => return Taken { bytes: at, next: Next::Await(line[1..].parse().ok()) },
                 b'q' => return Taken { bytes: at, next: Next::Close },
                 other => panic!("not in the toy protocol: {other}"),
             }
