@@ -21,4 +21,5 @@ mod strings;
 pub mod table;
 mod transactions;
 
+pub(crate) use collections::block::Serving;
 pub(crate) use session::{Conversation, TOO_MANY_CONNECTIONS};

@@ -4,6 +4,7 @@ use larder_store::{Guard, Millis, Store};
 
 use crate::core::host::Host;
 use crate::core::shared::Settings;
+use crate::redis::Serving;
 use crate::{core, memcached, redis};
 
 /// What all workers share beside the store.
@@ -53,6 +54,21 @@ impl Shared {
         }
         self.common.go_on_telling(host, store, ns_max);
         self.common.telling.waits()
+    }
+
+    /// Does what clients have left that waited, and whose connections have ended: what was popped for one of them is put
+    /// back. Whoever ends connections asks for it behind that, and upkeep now and then.
+    #[inline]
+    pub fn serve_left(&self, guard: &mut Guard<'_>, host: &dyn Host) {
+        if self.redis.waiters.has_left() {
+            Serving { guard, common: &self.common, waiters: &self.redis.waiters, host }.left();
+        }
+    }
+
+    /// There is something for [`Shared::serve_left`] to do.
+    #[inline]
+    pub fn has_left(&self) -> bool {
+        self.redis.waiters.has_left()
     }
 
     /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.

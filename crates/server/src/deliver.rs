@@ -49,6 +49,7 @@ impl Service {
         }
         // Behind the letters: who has missed one is not given those that came after it.
         self.close_doomed(events);
+        self.wake_waiting(events);
         if letters.is_empty() {
             return;
         }
@@ -105,6 +106,17 @@ impl Service {
             {
                 self.hub().tally.listeners_cut.fetch_add(u64::from(missed), Relaxed);
                 events.close(self, id, Closed::Handler);
+            }
+        }
+    }
+
+    /// Has those looked at in the next turn who wait, and were given something.
+    fn wake_waiting<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+        for (index, client) in self.hub().handles[self.index()].awake.take() {
+            if let Some(id) = events.id_at(index)
+                && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
+            {
+                events.wake(id);
             }
         }
     }

@@ -12,6 +12,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
+use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::config::{Config, Protocol};
 use crate::listener::Listener;
@@ -47,6 +48,8 @@ pub struct Handle {
     pub post: Post,
     /// Those of its own that others want closed.
     pub pending_closes: PendingCloses,
+    /// Those of its own that wait, and are to be looked at.
+    pub awake: Awake,
     /// Its counters.
     pub counters: Counters,
     /// Its connections, those on their way to it included.
@@ -130,6 +133,7 @@ impl Hub {
                 stop: AtomicBool::new(false),
                 post: Post::default(),
                 pending_closes: PendingCloses::default(),
+                awake: Awake::default(),
                 counters: Counters::default(),
                 connections: AtomicUsize::new(0),
             })
@@ -281,6 +285,13 @@ impl Host for Hub {
 
     fn kill(&self, place: u64, client: u64) {
         self.have_closed(place, client, false);
+    }
+
+    fn wake(&self, place: u64, client: u64) {
+        let handle = &self.handles[(place >> 32) as usize];
+        if handle.awake.add((place & u64::from(u32::MAX)) as usize, client) {
+            handle.waker.wake();
+        }
     }
 
     fn post(&self, worker: usize, letters: Vec<Letter>) {

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod awake;
 mod clock;
 mod command_line;
 mod config;

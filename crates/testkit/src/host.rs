@@ -3,8 +3,8 @@
 
 use larder_commands::{Connection, Counter, Counters, Host, Letter, Peer, Post, Process, Sums};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// More connections than the system of [`LocalHost`] can do.
 const CONNECTIONS_MAX: u64 = 1_000_000;
@@ -24,6 +24,10 @@ pub struct LocalHost {
     pub connections_max: AtomicU64,
     /// What sessions have for each other.
     pub post: Post,
+    /// Clients that wait and are to be looked at, for who takes them.
+    pub awake: Mutex<Vec<u64>>,
+    /// The clock that only goes on.
+    pub clock_us: AtomicU64,
 }
 
 impl LocalHost {
@@ -89,6 +93,10 @@ impl Host for LocalHost {
 
     fn kill(&self, _place: u64, _client: u64) {}
 
+    fn wake(&self, _place: u64, client: u64) {
+        self.awake.lock().expect("no holder panics").push(client);
+    }
+
     fn post(&self, _worker: usize, letters: Vec<Letter>) {
         self.post.add(letters, usize::MAX, &mut |_| {});
     }
@@ -98,7 +106,7 @@ impl Host for LocalHost {
     }
 
     fn clock_us(&self) -> u64 {
-        0
+        self.clock_us.load(Relaxed)
     }
 
     fn shutdown(&self, _graceful: bool) {}

@@ -13,6 +13,7 @@ use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// When the clock starts: after every absolute time that a test writes as past.
 pub const START: Millis = 1_800_000_000_000;
@@ -44,6 +45,10 @@ pub struct LocalConnection {
     sent: Vec<u8>,
     /// Replies stay where they are.
     stalled: bool,
+    /// It waits to be woken, …
+    waits: bool,
+    /// … or for so many milliseconds.
+    awaits_ms: Option<u64>,
     closed: bool,
 }
 
@@ -183,6 +188,53 @@ impl Local {
         }
     }
 
+    /// Has the connection's session look again.
+    pub fn go_on(&mut self, connection: &mut LocalConnection) {
+        let mut cx = context(&mut self.worker, &self.shared, &self.host, &self.room);
+        let mut input = std::mem::take(&mut connection.input);
+        let consumed = step(connection, &mut cx, &input);
+        input.drain(..consumed);
+        connection.input = input;
+    }
+
+    /// Clients that waited and were given something since this was last asked.
+    pub fn awake(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.host.awake.lock().expect("no holder panics"))
+    }
+
+    /// Has all those look again who waited and were given something.
+    fn wake(&mut self) {
+        loop {
+            let awake = self.awake();
+            if awake.is_empty() {
+                return;
+            }
+            self.each(|connection| connection.client().is_some_and(|client| awake.contains(&client)));
+        }
+    }
+
+    /// Has connections look again.
+    fn each(&mut self, which: impl Fn(&LocalConnection) -> bool) {
+        let mut connections = std::mem::take(&mut self.connections);
+        let chosen = connections.values_mut().filter(|connection| which(connection));
+        chosen.for_each(|connection| self.go_on(connection));
+        self.connections = connections;
+    }
+
+    /// So much time passes, and those whose time has come look again.
+    fn pass(&mut self, ms: u64) {
+        self.host.clock_us.fetch_add(ms * 1000, Relaxed);
+        self.each(|connection| connection.awaits_ms.is_some());
+        self.wake();
+    }
+
+    /// A connection has ended.
+    pub fn ended(&mut self, connection: LocalConnection) {
+        drop(connection);
+        let mut guard = self.worker.enter(self.shared.now(START));
+        self.shared.serve_left(&mut guard, &self.host);
+    }
+
     /// What sessions have left for each other since this was last asked.
     pub fn letters(&self) -> Vec<Letter> {
         self.host.post.take().0
@@ -232,6 +284,16 @@ impl LocalConnection {
         self.stalled = true;
     }
 
+    /// The number of its client, if it speaks RESP.
+    pub fn client(&self) -> Option<u64> {
+        self.session.redis_client()
+    }
+
+    /// Its command waits for something to be there.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
     /// The session has closed it.
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -252,6 +314,7 @@ fn context<'c, 'w>(
 fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
     cx.flush_if_due();
     let mut consumed = 0;
+    (connection.waits, connection.awaits_ms) = (false, None);
     loop {
         let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);
         consumed += progress.consumed;
@@ -262,6 +325,10 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
             Next::Flush | Next::Yield => {}
             // The clock stands: whoever sleeps goes on when the test moves it and sends something.
             Next::Sleep(_) => return consumed,
+            Next::Await(ms) => {
+                (connection.waits, connection.awaits_ms) = (true, ms);
+                return consumed;
+            }
             Next::Close => {
                 connection.closed = true;
                 return input.len();
@@ -300,10 +367,20 @@ impl Wire for Local {
         for letter in self.letters() {
             self.connections.values_mut().for_each(|connection| connection.deliver(&letter));
         }
+        self.wake();
         Ok(())
     }
 
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
+        let connection = self.connections.get(name).ok_or("not connected")?;
+        if let (Some(ms), []) = (connection.awaits_ms, connection.sent.as_slice()) {
+            // Who waits for a reply gives it the time it takes.
+            self.pass(ms);
+        }
+        self.peek(name, buffer)
+    }
+
+    fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
         let connection = self.connections.get_mut(name).ok_or("not connected")?;
         if !connection.sent.is_empty() {
             buffer.append(&mut connection.sent);
@@ -312,16 +389,16 @@ impl Wire for Local {
         Ok(if connection.closed { Received::Closed } else { Received::Silence })
     }
 
-    fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
-        self.receive(name, buffer)
-    }
-
     fn hangup(&mut self, name: &str) {
-        self.connections.remove(name);
+        if let Some(connection) = self.connections.remove(name) {
+            self.ended(connection);
+            self.wake();
+        }
     }
 
     fn advance(&mut self, seconds: u64) -> Result<(), String> {
         self.shift(i64::try_from(seconds).map_err(|_| "too far")? * 1000);
+        self.pass(seconds * 1000);
         Ok(())
     }
 }

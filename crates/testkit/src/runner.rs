@@ -7,6 +7,10 @@
 use crate::pattern::{Captures, Match, escaped};
 use crate::transcript::{Action, Case, StatTest, Step};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Commands that are to wait do so within this time.
+const BLOCKED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What [`Wire::receive`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +159,7 @@ impl Run<'_> {
                 Ok(())
             }
             Action::Clock(seconds) => self.wire.advance(*seconds),
+            Action::Waits(count) => self.until_blocked(name, *count),
             Action::Differ(a, b) => match (self.captures.get(a), self.captures.get(b)) {
                 (Some(a), Some(b)) if a != b => Ok(()),
                 (a, b) => Err(format!("{a:?} and {b:?} should differ")),
@@ -211,6 +216,36 @@ impl Run<'_> {
 
     fn receive(&mut self, name: &str) -> Result<Received, String> {
         self.wire.receive(name, self.buffers.get_mut(name).expect("opened"))
+    }
+
+    /// Asks on the connection, which must have no reply outstanding, until the commands of so many others wait.
+    fn until_blocked(&mut self, name: &str, count: u64) -> Result<(), String> {
+        let wanted = format!("\r\nblocked_clients:{count}\r\n");
+        let began = Instant::now();
+        self.open(name)?;
+        loop {
+            self.wire.send(name, b"INFO clients\r\n")?;
+            let text = loop {
+                let text = String::from_utf8_lossy(&self.buffers[name]).into_owned();
+                let head = text.strip_prefix('$').and_then(|rest| rest.split_once("\r\n"));
+                if let Some((bytes, rest)) = head
+                    && bytes.parse() == Ok(rest.len().saturating_sub(2))
+                {
+                    break text;
+                }
+                if self.receive(name)? != Received::Bytes {
+                    return Err(format!("INFO ended with {}", escaped(&self.buffers[name])));
+                }
+            };
+            self.buffers.get_mut(name).expect("opened").clear();
+            if text.contains(&wanted) {
+                return Ok(());
+            }
+            if began.elapsed() > BLOCKED_WITHIN {
+                return Err(format!("there are not {count} that wait: {text}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn number(&self, name: &str) -> Result<u64, String> {

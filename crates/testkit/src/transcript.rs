@@ -64,6 +64,8 @@ pub enum Action {
     Hangup,
     /// Time passes, in seconds.
     Clock(u64),
+    /// Goes on when the commands of so many connections wait.
+    Waits(u64),
     /// Two captured numbers differ.
     Differ(String, String),
     /// The first captured number is below the second.
@@ -241,6 +243,7 @@ impl Action {
             ["silent"] => Ok(Action::Silent),
             ["closed"] => Ok(Action::Closed),
             ["hangup"] => Ok(Action::Hangup),
+            ["waits", count] => Ok(Action::Waits(number(count)?)),
             ["clock", seconds] => {
                 Ok(Action::Clock(number(seconds.strip_prefix('+').ok_or("the clock moves by +seconds")?)?))
             }

@@ -208,6 +208,16 @@ impl Talk {
         talk
     }
 
+    /// A command that waits for something to be there does so no more.
+    fn end_wait(&mut self) {
+        let Some(id) = self.redis.client().filter(|_| self.redis.waits()) else { return };
+        let mut other = self.local.resp_connection();
+        let id = id.to_string();
+        self.local.exchange(&mut other, &encode(&[b"CLIENT", b"UNBLOCK", id.as_bytes()]));
+        assert_eq!((other.sent(), self.local.awake().len()), (&b":1\r\n"[..], 1));
+        self.local.go_on(&mut self.redis);
+    }
+
     /// Time passes, and the keys are there.
     fn begin(&mut self) {
         self.local.shift(70_000);
@@ -312,6 +322,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
             }
             let sent = encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
             talk.local.exchange(&mut talk.redis, &sent);
+            talk.end_wait();
             let (mut rest, mut replies) = (talk.redis.sent(), 0);
             while !rest.is_empty() {
                 let frame = Frame::read(rest).unwrap_or_else(|why| panic!("{}: {why}", shown(&words)));

@@ -199,6 +199,19 @@ impl Shared {
         });
     }
 
+    /// As [`Context::tell_change`], where nobody's slice is at hand: it is told by who goes on telling.
+    pub(crate) fn tell_change_later(
+        &self,
+        (host, store): (&dyn Host, &Store),
+        change: &Change,
+        (db, key): (u8, &[u8]),
+        (was, is): (Seen, Seen),
+    ) {
+        each_event(change, was, is, &mut |class, event| {
+            self.tell_of(host, store, class, (event, db, key), false);
+        });
+    }
+
     /// Goes on telling what waits, for so long or a little longer; what that took.
     pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
         self.telling.go_on(&self.topics, host, store, ns_max)
@@ -212,6 +225,33 @@ pub(crate) type Seen = Option<(u64, u64)>;
 pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
     let key = guard.key_in(db, key);
     guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
+}
+
+/// Calls `tell` with class and name of each event that a change of a key is.
+fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'static str)) {
+    match (was, is) {
+        (was, is) if was == is => {}
+        (_, None) => {
+            if change.empties {
+                tell(change.class as u32, change.name);
+            }
+            tell(Class::Generic as u32, change.gone);
+        }
+        (was, Some((token, expires_at))) => {
+            if was.is_none() {
+                tell(NEW, "new");
+            }
+            if was.is_none_or(|(old, _)| old != token) {
+                tell(change.class as u32, change.name);
+            }
+            let expired_at = was.map_or(0, |(_, at)| at);
+            if expires_at != expired_at && expires_at != 0 && change.tells_expiry {
+                tell(Class::Generic as u32, "expire");
+            } else if expires_at == 0 && was.is_some_and(|(old, at)| old == token && at != 0) {
+                tell(Class::Generic as u32, "persist");
+            }
+        }
+    }
 }
 
 impl Context<'_, '_> {
@@ -228,30 +268,7 @@ impl Context<'_, '_> {
 
     /// Tells what has happened to a key, by what it was like before.
     pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
-        let tell = |class: Class, event| self.tell(class, event, db, key);
-        match (was, is) {
-            (was, is) if was == is => {}
-            (_, None) => {
-                if change.empties {
-                    tell(change.class, change.name);
-                }
-                tell(Class::Generic, change.gone);
-            }
-            (was, Some((token, expires_at))) => {
-                if was.is_none() && self.shared.events.wants(NEW) {
-                    self.tell_of(NEW, "new", db, key);
-                }
-                if was.is_none_or(|(old, _)| old != token) {
-                    tell(change.class, change.name);
-                }
-                let expired_at = was.map_or(0, |(_, at)| at);
-                if expires_at != expired_at && expires_at != 0 && change.tells_expiry {
-                    tell(Class::Generic, "expire");
-                } else if expires_at == 0 && was.is_some_and(|(old, at)| old == token && at != 0) {
-                    tell(Class::Generic, "persist");
-                }
-            }
-        }
+        each_event(change, was, is, &mut |class, event| self.tell_of(class, event, db, key));
     }
 
     /// Tells that a key was asked for and is not there.

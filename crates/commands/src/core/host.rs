@@ -110,6 +110,10 @@ pub trait Host: Sync {
     /// the calling session ends by itself.
     fn kill(&self, place: u64, client: u64);
 
+    /// Has the connection at this place be looked at, if it is still that of this RESP client and waits for it
+    /// ([`super::progress::Next::Await`]).
+    fn wake(&self, place: u64, client: u64);
+
     /// Leaves letters for clients of a worker, in order; a client for whom there is no room is closed.
     fn post(&self, worker: usize, letters: Vec<Letter>);
 

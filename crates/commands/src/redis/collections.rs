@@ -1,6 +1,7 @@
 //! Commands on collections, and what those of all types have in common: how they are read, how their elements are
 //! replied, and what is said where one was not changed.
 
+pub(crate) mod block;
 mod bounds;
 mod combine;
 mod copied;

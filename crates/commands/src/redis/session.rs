@@ -158,6 +158,7 @@ impl Conversation {
             State::Ready => 0,
             State::Gather(gathering) => gathering.held_bytes().max(1),
             State::Upload(incoming) => incoming.held_bytes().max(1),
+            State::Job(under_way) if under_way.job.waits() => 0,
             _ => 1,
         }
     }
@@ -347,7 +348,7 @@ impl Conversation {
                 call.fail(&fail);
                 fail.count(&call.cx.counters.rows, slot.row);
             }
-            turn.cx.spend_beside(turn.out);
+            turn.beside();
         }
         if self.client.job.is_some() {
             // What was read behind it is read again.
@@ -418,6 +419,7 @@ impl Conversation {
         let flow = turn.dispatch(&mut self.client, args);
         turn.cx.guard.ask_again(again);
         turn.cx.spend_beside(turn.out);
+        turn.serve_called();
         // AUTH, RESET or CONFIG SET may have changed them for the next request.
         turn.limits = self.limits(turn.shared, turn.cx);
         match flow {

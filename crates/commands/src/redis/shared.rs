@@ -8,6 +8,7 @@ use larder_store::Millis;
 
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
+use crate::redis::collections::block::Waiters;
 use crate::redis::connection::client::Clients;
 use crate::redis::connection::limits::Limits;
 use crate::redis::server::config::Parameters;
@@ -18,6 +19,8 @@ use crate::redis::server::slowlog::Slowlog;
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) clients: Arc<Clients>,
+    /// Who waits for what.
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) limits: Limits,
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
@@ -42,6 +45,7 @@ impl Shared {
         let random = || std::hash::RandomState::new().build_hasher().finish();
         Shared {
             clients: Arc::default(),
+            waiters: Arc::default(),
             limits: Limits::default(),
             parameters: Parameters::default(),
             slowlog: Slowlog::default(),

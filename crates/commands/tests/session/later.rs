@@ -53,7 +53,7 @@ impl Bench {
             match next {
                 Next::Sleep(_) => return (left, replies),
                 Next::Flush | Next::Yield => {}
-                Next::Receive | Next::Close => panic!("there was memory: {next:?}"),
+                Next::Receive | Next::Close | Next::Await(_) => panic!("there was memory: {next:?}"),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Sessions over a real store: what goes in, what comes out.
 
+mod blocking;
 mod closed;
 mod collections;
 mod figures;
@@ -14,6 +15,7 @@ mod types;
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};
 use larder_testkit::host::LocalHost;
+use std::sync::atomic::Ordering::Relaxed;
 
 const START: u64 = 1_800_000_000_000;
 
@@ -69,6 +71,9 @@ impl Bench {
                 match progress.next {
                     Next::Receive => break,
                     Next::Flush | Next::Yield | Next::Sleep(_) => {}
+                    // Its time passes; who waits for ever is left alone.
+                    Next::Await(Some(ms)) => drop(self.host.clock_us.fetch_add(1000 * ms, Relaxed)),
+                    Next::Await(None) => break,
                     Next::Close => return (replies, true),
                 }
             }

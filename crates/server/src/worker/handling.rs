@@ -134,6 +134,7 @@ impl Handler for Service {
             }
             Wish::Yield => Next::Yield,
             Wish::Sleep(ms) => Next::Sleep(ms),
+            Wish::Await(ms) => Next::Await(ms),
             Wish::Close => Next::Close,
         };
         Taken { bytes: progress.consumed, next }
@@ -249,6 +250,7 @@ impl Handler for Service {
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         drop(connection);
+        self.serve_left();
         self.hub.ended(self.index);
         let left = self.hub.handles[self.index].connections.load(Relaxed);
         self.store.set_patient(left <= 1);

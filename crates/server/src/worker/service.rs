@@ -194,6 +194,7 @@ impl Service {
             self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(started_us));
         }
         self.hub.shared.tell_events(&mut guard, &*self.hub);
+        self.hub.shared.serve_left(&mut guard, &*self.hub);
         drop(guard);
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         if self.index == 0 {
@@ -201,6 +202,15 @@ impl Service {
             self.hub.shared.look(self.wall, &*self.hub, self.hub.store.used_bytes());
         }
         more
+    }
+
+    /// Does what connections have left that waited for something, and have ended.
+    #[inline]
+    pub(super) fn serve_left(&mut self) {
+        if self.hub.shared.has_left() {
+            let mut guard = self.store.enter(self.wall);
+            self.hub.shared.serve_left(&mut guard, &*self.hub);
+        }
     }
 
     /// Has the heap give its free pages back when much of what was on it is gone.

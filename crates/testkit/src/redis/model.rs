@@ -181,6 +181,10 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     ("nothing can be asked afterwards: transcripts", &["quit", "shutdown"]),
     (
+        "they wait for others: resp_block.txt, redis_blocking.rs",
+        &["blpop", "brpop", "blmove", "brpoplpush", "blmpop", "bzpopmin", "bzpopmax", "bzmpop"],
+    ),
+    (
         "elements of collections: transcripts, and streams that Redis itself is asked",
         &[
             "hdel",

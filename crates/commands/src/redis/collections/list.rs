@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Declined, Element, End, Entry, Hint, Key, Removed, Type};
+use larder_store::{Collection, Declined, Element, End, Entry, Guard, Hint, Key, Removed, Type};
 
-use super::{Call, Shown, len, mpop, peek_as, places, places_bytes_max, put_element};
+use super::copied::Copied;
+use super::{Call, Shown, block, len, mpop, peek_as, places, places_bytes_max, put_element};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_integer, put_null, put_null_array};
+use crate::redis::reply::{put_array, put_bulk, put_integer, put_null, put_null_array};
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, TWO_KEYS, Tells};
 
@@ -122,22 +123,27 @@ pub(crate) const ROWS: &[Command] = &[
         "numkeys key [key ...] <LEFT|RIGHT> [COUNT count]",
         "Takes elements from the first list that there is.",
     ),
+    block::BLPOP,
+    block::BRPOP,
+    block::BLMOVE,
+    block::BRPOPLPUSH,
+    block::BLMPOP,
 ];
 
 const fn told(name: &'static str) -> Tells {
     Tells::Each(Change::of(Class::List, name))
 }
 
-const fn popped(end: End) -> Change {
+pub(super) const fn popped(end: End) -> Change {
     Change::of(Class::List, if matches!(end, End::Front) { "lpop" } else { "rpop" })
 }
 
-const fn pushed(end: End) -> Change {
+pub(super) const fn pushed(end: End) -> Change {
     Change::of(Class::List, if matches!(end, End::Front) { "lpush" } else { "rpush" })
 }
 
 /// An end of a list, by its name.
-fn end(word: &[u8]) -> Result<End, Fail> {
+pub(super) fn end(word: &[u8]) -> Result<End, Fail> {
     match word {
         word if is(word, "LEFT") => Ok(End::Front),
         word if is(word, "RIGHT") => Ok(End::Back),
@@ -176,7 +182,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
 }
 
 /// The places of so many elements from an end on.
-fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
+pub(super) fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
     match end {
         End::Front => 0..count.min(list.len()),
         End::Back => list.len().saturating_sub(count)..list.len(),
@@ -184,7 +190,7 @@ fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
 }
 
 /// What was taken from an end, that which was there first.
-fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
+pub(super) fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
     put_array(out, popped.map_or(0, Removed::len));
     let Some(popped) = popped else { return };
     match end {
@@ -342,34 +348,53 @@ fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: A
     })
 }
 
-/// LMOVE, RPOPLPUSH: the element is put to its new place first, so that without memory it is in both and not in none.
+/// LMOVE, RPOPLPUSH
 fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -> Done {
     let (from, to) = (args.at(0).unwrap_or_default(), args.at(1).unwrap_or_default());
     let (from, to) = (call.key(from), call.key(to));
     call.as_one([from, to], |call| {
-        let Some(list) = peek_as(&mut call.cx.guard, &from, Type::List)? else { return call.null() };
-        let place = if from_end == End::Front { 0 } else { list.len() - 1 };
-        let mut element = super::copied::Copied::default();
-        element.push_element(&list.entry(place).name);
-        let element = element.at(0);
-        let turns = from.bytes() == to.bytes();
-        if turns && list.len() == 1 {
-            // The key, which goes with its last element, stays, and its expiry.
-            return call.bulk(element);
+        if carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end))? {
+            Ok(())
+        } else {
+            call.null()
         }
-        match call.cx.guard.list_push(&to, to_end, std::iter::once(element), false) {
-            Err(Declined::TooLarge) if turns => {
-                // As long as a list may be: it is no longer at any time.
-                call.cx.guard.list_pop(&from, from_end, 1)?;
-                call.cx.guard.list_push(&to, to_end, std::iter::once(element), false)?;
-                return call.bulk(element);
-            }
-            pushed => drop(pushed?),
-        }
-        if let Err(declined) = call.cx.guard.list_pop(&from, from_end, 1) {
-            call.cx.guard.list_pop(&to, to_end, 1)?;
-            return Err(declined.into());
-        }
-        call.bulk(element)
     })
+}
+
+/// Moves an element from one list to another, both of which are held, and replies it; false if there is none. It is put
+/// to its new place first, so that without memory it is in both and not in none.
+pub(super) fn carry(
+    guard: &mut Guard<'_>,
+    out: &mut Output,
+    (from, from_end): (&Key<'_>, End),
+    (to, to_end): (&Key<'_>, End),
+) -> Result<bool, Fail> {
+    let Some(list) = peek_as(guard, from, Type::List)? else { return Ok(false) };
+    let len = list.len();
+    let place = if from_end == End::Front { 0 } else { len - 1 };
+    let mut element = Copied::default();
+    element.push_element(&list.entry(place).name);
+    let element = element.at(0);
+    let turns = from.bytes() == to.bytes();
+    if turns && len == 1 {
+        // The key, which goes with its last element, stays, and its expiry.
+        put_bulk(out, element);
+        return Ok(true);
+    }
+    match guard.list_push(to, to_end, std::iter::once(element), false) {
+        Err(Declined::TooLarge) if turns => {
+            // As long as a list may be: it is no longer at any time.
+            guard.list_pop(from, from_end, 1)?;
+            guard.list_push(to, to_end, std::iter::once(element), false)?;
+            put_bulk(out, element);
+            return Ok(true);
+        }
+        pushed => drop(pushed?),
+    }
+    if let Err(declined) = guard.list_pop(from, from_end, 1) {
+        guard.list_pop(to, to_end, 1)?;
+        return Err(declined.into());
+    }
+    put_bulk(out, element);
+    Ok(true)
 }

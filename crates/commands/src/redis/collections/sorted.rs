@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Attributes, Collection, Expect, Hint, Key, Made, Removed, ScoreRule, Type};
+use larder_store::{Attributes, Collection, Expect, Guard, Hint, Key, Made, Removed, ScoreRule, Type};
 
 use super::bounds::{Bounds, By, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
@@ -11,8 +11,7 @@ use super::copied::Copied;
 use super::pick::random;
 use super::scan::scan;
 use super::words::{Ask, Write};
-use super::{Call, MEMBER_NS, Pairs, Shown, counted, len, look, mpop, peek_as, places_bytes_max};
-use crate::core::context::Context;
+use super::{Call, MEMBER_NS, Pairs, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{integer, is, next};
@@ -146,7 +145,7 @@ pub(crate) const ROWS: &[Command] = &[
         let places = |set: &Collection<'_>| end_places(set, which, count);
         mpop::pop(call, keys, Type::SortedSet, places, |call, key| {
             let resp3 = call.client.resp3;
-            let popped = take(call.cx, key, which, count)?;
+            let popped = take(&mut call.cx.guard, key, which, count)?;
             put_array(call.out, popped.as_ref().map_or(0, Removed::len));
             each_popped(popped.as_ref(), which, &mut |entry| {
                 put_array(call.out, 2);
@@ -155,9 +154,8 @@ pub(crate) const ROWS: &[Command] = &[
             Ok(())
         })
     })
-    .tells(Tells::By(ChangeOf(|args, _| match mpop::parse(args, which) {
-        Ok(mpop::Asked { which: Which::Max, .. }) => change("zpopmax"),
-        _ => change("zpopmin"),
+    .tells(Tells::By(ChangeOf(|args, _| {
+        popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
     })))
     .access(&[Access::Take])
     .doc(
@@ -220,6 +218,9 @@ pub(crate) const ROWS: &[Command] = &[
         "numkeys key [key ...] [LIMIT limit]",
         "How many members all of the sorted sets have.",
     ),
+    block::BZPOPMIN,
+    block::BZPOPMAX,
+    block::BZMPOP,
 ];
 
 const SEVERAL_USAGE: &str =
@@ -236,7 +237,7 @@ const STORE_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     }
 }));
 
-const fn change(name: &'static str) -> Change {
+pub(super) const fn change(name: &'static str) -> Change {
     Change::of(Class::SortedSet, name)
 }
 
@@ -393,12 +394,17 @@ fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>, by: By
 
 /// Which members are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+pub(crate) enum Which {
     Min,
     Max,
 }
 
-fn which(word: &[u8]) -> Result<Which, Fail> {
+/// What it is called that they are.
+pub(super) const fn popped(which: Which) -> Change {
+    change(if matches!(which, Which::Min) { "zpopmin" } else { "zpopmax" })
+}
+
+pub(super) fn which(word: &[u8]) -> Result<Which, Fail> {
     match word {
         word if is(word, "MIN") => Ok(Which::Min),
         word if is(word, "MAX") => Ok(Which::Max),
@@ -407,7 +413,7 @@ fn which(word: &[u8]) -> Result<Which, Fail> {
 }
 
 /// The ranks of so many members from an end on.
-fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Range<usize> {
+pub(super) fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Range<usize> {
     match which {
         Which::Min => 0..count.min(set.len()),
         Which::Max => set.len().saturating_sub(count)..set.len(),
@@ -415,17 +421,17 @@ fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Range<usize> 
 }
 
 /// Takes so many members from an end.
-fn take<'r>(
-    cx: &'r mut Context<'_, '_>,
+pub(super) fn take<'r>(
+    guard: &'r mut Guard<'_>,
     key: &Key<'_>,
     which: Which,
     count: usize,
 ) -> Result<Option<Removed<'r>>, Fail> {
-    Ok(cx.guard.sorted_remove(key, |set| end_places(set, which, count))?)
+    Ok(guard.sorted_remove(key, |set| end_places(set, which, count))?)
 }
 
 /// What was taken from an end, that which was there first.
-fn each_popped<'r>(
+pub(super) fn each_popped<'r>(
     popped: Option<&Removed<'r>>,
     which: Which,
     visit: &mut dyn FnMut(&larder_store::Entry<'r>),
@@ -453,7 +459,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
     call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set)))?;
     // In RESP3 pairs are told apart where there may be several.
     let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
-    let popped = take(call.cx, key, which, count.unwrap_or(1))?;
+    let popped = take(&mut call.cx.guard, key, which, count.unwrap_or(1))?;
     Shown::Scores.put_head(call.out, nested, popped.as_ref().map_or(0, Removed::len));
     each_popped(popped.as_ref(), which, &mut |entry| {
         if nested {

@@ -212,7 +212,7 @@ pub(crate) struct Facts {
     pub(crate) listens: [AtomicU32; 3],
     /// It is shown every command.
     pub(crate) monitors: AtomicBool,
-    /// Its command waits for the end of a pause.
+    /// Its command waits for the end of a pause, or for something to be there.
     pub(crate) waits: AtomicBool,
     /// Bytes of a request that is not whole.
     pub(crate) query_bytes: AtomicU64,

@@ -9,6 +9,7 @@ use larder_store::Millis;
 use super::client::{Cursor, Facts, Replies};
 use super::filter::{Asked, Filter, filter_ns};
 use crate::redis::call::{Call, Flow, integer, is};
+use crate::redis::collections::block::Unblock;
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_verbatim};
@@ -384,12 +385,13 @@ fn unblock(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if args.len() > 1 {
         return Err(Fail::subcommand_arity("CLIENT", "UNBLOCK"));
     }
-    match args.next() {
-        None => {}
-        Some(word) if is(word, "TIMEOUT") || is(word, "ERROR") => {}
+    let how = match args.next() {
+        None => Unblock::Timeout,
+        Some(word) if is(word, "TIMEOUT") => Unblock::Timeout,
+        Some(word) if is(word, "ERROR") => Unblock::Error,
         Some(_) => return Err(Fail::of("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-    }
-    integer(id)?;
-    // No command of this keyspace waits.
-    call.integer(0)
+    };
+    let client = u64::try_from(integer(id)?).ok();
+    let ended = client.is_some_and(|client| call.shared.waiters.unblock(call.cx.host, client, how));
+    call.integer(i64::from(ended))
 }

@@ -140,7 +140,7 @@ fn clients(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("clients_in_timeout_table", 0);
     let watched: u64 = clients.iter().map(|facts| u64::from(facts.watched.load(Relaxed))).sum();
     page.line("total_watched_keys", watched);
-    page.line("total_blocking_keys", 0);
+    page.line("total_blocking_keys", call.shared.waiters.keys());
     page.line("total_blocking_keys_on_nokey", 0);
 }
 

@@ -10,6 +10,7 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
+use crate::redis::collections::block::{SERVE_NS, Serving};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::Fail;
 use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
@@ -81,6 +82,39 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             admitted: false,
             later: false,
         }
+    }
+
+    /// Spends what the store has done beside a command of a batch, and serves those who wait for what it has left: who
+    /// writes to a key that is awaited has done something beside it.
+    #[inline(always)]
+    pub(crate) fn beside(&mut self) {
+        let ns = self.cx.guard.take_beside_ns();
+        if ns > 0 {
+            self.much_beside(ns);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn much_beside(&mut self, ns: u64) {
+        self.cx.spend(self.out, ns);
+        self.serve_called();
+    }
+
+    /// Serves those who wait for what a command has left, which has ended.
+    #[inline]
+    pub(crate) fn serve_called(&mut self) {
+        if self.cx.guard.has_called() {
+            self.serve_those_called();
+        }
+    }
+
+    #[cold]
+    fn serve_those_called(&mut self) {
+        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
+        let served = Serving { guard: &mut self.cx.guard, common, waiters, host }.called();
+        self.cx.spend(self.out, served as u64 * SERVE_NS);
+        self.cx.go_on_telling();
     }
 
     /// Counts the commands that came one after another, and goes on with those of `next`.

@@ -10,6 +10,8 @@
 //! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
 //! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
 
+use larder_store::Millis;
+
 use crate::core::counters::Counter;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
@@ -30,6 +32,8 @@ pub(crate) enum Step {
     More,
     /// There is more to reply, and the output is full.
     Full,
+    /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said.
+    Await(Option<Millis>),
 }
 
 /// The rest of a command that is done in steps.
@@ -43,6 +47,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
 
     /// It changes nothing, so that it may be dropped when nobody hears what it finds.
     fn only_reads(&self) -> bool {
+        false
+    }
+
+    /// It waits for something, and its client may go on waiting: it holds up nobody.
+    fn waits(&self) -> bool {
         false
     }
 
@@ -75,7 +84,7 @@ impl Call<'_, '_, '_> {
             match job.step(self)? {
                 Step::Done => return Ok(()),
                 Step::More | Step::Full if self.cx.guard.in_transaction() => {}
-                Step::More | Step::Full => break,
+                Step::More | Step::Full | Step::Await(_) => break,
             }
         }
         self.go_on_with(job);
@@ -88,6 +97,12 @@ impl Call<'_, '_, '_> {
         self.flow = Flow::Job;
         // In a batch nobody looks at the flow, but at this.
         self.out.end_turn();
+    }
+
+    /// Goes on with a command that waits: its first step comes at once, when what is behind it is put aside.
+    pub(crate) fn wait_with(&mut self, job: impl Job + 'static) {
+        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
+        self.flow = Flow::Job;
     }
 
     /// Spends work.
@@ -109,8 +124,9 @@ impl Conversation {
     pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
         let job = self.client.job.take()?;
         turn.at = rest;
+        let waits = job.job.waits();
         self.state = State::Job(job);
-        Some(Next::Yield)
+        if waits { self.job(turn) } else { Some(Next::Yield) }
     }
 
     /// Goes on with a command in steps.
@@ -136,9 +152,10 @@ impl Conversation {
         if under_way.silent {
             turn.out.rewind(mark);
         }
+        turn.serve_called();
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
         if let Some(row) = under_way.row
-            && !matches!(done, Ok(Step::More | Step::Full))
+            && !matches!(done, Ok(Step::More | Step::Full | Step::Await(_)))
         {
             turn.note_latency(row, under_way.took_us);
         }
@@ -150,6 +167,7 @@ impl Conversation {
             }
             Ok(Step::More) => Next::Yield,
             Ok(Step::Full) => Next::Flush,
+            Ok(Step::Await(ms)) => Next::Await(ms),
         };
         self.state = State::Job(under_way);
         Some(next)

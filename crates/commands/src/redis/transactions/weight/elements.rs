@@ -127,7 +127,7 @@ impl<'q> Scale<'q> {
             "lpop" | "rpop" => {
                 there.some(args.at(1).map_or(1, |count| natural(Some(count)))).told_ns() + there.list_ns()
             }
-            "lmove" | "rpoplpush" => {
+            "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
                 there.list_ns() + to.list_ns()
             }
@@ -143,7 +143,11 @@ impl<'q> Scale<'q> {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
                 some.told_ns() + some.elements * SCORE_NS + there.sorted_ns()
             }
-            "lmpop" | "zmpop" => {
+            "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => {
+                let all = self.largest(call, row, args);
+                all.some(1).told_ns() + SCORE_NS + all.sorted_ns()
+            }
+            "lmpop" | "zmpop" | "blmpop" | "bzmpop" => {
                 let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
@@ -190,7 +194,7 @@ impl<'q> Scale<'q> {
                 };
                 (args.at(0), Size { longest: made.bytes, ..made })
             }
-            "smove" | "lmove" | "rpoplpush" => {
+            "smove" | "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
                 let longest = ELEMENT_BYTES as u64;
                 (args.at(1), Size { bytes: longest, elements: 1, least: 0, longest })
             }

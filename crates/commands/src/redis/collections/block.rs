@@ -1,0 +1,252 @@
+//! BLPOP and its kin: commands that wait for something to be there.
+//!
+//! ```text
+//! BLPOP k1 k2 ─▶ something there, nobody in line? ─▶ it is taken
+//!                 └── no ─▶ in line at each key ─▶ the keys are awaited ─▶ looked at ─▶ its connection sleeps
+//! RPUSH k1    ─▶ its reply ─▶ k1 was awaited ─▶ first in line: claimed, popped, replied for ─▶ its worker is woken
+//! ```
+//!
+//! - `want`: what is wanted, how it is given and put back; `waiters`: who stands in line where; `serve`: who is served
+//!   when a key was written; `blocked`: the command as its client has it, until it ends.
+//! - **Nobody is missed.** Who waits stands in line first, has the store note each write to its keys then
+//!   ([`larder_store::Guard::await_key`]), and looks at the keys last. A write comes before that note is made, under the
+//!   lock of the key's bucket, and is seen by the look; or behind it, and is noted by its worker, which serves who stands
+//!   in line behind each command that may fill a key, however it did that.
+//! - **Each element goes to one.** Who serves holds the key as a transaction does. There it finds something, claims the
+//!   first in line by one compare-and-swap, and pops: what ends a wait otherwise (its time, CLIENT UNBLOCK, the end of
+//!   the connection) changes the same word. A claim always ends with a reply.
+//! - **What was popped for a client that has gone** before it had its reply is put back where it was, as a push that
+//!   serves the next in line: by who served it, or by the worker of the connection.
+//! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
+//!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
+//!   what has just been pushed, and those in line go on waiting in their order.
+//! - A push serves 64 at most; the next in line is woken then, and goes on with it.
+
+mod blocked;
+mod serve;
+mod waiters;
+mod want;
+
+use larder_protocol::resp::{Args, parse_double};
+use larder_store::End;
+
+use super::list::{self, end};
+use super::mpop::{self, Asked};
+use super::sorted::{self, Which, which};
+use super::{Call, peek_as};
+use crate::redis::call::next;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_null, put_null_array};
+use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, NOSCRIPT, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Keys, TWO_KEYS, Tells};
+use crate::redis::transactions::WATCHED_KEYS_MAX;
+use blocked::Blocked;
+pub(crate) use serve::{SERVE_NS, Serving};
+use waiters::Waiter;
+pub(crate) use waiters::{Unblock, Waiters};
+use want::Want;
+
+/// Keys, and the timeout behind them.
+const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
+/// Keys behind their number, which is behind the timeout.
+const COUNTED_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
+
+pub(crate) const BLPOP: Command =
+    Command::of_collections("blpop", -3, WRITE | NOSCRIPT | BLOCKING, KEYS, |call, args| {
+        pop(call, args, Want::Elements { end: End::Front, count: None })
+    })
+    .tells(Tells::Each(list::popped(End::Front)))
+    .access(&[Access::Take])
+    .doc(
+        "2.0.0",
+        "key [key ...] timeout",
+        "Takes an element from the front of the first list that there is, and waits for one.",
+    );
+
+pub(crate) const BRPOP: Command =
+    Command::of_collections("brpop", -3, WRITE | NOSCRIPT | BLOCKING, KEYS, |call, args| {
+        pop(call, args, Want::Elements { end: End::Back, count: None })
+    })
+    .tells(Tells::Each(list::popped(End::Back)))
+    .access(&[Access::Take])
+    .doc(
+        "2.0.0",
+        "key [key ...] timeout",
+        "Takes an element from the back of the first list that there is, and waits for one.",
+    );
+
+pub(crate) const BLMOVE: Command = Command::of_collections(
+    "blmove",
+    6,
+    WRITE | DENYOOM | NOSCRIPT | BLOCKING,
+    TWO_KEYS,
+    |call, mut args| {
+        let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
+        args.nth(1);
+        let (from, to) = (end(next(&mut args)?)?, end(next(&mut args)?)?);
+        let timeout = timeout(next(&mut args)?)?;
+        block(call, Want::Move { from, to, target: target.into() }, Args::rest(source, 1), timeout)
+    },
+)
+.tells(Tells::By(ChangeOf(|args, nth| {
+    let end = end(args.at(2 + nth).unwrap_or_default()).unwrap_or(End::Front);
+    if nth == 0 { list::popped(end) } else { list::pushed(end) }
+})))
+.access(&[Access::Take, Access::Extend])
+.doc("6.2.0", "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout", "As LMOVE, and waits for an element.");
+
+pub(crate) const BRPOPLPUSH: Command = Command::of_collections(
+    "brpoplpush",
+    4,
+    WRITE | DENYOOM | NOSCRIPT | BLOCKING,
+    TWO_KEYS,
+    |call, args| {
+        let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
+        let timeout = timeout(args.at(2).unwrap_or_default())?;
+        let want = Want::Move { from: End::Back, to: End::Front, target: target.into() };
+        block(call, want, Args::rest(source, 1), timeout)
+    },
+)
+.tells(Tells::By(ChangeOf(
+    |_, nth| {
+        if nth == 0 { list::popped(End::Back) } else { list::pushed(End::Front) }
+    },
+)))
+.access(&[Access::Take, Access::Extend])
+.doc("2.2.0", "source destination timeout", "As BLMOVE source destination RIGHT LEFT timeout.");
+
+pub(crate) const BLMPOP: Command =
+    Command::of_collections("blmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
+        let timeout = timeout(next(&mut args)?)?;
+        let Asked { keys, which: end, count } = mpop::parse(args, end)?;
+        block(call, Want::Elements { end, count: Some(count) }, keys, timeout)
+    })
+    .tells(Tells::By(ChangeOf(|mut args, _| {
+        args.next();
+        list::popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
+    })))
+    .access(&[Access::Take])
+    .doc(
+        "7.0.0",
+        "timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]",
+        "As LMPOP, and waits for an element.",
+    );
+
+pub(crate) const BZPOPMIN: Command =
+    Command::of_collections("bzpopmin", -3, WRITE | NOSCRIPT | BLOCKING | FAST, KEYS, |call, args| {
+        pop(call, args, Want::Members { which: Which::Min, count: None })
+    })
+    .tells(Tells::Each(sorted::popped(Which::Min)))
+    .access(&[Access::Take])
+    .doc(
+        "5.0.0",
+        "key [key ...] timeout",
+        "Takes the member with the lowest score of the first sorted set that there is, and waits for one.",
+    );
+
+pub(crate) const BZPOPMAX: Command =
+    Command::of_collections("bzpopmax", -3, WRITE | NOSCRIPT | BLOCKING | FAST, KEYS, |call, args| {
+        pop(call, args, Want::Members { which: Which::Max, count: None })
+    })
+    .tells(Tells::Each(sorted::popped(Which::Max)))
+    .access(&[Access::Take])
+    .doc(
+        "5.0.0",
+        "key [key ...] timeout",
+        "Takes the member with the highest score of the first sorted set that there is, and waits for one.",
+    );
+
+pub(crate) const BZMPOP: Command =
+    Command::of_collections("bzmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
+        let timeout = timeout(next(&mut args)?)?;
+        let Asked { keys, which, count } = mpop::parse(args, which)?;
+        block(call, Want::Members { which, count: Some(count) }, keys, timeout)
+    })
+    .tells(Tells::By(ChangeOf(|mut args, _| {
+        args.next();
+        sorted::popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
+    })))
+    .access(&[Access::Take])
+    .doc(
+        "7.0.0",
+        "timeout numkeys key [key ...] <MIN|MAX> [COUNT count]",
+        "As ZMPOP, and waits for a member.",
+    );
+
+/// `key [key ...] timeout`
+fn pop(call: &mut Call<'_, '_, '_>, args: Args<'_>, want: Want) -> Done {
+    let keys = args.len() - 1;
+    let timeout = timeout(args.at(keys).unwrap_or_default())?;
+    block(call, want, Args::rest(args.encoded(), keys), timeout)
+}
+
+/// Milliseconds to wait; none: for ever. It is said in seconds, and what is less than a millisecond is one.
+///
+/// # Errors
+/// It is no number, or below 0, or longer than can be.
+fn timeout(word: &[u8]) -> Result<Option<u64>, Fail> {
+    let seconds = parse_double(word).ok_or(Fail::of("ERR timeout is not a float or out of range"))?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms < 0.0 {
+        return Err(Fail::of("ERR timeout is negative"));
+    }
+    // Behind that, the end of the wait is no time that can be said.
+    if ms >= TIMEOUT_MS_MAX as f64 {
+        return Err(Fail::of("ERR timeout is out of range"));
+    }
+    Ok(Some(ms as u64).filter(|&ms| ms > 0))
+}
+
+/// The time that Redis knows less the time that it is, about.
+const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (2 << 40);
+
+/// Takes what is wanted of the first of the keys that has it, or waits for it; in a transaction nobody waits.
+fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Option<u64>) -> Done {
+    if take(call, &want, keys)? {
+        return Ok(());
+    }
+    if call.cx.guard.in_transaction() {
+        match want {
+            Want::Move { .. } => put_null(call.out, call.client.resp3),
+            Want::Elements { .. } | Want::Members { .. } => put_null_array(call.out, call.client.resp3),
+        }
+        return Ok(());
+    }
+    if keys.len() > WATCHED_KEYS_MAX {
+        return Err(blocked::TOO_MANY_KEYS);
+    }
+    let waiter = Waiter::new(call.client, want, keys);
+    let now_us = call.cx.host.clock_us();
+    let until_us = timeout_ms.map(|ms| now_us.saturating_add(ms.saturating_mul(1000)));
+    let blocked = Blocked::new(call, waiter, until_us);
+    call.wait_with(blocked);
+    Ok(())
+}
+
+/// Takes what is wanted of the first of the keys that has it, unless others stand in line there; whether it did.
+fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
+    let mut taken = false;
+    // Who cannot wait stands in no line.
+    let waits = !call.cx.guard.in_transaction();
+    call.as_one_with_room(keys.chain(want.target()), |call| {
+        let target = want.target().map(|target| call.key(target));
+        for name in keys {
+            let key = call.key(name);
+            let Some(there) = peek_as(&mut call.cx.guard, &key, want.kind())? else { continue };
+            if waits && call.shared.waiters.has_line(call.client.db, want.kind(), name) {
+                continue;
+            }
+            let bytes = want.reply_bytes_max(&there, name.len());
+            if !call.has_room(bytes) {
+                return Ok(Some(bytes));
+            }
+            let mark = call.out.mark();
+            let resp3 = call.client.resp3;
+            let given = want.give(&mut call.cx.guard, (&key, target.as_ref()), resp3, call.out, None);
+            taken = given.inspect_err(|_| call.out.rewind(mark))?;
+            return Ok(None);
+        }
+        Ok(None)
+    })?;
+    Ok(taken)
+}

@@ -1,0 +1,194 @@
+//! Serving those who stand in line at a key that was written.
+
+use larder_store::{Guard, Key, Type};
+
+use super::waiters::{Left, Served, Waiter, Waiters};
+use super::want::Taken;
+use crate::core::events::{Change, Seen, seen};
+use crate::core::host::Host;
+use crate::core::output::Output;
+use crate::core::shared::Shared;
+use crate::redis::collections::peek_as;
+use crate::redis::fail::Fail;
+use crate::redis::reply::put_null_array;
+
+/// So many are served at a time.
+const SERVED_AT_ONCE: usize = 64;
+/// What it takes to serve one.
+pub(crate) const SERVE_NS: u64 = 4_000;
+
+/// What serving works with.
+pub(crate) struct Serving<'s, 'w> {
+    pub guard: &'s mut Guard<'w>,
+    pub common: &'s Shared,
+    pub waiters: &'s Waiters,
+    pub host: &'s dyn Host,
+}
+
+/// What came of the first in line.
+enum First {
+    /// It has what it waited for.
+    Served,
+    /// It waits no more, or has gone.
+    Gone,
+    /// There is nothing for it.
+    Nothing,
+}
+
+impl Serving<'_, '_> {
+    /// Serves those who stand in line at the keys that this worker has written; how many that were. Not in a
+    /// transaction. What is moved for one of them to a list calls those in line there.
+    pub fn called(&mut self) -> usize {
+        let mut left = SERVED_AT_ONCE;
+        self.at_called(&mut left);
+        SERVED_AT_ONCE - left
+    }
+
+    fn at_called(&mut self, left: &mut usize) {
+        while self.guard.has_called() {
+            let called = self.guard.take_called();
+            if self.waiters.keys() == 0 {
+                continue;
+            }
+            for (db, key) in called {
+                self.at_key(db, &key, left);
+            }
+        }
+    }
+
+    /// Serves those who stand in line at a key, `left` at most; the next one is called then.
+    fn at_key(&mut self, db: u8, name: &[u8], left: &mut usize) {
+        for kind in [Type::List, Type::SortedSet] {
+            while let Some(waiter) = self.waiters.first(db, kind, name) {
+                if !self.is_there(db, name, kind) {
+                    break;
+                }
+                if *left == 0 {
+                    if waiter.call(self.host) {
+                        break;
+                    }
+                    self.waiters.leave_lines(&waiter);
+                    continue;
+                }
+                match self.first(name, &waiter) {
+                    First::Nothing => break,
+                    First::Served => {
+                        *left -= 1;
+                        self.waiters.leave_lines(&waiter);
+                        waiter.wake(self.host);
+                    }
+                    First::Gone => self.waiters.leave_lines(&waiter),
+                }
+            }
+        }
+    }
+
+    /// As [`Serving::at_key`], at the keys of one of those who wait, and at those that are called by that.
+    pub(super) fn at_keys_of(&mut self, waiter: &Waiter) -> usize {
+        let mut left = SERVED_AT_ONCE;
+        for key in &waiter.keys {
+            self.at_key(waiter.db, key, &mut left);
+        }
+        self.at_called(&mut left);
+        SERVED_AT_ONCE - left
+    }
+
+    /// There is something at the key, of this type. What was written before it was noted is seen.
+    fn is_there(&mut self, db: u8, name: &[u8], kind: Type) -> bool {
+        let key = self.guard.key_in(db, name);
+        matches!(peek_as(self.guard, &key, kind), Ok(Some(_)))
+    }
+
+    /// Gives the first in line what it waits for.
+    fn first(&mut self, name: &[u8], waiter: &Waiter) -> First {
+        let (db, target) = (waiter.db, waiter.want.target());
+        let key = self.guard.key_in(db, name);
+        let target_key = target.map(|target| self.guard.key_in(db, target));
+        let tells = self.common.events.any();
+        self.guard.begin([key].into_iter().chain(target_key));
+        let look = |guard: &mut Guard<'_>| -> [Seen; 2] {
+            if !tells {
+                return [None; 2];
+            }
+            [seen(guard, db, name), target.and_then(|target| seen(guard, db, target))]
+        };
+        let was = look(self.guard);
+        let first = self.give(&key, target_key.as_ref(), waiter);
+        let is = look(self.guard);
+        self.guard.finish();
+        for (nth, key) in [Some(name), target].into_iter().flatten().enumerate() {
+            self.tell(&waiter.want.change(nth), db, key, (was[nth], is[nth]));
+        }
+        first
+    }
+
+    /// The key is held: it is looked at, the first in line is claimed, and given what it waits for.
+    fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter) -> First {
+        let Ok(Some(there)) = peek_as(self.guard, key, waiter.want.kind()) else { return First::Nothing };
+        let bytes = waiter.want.reply_bytes_max(&there, key.bytes().len()) as u64;
+        if !waiter.claim() {
+            return First::Gone;
+        }
+        let store = self.guard.store();
+        let has_room = store.held_bytes().saturating_add(bytes) <= store.held_bytes_max();
+        let mut reply = Output::charged(u64::MAX, store, 0);
+        let mut taken = Taken::default();
+        let given = if has_room {
+            waiter.want.give(self.guard, (key, target), waiter.resp3, &mut reply, Some(&mut taken))
+        } else {
+            Err(Fail::HELD)
+        };
+        let done = match given {
+            Ok(true) => Ok(()),
+            // The key is held, and it was there a moment ago. Who is claimed has a reply in any case.
+            Ok(false) => {
+                put_null_array(&mut reply, waiter.resp3);
+                Ok(())
+            }
+            Err(fail) => Err(fail),
+        };
+        match waiter.serve(Served { reply, done, taken, key: key.bytes().into() }) {
+            None => First::Served,
+            Some(Served { taken, key: name, .. }) => {
+                // Nobody has seen that it was not there.
+                if taken.put_back(self.guard, key).is_err() {
+                    self.waiters.leave_behind(Left::Taken { db: waiter.db, key: name, taken });
+                }
+                First::Gone
+            }
+        }
+    }
+
+    fn tell(&self, change: &Change, db: u8, key: &[u8], (was, is): (Seen, Seen)) {
+        if was != is {
+            let around = (self.host, &**self.guard.store());
+            self.common.tell_change_later(around, change, (db, key), (was, is));
+        }
+    }
+
+    /// Does what those have left who have gone.
+    #[cold]
+    pub fn left(&mut self) {
+        let mut at_once = SERVED_AT_ONCE;
+        for left in self.waiters.take_left() {
+            match left {
+                Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
+                Left::Taken { db, key: name, taken } => {
+                    let tells = self.common.events.any();
+                    let was = if tells { seen(self.guard, db, &name) } else { None };
+                    let key = self.guard.key_in(db, &name);
+                    match taken.put_back(self.guard, &key) {
+                        Ok(()) => {
+                            let is = if tells { seen(self.guard, db, &name) } else { None };
+                            self.tell(&taken.change(), db, &name, (was, is));
+                        }
+                        // Somebody has put something else in its place.
+                        Err(fail) if fail == Fail::WRONG_TYPE => {}
+                        Err(_) => self.waiters.leave_behind(Left::Taken { db, key: name, taken }),
+                    }
+                }
+            }
+        }
+        self.at_called(&mut at_once);
+    }
+}

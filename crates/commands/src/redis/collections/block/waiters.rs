@@ -1,0 +1,320 @@
+//! Who waits for which keys, and in which order.
+//!
+//! ```text
+//! Waiting ─┬─ claimed by who serves ─▶ Claimed ─▶ Served, with its reply
+//!          ├─ by its own worker ────▶ Over             its time has come
+//!          ├─ CLIENT UNBLOCK ───────▶ Unblocked, Refused
+//!          └─ its connection ends ──▶ Gone             (of one that is claimed, too: what it was to have is put back)
+//! ```
+//!
+//! One word says it, and each arrow is one compare-and-swap. Who stands in a line whose word says something else is
+//! passed over. The locks here are held for a look at a table: never while a key is waited for.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_protocol::resp::Args;
+use larder_store::Type;
+
+use super::want::{Taken, Want};
+use crate::core::host::Host;
+use crate::core::output::Output;
+use crate::redis::connection::client::{Client, Facts};
+use crate::redis::fail::Done;
+
+/// Parts of the table, each under its lock.
+const SHARDS: usize = 16;
+/// What one that waits takes beside its keys, about, …
+const WAITER_BYTES: usize = 512;
+/// … and each key beside its bytes, which are there twice: its place in a line, and the line's.
+const KEY_BYTES: usize = 256;
+
+/// How a wait stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stands {
+    Waiting,
+    Claimed,
+    Served,
+    Over,
+    Unblocked,
+    Refused,
+    Gone,
+}
+
+const STANDS: [Stands; 7] = [
+    Stands::Waiting,
+    Stands::Claimed,
+    Stands::Served,
+    Stands::Over,
+    Stands::Unblocked,
+    Stands::Refused,
+    Stands::Gone,
+];
+
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unblock {
+    /// As if its time had come.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// What one that waited is given.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub reply: Output,
+    pub done: Done,
+    /// To be put back if it does not reach the client, and to which of its keys.
+    pub taken: Taken,
+    pub key: Box<[u8]>,
+}
+
+/// One that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(super) want: Want,
+    pub(super) db: u8,
+    pub(super) resp3: bool,
+    /// Each once, in the order in which they were named.
+    pub(super) keys: Box<[Box<[u8]>]>,
+    facts: Arc<Facts>,
+    /// Its place in each line, given when it joins them.
+    number: AtomicU64,
+    stands: AtomicU8,
+    /// It is to look at its keys: who served those before it has left that to it.
+    called: AtomicBool,
+    served: Mutex<Option<Served>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiter {
+    /// One that stands in no line yet.
+    pub fn new(client: &Client, want: Want, keys: Args<'_>) -> Waiter {
+        let mut known = HashSet::new();
+        Waiter {
+            want,
+            db: client.db,
+            resp3: client.resp3,
+            keys: keys.filter(|key| known.insert(*key)).map(|key| key.into()).collect(),
+            facts: Arc::clone(&client.facts),
+            number: AtomicU64::new(0),
+            stands: AtomicU8::new(Stands::Waiting as u8),
+            called: AtomicBool::new(false),
+            served: Mutex::default(),
+        }
+    }
+
+    /// Bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        WAITER_BYTES + self.keys.iter().map(|key| KEY_BYTES + 2 * key.len()).sum::<usize>()
+    }
+
+    pub(super) fn stands(&self) -> Stands {
+        STANDS[usize::from(self.stands.load(SeqCst))]
+    }
+
+    fn change(&self, from: Stands, to: Stands) -> bool {
+        self.stands.compare_exchange(from as u8, to as u8, AcqRel, Acquire).is_ok()
+    }
+
+    /// Ends its wait, if it still waits.
+    pub(super) fn end(&self, how: Stands) -> bool {
+        self.change(Stands::Waiting, how)
+    }
+
+    /// It is given something, if it still waits and is to stay: nobody else is to.
+    pub(super) fn claim(&self) -> bool {
+        !self.facts.killed.load(Relaxed) && self.change(Stands::Waiting, Stands::Claimed)
+    }
+
+    /// It has what it waited for; what that was, if it has gone meanwhile.
+    pub(super) fn serve(&self, served: Served) -> Option<Served> {
+        *lock(&self.served) = Some(served);
+        if self.change(Stands::Claimed, Stands::Served) { None } else { lock(&self.served).take() }
+    }
+
+    /// What it was given.
+    pub(super) fn take_served(&self) -> Option<Served> {
+        lock(&self.served).take()
+    }
+
+    /// Its connection ends; how it stood.
+    pub(super) fn go(&self) -> Stands {
+        STANDS[usize::from(self.stands.swap(Stands::Gone as u8, SeqCst))]
+    }
+
+    /// Has its worker look.
+    pub(super) fn wake(&self, host: &dyn Host) {
+        host.wake(self.facts.place, self.facts.id);
+    }
+
+    /// Has it look at its keys when its worker comes to it. False if it waits no more: somebody else is to.
+    pub(super) fn call(&self, host: &dyn Host) -> bool {
+        if !self.called.swap(true, SeqCst) {
+            self.wake(host);
+        }
+        // Who goes says that first and asks for calls then: so either this sees that it has gone, or it sees the call.
+        self.stands() == Stands::Waiting
+    }
+
+    /// It was called since this was last asked.
+    pub(super) fn take_call(&self) -> bool {
+        self.called.swap(false, SeqCst)
+    }
+
+    fn number(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+}
+
+/// Those who wait for a key to be of a type, by their numbers: the first is served first.
+#[derive(Debug)]
+struct Line {
+    db: u8,
+    kind: Type,
+    waiting: BTreeMap<u64, Arc<Waiter>>,
+}
+
+/// The lines at the keys of each name.
+type Lines = HashMap<Box<[u8]>, Vec<Line>>;
+
+/// What somebody has left who has gone.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// What was popped for it.
+    Taken { db: u8, key: Box<[u8]>, taken: Taken },
+    /// A key that it was to look at.
+    Key { db: u8, key: Box<[u8]> },
+}
+
+/// All who wait.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    shards: Box<[Mutex<Lines>]>,
+    hasher: RandomState,
+    last_number: AtomicU64,
+    /// Lines that there are.
+    lines: AtomicUsize,
+    /// By the numbers of their clients.
+    clients: Mutex<HashMap<u64, Arc<Waiter>>>,
+    left: Mutex<Vec<Left>>,
+    left_count: AtomicUsize,
+}
+
+impl Default for Waiters {
+    fn default() -> Waiters {
+        Waiters {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            last_number: AtomicU64::new(0),
+            lines: AtomicUsize::new(0),
+            clients: Mutex::default(),
+            left: Mutex::default(),
+            left_count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Waiters {
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Lines> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+
+    /// Keys that are waited for.
+    pub fn keys(&self) -> usize {
+        self.lines.load(Relaxed)
+    }
+
+    /// One joins the lines of its keys.
+    pub(super) fn join(&self, waiter: &Arc<Waiter>) {
+        let number = self.last_number.fetch_add(1, Relaxed) + 1;
+        waiter.number.store(number, Relaxed);
+        lock(&self.clients).insert(waiter.facts.id, Arc::clone(waiter));
+        let (db, kind) = (waiter.db, waiter.want.kind());
+        for key in &waiter.keys {
+            let mut shard = self.shard(key);
+            let lines = shard.entry(key.clone()).or_default();
+            let at = lines.iter().position(|line| (line.db, line.kind) == (db, kind)).unwrap_or_else(|| {
+                self.lines.fetch_add(1, Relaxed);
+                lines.push(Line { db, kind, waiting: BTreeMap::new() });
+                lines.len() - 1
+            });
+            lines[at].waiting.insert(number, Arc::clone(waiter));
+        }
+    }
+
+    /// One leaves all lines, in which it may stand no more.
+    pub(super) fn leave(&self, waiter: &Waiter) {
+        lock(&self.clients).remove(&waiter.facts.id);
+        self.leave_lines(waiter);
+    }
+
+    /// One is passed over from now on.
+    pub(super) fn leave_lines(&self, waiter: &Waiter) {
+        for key in &waiter.keys {
+            let mut shard = self.shard(key);
+            let Some(lines) = shard.get_mut(key) else { continue };
+            for line in lines.iter_mut() {
+                line.waiting.remove(&waiter.number());
+            }
+            let before = lines.len();
+            lines.retain(|line| !line.waiting.is_empty());
+            self.lines.fetch_sub(before - lines.len(), Relaxed);
+            if lines.is_empty() {
+                shard.remove(key);
+            }
+        }
+    }
+
+    /// Who is first in line at a key.
+    pub(super) fn first(&self, db: u8, kind: Type, key: &[u8]) -> Option<Arc<Waiter>> {
+        let shard = self.shard(key);
+        let line = shard.get(key)?.iter().find(|line| (line.db, line.kind) == (db, kind))?;
+        line.waiting.values().next().cloned()
+    }
+
+    /// Somebody stands in line at a key.
+    pub(super) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
+        self.keys() > 0 && self.first(db, kind, key).is_some()
+    }
+
+    /// Ends the wait of a client; whether it waited.
+    pub(crate) fn unblock(&self, host: &dyn Host, client: u64, how: Unblock) -> bool {
+        let Some(waiter) = lock(&self.clients).get(&client).cloned() else { return false };
+        let ended = waiter.end(match how {
+            Unblock::Timeout => Stands::Unblocked,
+            Unblock::Error => Stands::Refused,
+        });
+        if ended {
+            waiter.wake(host);
+        }
+        ended
+    }
+
+    /// Somebody has gone, and has left something to be done.
+    pub(super) fn leave_behind(&self, left: Left) {
+        let mut all = lock(&self.left);
+        all.push(left);
+        self.left_count.store(all.len(), Relaxed);
+    }
+
+    /// There is something to be done that somebody has left who has gone.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.left_count.load(Relaxed) > 0
+    }
+
+    pub(super) fn take_left(&self) -> Vec<Left> {
+        let mut all = lock(&self.left);
+        self.left_count.store(0, Relaxed);
+        std::mem::take(&mut *all)
+    }
+}

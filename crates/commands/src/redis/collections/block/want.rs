@@ -1,0 +1,176 @@
+//! What is wanted of a key: elements of a list, an element for another list, or members of a sorted set. How it is given,
+//! and how it is put back.
+
+use std::ops::Range;
+
+use larder_store::{Collection, End, Guard, Key, ScoreRule, Type};
+
+use crate::core::events::Change;
+use crate::core::output::Output;
+use crate::redis::collections::copied::Copied;
+use crate::redis::collections::sorted::{self, Which};
+use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element};
+use crate::redis::fail::Fail;
+use crate::redis::reply::{put_array, put_bulk};
+
+/// What is wanted of a key.
+#[derive(Debug)]
+pub(crate) enum Want {
+    /// Elements from an end of a list, so many at most; without a number one.
+    Elements { end: End, count: Option<usize> },
+    /// Members from an end of a sorted set.
+    Members { which: Which, count: Option<usize> },
+    /// An element of one list for another.
+    Move { from: End, to: End, target: Box<[u8]> },
+}
+
+impl Want {
+    /// What the key has to be.
+    pub fn kind(&self) -> Type {
+        match self {
+            Want::Elements { .. } | Want::Move { .. } => Type::List,
+            Want::Members { .. } => Type::SortedSet,
+        }
+    }
+
+    /// Where it goes, if it is not given to who wants it alone.
+    pub fn target(&self) -> Option<&[u8]> {
+        match self {
+            Want::Move { target, .. } => Some(target),
+            Want::Elements { .. } | Want::Members { .. } => None,
+        }
+    }
+
+    /// How the change of the key is called, and (1) that of the target.
+    pub fn change(&self, nth: usize) -> Change {
+        match self {
+            Want::Move { to, .. } if nth > 0 => list::pushed(*to),
+            Want::Move { from: end, .. } | Want::Elements { end, .. } => list::popped(*end),
+            Want::Members { which, .. } => sorted::popped(*which),
+        }
+    }
+
+    fn places(&self, there: &Collection<'_>) -> Range<usize> {
+        match self {
+            Want::Elements { end, count } => list::end_places(there, *end, count.unwrap_or(1)),
+            Want::Members { which, count } => sorted::end_places(there, *which, count.unwrap_or(1)),
+            Want::Move { from, .. } => list::end_places(there, *from, 1),
+        }
+    }
+
+    /// Bytes that the reply takes at most.
+    pub fn reply_bytes_max(&self, there: &Collection<'_>, key_bytes: usize) -> usize {
+        places_bytes_max(there, self.places(there)) + key_bytes + 3 * ELEMENT_ROOM
+    }
+
+    /// Takes it out of the key, which is held with the target, and writes the reply; false if there is nothing. What was
+    /// taken is noted in `taken`, too, unless it has gone to the target.
+    ///
+    /// # Errors
+    /// Nothing is taken then, nor replied.
+    pub fn give(
+        &self,
+        guard: &mut Guard<'_>,
+        (key, target): (&Key<'_>, Option<&Key<'_>>),
+        resp3: bool,
+        out: &mut Output,
+        taken: Option<&mut Taken>,
+    ) -> Result<bool, Fail> {
+        match self {
+            Want::Elements { end, count } => {
+                let Some(popped) = guard.list_pop(key, *end, count.unwrap_or(1))? else { return Ok(false) };
+                put_array(out, 2);
+                put_bulk(out, key.bytes());
+                match count {
+                    None => popped.entries().for_each(|entry| put_element(out, &entry.name)),
+                    Some(_) => list::put_popped(out, *end, Some(&popped)),
+                }
+                if let Some(taken) = taken {
+                    taken.whence = Whence::List(*end);
+                    popped.entries().for_each(|entry| taken.names.push_element(&entry.name));
+                }
+            }
+            Want::Members { which, count } => {
+                let popped = sorted::take(guard, key, *which, count.unwrap_or(1))?;
+                let Some(popped) = popped else { return Ok(false) };
+                put_array(out, if count.is_some() { 2 } else { 3 });
+                put_bulk(out, key.bytes());
+                if count.is_some() {
+                    put_array(out, popped.len());
+                }
+                sorted::each_popped(Some(&popped), *which, &mut |entry| {
+                    if count.is_some() {
+                        put_array(out, 2);
+                    }
+                    Shown::Scores.put(out, resp3, entry);
+                });
+                if let Some(taken) = taken {
+                    taken.whence = Whence::SortedSet;
+                    for entry in popped.entries() {
+                        taken.names.push_element(&entry.name);
+                        taken.scores.push(entry.score);
+                    }
+                }
+            }
+            Want::Move { from, to, .. } => {
+                let target = target.unwrap_or(key);
+                return list::carry(guard, out, (key, *from), (target, *to));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What was taken of a key, in the order in which it was there.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    whence: Whence,
+    names: Copied,
+    scores: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Whence {
+    /// It has gone elsewhere.
+    #[default]
+    Nowhere,
+    List(End),
+    SortedSet,
+}
+
+impl Taken {
+    /// There is nothing to put back.
+    pub fn is_empty(&self) -> bool {
+        self.whence == Whence::Nowhere
+    }
+
+    /// How it is called that it comes back.
+    pub fn change(&self) -> Change {
+        match self.whence {
+            Whence::List(end) => list::pushed(end),
+            Whence::Nowhere | Whence::SortedSet => sorted::change("zadd"),
+        }
+    }
+
+    /// Puts it back where it was. A member that has come again meanwhile has its new score.
+    ///
+    /// # Errors
+    /// Nothing is put back then.
+    pub fn put_back(&self, guard: &mut Guard<'_>, key: &Key<'_>) -> Result<(), Fail> {
+        match self.whence {
+            Whence::Nowhere => {}
+            Whence::List(end) => {
+                let last = self.names.len().saturating_sub(1);
+                // The first of them is the last to come to the front.
+                let place = |i| if end == End::Front { last - i } else { i };
+                let names = (0..self.names.len()).map(|i| self.names.at(place(i)));
+                guard.list_push(key, end, names, false)?;
+            }
+            Whence::SortedSet => {
+                let rule = ScoreRule { absent: true, ..ScoreRule::default() };
+                guard.sorted_add(key, rule, self.scores.iter().copied().zip(self.names.iter()))?;
+            }
+        }
+        Ok(())
+    }
+}

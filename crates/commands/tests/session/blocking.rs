@@ -1,0 +1,221 @@
+//! Commands that wait: who is woken, what is put back, what it takes.
+
+use super::survey::command;
+use super::{Bench, START, bench};
+use larder_commands::{Next, Session, Settings};
+use larder_store::{Config, Store};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Those who are served at a time.
+const SERVED_AT_ONCE: usize = 64;
+
+impl Bench {
+    fn told(&mut self, session: &mut Session, words: &str) -> String {
+        let words: Vec<&str> = words.split(' ').collect();
+        let (next, reply) = self.turn(session, &command(&words));
+        assert_eq!(next, Next::Receive, "{words:?}");
+        String::from_utf8(reply).expect("text")
+    }
+
+    /// A session whose command waits for ever.
+    fn blocked(&mut self, words: &str) -> Session {
+        let mut session = Session::new();
+        let words: Vec<&str> = words.split(' ').collect();
+        assert_eq!(self.turn(&mut session, &command(&words)), (Next::Await(None), Vec::new()));
+        session
+    }
+
+    /// What a session says that looks again.
+    fn looks(&mut self, session: &mut Session) -> String {
+        let (next, reply) = self.turn(session, b"");
+        assert_eq!(next, Next::Receive);
+        String::from_utf8(reply).expect("text")
+    }
+
+    /// A connection has ended.
+    fn ended(&mut self, session: Session) {
+        drop(session);
+        let mut guard = self.worker.enter(START);
+        self.shared.serve_left(&mut guard, &self.host);
+    }
+
+    fn awake(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.host.awake.lock().expect("no holder panics"))
+    }
+}
+
+fn list(elements: &[&str]) -> String {
+    let bulks = elements.iter().map(|element| format!("${}\r\n{element}\r\n", element.len()));
+    format!("*{}\r\n{}", elements.len(), bulks.collect::<String>())
+}
+
+#[test]
+fn what_was_popped_for_one_that_has_gone_is_put_back_where_it_was() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    for (waits, pushes, shows, there) in [
+        ("BLMPOP 0 1 k RIGHT COUNT 2", "RPUSH k 1 2 3", "LRANGE k 0 -1", &["1", "2", "3"][..]),
+        ("BLMPOP 0 1 k LEFT COUNT 2", "RPUSH k 1 2 3", "LRANGE k 0 -1", &["1", "2", "3"]),
+        ("BRPOP k 0", "RPUSH k 1 2 3", "LRANGE k 0 -1", &["1", "2", "3"]),
+        ("BLPOP k 0", "RPUSH k 1", "LRANGE k 0 -1", &["1"]),
+        (
+            "BZMPOP 0 1 k MAX COUNT 2",
+            "ZADD k 1 a 2.5 b 3 c",
+            "ZRANGE k 0 -1 WITHSCORES",
+            &["a", "1", "b", "2.5", "c", "3"],
+        ),
+        ("BZPOPMIN k 0", "ZADD k 1 a 2 b", "ZRANGE k 0 -1 WITHSCORES", &["a", "1", "b", "2"]),
+    ] {
+        let waiter = bench.blocked(waits);
+        bench.told(&mut me, pushes);
+        assert_ne!(bench.told(&mut me, shows), list(there), "{waits}: it was popped");
+        assert_eq!(bench.awake(), [waiter.redis_client().expect("a client")]);
+        bench.ended(waiter);
+        assert_eq!(bench.told(&mut me, shows), list(there), "{waits}");
+        assert_eq!(bench.told(&mut me, "DEL k"), ":1\r\n");
+    }
+    bench.worker.enter(START).settle_watches();
+    assert_eq!(bench.worker.store().watch_bytes(), 0);
+}
+
+#[test]
+fn what_is_put_back_serves_the_next_in_line_unless_something_else_is_there() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let (first, mut second) = (bench.blocked("BLPOP k 0"), bench.blocked("BLPOP k 0"));
+    bench.told(&mut me, "RPUSH k 1");
+    bench.awake();
+    bench.ended(first);
+    assert_eq!(bench.awake(), [second.redis_client().expect("a client")]);
+    assert_eq!(bench.looks(&mut second), list(&["k", "1"]));
+
+    let waiter = bench.blocked("BLPOP k 0");
+    bench.told(&mut me, "RPUSH k 1");
+    assert_eq!(bench.told(&mut me, "SET k x"), "+OK\r\n");
+    bench.ended(waiter);
+    assert_eq!(bench.told(&mut me, "GET k"), "$1\r\nx\r\n");
+    assert!(!bench.shared.has_left());
+}
+
+#[test]
+fn who_is_to_be_closed_is_passed_over_and_who_has_its_reply_keeps_it() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let first = bench.blocked("BLPOP k 0");
+    let mut second = bench.blocked("BLPOP k 0");
+    let kill = format!("CLIENT KILL ID {}", first.redis_client().expect("a client"));
+    assert_eq!(bench.told(&mut me, &kill), ":1\r\n");
+    assert_eq!(bench.told(&mut me, "RPUSH k 1"), ":1\r\n");
+    assert_eq!(bench.looks(&mut second), list(&["k", "1"]));
+    bench.ended(second);
+    bench.ended(first);
+    assert_eq!(bench.told(&mut me, "EXISTS k"), ":0\r\n");
+}
+
+#[test]
+fn many_are_served_some_at_a_time_in_their_order_also_if_the_next_one_goes() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let count = 2 * SERVED_AT_ONCE + 10;
+    let mut waiting: Vec<Option<Session>> = (0..count).map(|_| Some(bench.blocked("BLPOP k 0"))).collect();
+    let elements: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+    bench.told(&mut me, &format!("RPUSH k {}", elements.join(" ")));
+    assert_eq!(bench.told(&mut me, "LLEN k"), format!(":{}\r\n", count - SERVED_AT_ONCE));
+    // The one that was to go on with it goes.
+    let next = waiting[SERVED_AT_ONCE].take().expect("it waits");
+    assert!(bench.awake().contains(&next.redis_client().expect("a client")));
+    bench.ended(next);
+    assert_eq!(bench.told(&mut me, "LLEN k"), format!(":{}\r\n", count - 2 * SERVED_AT_ONCE));
+    // And the one after that does it.
+    for id in bench.awake() {
+        let of = |session: &&mut Option<Session>| {
+            session.as_ref().is_some_and(|session| session.redis_client() == Some(id))
+        };
+        if let Some(Some(session)) = waiting.iter_mut().find(of) {
+            bench.looks(session);
+        }
+    }
+    assert_eq!(bench.told(&mut me, "LRANGE k 0 -1"), list(&[&elements[count - 1]]));
+    for (n, session) in waiting.into_iter().enumerate() {
+        if let Some(mut session) = session
+            && n > SERVED_AT_ONCE
+        {
+            // All but those that have looked already still have it to say.
+            let (_, reply) = bench.turn(&mut session, b"");
+            let mine = list(&["k", &elements[n - 1]]);
+            assert!(reply.is_empty() || reply == mine.as_bytes(), "{n}");
+        }
+    }
+}
+
+#[test]
+fn a_time_comes_by_the_clock_that_only_goes_on() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let waits = command(&["BLPOP", "k", "0.05"]);
+    assert_eq!(bench.turn(&mut session, &waits), (Next::Await(Some(50)), Vec::new()));
+    bench.system += 3_600_000;
+    assert_eq!(bench.turn(&mut session, b""), (Next::Await(Some(50)), Vec::new()));
+    bench.host.clock_us.fetch_add(20_001, Relaxed);
+    assert_eq!(bench.turn(&mut session, b""), (Next::Await(Some(30)), Vec::new()));
+    bench.host.clock_us.fetch_add(30_000, Relaxed);
+    assert_eq!(bench.looks(&mut session), "*-1\r\n");
+}
+
+#[test]
+fn those_who_wait_are_shown_and_hold_nothing_when_they_have_gone() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let mut first = bench.blocked("BLPOP a 0");
+    bench.told(&mut me, "RPUSH a 1");
+    assert_eq!(bench.looks(&mut first), list(&["a", "1"]));
+    let before = bench.worker.store().heap_bytes();
+    let mut waiter = bench.blocked("BLPOP a b a 0");
+    let other = bench.blocked("BZPOPMIN a c 0");
+    assert!(bench.worker.store().heap_bytes() > before);
+    let info = bench.told(&mut me, "INFO clients");
+    assert!(info.contains("blocked_clients:2\r\n") && info.contains("total_blocking_keys:4\r\n"), "{info}");
+    let id = waiter.redis_client().expect("a client");
+    let line = bench.told(&mut me, &format!("CLIENT LIST ID {id}"));
+    assert!(line.contains(" flags=b ") && line.contains(" cmd=blpop "), "{line}");
+    bench.told(&mut me, "RPUSH b 1");
+    assert_eq!(bench.looks(&mut waiter), list(&["b", "1"]));
+    let line = bench.told(&mut me, &format!("CLIENT LIST ID {id}"));
+    assert!(line.contains(" flags=N "), "{line}");
+    bench.ended(waiter);
+    bench.ended(other);
+    let info = bench.told(&mut me, "INFO clients");
+    assert!(info.contains("blocked_clients:0\r\n") && info.contains("total_blocking_keys:0\r\n"), "{info}");
+    bench.worker.enter(START).settle_watches();
+    assert_eq!((bench.worker.store().watch_bytes(), bench.worker.store().heap_bytes()), (0, before));
+}
+
+#[test]
+fn keys_that_are_waited_for_take_their_share_of_the_memory_and_no_more() {
+    let mut bench = Bench::new(Settings::default());
+    let config = Config { memory_bytes: 4 << 20, workers_max: 1, evict: true, seed: 1, memory_bytes_max: 0 };
+    let store = Store::new(config).expect("a store");
+    bench.worker = store.worker().expect("a worker");
+    let mut sessions = Vec::new();
+    loop {
+        let name = |n: usize| format!("{:01000}", sessions.len() * 16 + n);
+        let names: Vec<String> = (0..16).map(name).collect();
+        let mut words = vec!["BLPOP"];
+        words.extend(names.iter().map(String::as_str));
+        words.push("0");
+        let mut session = Session::new();
+        let (next, reply) = bench.turn(&mut session, &command(&words));
+        if next == Next::Receive {
+            assert_eq!(reply, b"-ERR too many keys are waited for\r\n");
+            break;
+        }
+        assert_eq!(next, Next::Await(None));
+        sessions.push(session);
+        assert!(sessions.len() < 1_000);
+    }
+    assert!(sessions.len() > 2 && store.watch_bytes() <= (4 << 20) / 16);
+    sessions.clear();
+    bench.worker.enter(START).settle_watches();
+    assert_eq!(store.watch_bytes(), 0);
+    bench.blocked("BLPOP k 0");
+}
