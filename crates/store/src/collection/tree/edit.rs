@@ -152,6 +152,9 @@ impl Edit {
             local.recycle(store, chunk);
         }
         self.fresh.shrink_to(NODES_KEPT);
+        // They are still the tree's.
+        self.gone.clear();
+        self.gone.shrink_to(NODES_KEPT);
         if std::mem::take(&mut self.numbered) {
             store.trees.give(self.number);
         }
