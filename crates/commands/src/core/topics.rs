@@ -20,6 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::glob::Weight;
 use super::host::Host;
 pub(crate) use matching::Matching;
 
@@ -188,8 +189,15 @@ impl Post {
     }
 }
 
-type Patterns = BTreeMap<Arc<[u8]>, Vec<Target>>;
+type Patterns = BTreeMap<Arc<[u8]>, Listeners>;
 type Subscribers = HashMap<Arc<[u8]>, Vec<Target>>;
+
+/// Who listens to a pattern.
+#[derive(Debug)]
+struct Listeners {
+    targets: Vec<Target>,
+    weight: Weight,
+}
 
 /// Channels and their subscribers.
 #[derive(Debug)]
@@ -314,12 +322,14 @@ impl Topics {
     }
 
     pub fn add_pattern(&self, pattern: &[u8], target: Target) {
+        // It is read before its table is locked.
+        let weight = Weight::of(pattern);
         let mut patterns = self.patterns();
         match patterns.get_mut(pattern) {
-            Some(targets) => targets.push(target),
+            Some(listeners) => listeners.targets.push(target),
             None => {
-                patterns.insert(pattern.into(), vec![target]);
-                self.weigh(pattern, 1);
+                patterns.insert(pattern.into(), Listeners { targets: vec![target], weight });
+                self.weigh(weight, 1);
             }
         }
         self.pattern_count.store(patterns.len(), Relaxed);
@@ -327,11 +337,11 @@ impl Topics {
 
     pub fn remove_pattern(&self, pattern: &[u8], target: Target) {
         let mut patterns = self.patterns();
-        if let Some(targets) = patterns.get_mut(pattern) {
-            forget(targets, target);
-            if targets.is_empty() {
+        if let Some(listeners) = patterns.get_mut(pattern) {
+            forget(&mut listeners.targets, target);
+            if listeners.targets.is_empty() {
+                self.weigh(listeners.weight, -1);
                 patterns.remove(pattern);
-                self.weigh(pattern, -1);
             }
         }
         self.pattern_count.store(patterns.len(), Relaxed);

@@ -6,7 +6,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Message, Topic, Topics, post};
+use super::{Listeners, Message, Topic, Topics, post};
 use crate::core::glob::{Weight, matches_counting};
 use crate::core::host::Host;
 
@@ -38,8 +38,7 @@ impl Matching {
 
 impl Topics {
     /// There is a pattern more, or one fewer.
-    pub(super) fn weigh(&self, pattern: &[u8], more: i64) {
-        let weight = Weight::of(pattern);
+    pub(super) fn weigh(&self, weight: Weight, more: i64) {
         let any_ns = TAKE_NS + weight.at_once_ns(0);
         self.pattern_ns.fetch_add((any_ns as i64 * more) as u64, Relaxed);
         self.byte_ns.fetch_add((weight.byte_ns as i64 * more) as u64, Relaxed);
@@ -101,7 +100,7 @@ impl Topics {
         let patterns = self.patterns();
         for pattern in matching.found {
             // All may have left it meanwhile.
-            let Some(targets) = patterns.get(&pattern) else { continue };
+            let Some(Listeners { targets, .. }) = patterns.get(&pattern) else { continue };
             post(host, targets, &Arc::new(message(Topic::Pattern(pattern))));
             told += targets.len();
         }

@@ -61,7 +61,7 @@ pub const ROWS: &[Row] = &[
     Row { prepare: slice::prepare, ..row("keys-class", work::keys_by_class) },
     Row { prepare: work::listeners, one_step: true, ..row("events", work::events) },
     row("words", work::words),
-    Row { one_step: true, ..row("words-at-once", work::words_at_once) },
+    Row { megabytes: 256, one_step: true, ..row("words-at-once", work::words_at_once) },
     Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },
     Row { prepare: slice::prepare, ..row("bitcount", slice::bitcount) },
     Row { prepare: slice::prepare, ..row("append", slice::append) },
