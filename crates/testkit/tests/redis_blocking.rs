@@ -168,10 +168,12 @@ fn nobody_who_waits_is_missed() {
         while popped.load(Relaxed) < PUSHERS * EACH && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
+        let in_time = popped.load(Relaxed) == PUSHERS * EACH;
         let mut client = Client::new(&server);
         for _ in 0..POPPERS {
             client.number(&[b"RPUSH", b"q0", b"end"]);
         }
+        assert!(in_time, "somebody was missed");
     });
     let seen = seen.into_inner().expect("no holder panicked");
     assert_eq!(seen.len(), PUSHERS * EACH);
