@@ -37,6 +37,10 @@ pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
 const RESERVE_SPANS_MIN: u32 = 2;
 /// Spans of these that items may hold on to. A class without a span drains as many more for its first.
 const LENT_SPANS_MAX: u32 = 2;
+/// Spans beyond the limit for what is left of collections of which something is taken out.
+const LEFTOVER_SPANS_MAX: u32 = 8;
+/// Spans of the reservation that the limit never allows: these, and the first.
+pub(crate) const SPANS_BESIDE: u32 = 1 + LEFTOVER_SPANS_MAX;
 /// What the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
@@ -101,7 +105,7 @@ fn map(bytes: usize) -> std::io::Result<NonNull<u8>> {
 impl Arena {
     /// Reserves room for `bytes_max`, of which `limit_bytes` may be used.
     pub(crate) fn new(limit_bytes: u64, bytes_max: u64) -> std::io::Result<Arena> {
-        let spans_max = bytes_max.div_ceil(SPAN_BYTES as u64) as u32 + 1;
+        let spans_max = bytes_max.div_ceil(SPAN_BYTES as u64) as u32 + SPANS_BESIDE;
         let bytes = spans_max as usize * SPAN_BYTES;
         let mapping = map(mapped_bytes(bytes))?;
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
@@ -211,6 +215,12 @@ impl Arena {
         self.take_span_within(owner, u32::MAX)
     }
 
+    /// Hands out a span for what is left of collections: one of those that are kept for the index, or, if there are none,
+    /// one of a few beyond the limit.
+    pub(crate) fn take_span_for_leftovers(&self, owner: u8) -> Option<u32> {
+        self.take_span_within(owner, self.spans_allowed() + LEFTOVER_SPANS_MAX)
+    }
+
     fn take_span_within(&self, owner: u8, used_max: u32) -> Option<u32> {
         let allowed = self.spans_allowed();
         let mut free = self.free.lock().expect("no panic under the lock");
@@ -295,7 +305,7 @@ impl Arena {
     pub(crate) fn spans_allowed(&self) -> u32 {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
         let spans = limit.saturating_sub(self.charged_bytes.load(Ordering::Relaxed)) / SPAN_BYTES as u64;
-        spans.min(u64::from(self.spans_max) - 1) as u32
+        spans.min(u64::from(self.spans_max - SPANS_BESIDE)) as u32
     }
 
     /// True when items use so much of the limit that eviction is near.
@@ -346,7 +356,7 @@ impl Arena {
 
     /// The most that the limit can be.
     pub(crate) fn bytes_max(&self) -> u64 {
-        u64::from(self.spans_max - 1) * SPAN_BYTES as u64
+        u64::from(self.spans_max - SPANS_BESIDE) * SPAN_BYTES as u64
     }
 
     /// Sets the limit; false when above the reservation.
@@ -425,6 +435,16 @@ mod tests {
         assert_eq!(more, spans[5..10]);
         assert_eq!(arena.take_span(1, true), None);
         assert_eq!(resident(), 10);
+    }
+
+    #[test]
+    fn what_is_left_of_collections_has_the_reserve_and_a_few_spans_more() {
+        let arena = Arena::new(16 * SPAN_BYTES as u64, 16 * SPAN_BYTES as u64).unwrap();
+        let taken = |take: &dyn Fn() -> Option<u32>| std::iter::from_fn(take).count();
+        assert_eq!(taken(&|| arena.take_span(1, false)), 14);
+        assert_eq!(taken(&|| arena.take_span_for_leftovers(1)), 2 + LEFTOVER_SPANS_MAX as usize);
+        assert_eq!(arena.take_span(OWNER_INDEX, true), None);
+        assert_eq!((arena.bytes_max(), arena.over_limit()), (16 * SPAN_BYTES as u64, LEFTOVER_SPANS_MAX));
     }
 
     #[test]

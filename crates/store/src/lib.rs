@@ -19,7 +19,7 @@
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! elements   collection (change, hash, set, sorted, list)       of collections, as one item each
-//! memory     worker (allocate, retire), limbo, slab, evict, expire, drain, owner, compact
+//! memory     worker (allocate, retire), limbo, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, event, check
 //! ```
@@ -77,6 +77,7 @@ mod index;
 mod item;
 mod key;
 mod large;
+mod leftover;
 mod limbo;
 mod maintain;
 #[cfg(doctest)]
@@ -130,7 +131,7 @@ pub use worker::{Guard, Worker};
 use crate::sync::Apart;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use arena::{ARENA_BYTES_MAX, Arena};
+use arena::{ARENA_BYTES_MAX, Arena, SPANS_BESIDE};
 use class::SPAN_BYTES;
 use counters::WorkerCounters;
 use database::{Flushes, Names};
@@ -150,7 +151,7 @@ pub type Millis = u64;
 /// The least memory a store works in: the index, and a span for a few classes.
 pub const MEMORY_BYTES_MIN: u64 = 16 * SPAN_BYTES as u64;
 /// The most memory that a store can address: 256 GiB, but for the span at location 0.
-pub const MEMORY_BYTES_MAX: u64 = ARENA_BYTES_MAX - SPAN_BYTES as u64;
+pub const MEMORY_BYTES_MAX: u64 = ARENA_BYTES_MAX - (SPANS_BESIDE as usize * SPAN_BYTES) as u64;
 
 /// The shared part.
 #[derive(Debug)]
@@ -193,6 +194,7 @@ pub struct Store {
     /// Bytes of keys on the heap.
     key_bytes: AtomicU64,
     trees: collection::Trees,
+    leftovers: leftover::Leftovers,
     /// Bytes held by requests on their way in.
     input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
@@ -257,6 +259,7 @@ impl Store {
             cleaned_at: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
             trees: collection::Trees::default(),
+            leftovers: leftover::Leftovers::default(),
             input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),

@@ -104,6 +104,7 @@ impl Guard<'_> {
             upkeep.settle_at = self.now + PEAK_MS;
             store.settle_held();
         }
+        self.local.let_go_of_leftovers(store);
         let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
         let over = store.arena.over_limit();
         // What is kept of keys that are gone must not have the last item give way to it.
@@ -212,7 +213,8 @@ impl Guard<'_> {
             if over == 0 || !store.may_evict() {
                 return;
             }
-            if self.local.shrink(store, over, SHRINK_CHUNKS) {
+            // Nodes of nobody's keep their spans from coming free.
+            if self.local.take_apart(store) || self.local.shrink(store, over, SHRINK_CHUNKS) {
                 continue;
             }
             if !self.local.patient && self.local.gave_way_epoch == store.epochs.now() {
@@ -242,7 +244,10 @@ impl Guard<'_> {
         let store = self.store;
         for _ in 0..GIVE_WAY_ROUNDS_MAX {
             let over = store.arena.over_limit();
-            if over == 0 || !store.may_evict() || !self.local.shrink(store, over, SHRINK_CHUNKS) {
+            if over == 0 || !store.may_evict() {
+                break;
+            }
+            if !self.local.take_apart(store) && !self.local.shrink(store, over, SHRINK_CHUNKS) {
                 break;
             }
         }

@@ -258,6 +258,34 @@ impl Class {
         true
     }
 
+    /// Takes a span for what is left of collections ([`crate::leftover`]), and its first chunk. No other chunk of it is handed
+    /// out by [`Class::fill`]: it counts as drained, and goes back when it is empty.
+    pub(crate) fn grow_for_leftovers(&mut self, arena: &Arena, now: Moment) -> Option<(u32, u64)> {
+        let number = arena.take_span_for_leftovers(self.id.0)?;
+        self.add_span(arena, number, now);
+        let chunk = self.take_from(arena, arena.span(number), number);
+        self.start_draining(arena, number);
+        Some((number, chunk))
+    }
+
+    /// A free chunk of a span that is drained; none if the span has none, or is not.
+    pub(crate) fn take_of_drained(&mut self, arena: &Arena, number: u32) -> Option<u64> {
+        let span = arena.span(number);
+        if !self.drains(arena, number) || self.free_in(span) == 0 {
+            return None;
+        }
+        self.draining_free -= 1;
+        let chunk = self.take_from(arena, span, number);
+        self.show_free();
+        Some(chunk)
+    }
+
+    /// The span is the class's, and is being drained.
+    pub(crate) fn drains(&self, arena: &Arena, number: u32) -> bool {
+        let span = arena.span(number);
+        span.owner.load(Ordering::Relaxed) == self.id.0 && span.draining.load(Ordering::Relaxed) != 0
+    }
+
     /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
     /// takes a new span from the arena if none of the class's has a chunk and it may `grow`. Returns
     /// how many.

@@ -96,6 +96,8 @@ pub(crate) struct Local {
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
     pub(crate) builder: Builder,
+    /// What is allocated is for what is left of a collection when something is taken out.
+    pub(crate) takes_out: bool,
     /// Room for the nodes of a tree that is being changed.
     pub(crate) edit: Edit,
     /// Locations of roots that leave their nodes to others when they are retired; 0 for none.
@@ -168,6 +170,7 @@ impl Worker {
             called: Called::default(),
             copy: Vec::new(),
             builder: Builder::default(),
+            takes_out: false,
             edit: Edit::default(),
             leaving: [0; 2],
             #[cfg(test)]
@@ -258,7 +261,7 @@ impl Guard<'_> {
     }
 
     /// What this worker did beside what it was asked for, since this was asked last: segments of the index that were
-    /// cleaned after a flush, or rebuilt to grow. In nanoseconds that it takes about, counted and not measured.
+    /// cleaned after a flush, or rebuilt to grow, and collections that were taken apart. In nanoseconds that it takes about, counted and not measured.
     #[inline(always)]
     pub fn take_beside_ns(&mut self) -> u64 {
         let ns = self.local.beside_ns;

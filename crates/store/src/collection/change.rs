@@ -221,6 +221,25 @@ impl Guard<'_> {
         done
     }
 
+    /// As [`Guard::change_collection`], where `change` takes something out: what is left finds room in a full store, too.
+    pub(super) fn take_out_of_collection<R, E: From<Declined>>(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        change: impl FnMut(&mut Change<'_>) -> Result<R, E>,
+    ) -> Result<Changed<R>, E> {
+        self.making_way(|guard| guard.change_collection(key, kind, change))
+    }
+
+    /// Runs `f`, which changes collections and leaves no more of them than there was: what it makes finds room in a full
+    /// store that evicts nothing, too, for which 512 KiB more are taken than the limit at most.
+    pub fn making_way<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        let before = std::mem::replace(&mut self.local.takes_out, true);
+        let done = f(self);
+        self.local.takes_out = before;
+        done
+    }
+
     /// One attempt; none if somebody else was faster.
     fn change_through<R, E: From<Declined>>(
         &mut self,

@@ -62,10 +62,11 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Takes fields out of a hash, or members out of a set or a sorted set; how many were there.
+    /// Takes fields out of a hash, or members out of a set or a sorted set; how many were there. Where there is no memory
+    /// for what is left beside what was there, they are taken out one after the other, as one step for who looks.
     ///
     /// # Errors
-    /// [`Declined`], and nothing done.
+    /// [`Declined`], and nothing done; of those that are taken out one after the other, the first ones may be.
     pub fn remove_named<'p>(
         &mut self,
         key: &Key<'_>,
@@ -73,6 +74,42 @@ impl Guard<'_> {
         names: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Result<usize, Declined> {
         debug_assert!(kind != Type::List, "elements of a list have no names");
+        if names.clone().nth(1).is_none() {
+            return self.making_way(|guard| guard.remove_at_once(key, kind, names));
+        }
+        // In a tree each may need nodes of its own: what is kept for leftovers would not do for all of them.
+        match self.remove_at_once(key, kind, names.clone()) {
+            Err(Declined::NoMemory) if !self.memory_comes() => {}
+            done => return done,
+        }
+        let own = !self.in_transaction();
+        if own {
+            self.begin([*key]);
+        }
+        let mut gone = 0;
+        let mut done = Ok(());
+        for name in names {
+            let one = std::iter::once(name);
+            match self.making_way(|guard| guard.remove_at_once(key, kind, one)) {
+                Ok(one) => gone += one,
+                Err(declined) => {
+                    done = Err(declined);
+                    break;
+                }
+            }
+        }
+        if own {
+            self.finish();
+        }
+        done.map(|()| gone)
+    }
+
+    fn remove_at_once<'p>(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        names: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<usize, Declined> {
         let changed = self.change_collection(key, kind, |collection| {
             let mut gone = 0;
             for name in names.clone() {

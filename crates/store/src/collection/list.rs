@@ -48,7 +48,7 @@ impl Guard<'_> {
         end: End,
         count: usize,
     ) -> Result<Option<Removed<'_>>, Declined> {
-        let changed = self.change_collection(key, Type::List, |list| {
+        let changed = self.take_out_of_collection(key, Type::List, |list| {
             let len = list.len();
             let gone = match end {
                 End::Front => 0..count.min(len),
@@ -72,7 +72,7 @@ impl Guard<'_> {
         key: &Key<'_>,
         range: impl Fn(usize) -> Range<usize>,
     ) -> Result<bool, Declined> {
-        let changed = self.change_collection(key, Type::List, |list| {
+        let changed = self.take_out_of_collection(key, Type::List, |list| {
             let len = list.len();
             if len > 0 {
                 let kept = range(len);
@@ -149,7 +149,7 @@ impl Guard<'_> {
         element: &[u8],
     ) -> Result<usize, Declined> {
         let element = Element::of(element);
-        let changed = self.change_collection(key, Type::List, |list| {
+        let changed = self.take_out_of_collection(key, Type::List, |list| {
             let Some(leaf) = list.leaf() else { return Ok::<_, Declined>(0) };
             let there = leaf.entries(0..leaf.len()).filter(|entry| entry.name == element).count();
             let gone = there.min(count);

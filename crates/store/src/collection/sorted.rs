@@ -65,7 +65,7 @@ impl Guard<'_> {
         key: &Key<'_>,
         mut ranks: impl FnMut(&super::Collection<'_>) -> Range<usize>,
     ) -> Result<Option<Removed<'_>>, Declined> {
-        let changed = self.change_collection(key, Type::SortedSet, |set| {
+        let changed = self.take_out_of_collection(key, Type::SortedSet, |set| {
             let Some(whole) = set.collection() else { return Ok::<_, Declined>(0..0) };
             let ranks = ranks(&whole);
             let ranks = ranks.start.min(whole.len())..ranks.end.min(whole.len());
@@ -97,12 +97,16 @@ fn give(
         }
         return Ok(());
     };
+    // It stays as it is, whatever would come of the sum.
+    if rule.absent {
+        return Ok(());
+    }
     let old = set.leaf().map_or(0.0, |leaf| leaf.score(i));
     let score = if rule.added { old + score } else { score };
     if score.is_nan() {
         return Err(Declined::NotANumber);
     }
-    if rule.absent || rule.higher && score <= old || rule.lower && score >= old {
+    if rule.higher && score <= old || rule.lower && score >= old {
         return Ok(());
     }
     scored.score = Some(score + 0.0);

@@ -157,14 +157,13 @@ impl<'g> Item<'g> {
     pub fn frequency(&self) -> u8 {
         self.slot.frequency() as u8
     }
-    /// Slab class of the item's chunk; of a value in pieces, that of the pieces. Follows from the
-    /// header: the arena is not looked at.
+    /// Slab class of the item's chunk; of a value in pieces, that of the pieces. Of a string it follows from the
+    /// header; a collection of which something was taken out may lie in a longer chunk.
     #[inline]
     pub fn class(&self) -> u8 {
         let class = match self.header.kind() {
             Kind::Large => ClassId::of(CHUNK_BYTES_MAX),
-            // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
-            Kind::Collection => ClassId::of(unsafe { self.raw.collection_bytes(self.header) }),
+            Kind::Collection => class_of(&self.arc.arena, self.header, self.slot.location()),
             _ => ClassId::of(self.raw.whole_bytes_by(self.header)),
         };
         debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));

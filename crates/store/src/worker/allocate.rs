@@ -3,6 +3,7 @@
 //! ```text
 //! magazine → spans of the class → arena → what the epochs set free → what expired → evict → drain a span
 //!                                                                              └─► where nothing is evicted: what was flushed
+//! and for what is left of a collection: spans of leftovers
 //! ```
 
 use super::{Local, RECLAIM_CHUNKS};
@@ -38,6 +39,10 @@ const ALLOCATE_ROUNDS_GIVEN: usize = 2;
 const ALLOCATE_EXPIRE_STEPS: usize = 16;
 /// … and before it evicts what lives.
 const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
+/// Steps of taking collections apart that it takes before it evicts, and again before each further round, …
+const ALLOCATE_APART_STEPS: usize = 32;
+/// … and where nothing may be evicted, before it is refused: 65,536 chunks, some 10 ms.
+const ALLOCATE_APART_STEPS_MAX: usize = 1024;
 /// Segments of the index that it cleans of what was flushed, where nothing is evicted, …
 const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
 /// … and where who asks for memory asks again: a millisecond at most.
@@ -107,6 +112,8 @@ impl Local {
     #[inline(never)]
     fn allocate_slow(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         let chunk = self.make_chunk(store, class)?;
+        // What is left of a collection may have one of a longer class.
+        let class = if self.takes_out { store.class_of_chunk(chunk) } else { class };
         // What came with it is allocated before this is called again.
         let chunks = 1 + self.magazines[class.0 as usize].len();
         store.clock_bytes.fetch_add((chunks * class.chunk_bytes()) as u64, Ordering::Relaxed);
@@ -117,7 +124,7 @@ impl Local {
 
     /// A free chunk, at the price of what is worth less.
     fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
-        let (mut expiring, mut spared, mut evicted, mut cleaned) = (0, 0, 0, 0);
+        let (mut expiring, mut spared, mut evicted, mut cleaned, mut apart) = (0, 0, 0, 0, 0);
         // Rounds, and those of them in which it looked for more than what was on its way.
         let (mut round, mut tries) = (0, 0);
         let mut wants = None;
@@ -147,9 +154,20 @@ impl Local {
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
             }
-            // What is left of collections that are gone comes before anything that is there.
-            if self.take_apart(store) {
+            // What is left of collections that are gone comes before anything that is there, some at a time.
+            let goes = store.may_evict();
+            let apart_max = match (goes, later) {
+                (true, _) => ALLOCATE_APART_STEPS * (1 + round),
+                (false, true) => ALLOCATE_APART_STEPS,
+                (false, false) => ALLOCATE_APART_STEPS_MAX,
+            };
+            if apart < apart_max && self.take_apart(store) {
+                apart += 1;
                 continue;
+            }
+            if later && !goes && apart == apart_max {
+                self.comes_later(store);
+                break;
             }
             // What is on its way is waited for already, by somebody else of this worker's.
             if later && self.limbo.len() > 0 && self.later_epoch == store.epochs.now() {
@@ -288,6 +306,12 @@ impl Local {
             // What comes free in the spans that were tried is to be had.
             self.stop_drains(store);
         }
+        if self.takes_out
+            && !self.comes
+            && let Some(chunk) = self.chunk_for_leftover(store, class)
+        {
+            return Some(chunk);
+        }
         if !self.comes {
             store.slabs.class(class).out_of_memory += 1;
             self.counters(store).out_of_memory.add(1);
@@ -318,14 +342,18 @@ impl Local {
 
     /// A free chunk from the magazine, the class's spans, or a free span.
     fn take_free(&mut self, store: &Store, class: ClassId) -> Option<u64> {
-        let magazine = &mut self.magazines[class.0 as usize];
-        if let Some(chunk) = magazine.pop() {
-            self.magazine_bytes -= class.chunk_bytes();
+        if let Some(chunk) = self.pop_of_magazine(class) {
             return Some(chunk);
         }
+        let magazine = &mut self.magazines[class.0 as usize];
         let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes) / class.chunk_bytes();
         let taken = store.slabs.class(class).fill(&store.arena, magazine, room, store.moment(self.now), true);
         self.magazine_bytes += taken * class.chunk_bytes();
+        self.pop_of_magazine(class)
+    }
+
+    /// A chunk of the magazine.
+    pub(crate) fn pop_of_magazine(&mut self, class: ClassId) -> Option<u64> {
         let chunk = self.magazines[class.0 as usize].pop()?;
         self.magazine_bytes -= class.chunk_bytes();
         Some(chunk)

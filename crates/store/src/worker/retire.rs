@@ -312,6 +312,13 @@ pub(crate) fn class_of(arena: &Arena, header: Header, chunk: u64) -> ClassId {
     ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed))
 }
 
+impl Store {
+    /// The class whose chunk it is.
+    pub(crate) fn class_of_chunk(&self, chunk: u64) -> ClassId {
+        ClassId(self.arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed))
+    }
+}
+
 /// Class of a chunk and bytes in use in it, by its header.
 pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
     let class = ClassId(arena.span(Arena::span_of(chunk)).owner.load(Ordering::Relaxed));

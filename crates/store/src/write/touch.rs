@@ -171,7 +171,8 @@ impl Guard<'_> {
             Value::Collection(_) => {
                 // SAFETY: it was just found in this epoch, and is no tree: that has all words.
                 builder.load(&unsafe { item.raw.leaf(item.raw.header()) });
-                return self.reshape_collection(key, builder, &attributes, keep, was);
+                return self
+                    .making_way(|guard| guard.reshape_collection(key, builder, &attributes, keep, was));
             }
             Value::Pieces(_) => unreachable!("a large item has all words"),
         }

@@ -137,7 +137,8 @@ fn go(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let is = member.clone().all(|member| set.has(member));
         peek_as(guard, &to, Type::Set)?;
         if is && from.bytes() != to.bytes() {
-            let new = guard.set_add(&to, member.clone())? > 0;
+            // As Redis does it where no other member may be added: there are as many as before.
+            let new = guard.making_way(|guard| guard.set_add(&to, member.clone()))? > 0;
             if let Err(declined) = guard.remove_named(&from, Type::Set, member.clone()) {
                 if new {
                     guard.remove_named(&to, Type::Set, member)?;

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Whoever takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and its
-//! nodes are taken apart some at a time, the last children first: by upkeep, and by whoever finds no free chunk. A number
-//! is given back last, so that a node's number is never another tree's.
+//! nodes are taken apart some at a time, the last children first: by upkeep, and by whoever finds no free chunk or has items
+//! give way, which is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last, so
+//! that a node's number is never another tree's.
 
 use super::{Inner, Root};
 use crate::Store;
@@ -24,6 +25,8 @@ const PAGE_BYTES: usize = PAGE_NUMBERS * size_of::<u64>();
 const NONE: u64 = u64::MAX;
 /// Chunks that a step takes back, about.
 const STEP_CHUNKS: usize = 64;
+/// What it takes to take one back.
+const CHUNK_NS: u64 = 150;
 
 #[derive(Debug)]
 struct Numbers {
@@ -156,7 +159,9 @@ impl Local {
         let root = unsafe { item.root(item.header()) };
         let mut left = STEP_CHUNKS;
         let top = root.top.load(Ordering::Relaxed);
-        if self.take_node_apart(store, top, root.height as usize, &mut left) {
+        let done = self.take_node_apart(store, top, root.height as usize, &mut left);
+        self.beside_ns += (STEP_CHUNKS - left) as u64 * CHUNK_NS;
+        if done {
             let number = root.number;
             self.recycle(store, location);
             store.trees.give(number);

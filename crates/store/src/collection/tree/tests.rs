@@ -429,6 +429,76 @@ fn what_is_taken_out_goes_in_steps_and_to_the_next_write() {
     assert!(!store.trees.any_felled());
 }
 
+/// A large tree that is taken out is no longer work for who asks for memory next, or for what gives way to a buffer, than
+/// a little of it; and that is counted.
+#[test]
+fn no_call_takes_more_than_some_of_a_tree_apart() {
+    /// What one allocation takes apart before it goes on to what is there.
+    const STEPS: u64 = 32;
+    const STEP_NS: u64 = 64 * 150;
+    for policy in [Eviction::All, Eviction::Off] {
+        let (store, mut worker) = store(16);
+        store.set_eviction(Eviction::Off);
+        worker.set_patient(false);
+        worker.set_asked_again(true);
+        let mut guard = worker.enter(NOW);
+        // Room of its own for what is evicted, and a tree in all the rest.
+        let long = |guard: &mut Guard<'_>, n: u32| {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[1; 16_000], &Attributes::default(), Expect::Any)
+        };
+        for n in 0..64 {
+            long(&mut guard, n).unwrap();
+        }
+        let key = guard.key(b"key");
+        let put = |guard: &mut Guard<'_>, n: u32| guard.set_add(&key, [&n.to_le_bytes()[..]].into_iter());
+        let members = (0_u32..).take_while(|n| put(&mut guard, *n).is_ok()).count();
+        let used = |class| store.sum(|c| c.class(class).used_chunks.value());
+        let nodes = || ClassId::all().map(used).sum::<u64>();
+        guard.delete(&key, Expect::Present).unwrap();
+        // Its root is nobody's any more.
+        (0..4).for_each(|_| guard.local.pass_epochs(&store));
+        assert!(store.trees.any_felled(), "{members} members");
+        store.set_eviction(policy);
+        guard.take_beside_ns();
+        let before = nodes();
+        let (mut calls, mut most_ns) = (0, 0);
+        while store.trees.any_felled() {
+            calls += 1;
+            assert!(calls < 10_000);
+            let stored = long(&mut guard, 64 + calls);
+            let ns = guard.take_beside_ns();
+            most_ns = most_ns.max(ns);
+            assert!(stored.is_ok() || guard.memory_comes(), "{policy:?} {stored:?}");
+            assert!(ns <= 4 * STEPS * STEP_NS, "{ns} ns in a call");
+            if calls == 20 {
+                break;
+            }
+        }
+        assert!(most_ns > 0, "what was done is counted");
+        assert!(nodes() < before);
+        assert!(store.trees.any_felled(), "{calls} calls took {before} nodes apart");
+        if policy == Eviction::All {
+            // So is it where items give way.
+            store.hold(2 << 20);
+            guard.give_way_for_now();
+            let ns = guard.take_beside_ns();
+            assert!(ns > 0 && ns <= 32 * STEP_NS, "{ns}");
+            store.hold(-(2 << 20));
+        }
+        drop(guard);
+        for _ in 0..20_000 {
+            if !worker.enter(NOW).maintain() {
+                break;
+            }
+        }
+        assert!(!store.trees.any_felled());
+        drop(worker);
+        store.check();
+    }
+}
+
 #[test]
 fn trees_are_evicted_expire_and_are_flushed_as_any_item() {
     for policy in [Eviction::All, Eviction::Volatile, Eviction::VolatileTtl] {

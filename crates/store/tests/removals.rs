@@ -1,0 +1,203 @@
+//! Taking elements out of collections in a store that evicts nothing and is full to the last chunk.
+
+use larder_store::{
+    Attributes, Collection, Config, DIGITS_MAX, Declined, End, Eviction, Expect, Guard, ScoreRule, Store,
+    Type, Value,
+};
+use std::sync::Arc;
+
+const NOW: u64 = 1_700_000_000_000;
+/// What a full store may take beyond its limit for what is left of collections.
+const BEYOND_BYTES: u64 = 8 * 64 * 1024;
+
+fn store(mebibytes: u64) -> Arc<Store> {
+    let store = Store::new(Config { memory_bytes: mebibytes << 20, ..Config::default() }).unwrap();
+    store.set_eviction(Eviction::Off);
+    store
+}
+
+/// Strings of all sizes until none finds a chunk, of whatever class.
+fn fill_up(guard: &mut Guard<'_>, number: &mut u32) {
+    // The longest first: what is cut into short chunks is no room for long ones.
+    for bytes in (8..16_300).rev().step_by(8) {
+        loop {
+            *number += 1;
+            let name = format!("fill {number:08}");
+            let key = guard.key(name.as_bytes());
+            let value = vec![b'x'; bytes];
+            if guard.store_value(&key, &value, &Attributes::default(), Expect::Any).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+fn name(n: usize) -> String {
+    format!("m{n:04}")
+}
+
+/// Collections of every type and of many sizes: which, their types, and how many elements they have.
+fn collections(guard: &mut Guard<'_>) -> Vec<(String, Type, usize)> {
+    let mut made = Vec::new();
+    for elements in [1, 2, 3, 7, 20, 60, 200, 600, 2_000] {
+        for kind in [Type::Hash, Type::Set, Type::SortedSet, Type::List] {
+            // It has one leaf.
+            if kind == Type::SortedSet && elements > 600 {
+                continue;
+            }
+            let key_name = format!("{kind:?} {elements}");
+            let key = guard.key(key_name.as_bytes());
+            for n in 0..elements {
+                let name = name(n);
+                let name = || std::iter::once(name.as_bytes());
+                match kind {
+                    Type::Hash => drop(guard.hash_set(&key, name().map(|name| (name, name))).unwrap()),
+                    Type::Set => drop(guard.set_add(&key, name()).unwrap()),
+                    Type::SortedSet => {
+                        let pairs = name().map(|name| (n as f64 * 0.1, name));
+                        guard.sorted_add(&key, ScoreRule::default(), pairs).unwrap();
+                    }
+                    Type::List => drop(guard.list_push(&key, End::Back, name(), false).unwrap()),
+                }
+            }
+            made.push((key_name, kind, elements));
+        }
+    }
+    made
+}
+
+/// Takes out the element with this number, the first that is there; what came of it.
+fn take_out(guard: &mut Guard<'_>, key_name: &str, kind: Type, n: usize) -> Result<usize, Declined> {
+    let key = guard.key(key_name.as_bytes());
+    let name = name(n);
+    match (kind, n % 3) {
+        (Type::Hash | Type::Set, _) | (Type::SortedSet, 0) => {
+            guard.remove_named(&key, kind, std::iter::once(name.as_bytes()))
+        }
+        (Type::SortedSet, _) => {
+            guard.sorted_remove(&key, |_| 0..1).map(|gone| gone.map_or(0, |gone| gone.len()))
+        }
+        (Type::List, 0) => guard.list_remove(&key, End::Front, 1, name.as_bytes()),
+        (Type::List, 1) => guard.list_pop(&key, End::Front, 1).map(|gone| gone.map_or(0, |gone| gone.len())),
+        (Type::List, _) => guard.list_trim(&key, |len| 1..len).map(usize::from),
+    }
+}
+
+fn names_of(collection: &Collection<'_>) -> Vec<String> {
+    let text = |element: larder_store::Element<'_>| {
+        String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).unwrap()
+    };
+    let mut names: Vec<String> =
+        collection.entries(0..collection.len()).map(|entry| text(entry.name)).collect();
+    names.sort();
+    names
+}
+
+/// Everything that comes free is taken by others at once, and still each removal is done.
+#[test]
+fn every_removal_is_done_in_a_full_store() {
+    let store = store(16);
+    let mut worker = store.worker().unwrap();
+    let mut number = 0;
+    let made = collections(&mut worker.enter(NOW));
+    fill_up(&mut worker.enter(NOW), &mut number);
+    let refused = {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"Set 600");
+        guard.set_add(&key, std::iter::once(&b"one more"[..]))
+    };
+    assert_eq!(refused, Err(Declined::NoMemory), "the store is full");
+    // One of each in turn, so that leaves of all sizes are needed one after the other.
+    for n in 0..8 {
+        for (key_name, kind, elements) in made.iter().filter(|(.., elements)| n < *elements) {
+            let mut guard = worker.enter(NOW);
+            assert_eq!(take_out(&mut guard, key_name, *kind, n), Ok(1), "{key_name}, {n} of {elements}");
+            let key = guard.key(key_name.as_bytes());
+            let left: Vec<String> = match guard.peek(&key).hit().map(|item| item.value()) {
+                Some(Value::Collection(there)) => names_of(&there.elements()),
+                None => Vec::new(),
+                Some(_) => panic!("{key_name} is no collection any more"),
+            };
+            assert!(left == (n + 1..*elements).map(name).collect::<Vec<_>>(), "{key_name}, {n}");
+        }
+        fill_up(&mut worker.enter(NOW), &mut number);
+        let limit = store.memory_bytes();
+        assert!(store.used_bytes() <= limit + BEYOND_BYTES, "{} of {limit}", store.used_bytes());
+    }
+    // As soon as there is memory nothing is kept apart.
+    let mut guard = worker.enter(NOW);
+    for n in 1..=number {
+        let name = format!("fill {n:08}");
+        let key = guard.key(name.as_bytes());
+        let _ = guard.delete(&key, Expect::Present);
+    }
+    drop(guard);
+    for _ in 0..1_000 {
+        worker.enter(NOW).maintain();
+    }
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"Set 600");
+    assert_eq!(guard.set_add(&key, std::iter::once(&b"one more"[..])), Ok(1));
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Many members of a tree at once need a node each beside those that are there: they go one after the other then.
+#[test]
+fn many_members_are_taken_out_of_a_full_store_at_once() {
+    const MEMBERS: u32 = 100_000;
+    let store = store(8);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"set");
+    let members: Vec<[u8; 12]> = (0..MEMBERS)
+        .map(|n| {
+            let mut member = [b'm'; 12];
+            member[..4].copy_from_slice(&n.wrapping_mul(2_654_435_761).to_be_bytes());
+            member
+        })
+        .collect();
+    for some in members.chunks(100) {
+        guard.set_add(&key, some.iter().map(|member| &member[..])).unwrap();
+    }
+    let mut number = 0;
+    drop(guard);
+    fill_up(&mut worker.enter(NOW), &mut number);
+    let mut guard = worker.enter(NOW);
+    let mut left = MEMBERS as usize;
+    for some in members.chunks(512).take(6) {
+        let gone = guard.remove_named(&key, Type::Set, some.iter().map(|member| &member[..]));
+        assert_eq!(gone, Ok(some.len()), "{left} are left");
+        left -= some.len();
+        assert!(!guard.in_transaction());
+        let there = guard.collection(&key, Type::Set).unwrap().unwrap();
+        assert_eq!(there.len(), left);
+        assert!(some.iter().all(|member| !there.has(member)));
+        fill_up(&mut guard, &mut number);
+    }
+    guard.delete(&key, Expect::Present).unwrap();
+    drop(guard);
+    worker.rest();
+    drop(worker);
+    store.check();
+}
+
+/// An expiry, too, is given to what lies in one leaf in a full store: it goes by it.
+#[test]
+fn collections_get_an_expiry_in_a_full_store() {
+    let store = store(16);
+    let mut worker = store.worker().unwrap();
+    let made = collections(&mut worker.enter(NOW));
+    let mut number = 0;
+    fill_up(&mut worker.enter(NOW), &mut number);
+    let mut guard = worker.enter(NOW);
+    for (key_name, ..) in &made {
+        let key = guard.key(key_name.as_bytes());
+        assert_eq!(guard.touch(&key, NOW + 1_000), Ok(()), "{key_name}");
+        assert_eq!(guard.peek(&key).hit().unwrap().expires_at(), NOW + 1_000);
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
