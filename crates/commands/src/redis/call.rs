@@ -237,7 +237,12 @@ impl Call<'_, '_, '_> {
 
 /// A reply of so many bytes more needs no room to be made.
 pub(crate) fn has_room(out: &Output, bytes: usize) -> bool {
-    bytes <= out.free_bytes() || out.own_bytes().saturating_add(bytes as u64) <= REPLY_BYTES_FREE
+    bytes <= free_room(out)
+}
+
+/// Bytes of a reply for which no room need be made.
+pub(crate) fn free_room(out: &Output) -> usize {
+    out.free_bytes().max(REPLY_BYTES_FREE.saturating_sub(out.own_bytes()) as usize)
 }
 
 /// As [`Call::peek`], where the rest of the call is at hand meanwhile.

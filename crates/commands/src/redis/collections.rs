@@ -22,7 +22,7 @@ pub(crate) use scan::SCAN_NS;
 
 use std::ops::Range;
 
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Guard, Hint, Item, Key, Type, Value};
 
 use super::call::{Call, ELEMENT_BYTES, find, integer};
@@ -48,9 +48,13 @@ const MANY_ELEMENTS: usize = 8 << 10;
 const MANY_BYTES: usize = STEPS_BYTES_MIN as usize;
 /// Elements of which nothing is said of what they take.
 const FEW_ELEMENTS: usize = 16;
-/// What an element takes in a reply beside the bytes that it has in a collection: its head, its end, and the digits of a
-/// number.
-const ELEMENT_ROOM: usize = 32;
+/// What an element takes in a reply beside the bytes that it has in a collection, at most: its head, its end, and the
+/// digits of a number.
+pub(crate) const ELEMENT_ROOM: usize = 32;
+/// The head and the end of an element in a reply, at most: it has fewer than 100,000 bytes.
+const ELEMENT_FRAME: usize = 10;
+/// A score in a reply, at most, and that it is one of a pair.
+const SCORE_ROOM: usize = 40;
 
 /// The collection of an item.
 ///
@@ -91,7 +95,8 @@ pub(crate) fn peek_as<'r>(
     of_type(guard.peek(key).hit(), kind)
 }
 
-/// Bytes that a reply of all of a collection takes at most.
+/// Bytes that a reply of all of a collection takes at most, as far as is known without a look at its elements: of short ones
+/// it is several times what they take.
 fn reply_bytes_max(collection: &Collection<'_>) -> usize {
     // Of a field its value, too, of a member its score.
     let each = match collection.kind() {
@@ -106,18 +111,24 @@ fn is_large(collection: &Collection<'_>) -> bool {
     collection.len() >= MANY_ELEMENTS || collection.bytes() >= MANY_BYTES
 }
 
-/// Bytes that a reply of an entry takes at most.
-fn entry_bytes_max(entry: &Entry<'_>) -> usize {
-    entry.name.len() + entry.value.len() + 2 * ELEMENT_ROOM
+/// Bytes that a reply of an entry takes at most: within some ten of what it takes, but for a score.
+fn entry_bytes_max(entry: &Entry<'_>, kind: Type) -> usize {
+    let name = entry.name.len() + ELEMENT_FRAME;
+    match kind {
+        // What tells pairs apart is no longer than the frame.
+        Type::Hash => name + entry.value.len() + 2 * ELEMENT_FRAME,
+        Type::SortedSet => name + SCORE_ROOM,
+        Type::Set | Type::List => name,
+    }
 }
 
-/// Bytes that a reply of the entries at these places takes at most.
-fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>) -> usize {
-    let all = reply_bytes_max(collection);
-    if places.len() == collection.len() || all <= ELEMENT_BYTES {
+/// Bytes that a reply of the entries at these places takes at most. Measured is what may be more than `free`.
+fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>, free: usize) -> usize {
+    let (all, kind) = (reply_bytes_max(collection), collection.kind());
+    if all <= free && (places.len() == collection.len() || all <= ELEMENT_BYTES) {
         return all;
     }
-    collection.entries(places).map(|entry| entry_bytes_max(&entry)).sum()
+    HEAD_BYTES_MAX * 2 + collection.entries(places).map(|entry| entry_bytes_max(&entry, kind)).sum::<usize>()
 }
 
 impl Call<'_, '_, '_> {

@@ -182,9 +182,14 @@ impl Queue {
     }
 
     /// Calls `visit` with each key and its database, which is `db` at first.
-    fn each_key<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
+    fn each_key<'q>(&'q self, db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
+        self.each_key_of(db, &mut |_, db, key| visit(db, key));
+    }
+
+    /// The same with the command whose key it is.
+    fn each_key_of<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(&'static Command, u8, &'q [u8])) {
         for (row, args) in self.commands() {
-            row.each_key(args, &mut |key| visit(db, key));
+            row.each_key(args, &mut |key| visit(row, db, key));
             if row.has(SELECTS)
                 && let Some(name) = args.at(0).and_then(parse_integer)
                 && (0..i64::from(DATABASES)).contains(&name)
@@ -463,11 +468,12 @@ impl Job for Waiting {
 const SHORT_REPLY_BYTES: u64 = 64;
 
 /// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
-/// long as their values are now, up to what may wait for one connection. What finds no room is an error in its
+/// long as their values are now, and of collections as many elements as they ask for, up to what may wait for one connection. What finds no room is an error in its
 /// place.
 fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
     let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
-    if (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
+    let elements = queue.commands().any(|(row, _)| row.elements);
+    if !elements && (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
         return;
     }
     let most = call.reply_bytes_max() as usize;
@@ -478,15 +484,23 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
             bytes += most;
         }
     }
-    queue.each_key(call.client.db, &mut |db, key| {
+    queue.each_key_of(call.client.db, &mut |row, db, key| {
+        if row.elements || bytes >= most {
+            return;
+        }
         let key = call.cx.guard.key_in(db, key);
-        let value = if bytes < most {
-            call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes())
-        } else {
-            0
-        };
+        let value = call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes());
         bytes += (value as usize).min(ELEMENT_BYTES);
     });
+    if elements {
+        let mut scale = Scale::new(call);
+        queue.commands().for_each(|(row, args)| scale.add(call, row, args));
+        if scale.judge().is_err() {
+            // It will be refused.
+            return;
+        }
+        bytes = bytes.saturating_add(scale.told_bytes() as usize);
+    }
     let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
     // Where there is none, each that needs some is refused.
     let _ = call.make_room(bytes.min(most) + short);

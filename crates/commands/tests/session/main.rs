@@ -4,6 +4,7 @@ mod blocking;
 mod closed;
 mod collections;
 mod figures;
+mod full;
 mod held;
 mod later;
 mod meta;

@@ -17,7 +17,7 @@ mod sieve;
 
 use std::ops::Range;
 
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Attributes, Collection, DIGITS_MAX, Entry, Expect, Item, Key, Made, Type, Value};
 
 use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
@@ -118,6 +118,14 @@ impl Plan {
         }
     }
 
+    /// What is said if one of the keys has another type of value: of sorted sets before what is wrong with the options.
+    pub fn wrong_type(&self, call: &mut Call<'_, '_, '_>, mut keys: Args<'_>) -> Option<Fail> {
+        keys.find_map(|name| {
+            let key = call.key(name);
+            self.source(call.cx.guard.peek(&key).hit()).err()
+        })
+    }
+
     /// The score that an entry of the nth key has.
     fn score(&self, nth: usize, kind: Type, entry: &Entry<'_>) -> f64 {
         let score = if kind == Type::Set { 1.0 } else { entry.score };
@@ -167,15 +175,26 @@ pub(crate) fn count_sorted(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done 
 fn count(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, kind: Type) -> Done {
     let mut rest = args;
     let keys = counted(&mut rest, needs_a_key(name))?;
+    let mut plan = Plan::new(Operation::Inter, kind, Then::Count(0));
+    match limit(rest) {
+        Ok(most) => plan.then = Then::Count(most),
+        Err(fail) if kind == Type::SortedSet => return Err(plan.wrong_type(call, keys).unwrap_or(fail)),
+        Err(fail) => return Err(fail),
+    }
+    combine(call, (name, args), plan, None, keys)
+}
+
+/// Reads `[LIMIT limit]`.
+fn limit(mut words: Args<'_>) -> Result<u64, Fail> {
     let mut limit = 0;
-    while let Some(word) = rest.next() {
+    while let Some(word) = words.next() {
         if !is(word, "LIMIT") {
             return Err(Fail::SYNTAX);
         }
-        let most = integer(next(&mut rest)?).ok().and_then(|most| u64::try_from(most).ok());
+        let most = integer(next(&mut words)?).ok().and_then(|most| u64::try_from(most).ok());
         limit = most.ok_or(Fail::of("ERR LIMIT can't be negative"))?;
     }
-    combine(call, (name, args), Plan::new(Operation::Inter, kind, Then::Count(limit)), None, keys)
+    Ok(limit)
 }
 
 /// Of a command that was given no keys.
@@ -612,7 +631,9 @@ impl Combining {
                 if call.cx.guard.in_transaction() {
                     // All of it is sent at once.
                     let rows = self.way.rows();
-                    call.make_room(rows.text_bytes() + rows.len() * 2 * super::ELEMENT_ROOM)?;
+                    let scored = self.plan.then == Then::Sorted(Shown::Scores);
+                    let each = super::ELEMENT_FRAME + if scored { super::SCORE_ROOM } else { 0 };
+                    call.make_room(2 * HEAD_BYTES_MAX + rows.text_bytes() + rows.len() * each)?;
                 }
                 match self.plan.then {
                     Then::Sorted(shown) => shown.put_head(call.out, call.client.resp3, left as usize),

@@ -9,7 +9,7 @@ use super::copied::Copied;
 use super::{Call, Shown, block, len, mpop, peek_as, places, places_bytes_max, put_element};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{integer, is, next};
+use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_null, put_null_array};
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
@@ -173,7 +173,8 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     }
     let count =
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
-    call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count)))?;
+    let free = free_room(call.out);
+    call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count), free))?;
     match call.cx.guard.list_pop(key, end, count)? {
         None => put_null_array(call.out, resp3),
         popped => put_popped(call.out, end, popped.as_ref()),
@@ -202,7 +203,8 @@ pub(super) fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>
 /// LRANGE
 fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
-    let measure = |list: &Collection<'_>| places_bytes_max(list, places(start, stop, list.len()));
+    let free = free_room(call.out);
+    let measure = |list: &Collection<'_>| places_bytes_max(list, places(start, stop, list.len()), free);
     call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
         let range = places(start, stop, list.as_ref().map_or(0, Collection::len));
         put_array(out, range.len());

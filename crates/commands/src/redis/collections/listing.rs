@@ -9,14 +9,14 @@
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
 
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Seen, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::{Call, ELEMENT_NS, LOOK_NS, Shown, entry_bytes_max, is_large, of_type, reply_bytes_max};
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, find};
+use crate::redis::call::{ELEMENT_BYTES, find, free_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_map, put_set};
 use crate::redis::steps::again::{Again, Leave};
@@ -130,31 +130,31 @@ impl Listed {
         }
     }
 
-    /// Bytes of the reply, at most.
-    fn bytes(&self, there: &Collection<'_>) -> usize {
-        let all = reply_bytes_max(there);
+    /// Bytes of the reply, at most. Measured is what may be more than `free`.
+    fn bytes(&self, there: &Collection<'_>, free: usize) -> usize {
+        let (all, kind) = (reply_bytes_max(there), there.kind());
         let few = match self.which {
-            Which::All => true,
-            Which::Some(count, _) => count >= there.len() || all as u64 <= REPLY_BYTES_FREE,
+            Which::All | Which::Some(..) => all <= free,
             Which::Any(..) => false,
         };
         if few {
             return all;
         }
-        let mut bytes = 0;
-        self.each(there, &mut |entry| bytes += entry_bytes_max(entry));
+        // With what the head of the last one may be longer while it is written.
+        let mut bytes = 2 * HEAD_BYTES_MAX;
+        self.each(there, &mut |entry| bytes += entry_bytes_max(entry, kind));
         bytes
     }
 
     /// Bytes of the reply, at most; none if it is made in steps.
-    fn short(&self, there: &Collection<'_>) -> Option<usize> {
+    fn short(&self, there: &Collection<'_>, free: usize) -> Option<usize> {
         let large = is_large(there);
         let few = match self.which {
             Which::All => !large,
             Which::Some(count, _) => !large || count <= PICKS_DIRECT,
             Which::Any(count, _) => count <= PICKS_DIRECT as u64,
         };
-        let bytes = few.then(|| self.bytes(there))?;
+        let bytes = few.then(|| self.bytes(there, free))?;
         let may_be_long = large || matches!(self.which, Which::Any(..));
         (!may_be_long || bytes <= PICKED_BYTES_MAX).then_some(bytes)
     }
@@ -174,6 +174,7 @@ impl Call<'_, '_, '_> {
         listed: Listed,
     ) -> Done {
         let (resp3, at_once) = (self.client.resp3, self.cx.guard.in_transaction());
+        let free = free_room(self.out);
         let item =
             if listed.takes { self.cx.guard.peek(key).hit() } else { find(self.cx, self.tally, key, hint) };
         let version = item.map_or(0, |item| item.cas());
@@ -182,13 +183,13 @@ impl Call<'_, '_, '_> {
             return Ok(());
         };
         let len = there.len();
-        let short = if at_once { Some(listed.bytes(&there)) } else { listed.short(&there) };
+        let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
-                let measure = |there: &Collection<'_>| listed.bytes(there);
+                let measure = |there: &Collection<'_>| listed.bytes(there, free);
                 self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
                     listed.write(out, resp3, there.as_ref());
                     Ok(())

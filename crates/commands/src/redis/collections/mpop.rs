@@ -6,7 +6,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Collection, Key, Type};
 
 use super::{Call, ELEMENT_ROOM, peek_as, places_bytes_max};
-use crate::redis::call::{integer, is, next};
+use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null_array};
 use crate::redis::table::Keys;
@@ -51,9 +51,9 @@ pub(crate) fn pop(
 ) -> Done {
     call.as_one_with_room(keys, |call| {
         for name in keys {
-            let key = call.key(name);
+            let (key, free) = (call.key(name), free_room(call.out));
             let Some(there) = peek_as(&mut call.cx.guard, &key, kind)? else { continue };
-            let bytes = places_bytes_max(&there, places(&there)) + name.len() + 2 * ELEMENT_ROOM;
+            let bytes = places_bytes_max(&there, places(&there), free) + name.len() + 2 * ELEMENT_ROOM;
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }

@@ -98,9 +98,9 @@ fn take(
     let set = peek_as(guard, key, Type::Set)?;
     let there = set.as_ref().map_or(0, Collection::len);
     let taken = count.min(there);
-    let mut bytes = HEAD_BYTES_MAX;
+    let mut bytes = 2 * HEAD_BYTES_MAX;
     if let Some(set) = &set {
-        each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry));
+        each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry, Type::Set));
     }
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));

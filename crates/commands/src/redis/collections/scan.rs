@@ -4,14 +4,14 @@
 use std::ops::Range;
 
 use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
-use larder_protocol::resp::Args;
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
 use super::{Call, ELEMENT_NS, Shown, places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
-use crate::redis::call::{bounded, integer, is, next};
+use crate::redis::call::{bounded, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk};
 
@@ -115,10 +115,13 @@ pub(crate) fn scan(
     let cursor = parse_u64(next(&mut args)?).ok_or(Fail::of("ERR invalid cursor"))?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns) = (Wanted::parse(kind, args), 0);
+    let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
         let (places, _) = wanted.places(collection, cursor);
-        places.into_iter().map(|range| places_bytes_max(collection, range)).sum()
+        let entries: usize = places.into_iter().map(|range| places_bytes_max(collection, range, free)).sum();
+        // In front of them the cursor.
+        entries + 2 * HEAD_BYTES_MAX
     };
     call.reply_measured(key, hint, kind, measure, |out, _, collection| {
         let Some(collection) = collection else {

@@ -14,7 +14,7 @@ use super::words::{Ask, Write};
 use super::{Call, MEMBER_NS, Pairs, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{integer, is, next};
+use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
@@ -350,7 +350,8 @@ fn range(
     fixed: Option<(By, bool)>,
 ) -> Done {
     let chosen = Chosen::parse(args, fixed, false)?;
-    let measure = |set: &Collection<'_>| places_bytes_max(set, chosen.ranks(set));
+    let free = free_room(call.out);
+    let measure = |set: &Collection<'_>| places_bytes_max(set, chosen.ranks(set), free);
     call.reply_measured(key, hint, Type::SortedSet, measure, |out, resp3, set| {
         chosen.put(out, resp3, set.as_ref());
         Ok(())
@@ -456,7 +457,8 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         None => None,
     };
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
-    call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set)))?;
+    let free = free_room(call.out);
+    call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set), free))?;
     // In RESP3 pairs are told apart where there may be several.
     let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
     let popped = take(&mut call.cx.guard, key, which, count.unwrap_or(1))?;
@@ -473,29 +475,37 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
 /// Reads `numkeys key [key ...]` and the options of several sorted sets; `stores`: nothing is shown.
 fn plan<'a>(
     call: &mut Call<'_, '_, '_>,
-    args: &mut Args<'a>,
+    mut args: Args<'a>,
     name: &str,
     operation: Operation,
     stores: bool,
 ) -> Result<(Plan, Args<'a>), Fail> {
     integer(args.at(0).unwrap_or_default())?;
-    let keys = counted(args, combine::needs_a_key(name))?;
+    let keys = counted(&mut args, combine::needs_a_key(name))?;
     let then = if stores { Then::Store } else { Then::Sorted(Shown::Names) };
     let mut plan = Plan::new(operation, Type::SortedSet, then);
-    let weighs = operation != Operation::Diff;
+    match options(call, &mut plan, args, keys.len()) {
+        Ok(()) => Ok((plan, keys)),
+        Err(fail) => Err(plan.wrong_type(call, keys).unwrap_or(fail)),
+    }
+}
+
+/// Reads the options of so many sorted sets.
+fn options(call: &mut Call<'_, '_, '_>, plan: &mut Plan, mut args: Args<'_>, keys: usize) -> Done {
+    let (weighs, stores) = (plan.operation != Operation::Diff, plan.then == Then::Store);
     while let Some(word) = args.next() {
-        if weighs && is(word, "WEIGHTS") && args.len() >= keys.len() {
+        if weighs && is(word, "WEIGHTS") && args.len() >= keys {
             if plan.weighed.is_none() {
-                plan.weighed = Some(Heap::take(call, keys.len() * size_of::<f64>())?);
-                plan.weights.reserve_exact(keys.len());
+                plan.weighed = Some(Heap::take(call, keys * size_of::<f64>())?);
+                plan.weights.reserve_exact(keys);
             }
             plan.weights.clear();
-            for word in args.by_ref().take(keys.len()) {
+            for word in args.by_ref().take(keys) {
                 let weight = parse_double(word).ok_or(Fail::of("ERR weight value is not a float"));
                 plan.weights.push(weight?);
             }
         } else if weighs && is(word, "AGGREGATE") {
-            plan.aggregate = match next(args)? {
+            plan.aggregate = match next(&mut args)? {
                 word if is(word, "SUM") => Aggregate::Sum,
                 word if is(word, "MIN") => Aggregate::Min,
                 word if is(word, "MAX") => Aggregate::Max,
@@ -507,12 +517,12 @@ fn plan<'a>(
             return Err(Fail::SYNTAX);
         }
     }
-    Ok((plan, keys))
+    Ok(())
 }
 
 /// ZINTER, ZUNION, ZDIFF
 fn several(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, operation: Operation) -> Done {
-    let (plan, keys) = plan(call, &mut { args }, name, operation, false)?;
+    let (plan, keys) = plan(call, args, name, operation, false)?;
     combine::combine(call, (name, args), plan, None, keys)
 }
 
@@ -525,6 +535,6 @@ fn store_several(
 ) -> Done {
     let mut rest = args;
     let target = next(&mut rest)?;
-    let (plan, keys) = plan(call, &mut rest, name, operation, true)?;
+    let (plan, keys) = plan(call, rest, name, operation, true)?;
     combine::combine(call, (name, args), plan, Some(target), keys)
 }

@@ -11,7 +11,10 @@
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
 use larder_store::{Collection, Hint, Key, ScoreRule, Type, fits_alone};
 
-use super::{Call, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element, read_as};
+use super::{
+    Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, WRITE_NS, peek_as,
+    put_element, read_as,
+};
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::fail::{Done, Fail};
@@ -28,6 +31,8 @@ pub(crate) const WRITES_AT_ONCE: usize = 512;
 pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
 /// Bytes of a piece of a reply behind the first, about.
 const PIECE_BYTES: usize = 64 << 10;
+/// Bytes of a reply of one digit.
+const ANSWER_BYTES: usize = 4;
 
 /// What is done with the elements that words name.
 #[derive(Clone, Copy, Debug)]
@@ -192,8 +197,8 @@ impl Ask {
     fn bytes_max(self, there: Option<&Collection<'_>>) -> usize {
         match self {
             Ask::Value => there.map_or(0, |hash| hash.bytes().min(ELEMENT_BYTES)) + ELEMENT_ROOM,
-            Ask::IsThere => HEAD_BYTES_MAX,
-            Ask::Score => 2 * ELEMENT_ROOM,
+            Ask::IsThere => ANSWER_BYTES,
+            Ask::Score => SCORE_ROOM,
         }
     }
 
@@ -201,7 +206,7 @@ impl Ask {
     fn bytes(self, there: Option<&Collection<'_>>, word: &[u8]) -> usize {
         match self {
             Ask::Value => {
-                there.and_then(|hash| hash.field(word)).map_or(0, |value| value.len()) + ELEMENT_ROOM
+                there.and_then(|hash| hash.field(word)).map_or(0, |value| value.len()) + ELEMENT_FRAME
             }
             Ask::IsThere | Ask::Score => self.bytes_max(there),
         }
@@ -278,6 +283,8 @@ impl Call<'_, '_, '_> {
             // What is of another type by now has none of them.
             let there = peek_as(&mut self.cx.guard, key, ask.kind()).unwrap_or(None);
             let (count, bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
+            // The last one is written into room for the longest.
+            let bytes = bytes + HEAD_BYTES_MAX;
             // One is written in any case.
             if has_room(self.out, bytes) || bytes_max == 0 {
                 for word in first(words, count) {

@@ -81,6 +81,8 @@ pub(crate) struct Scale<'q> {
     ns: u64,
     /// Words of commands on collections.
     words: usize,
+    /// Bytes of what these tell, at most.
+    told_bytes: u64,
 }
 
 /// A database by its name; none if it is no name.
@@ -93,7 +95,7 @@ impl<'q> Scale<'q> {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
         let names = std::array::from_fn(|name| name as u8);
-        Scale { sizes: HashMap::new(), names, keys, db: call.client.db, ns: 0, words: 0 }
+        Scale { sizes: HashMap::new(), names, keys, db: call.client.db, ns: 0, words: 0, told_bytes: 0 }
     }
 
     /// Bytes that it takes to weigh so many commands of so many bytes.
@@ -109,8 +111,14 @@ impl<'q> Scale<'q> {
         if self.ns > EXEC_NS_MAX || self.words > WORDS_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 
+    /// Bytes of what commands on collections tell, at most, as far as it follows from what is there now.
+    pub fn told_bytes(&self) -> u64 {
+        self.told_bytes
+    }
+
     /// Adds a command.
     pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+        // Each walks from the first word on: of the first few only.
         let at = |n: usize| args.at(n).unwrap_or_default();
         let count_of = |word: &[u8]| parse_integer(word).and_then(|n| u64::try_from(n).ok());
         let number = |n: usize| count_of(at(n)).unwrap_or(0);
@@ -158,16 +166,15 @@ impl<'q> Scale<'q> {
             "setrange" => self.reach(call, at(0), number(1).saturating_add(at(2).len() as u64)),
             "setbit" => self.reach(call, at(0), number(1) / 8 + 1),
             "bitfield" | "bitfield_ro" => {
-                let (mut reads, mut writes, mut n) = (0, 0, 1);
-                while n < args.len() {
-                    let get = is(at(n), "GET");
-                    if get || is(at(n), "SET") || is(at(n), "INCRBY") {
-                        let end = field_end(at(n + 1), at(n + 2));
+                let (mut reads, mut writes, mut words) = (0, 0, args.skip(1));
+                while let Some(word) = words.next() {
+                    let get = is(word, "GET");
+                    if get || is(word, "SET") || is(word, "INCRBY") {
+                        let (kind, offset) = (words.next(), words.next());
+                        let end = field_end(kind.unwrap_or_default(), offset.unwrap_or_default());
                         reads = end.max(reads);
                         writes = if get { writes } else { end.max(writes) };
-                        n += 2;
                     }
-                    n += 1;
                 }
                 if reads > call.value_bytes_max() {
                     // It fails.

@@ -7,6 +7,7 @@ use larder_store::{Collection, End, Guard, Key, ScoreRule, Type};
 
 use crate::core::events::Change;
 use crate::core::output::Output;
+use crate::redis::call::REPLY_BYTES_FREE;
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
 use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element};
@@ -60,7 +61,7 @@ impl Want {
 
     /// Bytes that the reply takes at most.
     pub fn reply_bytes_max(&self, there: &Collection<'_>, key_bytes: usize) -> usize {
-        places_bytes_max(there, self.places(there)) + key_bytes + 3 * ELEMENT_ROOM
+        places_bytes_max(there, self.places(there), REPLY_BYTES_FREE as usize) + key_bytes + 3 * ELEMENT_ROOM
     }
 
     /// Takes it out of the key, which is held with the target, and writes the reply; false if there is nothing. What was

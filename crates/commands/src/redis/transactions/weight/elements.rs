@@ -6,7 +6,9 @@ use super::{COLLECTION_BYTES_MAX, Scale, Size, behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
-use crate::redis::collections::{ELEMENT_NS, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS};
+use crate::redis::collections::{
+    ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS,
+};
 use crate::redis::table::Command;
 use crate::redis::table::flag::{DENYOOM, WRITE};
 
@@ -44,6 +46,11 @@ impl Size {
     /// What it takes to reply its elements.
     fn told_ns(self) -> u64 {
         copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(ELEMENT_NS))
+    }
+
+    /// Bytes of a reply of its elements, at most: of a hash with their values, of a sorted set with their scores.
+    fn told_bytes(self) -> u64 {
+        self.bytes.saturating_add(self.elements.saturating_mul(2 * ELEMENT_ROOM as u64))
     }
 
     /// What it takes to put its members together with others.
@@ -99,79 +106,103 @@ impl<'q> Scale<'q> {
         self.words = self.words.saturating_add(args.len());
         let (db, first) = (self.db, args.at(0).unwrap_or_default());
         let there = self.size(call, db, first);
-        let ns = match row.name {
-            "hgetall" | "hkeys" | "hvals" | "smembers" => there.told_ns(),
+        // What it takes, and which elements are replied.
+        let none = Size::default();
+        let (ns, told) = match row.name {
+            "hgetall" | "hkeys" | "hvals" | "smembers" => (there.told_ns(), there),
             "hrandfield" | "srandmember" | "zrandmember" => match args.at(1).and_then(parse_integer) {
-                Some(count) if count < 0 => there.any_ns(count.unsigned_abs()),
-                Some(count) => there.picked_ns(count.unsigned_abs()),
-                None => 0,
+                Some(count) if count < 0 => {
+                    let count = count.unsigned_abs();
+                    let bytes = there.each().saturating_mul(count);
+                    (there.any_ns(count), Size { bytes, elements: count, ..none })
+                }
+                Some(count) => (there.picked_ns(count.unsigned_abs()), there.some(count.unsigned_abs())),
+                None => (0, there.some(1)),
             },
             "spop" => {
                 let count = args.at(1).map_or(1, |count| natural(Some(count)));
-                there.picked_ns(count).saturating_add(there.elements.min(count).saturating_mul(WRITE_NS))
+                let gone_ns = there.elements.min(count).saturating_mul(WRITE_NS);
+                (there.picked_ns(count).saturating_add(gone_ns), there.some(count))
             }
             "hscan" | "sscan" | "zscan" => {
                 let weight = Weight::of(behind("MATCH", args.skip(2)).unwrap_or_default());
                 let count = behind("COUNT", args.skip(2)).map_or(10, |count| natural(Some(count)));
                 // With those beside the last of them, and of one leaf all.
+                let looked = there.some(count.saturating_add(LEAF_ENTRIES));
                 let each = ELEMENT_NS + 2 * weight.ns(1, there.each());
-                let looked = there.elements.min(count.saturating_add(LEAF_ENTRIES)).saturating_mul(each);
+                let looked_ns = looked.elements.saturating_mul(each).min(SCAN_NS);
                 let leaf_ns =
                     2 * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
-                weight.read_ns + looked.min(SCAN_NS) + leaf_ns
+                (weight.read_ns + looked_ns + leaf_ns, looked)
             }
-            "lrange" => there.some(places(args.at(1), args.at(2))).told_ns() + copying_ns(there.bytes) / 4,
-            "lpos" => there.compared_ns(),
-            "linsert" | "lrem" => there.compared_ns() + there.list_ns(),
-            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" | "ltrim" => there.list_ns(),
+            "lrange" => {
+                let some = there.some(places(args.at(1), args.at(2)));
+                (some.told_ns() + copying_ns(there.bytes) / 4, some)
+            }
+            "lpos" => (there.compared_ns(), Size { elements: there.elements, ..none }),
+            "linsert" | "lrem" => (there.compared_ns() + there.list_ns(), none),
+            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" | "ltrim" => (there.list_ns(), none),
             "lpop" | "rpop" => {
-                there.some(args.at(1).map_or(1, |count| natural(Some(count)))).told_ns() + there.list_ns()
+                let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
+                (some.told_ns() + there.list_ns(), some)
             }
             "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
-                there.list_ns() + to.list_ns()
+                (there.list_ns() + to.list_ns(), there.some(1))
             }
             "zrange" | "zrevrange" | "zrangebyscore" | "zrevrangebyscore" | "zrangebylex"
             | "zrevrangebylex" => {
                 let scored = args.skip(3).any(|word| is(word, "WITHSCORES"));
                 let some = there.some(ranged(row.name, args));
-                some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }
+                (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
             }
-            "zadd" | "zincrby" | "zrem" => there.sorted_ns(),
-            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => there.sorted_ns(),
+            "zadd" | "zincrby" | "zrem" => (there.sorted_ns(), none),
+            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => (there.sorted_ns(), none),
             "zpopmin" | "zpopmax" => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
-                some.told_ns() + some.elements * SCORE_NS + there.sorted_ns()
+                (some.told_ns() + some.elements * SCORE_NS + there.sorted_ns(), some)
             }
             "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => {
                 let all = self.largest(call, row, args);
-                all.some(1).told_ns() + SCORE_NS + all.sorted_ns()
+                (all.some(1).told_ns() + SCORE_NS + all.sorted_ns(), all.some(1))
             }
             "lmpop" | "zmpop" | "blmpop" | "bzmpop" => {
                 let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
-                some.told_ns() + some.elements * SCORE_NS + all.sorted_ns()
+                (some.told_ns() + some.elements * SCORE_NS + all.sorted_ns(), some)
             }
             "zrangestore" => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
-                from.combined_ns()
+                (from.combined_ns(), none)
             }
-            "sunion" | "sunionstore" | "zunion" | "zunionstore" => self.sum(call, row, args).combined_ns(),
-            "sinter" | "sinterstore" | "sintercard" | "zinter" | "zinterstore" | "zintercard" => {
-                self.sieved_ns(call, row, args, true)
+            "sunion" | "zunion" => {
+                let all = self.sum(call, row, args);
+                (all.combined_ns(), all)
+            }
+            "sunionstore" | "zunionstore" => (self.sum(call, row, args).combined_ns(), none),
+            "sinter" | "zinter" => self.sieved(call, row, args, true),
+            "sinterstore" | "sintercard" | "zinterstore" | "zintercard" => {
+                (self.sieved(call, row, args, true).0, none)
             }
             "sdiff" | "sdiffstore" | "zdiff" | "zdiffstore" => {
                 let gathered = self.sum(call, row, args).combined_ns();
-                self.sieved_ns(call, row, args, false).min(gathered)
+                let (ns, first) = self.sieved(call, row, args, false);
+                (ns.min(gathered), if row.has(WRITE) { none } else { first })
             }
             // They look at what they name.
-            "hset" | "hmset" | "hsetnx" | "hget" | "hmget" | "hdel" | "hexists" | "hlen" | "hstrlen"
-            | "hincrby" | "hincrbyfloat" | "hgetdel" | "sadd" | "srem" | "sismember" | "smismember"
-            | "scard" | "smove" | "llen" | "lindex" | "zscore" | "zmscore" | "zcard" | "zcount"
-            | "zlexcount" | "zrank" | "zrevrank" => 0,
-            _ => self.sum(call, row, args).combined_ns(),
+            "hget" | "hmget" | "hgetdel" => (0, there.some(args.len() as u64)),
+            "smismember" | "zmscore" => (0, Size { elements: args.len() as u64, ..none }),
+            "lindex" => (0, there.some(1)),
+            "hset" | "hmset" | "hsetnx" | "hdel" | "hexists" | "hlen" | "hstrlen" | "hincrby"
+            | "hincrbyfloat" | "sadd" | "srem" | "sismember" | "scard" | "smove" | "llen" | "zscore"
+            | "zcard" | "zcount" | "zlexcount" | "zrank" | "zrevrank" => (0, none),
+            _ => {
+                let all = self.sum(call, row, args);
+                (all.combined_ns(), all)
+            }
         };
+        self.told_bytes = self.told_bytes.saturating_add(told.told_bytes());
         if row.has(WRITE) {
             self.grow(call, row, args);
         }
@@ -228,14 +259,14 @@ impl<'q> Scale<'q> {
         sum
     }
 
-    /// What it takes to have the members of one key, the first or the smallest, go through all others.
-    fn sieved_ns(
+    /// What it takes to have the members of one key, the first or the smallest, go through all others; and that key.
+    fn sieved(
         &mut self,
         call: &mut Call<'_, '_, '_>,
         row: &Command,
         args: Args<'q>,
         smallest: bool,
-    ) -> u64 {
+    ) -> (u64, Size) {
         let (db, mut first, mut others) = (self.db, None, 0);
         // What it stores to is not read.
         let mut stores = row.has(WRITE);
@@ -254,7 +285,7 @@ impl<'q> Scale<'q> {
         });
         let first = first.unwrap_or_default();
         let looks = first.elements.saturating_mul(LOOK_NS).saturating_mul(others);
-        first.combined_ns().saturating_add(looks)
+        (first.combined_ns().saturating_add(looks), first)
     }
 
     /// As large as each of the keys of a command is, at most.

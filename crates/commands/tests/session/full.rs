@@ -1,0 +1,206 @@
+//! Collections in a full store: what may be done there is done, and what is told takes the room that it needs.
+
+use crate::slices::set;
+use crate::survey::command;
+use crate::{Bench, START, bench};
+use larder_commands::{Context, Next, Output, Room, Session, Settings, Shared};
+use larder_store::{Attributes, Config, End, Expect, Guard, ScoreRule, Store};
+use larder_testkit::host::LocalHost;
+use std::time::{Duration, Instant};
+
+/// Fields of the hash that is told in EXEC.
+const FIELDS: usize = 8_000;
+
+/// A hash of many fields, and a collection of each type.
+fn make(guard: &mut Guard<'_>) {
+    let names: Vec<String> = (0..FIELDS).map(|n| format!("f{n}")).collect();
+    let names = |some: usize| names[..some].iter().map(String::as_bytes);
+    let key = guard.key(b"hash");
+    for n in 0..FIELDS {
+        guard.hash_set(&key, names(FIELDS).skip(n).take(1).map(|name| (name, name))).unwrap();
+    }
+    let key = guard.key(b"h");
+    guard.hash_set(&key, names(300).map(|name| (name, name))).unwrap();
+    let key = guard.key(b"s");
+    guard.set_add(&key, names(300)).unwrap();
+    let key = guard.key(b"z");
+    guard.sorted_add(&key, ScoreRule::default(), names(300).map(|name| (1.5, name))).unwrap();
+    let key = guard.key(b"l");
+    guard.list_push(&key, End::Back, names(300), false).unwrap();
+}
+
+/// Strings until there is no room for one more, or none but for the price of others.
+fn fill(guard: &mut Guard<'_>, evict: bool, of_all_lengths: bool) {
+    let lengths: Vec<usize> =
+        if of_all_lengths { (8..16_300).rev().step_by(8).collect() } else { vec![1_000] };
+    let mut number = 0_u32;
+    for bytes in lengths {
+        loop {
+            number += 1;
+            let name = number.to_be_bytes();
+            let key = guard.key(&name);
+            let stored = guard.store_value(&key, &vec![1; bytes], &Attributes::default(), Expect::Any);
+            if stored.is_err() || evict && number == 20_000 {
+                break;
+            }
+        }
+    }
+}
+
+/// A store with a few collections that is full of strings, of 1000 bytes or of all lengths.
+fn full(evict: bool, of_all_lengths: bool) -> Bench {
+    let config = Config { memory_bytes: 16 << 20, workers_max: 1, evict, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(START);
+    // What is evicted is what was there before.
+    if evict {
+        fill(&mut guard, evict, of_all_lengths);
+    }
+    make(&mut guard);
+    if !evict {
+        fill(&mut guard, evict, of_all_lengths);
+    }
+    guard.take_beside_ns();
+    drop(guard);
+    Bench {
+        worker,
+        shared: Shared::new(Settings::default()),
+        host: LocalHost::default(),
+        room: Room::default(),
+        system: START,
+        limit: 1 << 20,
+    }
+}
+
+impl Bench {
+    /// What commands say, into an output that is charged as a worker's is.
+    fn says_charged(&mut self, session: &mut Session, words: &str) -> String {
+        let words: Vec<&str> = words.split(' ').collect();
+        let input = command(&words);
+        let store = std::sync::Arc::clone(self.worker.store());
+        let (mut at, mut said) = (0, Vec::new());
+        loop {
+            let mut out = Output::charged(self.limit, &store, 64 << 10);
+            self.room.work().begin_slice();
+            let mut cx = Context::new(
+                self.worker.enter(START),
+                &self.host.counters,
+                &self.shared,
+                &self.host,
+                &self.host,
+                &self.room,
+            );
+            let progress = session.receive(&mut cx, &input[at..], &mut out);
+            said.extend(out.to_vec());
+            at += progress.consumed;
+            match progress.next {
+                Next::Receive => return String::from_utf8_lossy(&said).into_owned(),
+                Next::Flush | Next::Yield | Next::Sleep(_) => {}
+                Next::Close | Next::Await(_) => panic!("{:?}", progress.next),
+            }
+        }
+    }
+}
+
+const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+
+#[test]
+fn what_takes_something_out_runs_in_a_full_store_that_evicts_nothing() {
+    let mut bench = full(false, true);
+    let mut session = Session::new();
+    for words in ["HSET h new field", "SADD s new", "ZADD z 1 new", "RPUSH l new", "SET new value"] {
+        assert_eq!(bench.says_charged(&mut session, words), NO_MEMORY, "{words}");
+    }
+    let count = |n: usize| format!(":{n}\r\n");
+    for (words, expected) in [
+        ("HDEL h f0 f1 nosuch", count(2)),
+        ("HGETDEL h FIELDS 1 f2", "*1\r\n$2\r\nf2\r\n".into()),
+        ("HLEN h", count(297)),
+        ("SREM s f0 f1 nosuch", count(2)),
+        ("SPOP s 0", "*0\r\n".into()),
+        ("SMOVE s t f2", count(1)),
+        ("SCARD s", count(297)),
+        ("SMEMBERS t", "*1\r\n$2\r\nf2\r\n".into()),
+        ("ZREM z f0", count(1)),
+        ("ZPOPMIN z", "*2\r\n$2\r\nf1\r\n$3\r\n1.5\r\n".into()),
+        ("ZREMRANGEBYRANK z 0 1", count(2)),
+        ("ZREMRANGEBYLEX z [f2 [f2", count(1)),
+        ("ZMPOP 1 z MIN", "*2\r\n$1\r\nz\r\n*1\r\n*2\r\n$4\r\nf101\r\n$3\r\n1.5\r\n".into()),
+        ("ZCARD z", count(294)),
+        ("LPOP l", "$2\r\nf0\r\n".into()),
+        ("RPOP l 2", "*2\r\n$4\r\nf299\r\n$4\r\nf298\r\n".into()),
+        ("LREM l 0 f1", count(1)),
+        ("LTRIM l 1 -2", "+OK\r\n".into()),
+        ("LMPOP 1 l LEFT", "*2\r\n$1\r\nl\r\n*1\r\n$2\r\nf3\r\n".into()),
+        ("LLEN l", count(293)),
+        ("EXPIRE l 100", count(1)),
+        ("HDEL hash f0 f1 f2 f3 f4 f5 f6 f7 f8 f9", count(10)),
+        ("HLEN hash", count(FIELDS - 10)),
+    ] {
+        assert_eq!(bench.says_charged(&mut session, words), expected, "{words}");
+    }
+    // What is popped at random is gone, too.
+    for _ in 0..50 {
+        assert!(bench.says_charged(&mut session, "SPOP s").starts_with('$'));
+    }
+    assert_eq!(bench.says_charged(&mut session, "SCARD s"), count(247));
+    // In EXEC as well, with what is read there.
+    for words in ["MULTI", "SREM s f200 f201 f202 f203 f204", "LPOP l", "SCARD s", "EXEC"] {
+        let said = bench.says_charged(&mut session, words);
+        assert!(!said.contains("-OOM"), "{words}: {said}");
+    }
+}
+
+/// The reply of a hash whose fields are their values.
+fn told_bytes() -> usize {
+    let each = |n: usize| 2 * (format!("f{n}").len() + 6);
+    6 + (0..FIELDS).map(each).sum::<usize>()
+}
+
+#[test]
+fn what_is_read_in_exec_takes_the_room_that_it_needs() {
+    let mut bench = full(false, false);
+    let mut session = Session::new();
+    let store = std::sync::Arc::clone(bench.worker.store());
+    // Others hold nearly all that connections may: what is told finds room, what it might be at most would not.
+    let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - (400 << 10);
+    store.hold(taken);
+    for words in ["MULTI", "HGETALL hash", "ZRANGE z 0 -1 WITHSCORES", "SUNION s t", "LRANGE l 0 -1"] {
+        bench.says_charged(&mut session, words);
+    }
+    let said = bench.says_charged(&mut session, "EXEC");
+    assert!(!said.contains("-OOM"), "{}", &said[..said.len().min(80)]);
+    assert!(said.starts_with("*4\r\n*16000\r\n$"), "{}", &said[..said.len().min(80)]);
+    assert!(said.len() > told_bytes() && told_bytes() > 160_000, "{} bytes", said.len());
+    store.hold(-taken);
+}
+
+/// What a store has that evicts is all in use: what is told in EXEC has room made for it before its keys are taken.
+#[test]
+fn what_is_read_in_exec_has_room_made_for_it() {
+    let mut bench = full(true, false);
+    let mut session = Session::new();
+    for words in ["MULTI", "HGETALL hash", "HGETALL hash", "HVALS hash", "HGETALL hash", "HMGET hash f1 f2"] {
+        bench.says_charged(&mut session, words);
+    }
+    let said = bench.says_charged(&mut session, "EXEC");
+    assert!(!said.contains("-OOM"), "{}", &said[said.len().saturating_sub(80)..]);
+    assert!(said.len() > 3 * told_bytes(), "{} bytes", said.len());
+}
+
+/// Words of a command are counted in one pass when EXEC is weighed, however many they are.
+#[test]
+fn a_bitfield_of_many_steps_is_weighed_in_one_pass() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    set(&mut bench, "bits", b"abc");
+    let steps = " GET u8 0".repeat(30_000);
+    bench.says_charged(&mut session, "MULTI");
+    bench.says_charged(&mut session, &format!("BITFIELD bits{steps}"));
+    let began = Instant::now();
+    let said = bench.says_charged(&mut session, "EXEC");
+    assert!(said.starts_with("*1\r\n*30000\r\n:97\r\n"), "{}", &said[..said.len().min(80)]);
+    // It took a minute, with each word looked for from the first on.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
