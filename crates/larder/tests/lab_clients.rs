@@ -59,10 +59,10 @@ fn the_clients_are_counted_and_none_is_wrong() {
             assert!(allocations < 0.5, "{client}, {operation}: {allocations}");
         }
     }
-    // A tracer may be missing; a count of none would be a wrong one.
+    // A tracer may be missing; a count of none would be a wrong one. A call or two of the first may come before it.
     for client in ["go: larder", "c: by hand"] {
         let calls = costs.value("larder", &[client, "hit", "100 B", "1"], "system calls");
-        assert!(calls.is_none_or(|calls| calls.median >= 2.0), "{client}: {calls:?}");
+        assert!(calls.is_none_or(|calls| calls.median >= 1.9), "{client}: {calls:?}");
     }
     let facade = count("go: larder façade", "hit", "allocations");
     assert!((1.5..2.5).contains(&facade), "{facade}");

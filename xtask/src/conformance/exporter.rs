@@ -21,6 +21,17 @@ ask("set n 0 0 1\r\n1"); ask("incr n 5"); ask("decr n 2"); ask("touch none 1"); 
 ask("cas n 0 0 1 1\r\n1"); ask("cas none 0 0 1 1\r\n1"); ask("flush_all 1000");
 "#;
 
+/// Waits until what was deleted and written over is free, and counted no more.
+const REST: &str = r#"
+use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
+my ($last, $alike) = (-1, 0);
+for (1..200) { my $bytes; print $s "stats\r\n";
+    while (<$s>) { last if /^END/; $bytes = $1 if /^STAT bytes (\d+)/ }
+    $alike = $bytes == $last ? $alike + 1 : 0; $last = $bytes;
+    exit 0 if $alike == 5; select(undef, undef, undef, 0.1) }
+die "the bytes of items do not come to rest";
+"#;
+
 /// All of `stats`, `stats settings`, `stats slabs`, `stats items`.
 const STATS: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
@@ -96,6 +107,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         succeeded(command)
     };
     perl(FILL)?;
+    perl(REST)?;
     let options =
         ["--memcached.address=127.0.0.1:11211", "--web.listen-address=127.0.0.1:9150", "--log.level=error"];
     let _exporter = namespace.background(&exporter, &options)?;

@@ -190,10 +190,10 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
     assert_eq!(bench.turns(&mut session, &ask), (b"$-1\r\n".to_vec(), 0));
     // Of some that are old several are known.
     bench.fill(5, 1000, 3);
-    for n in 100..1000 {
+    for n in 20..1000 {
         bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
     }
-    // Sooner or later none of them is near a random place, and they are looked for.
+    // Soon none of so few is near a random place, and they are looked for.
     while bench.turns(&mut session, &ask).1 == 0 {}
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..200 {
@@ -201,7 +201,7 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
         assert_eq!(yields, 0);
         seen.insert(reply);
     }
-    assert!(seen.len() >= 8, "{} of a hundred", seen.len());
+    assert!(seen.len() >= 8, "{} of twenty", seen.len());
 }
 
 #[test]
