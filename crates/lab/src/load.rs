@@ -250,6 +250,19 @@ impl Options {
         cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
     }
 
+    /// Has `run` load the server: what it gave, when it began, and the CPU time that the server took, where its process was
+    /// named.
+    fn watched<T>(
+        &self,
+        run: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<(T, SystemTime, Option<Usage>), Error> {
+        let before = self.pid.map(Usage::of).transpose()?;
+        let started = SystemTime::now();
+        let given = run()?;
+        let after = self.pid.map(Usage::of).transpose()?;
+        Ok((given, started, after.zip(before).map(|(after, before)| after.since(before))))
+    }
+
     /// How long it may take.
     fn time(&self) -> Duration {
         let has_end = self.requests.is_some() || self.trace.trace.is_some();

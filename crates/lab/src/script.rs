@@ -11,15 +11,17 @@
 //! ```
 //!
 //! Where keys are read and changed by one load, each key has one connection that changes it: a write is
-//! given to the connection that owns its key, and reads fill the rest, so that all connections have as
-//! many requests and the whole keeps the mix and the popularity of keys asked for. That connection
-//! knows what the key must hold when it reads it.
+//! given to the connection that owns its key, and reads fill the rest. Keys are shared out by how often
+//! they are changed, the hottest first, so that all connections have as many requests in the same mix,
+//! and the whole keeps the popularity of keys asked for. That connection knows what the key must hold
+//! when it reads it.
 //!
 //! A write with a token needs a read before it: the read is put in one window and the write, whose
 //! token is filled in when it goes out, first in the next. What happens to the key between them decides
 //! whether the write must happen or must be refused, and the connection knows which.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -111,17 +113,19 @@ impl Workload {
     pub fn scripts(&self, seed: u64) -> Vec<Arc<Script>> {
         assert!(self.connections > 0 && self.pipeline > 0 && self.keys_per_request > 0);
         assert!(self.keys_per_request == 1 || self.protocol != Protocol::Meta, "meta requests have one key");
-        let plans = match self.mix.only() {
-            Some(verb) if self.choice == Choice::Sequential => self.in_turn(verb),
+        let (plans, owners) = match self.mix.only() {
+            Some(verb) if self.choice == Choice::Sequential => (self.in_turn(verb), None),
             _ if self.mix.reads_own_writes() => self.owned(seed),
-            _ => self.drawn(seed),
+            _ => (self.drawn(seed), None),
         };
+        let owners = owners.or_else(|| self.mix.reads_own_writes().then(|| self.owners(&[])));
         let reply_bytes = self.reply_bytes();
-        let own = self.mix.reads_own_writes();
         plans
             .into_iter()
             .enumerate()
-            .map(|(connection, plan)| Arc::new(self.script(connection, plan, own, &reply_bytes)))
+            .map(|(connection, plan)| {
+                Arc::new(self.script(connection, plan, owners.as_deref(), &reply_bytes))
+            })
             .collect()
     }
 
@@ -181,22 +185,44 @@ impl Workload {
         (0..self.connections).map(plan).collect()
     }
 
+    /// Which connection changes each key: so that all of them have as many of `changes` as each other.
+    fn owners(&self, changes: &[(Verb, Vec<u32>)]) -> Vec<usize> {
+        let mut of_key = vec![0usize; self.keyspace.count as usize];
+        for (_, keys) in changes {
+            of_key[(keys[0] - self.keyspace.first) as usize] += 1;
+        }
+        let mut hottest: Vec<usize> = (0..of_key.len()).collect();
+        hottest.sort_by_key(|&key| Reverse(of_key[key]));
+        let mut least: BinaryHeap<_> =
+            (0..self.connections).map(|connection| Reverse((0, connection))).collect();
+        let mut owners = vec![0; of_key.len()];
+        for key in hottest {
+            let Reverse((has, connection)) = least.pop().expect("as many as there are connections");
+            owners[key] = connection;
+            // A key that nobody changes weighs, too: they are read by turns.
+            least.push(Reverse((has + of_key[key].max(1), connection)));
+        }
+        owners
+    }
+
     /// One stream is drawn; changes go to the connection that owns their key.
-    fn owned(&self, seed: u64) -> Vec<Plan> {
+    fn owned(&self, seed: u64) -> (Vec<Plan>, Option<Vec<usize>>) {
         let requests = self.requests_each();
         let mut chooser = Chooser::new(self.keyspace, self.choice, seed);
         let mut rng = StdRng::seed_from_u64(seed ^ 1 << 63);
         let mut plans: Vec<Plan> = vec![Plan::with_capacity(requests); self.connections];
-        let mut reads = Vec::new();
-        for _ in 0..requests * self.connections {
-            let verb = self.draw(&mut rng);
-            let keys: Vec<u32> = (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect();
-            let plan = &mut plans[keys[0] as usize % self.connections];
-            match verb.is_read() {
-                true => reads.push((verb, keys)),
-                false if plan.len() < requests => plan.push((verb, keys)),
-                // One connection cannot send more than its share: a hot key's changes beyond it go.
-                false => {}
+        let (mut reads, changes): (Vec<_>, Vec<_>) = (0..requests * self.connections)
+            .map(|_| {
+                let verb = self.draw(&mut rng);
+                (verb, (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect::<Vec<u32>>())
+            })
+            .partition(|(verb, _)| verb.is_read());
+        let owners = self.owners(&changes);
+        for (verb, keys) in changes {
+            let plan = &mut plans[owners[(keys[0] - self.keyspace.first) as usize]];
+            // One connection cannot send more than its share: a hot key's changes beyond it go.
+            if plan.len() < requests {
+                plan.push((verb, keys));
             }
         }
         for plan in &mut plans {
@@ -209,7 +235,7 @@ impl Workload {
                 *plan = self.with_tokens(std::mem::take(plan));
             }
         }
-        plans
+        (plans, Some(owners))
     }
 
     /// There are writes with tokens.
@@ -241,7 +267,13 @@ impl Workload {
         whole
     }
 
-    fn script(&self, connection: usize, plan: Plan, own: bool, reply_bytes: &HashMap<Verb, usize>) -> Script {
+    fn script(
+        &self,
+        connection: usize,
+        plan: Plan,
+        owners: Option<&[usize]>,
+        reply_bytes: &HashMap<Verb, usize>,
+    ) -> Script {
         let first_version = 2 + ((connection as u64) << 40);
         let mut slots: HashMap<(bool, u32), u32> = HashMap::new();
         let mut script = Script {
@@ -251,7 +283,7 @@ impl Workload {
             windows: Vec::with_capacity(plan.len().div_ceil(self.pipeline)),
             slots: 0,
             first_version,
-            swaps: own && self.swaps(),
+            swaps: owners.is_some() && self.swaps(),
         };
         for requests in plan.chunks(self.pipeline) {
             let (bytes, keys, first) = (script.bytes.len(), script.keys.len(), script.requests.len());
@@ -259,7 +291,8 @@ impl Workload {
             for (verb, ids) in requests {
                 let keys = script.keys.len();
                 for &id in ids {
-                    let mine = own && *verb != Verb::Miss && id as usize % self.connections == connection;
+                    let mine = *verb != Verb::Miss
+                        && owners.is_some_and(|of| of[(id - self.keyspace.first) as usize] == connection);
                     let fresh = slots.len() as u32;
                     let slot = match mine {
                         true => *slots.entry((*verb == Verb::Incr, id)).or_insert(fresh),
@@ -400,23 +433,26 @@ mod tests {
             ..workload(Protocol::Classic, Verb::Hit)
         };
         let scripts = workload.scripts(1);
-        let mut writers = HashMap::new();
-        let (mut requests, mut sets) = (0, 0);
+        let mut writers: HashMap<u32, usize> = HashMap::new();
+        let mut owners: HashMap<u32, usize> = HashMap::new();
         for (connection, script) in scripts.iter().enumerate() {
             assert_eq!(script.requests.len(), scripts[0].requests.len());
+            let mut sets = 0;
             for request in &script.requests {
-                requests += 1;
                 let key = script.keys[request.keys_end as usize - 1];
-                assert_eq!(key.slot != NOBODYS, key.id as usize % 8 == connection);
                 if !request.verb.is_read() {
                     sets += u32::from(request.verb == Verb::Set);
-                    let writer = *writers.entry((request.verb, key.id)).or_insert(connection);
-                    assert_eq!(writer, connection);
+                    assert_eq!(*writers.entry(key.id).or_insert(connection), connection);
+                }
+                if key.slot != NOBODYS {
+                    assert_eq!(*owners.entry(key.id).or_insert(connection), connection);
                 }
             }
+            // Each connection's, whoever has the hottest key.
+            let share = f64::from(sets) / script.requests.len() as f64;
+            assert!((share - 0.1).abs() < 0.01, "connection {connection}: {share}");
         }
-        let share = f64::from(sets) / f64::from(requests);
-        assert!((share - 0.1).abs() < 0.01, "{share}");
+        assert!(writers.iter().all(|(key, connection)| owners[key] == *connection));
     }
 
     #[test]

@@ -104,8 +104,7 @@ impl Guard<'_> {
         let slot = hint.cell.slot();
         let same = slot.location() == location
             && slot.tag() == u64::from(hint.tag)
-            // Nearly always nobody has read it meanwhile.
-            && (old.header() == old_header || old.header().is_same_write(old_header));
+            && old.header().is_same_write(old_header);
         if !same {
             hint.home.unlock(control);
             self.give_back(&draft);

@@ -3,7 +3,7 @@
 //! A turn is a key, and all the commands for it, one behind the other. A client sends some turns together, takes their replies,
 //! and goes on: when they are answered, or when a clock says so.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use larder_protocol::client::{Malformed, Protocol};
 use rand::rngs::StdRng;
@@ -18,7 +18,6 @@ use crate::keys::{Chooser, Prefix};
 use crate::results::number;
 use crate::tally::Tally;
 use crate::template::{Reply, Template, Turn, reply};
-use crate::usage::Usage;
 use crate::value;
 use crate::workload::Workload;
 
@@ -211,14 +210,14 @@ pub(super) fn run(
     let windows =
         args.requests.map(|requests| requests.div_ceil((workload.pipeline * templates.len()) as u64));
     let share = |number: u64| windows.map_or(u64::MAX, |windows| windows * number / clients);
-    let before = args.pid.map(Usage::of).transpose()?;
-    let (started, now) = (SystemTime::now(), Instant::now());
-    for (client, number) in dialog.agents_mut().zip(0..) {
-        let left = if windows.is_some() { share(number + 1) - share(number) } else { u64::MAX };
-        client.start(now, left, true);
-    }
-    let outcome = dialog.run(args.time())?;
-    let after = args.pid.map(Usage::of).transpose()?;
+    let (outcome, started, server) = args.watched(|| {
+        let now = Instant::now();
+        for (client, number) in dialog.agents_mut().zip(0..) {
+            let left = if windows.is_some() { share(number + 1) - share(number) } else { u64::MAX };
+            client.start(now, left, true);
+        }
+        dialog.run(args.time())
+    })?;
     let (elapsed, busy, waited) = (outcome.elapsed, outcome.busy, outcome.waited);
     let mut tally = Tally::default();
     for mut part in outcome.tallies {
@@ -249,7 +248,7 @@ pub(super) fn run(
         back: Tally::default(),
         placement: args.placement(cores),
         started,
-        server: after.zip(before).map(|(after, before)| after.since(before)),
+        server,
         books: None,
         pipeline: workload.pipeline * templates.len(),
         offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),

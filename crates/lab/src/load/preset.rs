@@ -9,7 +9,7 @@
 //! | `ycsb-e` | scans of keys in their order, which caches have no command for: refused |
 //! | `ycsb-f` | half reads, half read-modify-writes: here with a token, so that none is lost |
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_protocol::client::Protocol;
@@ -29,7 +29,6 @@ use crate::results::number;
 use crate::sizes::Sizes;
 use crate::tally::Tally;
 use crate::trace::{Kind, Op};
-use crate::usage::Usage;
 use crate::workload::{Mix, Verb};
 
 /// Exponent of popularity.
@@ -179,10 +178,7 @@ pub(super) fn latest(
         ..filling
     };
     let source = Latest { next: keyspace.count, ..Latest::new(args, keyspace) };
-    let before = args.pid.map(Usage::of).transpose()?;
-    let started = SystemTime::now();
-    let (tally, _) = replay.run(endpoint, source, cores)?;
-    let after = args.pid.map(Usage::of).transpose()?;
+    let ((tally, _), started, server) = args.watched(|| replay.run(endpoint, source, cores))?;
     let mut remarks = Vec::new();
     if tally.misses > 0 {
         remarks.push(format!("{} reads found no record: the server has forgotten some", tally.misses));
@@ -200,7 +196,7 @@ pub(super) fn latest(
         back: Tally::default(),
         placement: args.placement(cores),
         started,
-        server: after.zip(before).map(|(after, before)| after.since(before)),
+        server,
         books,
         pipeline: if args.rate.is_some() { 1 } else { replay.pipeline },
         offered: args.rate.map(|rate| format!("{} requests a second that were offered", number::text(rate))),

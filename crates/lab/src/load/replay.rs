@@ -1,7 +1,6 @@
 //! A trace, asked again.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use clap::ValueEnum;
 use larder_protocol::client::Protocol;
@@ -16,7 +15,6 @@ use crate::numbers;
 use crate::replay::{DUE_TOGETHER, Replay};
 use crate::tally::Tally;
 use crate::trace::{Format, Times};
-use crate::usage::Usage;
 
 /// How fast a trace is asked again: so many times as it was, or as fast as it is answered.
 #[derive(Clone, Copy, Debug)]
@@ -67,10 +65,7 @@ pub(super) fn run(
         by_second: true,
         sizes: args.request.value_bytes.clone(),
     };
-    let before = args.pid.map(Usage::of).transpose()?;
-    let started = SystemTime::now();
-    let (tally, told) = replay.run(endpoint, times, cores)?;
-    let after = args.pid.map(Usage::of).transpose()?;
+    let ((tally, told), started, server) = args.watched(|| replay.run(endpoint, times, cores))?;
     if tally.requests == 0 {
         let why = format!("{} has no request: {}", path.display(), told.remarks(format).join("; "));
         return Err(Error::NotValid(why));
@@ -91,7 +86,7 @@ pub(super) fn run(
         back: Tally::default(),
         placement: args.placement(cores),
         started,
-        server: after.zip(before).map(|(after, before)| after.since(before)),
+        server,
         books,
         // What is due together is sent so, and is timed one by one.
         pipeline: if speed.is_some() { 1 } else { replay.pipeline },

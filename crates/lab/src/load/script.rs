@@ -1,6 +1,6 @@
 //! A mix of requests for keys of its own, rendered beforehand.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use larder_protocol::client::Protocol;
 
@@ -16,7 +16,6 @@ use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
 use crate::results::number;
 use crate::tally::Tally;
-use crate::usage::Usage;
 use crate::workload::{Verb, Workload};
 
 impl Options {
@@ -84,10 +83,7 @@ pub(super) fn run(
         load.limit(requests.div_ceil(workload.pipeline as u64));
     }
     load.keep_seconds();
-    let before = args.pid.map(Usage::of).transpose()?;
-    let started = SystemTime::now();
-    let tally = args.go(&mut load, check, args.time(), args.seed)?;
-    let after = args.pid.map(Usage::of).transpose()?;
+    let (tally, started, server) = args.watched(|| args.go(&mut load, check, args.time(), args.seed))?;
     let placement = load.placement();
     drop(load);
     let back = fill::read_back(endpoint, &workload, args.seed, cores)?;
@@ -98,7 +94,7 @@ pub(super) fn run(
         back,
         placement,
         started,
-        server: after.zip(before).map(|(after, before)| after.since(before)),
+        server,
         books,
         pipeline: workload.pipeline,
         offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),

@@ -1,0 +1,53 @@
+//! What tests of `larder lab load` on a target need: a folder of their own, the program, and what it wrote.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use larder_lab::results::Run;
+
+pub fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// On a machine as busy as it likes.
+pub fn lab(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab"])
+        .args(words)
+        .args(["--wait-max", "100"])
+        .output()
+        .unwrap()
+}
+
+pub fn memcached(address: SocketAddr) -> String {
+    format!("a=memcached://{address}")
+}
+
+pub fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// A load on a target that may be flushed; it held all that must hold at any time, and this is its one row.
+pub fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String, f64>, String) {
+    let json = folder.join("out.json");
+    let files = ["--flush-target", "--force", "--json", json.to_str().unwrap()];
+    let output = lab(&[&["load", "--target", target], words, &files].concat());
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert!(run.failed_at_any_time().next().is_none(), "{}", said(&output));
+    std::fs::remove_file(json).unwrap();
+    let (table, row) = (&run.tables[0], &run.tables[0].rows[0]);
+    let values = table.columns.iter().zip(&row.values);
+    let all =
+        values.filter_map(|(column, value)| Some((column.name.clone(), value.as_ref()?.median))).collect();
+    (all, said(&output))
+}
+
+pub fn refused(output: &Output, why: &str) {
+    assert!(said(output).contains(why) && !output.status.success(), "{why:?} is not in {}", said(output));
+}
