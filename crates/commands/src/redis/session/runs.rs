@@ -45,6 +45,7 @@ impl Conversation {
         let input = turn.input;
         let mut requests = PlainRequests::new(input, turn.at, turn.left);
         let mut stages = Stages::new();
+        let null = null(self.client.resp3);
         while stages.turn(&turn.cx.guard, &mut requests, |requests, slots| {
             let at = requests.at();
             let Some(Plain { key, ask }) = requests.next() else { return false };
@@ -59,10 +60,8 @@ impl Conversation {
                     turn.at = slot.at;
                     return Some(Next::Flush);
                 }
-                let null = null(self.client.resp3);
-                let done = usual(&mut turn.cx.guard, rest, turn.out.room_for(), null);
+                let done = usual(&mut turn.cx.guard, rest, turn.out.room_for(), null, &mut turn.tally);
                 turn.out.filled(done.bytes);
-                done.count(&mut turn.tally);
                 if done.slots == 0 {
                     slot.answer(self, turn);
                 }
@@ -114,29 +113,10 @@ impl Slot<'_, '_> {
 }
 
 /// What [`usual`] did.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Done {
     slots: usize,
-    /// Reads of what is not there.
-    misses: u32,
-    sets: u32,
-    sums: u32,
-    /// Of these, that took away.
-    decrs: u32,
     bytes: usize,
-}
-
-impl Done {
-    /// Adds what was done to the counts of the call.
-    #[inline(always)]
-    fn count(&self, tally: &mut Tally) {
-        let gets = self.slots as u32 - self.sets - self.sums;
-        tally.gets += gets;
-        tally.get_hits += gets - self.misses;
-        tally.get_misses += self.misses;
-        tally.incrs += self.sums - self.decrs;
-        tally.decrs += self.decrs;
-    }
 }
 
 /// Answers hits on small items and misses, with `null`, and writes over what has nothing unusual, up to the next
@@ -147,15 +127,16 @@ fn usual(
     slots: &[Slot<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     null: &'static [u8],
+    tally: &mut Tally,
 ) -> Done {
     let mut done = Done::default();
     // Most of what is asked of a cache apart, for how little it is.
     while let Some(slot) = slots.get(done.slots) {
         let before = done.slots;
-        match slot.ask {
-            Ask::Get => gets(guard, slots, room, null, &mut done),
-            _ => others(guard, slots, room, &mut done),
-        }
+        done = match slot.ask {
+            Ask::Get => gets(guard, slots, room, null, done, tally),
+            _ => others(guard, slots, room, done, tally),
+        };
         if done.slots == before {
             break;
         }
@@ -167,11 +148,11 @@ impl Done {
     /// Goes on with slots until `answer`, which says how many bytes it wrote, does none.
     #[inline(always)]
     fn row(
-        &mut self,
+        self,
         slots: &[Slot<'_, '_>],
         room: &mut [u8; GROUP * SMALL_ROOM],
         mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
-    ) {
+    ) -> Done {
         let (mut count, mut at) = (self.slots, self.bytes);
         for slot in &slots[count..] {
             let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
@@ -179,7 +160,7 @@ impl Done {
             at += written;
             count += 1;
         }
-        (self.slots, self.bytes) = (count, at);
+        Done { slots: count, bytes: at }
     }
 }
 
@@ -190,10 +171,11 @@ fn gets(
     slots: &[Slot<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     null: &'static [u8],
-    done: &mut Done,
-) {
+    done: Done,
+    tally: &mut Tally,
+) -> Done {
     let mut misses = 0;
-    done.row(slots, room, |slot, room| {
+    let after = done.row(slots, room, |slot, room| {
         let Slot { key, hint, ask: Ask::Get, .. } = slot else { return None };
         if let Some(value) = guard.plain_value(key, hint) {
             return write_small_bulk(room, value);
@@ -204,7 +186,11 @@ fn gets(
             null.len()
         })
     });
-    done.misses += misses;
+    let gets = (after.slots - done.slots) as u32;
+    tally.gets += gets;
+    tally.get_hits += gets - misses;
+    tally.get_misses += misses;
+    after
 }
 
 /// A row of anything but GET.
@@ -213,30 +199,25 @@ fn others(
     guard: &mut Guard<'_>,
     slots: &[Slot<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
-    done: &mut Done,
-) {
-    let (mut sets, mut sums, mut decrs) = (0, 0, 0);
+    done: Done,
+    tally: &mut Tally,
+) -> Done {
     done.row(slots, room, |slot, room| {
         let Slot { key, hint, .. } = slot;
-        let by = match slot.ask {
+        let (by, count) = match slot.ask {
             Ask::Get => return None,
             Ask::Set(value) => {
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
                     return None;
                 }
-                sets += 1;
                 room[..5].copy_from_slice(b"+OK\r\n");
                 return Some(5);
             }
-            Ask::Incr => 1,
-            Ask::Decr => -1,
+            Ask::Incr => (1, &mut tally.incrs),
+            Ask::Decr => (-1, &mut tally.decrs),
         };
         let Sum { value, .. } = add(guard, key, hint, by)?;
-        sums += 1;
-        decrs += u32::from(by < 0);
+        *count += 1;
         Some(write_head(room, b':', value))
-    });
-    done.sets += sets;
-    done.sums += sums;
-    done.decrs += decrs;
+    })
 }
