@@ -116,6 +116,25 @@ fn a_log_that_nobody_reads_stops_nobody() {
 }
 
 #[test]
+fn the_log_names_no_password_however_much_it_says() {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let redis = free.expect("a free port").port();
+    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", &redis.to_string(), "-vvv"]);
+    // Set, said in each way that there is, said wrongly, and cut off by the end of its connection.
+    ask(redis, b"CONFIG SET requirepass sesame-canary\r\nAUTH wrong-canary\r\n", "disabled.\r\n");
+    for words in ["AUTH sesame-canary", "AUTH default sesame-canary", "HELLO 3 AUTH default sesame-canary"] {
+        ask(redis, format!("{words}\r\nPING\r\n").as_bytes(), "+PONG\r\n");
+    }
+    ask(server.port, b"auth sesame-canary\r\n", "\r\n");
+    let mut cut = TcpStream::connect(("127.0.0.1", redis)).expect("it listens");
+    cut.write_all(b"*2\r\n$4\r\nAUTH\r\n$100\r\nsesame-canary").expect("sent");
+    drop(cut);
+    let said = server.end();
+    assert!(said.contains("connection opened"), "{said}");
+    assert!(!said.contains("canary"), "{said}");
+}
+
+#[test]
 fn debug_is_closed_unless_it_was_asked_for() {
     let open = |options: &[&str]| {
         let server = Server::start_program(&Program::LarderResp, options).expect("a server");
