@@ -9,7 +9,7 @@ use crate::values::Values;
 use crate::wire::{Manner, ODD, Wire};
 use crate::world::{Span, World};
 use larder_testkit::talk::encode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +24,9 @@ const PIPELINE: usize = 40;
 const LATE_BYTES: usize = 64 << 10;
 /// Operations that a complaint lists, of those before it.
 const TOLD: usize = 8;
+/// Of how many deeds a client knows what they were, and how many of them, of one key, a complaint lists.
+const DEEDS: usize = 20_000;
+const DEEDS_TOLD: usize = 12;
 /// How long a connection that was reset may be seen by others.
 const GONE: Duration = Duration::from_secs(10);
 
@@ -50,6 +53,19 @@ pub struct Client<'w> {
     pub(crate) wires: Vec<Option<Wire>>,
     pub(crate) subscriber: Option<Wire>,
     odd: bool,
+    /// What was done last, of all keys.
+    deeds: VecDeque<Deed>,
+}
+
+/// What was done with a key.
+#[derive(Clone, Copy, Debug)]
+struct Deed {
+    key: usize,
+    dialect: Dialect,
+    verb: &'static str,
+    /// What was answered; `None` if nobody knows.
+    seen: Option<&'static str>,
+    at_ms: u64,
 }
 
 impl<'w> Client<'w> {
@@ -69,7 +85,19 @@ impl<'w> Client<'w> {
         let keys = (0..KEYS).map(|n| Key::new(name(n), n as u32)).collect();
         let wires = (0..2 * EACH).map(|_| None).collect();
         let name = format!("c{number}");
-        Client { world, name, random, values, keys, wires, subscriber: None, odd, tally: BTreeMap::new() }
+        let deeds = VecDeque::with_capacity(DEEDS);
+        Client {
+            world,
+            name,
+            random,
+            values,
+            keys,
+            wires,
+            subscriber: None,
+            odd,
+            deeds,
+            tally: BTreeMap::new(),
+        }
     }
 
     /// Asks until the end; then looks at every key once more.
@@ -170,7 +198,7 @@ impl<'w> Client<'w> {
             }
         }
         for (key, verb) in &asked[judged..] {
-            self.keys[*key].doubt(dialect, verb);
+            self.doubt(*key, dialect, verb);
         }
         if let Err(error) = ended {
             self.broken(at, manner, &error, &format!("{} of {} replies", seen.len(), asked.len()));
@@ -197,6 +225,15 @@ impl<'w> Client<'w> {
         });
         let before = self.world.moment();
         let world = self.world;
+        if manner == Manner::Resetting
+            && let Some(wire) = self.wire(at)
+            && !wire.answered
+        {
+            let greeted = wire.greet(at / EACH > 0);
+            if let Err(error) = greeted {
+                return (R::default(), Span { before, after: world.moment() }, Err(error));
+            }
+        }
         let Some(wire) = self.wire(at) else {
             return (
                 R::default(),
@@ -209,6 +246,7 @@ impl<'w> Client<'w> {
             // What was answered before it broke may still be there; it is not looked at.
             Err(error) => (R::default(), Err(error)),
         };
+        wire.answered |= ended.is_ok();
         let span = Span { before, after: world.moment() };
         if ended.is_ok() && manner == Manner::HalfClosing {
             match wire.is_at_end() {
@@ -242,7 +280,12 @@ impl<'w> Client<'w> {
         span: &Span,
     ) -> bool {
         self.tally(verb.name());
-        match self.keys[key].judge(dialect, verb, seen, span) {
+        self.note(key, dialect, verb, Some(seen));
+        let judged = self.keys[key].judge(dialect, verb, seen, span);
+        if judged.is_err() {
+            self.tell_deeds(key);
+        }
+        match judged {
             Ok(Fate::Gone) => self.tally("outcome: gone, explained"),
             Ok(Fate::Refused) => self.tally("outcome: refused, explained"),
             Ok(Fate::There) => self.tally("outcome: there"),
@@ -330,8 +373,29 @@ impl<'w> Client<'w> {
     }
 
     /// Nobody knows whether this was done.
-    pub(crate) fn doubt(&mut self, key: usize, verb: &Verb) {
-        self.keys[key].doubt(Dialect::Resp, verb);
+    pub(crate) fn doubt(&mut self, key: usize, dialect: Dialect, verb: &Verb) {
+        self.note(key, dialect, verb, None);
+        self.keys[key].doubt(dialect, verb);
+    }
+
+    fn note(&mut self, key: usize, dialect: Dialect, verb: &Verb, seen: Option<&Seen>) {
+        if self.deeds.len() == DEEDS {
+            self.deeds.pop_front();
+        }
+        let at_ms = self.world.moment().at_ms;
+        self.deeds.push_back(Deed { key, dialect, verb: verb.name(), seen: seen.map(Seen::kind), at_ms });
+    }
+
+    /// What was done with a key before there was something to complain about.
+    fn tell_deeds(&self, key: usize) {
+        let of_key = self.deeds.iter().rev().filter(|deed| deed.key == key).take(DEEDS_TOLD);
+        let lines: Vec<String> = of_key
+            .map(|deed| {
+                let Deed { dialect, verb, seen, at_ms, .. } = deed;
+                format!("    {at_ms} ms: {verb} by {dialect:?}: {}", seen.unwrap_or("no reply"))
+            })
+            .collect();
+        self.world.tell(&format!("  {key}, the last first:\n{}", lines.join("\n")));
     }
 }
 

@@ -110,6 +110,20 @@ pub fn short(bytes: &[u8]) -> String {
 }
 
 impl Seen {
+    /// What it is, without its bytes.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Seen::Value(..) | Seen::Token(..) => "a value",
+            Seen::Nothing => "nothing",
+            Seen::Done => "done",
+            Seen::Otherwise => "otherwise",
+            Seen::Number(_) => "a number",
+            Seen::Refused => "refused",
+            Seen::NotSent => "not sent",
+            Seen::Strange(_) => "strange",
+        }
+    }
+
     /// For people.
     pub fn shown(&self) -> String {
         match self {

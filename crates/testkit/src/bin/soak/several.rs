@@ -77,10 +77,10 @@ impl Client<'_> {
                     self.judge(key, Dialect::Resp, &verb, &seen, &span);
                     // It is refused where memory ends: the keys before that have been set.
                     if seen == Seen::Refused {
-                        self.doubt(key, &verb);
+                        self.doubt(key, Dialect::Resp, &verb);
                     }
                 }
-                None => self.doubt(key, &verb),
+                None => self.doubt(key, Dialect::Resp, &verb),
             }
         }
         if let Err(error) = ended {
@@ -140,7 +140,7 @@ impl Client<'_> {
         });
         self.tally("transaction");
         if let Err(error) = ended {
-            asked.iter().for_each(|(key, verb)| self.doubt(*key, verb));
+            asked.iter().for_each(|(key, verb)| self.doubt(*key, Dialect::Resp, verb));
             return self.broken(at, Manner::Prompt, &error, "MULTI … EXEC");
         }
         let whole = Span { before, after: span.after };
@@ -188,7 +188,7 @@ impl Client<'_> {
             }
             answer => {
                 self.world.complain(&format!("EXEC of {count} was answered {answer:?}"));
-                asked.iter().for_each(|(key, verb)| self.doubt(*key, verb));
+                asked.iter().for_each(|(key, verb)| self.doubt(*key, Dialect::Resp, verb));
             }
         }
     }

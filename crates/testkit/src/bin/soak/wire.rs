@@ -38,6 +38,9 @@ pub struct Wire {
     reader: BufReader<TcpStream>,
     /// Its own end.
     pub address: SocketAddr,
+    /// Something was answered. What was never may not have been taken over by its worker yet: it is in no list of clients,
+    /// and what it sent is carried out whatever has become of it.
+    pub answered: bool,
 }
 
 impl Wire {
@@ -57,7 +60,8 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Wire { address: stream.local_addr()?, reader: BufReader::with_capacity(1 << 16, stream) })
+        let address = stream.local_addr()?;
+        Ok(Wire { address, reader: BufReader::with_capacity(1 << 16, stream), answered: false })
     }
 
     /// Sends `bytes` in a manner, and waits as it says.
@@ -103,6 +107,18 @@ impl Wire {
                 Err(io::ErrorKind::ConnectionReset.into())
             }
         }
+    }
+
+    /// Has the server answer: from then on it is one of its clients.
+    ///
+    /// # Errors
+    /// What the system said, or that this was no answer.
+    pub fn greet(&mut self, resp: bool) -> io::Result<()> {
+        let (asked, wanted): (&[u8], &[u8]) = if resp { (b"PING\r\n", b"+PONG") } else { (b"mn\r\n", b"MN") };
+        self.reader.get_ref().write_all(asked)?;
+        let line = self.line()?;
+        self.answered = line == wanted;
+        if self.answered { Ok(()) } else { Err(io::Error::other(String::from_utf8_lossy(&line).into_owned())) }
     }
 
     /// A line, without its end.
