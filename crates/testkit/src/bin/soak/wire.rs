@@ -118,7 +118,11 @@ impl Wire {
         self.reader.get_ref().write_all(asked)?;
         let line = self.line()?;
         self.answered = line == wanted;
-        if self.answered { Ok(()) } else { Err(io::Error::other(String::from_utf8_lossy(&line).into_owned())) }
+        if self.answered {
+            Ok(())
+        } else {
+            Err(io::Error::other(String::from_utf8_lossy(&line).into_owned()))
+        }
     }
 
     /// A line, without its end.
