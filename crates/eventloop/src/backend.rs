@@ -1,6 +1,8 @@
 //! What the loop needs of the system: streams that never block, a wait for many of them, a clock.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::marker::PhantomData;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::Millis;
@@ -39,6 +41,39 @@ pub trait Stream {
 
     /// Bytes that have come and are not received yet. Costs a call of the system.
     fn pending(&self) -> usize;
+
+    /// What it has of its own between the system and the loop: none, ever, if it has no buffer.
+    #[inline]
+    fn between(&self) -> Option<Between> {
+        None
+    }
+
+    /// Sends what fits now of [`Between::unsent`].
+    ///
+    /// # Errors
+    /// What ends the connection; that nothing fits does not.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The connection ends after what was sent: says so to the peer, if streams of this kind do, as far as that fits now.
+    fn finish(&mut self) {}
+}
+
+/// What a stream has between the system and the loop. The system's readiness says nothing of it, so the loop asks
+/// whenever it arranges what a connection waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Between {
+    /// Bytes that a receive brings though the system may have none.
+    pub received: usize,
+    /// Bytes that were taken from the loop, or that the stream has to say itself, and that wait for room.
+    pub unsent: usize,
+    /// Memory that the stream takes.
+    pub memory: usize,
+    /// It and its peer have to agree before it carries bytes.
+    pub opening: bool,
+    /// A part of something has come that is received as a whole, and only the peer can go on with it.
+    pub partial: bool,
 }
 
 /// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less
@@ -110,36 +145,38 @@ pub(crate) const WAKER_TOKEN: u64 = u64::MAX;
 /// connections of one wait fit a processor's first cache.
 const EVENTS_MAX: usize = 256;
 
-/// epoll, level-triggered.
+/// epoll, level-triggered, for streams over descriptors.
 #[derive(Debug)]
-pub struct Epoll {
+pub struct Epoll<S> {
     poller: Poller,
     events: Events,
     started: std::time::Instant,
     now: Millis,
+    streams: PhantomData<fn(&S)>,
 }
 
-impl Epoll {
+impl<S: Stream + AsFd> Epoll<S> {
     /// A backend woken by `waker`, with its clock counted from `started`.
     ///
     /// # Errors
     /// What epoll_create1(2) and epoll_ctl(2) say (too many open files).
-    pub fn new(waker: &Waker, started: std::time::Instant) -> io::Result<Epoll> {
+    pub fn new(waker: &Waker, started: std::time::Instant) -> io::Result<Epoll<S>> {
         let poller = Poller::new()?;
         poller.add(waker, WAKER_TOKEN, Interest::Read)?;
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Epoll { poller, events, started, now: started.elapsed().as_millis() as Millis })
+        let now = started.elapsed().as_millis() as Millis;
+        Ok(Epoll { poller, events, started, now, streams: PhantomData })
     }
 }
 
-impl Backend for Epoll {
-    type Stream = Socket;
+impl<S: Stream + AsFd> Backend for Epoll<S> {
+    type Stream = S;
 
-    fn add(&mut self, stream: &Socket, token: u64, interest: Interest) -> io::Result<()> {
+    fn add(&mut self, stream: &S, token: u64, interest: Interest) -> io::Result<()> {
         self.poller.add(stream, token, interest)
     }
 
-    fn modify(&mut self, stream: &Socket, token: u64, interest: Interest) -> io::Result<()> {
+    fn modify(&mut self, stream: &S, token: u64, interest: Interest) -> io::Result<()> {
         self.poller.modify(stream, token, interest)
     }
 

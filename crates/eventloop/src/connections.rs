@@ -62,12 +62,30 @@ pub(crate) struct Connection<S, C> {
     pub sleeps: Option<Millis>,
     /// While the loop is drained: bytes that had come before and are still to be received.
     pub owed: usize,
+    /// Of `unsent`, what its stream had between itself and the system when it was looked at.
+    pub below: usize,
+    /// Its stream has a part of something that is received as a whole.
+    pub partial: bool,
+    /// Memory of its stream, as the handler was told.
+    pub stream_bytes: usize,
+    /// Since when its stream and the peer have been agreeing.
+    pub opening: Option<Millis>,
 }
 
 impl<S, C> Connection<S, C> {
     /// A request has come in part, and only its sender can go on with it.
     pub fn is_half_open(&self) -> bool {
-        self.unsent == 0 && !self.again && (self.receiving || !self.kept.is_empty())
+        self.unsent == 0 && !self.again && (self.receiving || self.keeps_part())
+    }
+
+    /// A part of a request lies here or in its stream.
+    pub fn keeps_part(&self) -> bool {
+        self.partial || !self.kept.is_empty()
+    }
+
+    /// It is waited for that it says more.
+    pub fn is_read(&self) -> bool {
+        matches!(self.interest, Interest::Read | Interest::Both)
     }
 }
 

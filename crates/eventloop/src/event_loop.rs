@@ -7,7 +7,7 @@
 //!  │                  handler.received: takes requests, leaves replies
 //!  │                    │
 //!  │                    ▼
-//!  │                  held until all events of the wait are looked at; then one send for each
+//!  │                  held until all events of the wait are looked at; then handler.replies, one send for each
 //!  │                    │
 //!  └──── bytes not taken are kept by the connection; bytes not sent wait for writability
 //! ```
@@ -20,17 +20,19 @@
 //! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
 //! the loop sleeps until somebody wakes it.
 
+mod between;
 mod ending;
 mod input;
+mod output;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
 use crate::Millis;
-use crate::backend::{Backend, SEND_ROOM_BYTES, Stream, WAKER_TOKEN};
+use crate::backend::{Backend, Stream, WAKER_TOKEN};
 use crate::connections::{Connection, Connections, Id};
-use crate::handler::{Closed, Handler, Sent};
+use crate::handler::{Closed, Handler};
 use crate::poll::{Event, Interest};
 
 /// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
@@ -86,6 +88,8 @@ pub struct EventLoop<B: Backend, H: Handler> {
     waiting: usize,
     /// Connections of whose request the handler has taken a part.
     receiving: usize,
+    /// Connections whose streams and peers have not agreed yet.
+    opening: usize,
     /// There may be a connection that keeps a part of a request.
     keeping: bool,
     sweep_at: Millis,
@@ -112,6 +116,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             short: false,
             waiting: 0,
             receiving: 0,
+            opening: 0,
             keeping: false,
             sweep_at: 0,
             sweep_from: 0,
@@ -127,6 +132,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     pub fn adopt(&mut self, stream: B::Stream, state: H::Connection) -> io::Result<Id> {
         let now = self.backend.now();
         let id = self.connections.next_id();
+        let opening = stream.between().is_some_and(|between| between.opening);
         self.backend.add(&stream, id.token(), Interest::Read)?;
         let connection = Connection {
             stream,
@@ -147,7 +153,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             awaits: false,
             sleeps: None,
             owed: 0,
+            below: 0,
+            partial: false,
+            stream_bytes: 0,
+            opening: opening.then_some(now),
         };
+        self.opening += usize::from(opening);
         Ok(self.connections.insert(connection))
     }
 
@@ -290,7 +301,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
-                self.process(handler, id, 0);
+                if !connection.again && connection.stream.between().is_some() {
+                    self.receive_rest(handler, id);
+                } else {
+                    self.process(handler, id, 0);
+                }
             }
             if handler.is_tired() {
                 break;
@@ -301,32 +316,6 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             self.sweep(handler, now);
         }
         Ok(turn)
-    }
-
-    /// Sends what is held, each connection's replies by one send.
-    #[inline]
-    fn send_held(&mut self, handler: &mut H) {
-        if !self.held.is_empty() {
-            self.send_all_held(handler);
-        }
-    }
-
-    fn send_all_held(&mut self, handler: &mut H) {
-        let now = self.backend.now();
-        let mut held = std::mem::take(&mut self.held);
-        self.held_bytes = 0;
-        for id in held.drain(..) {
-            let Some(connection) = self.connections.find(id) else {
-                debug_assert!(false, "what is held goes out before its connection ends");
-                continue;
-            };
-            connection.held = false;
-            match send(handler, connection, &mut self.waiting, now) {
-                Ok(_) => self.arrange(handler, id),
-                Err(_) => self.close(handler, id, Closed::Error),
-            }
-        }
-        self.held = held;
     }
 
     fn wait_for(&self, handler: &H, timeout: Option<Duration>) -> Option<Duration> {
@@ -353,7 +342,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             || self.waiting > 0 && self.limits.stall_ms > 0
             || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
             || self.limits.idle_ms > 0 && !self.is_empty()
-            || self.limits.stranger_ms > 0 && handler.has_strangers()
+            || self.limits.stranger_ms > 0 && (self.opening > 0 || handler.has_strangers())
     }
 
     fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
@@ -371,52 +360,24 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         // An error on a connection that is not read shows in no receive, and would be reported
         // for ever.
         let Some(connection) = self.connections.find(id) else { return };
-        let reading = matches!(connection.interest, Interest::Read | Interest::Both);
+        let reading = connection.is_read();
         if event.hangup && !(reading && event.readable) {
             return self.close(handler, id, Closed::Error);
         }
-        if event.readable && reading && !connection.again {
+        // What its stream has received already comes first, and its turn will.
+        let turn_comes = connection.queued && connection.stream.between().is_some();
+        if event.readable && reading && !connection.again && !turn_comes {
             self.receive(handler, id);
         }
     }
 
-    /// Sends what can be sent, then brings the connection into the state that fits: closed,
-    /// queued, waiting for room, for bytes, or both.
-    fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
-        self.send_held(handler);
-        let now = self.backend.now();
-        let Some(connection) = self.connections.find(id) else { return };
-        if connection.closing.is_none() {
-            connection.closing = closing;
-        }
-        if send(handler, connection, &mut self.waiting, now).is_err() {
-            return self.close(handler, id, Closed::Error);
-        }
-        if connection.unsent == 0
-            && let Some(why) = connection.closing
-        {
-            return self.close(handler, id, why);
-        }
-        self.arrange(handler, id);
-    }
-
-    /// Room has come: sends, then as [`EventLoop::settle`].
-    fn flush(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
-        let now = self.backend.now();
-        let Some(connection) = self.connections.find(id) else { return Ok(()) };
-        send(handler, connection, &mut self.waiting, now)?;
-        if connection.unsent == 0
-            && let Some(why) = connection.closing
-        {
-            self.close(handler, id, why);
-            return Ok(());
-        }
-        self.arrange(handler, id);
-        Ok(())
-    }
-
     /// Waits for what the connection can make use of, and for nothing else.
     fn arrange(&mut self, handler: &mut H, id: Id) {
+        let Some(connection) = self.connections.find(id) else { return };
+        let between = connection.stream.between();
+        if let Some(between) = between {
+            self.note_between(handler, id, between);
+        }
         if self.draining && self.had_all(handler, id) {
             return;
         }
@@ -443,42 +404,15 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.queued = true;
             self.queue.push_back(id);
         }
+        if read && !connection.queued && between.is_some_and(|between| between.received > 0) {
+            connection.queued = true;
+            self.queue.push_back(id);
+        }
         if connection.interest != interest {
             connection.interest = interest;
             if self.backend.modify(&connection.stream, id.token(), interest).is_err() {
                 self.close(handler, id, Closed::Error);
             }
         }
-    }
-}
-
-/// One send.
-#[inline(always)]
-fn send<S: Stream, H: Handler>(
-    handler: &mut H,
-    connection: &mut Connection<S, H::Connection>,
-    waiting: &mut usize,
-    now: Millis,
-) -> io::Result<Sent> {
-    let sent = handler.send(&mut connection.state, &mut connection.stream)?;
-    note_sent(connection, sent, waiting, now);
-    Ok(sent)
-}
-
-/// Keeps the account of who waits for room.
-#[inline]
-fn note_sent<S, C>(connection: &mut Connection<S, C>, sent: Sent, waiting: &mut usize, now: Millis) {
-    let waited = connection.unsent > 0;
-    if connection.room > 0 {
-        connection.room = connection.room.saturating_sub(sent.bytes as usize + SEND_ROOM_BYTES);
-    }
-    if sent.bytes > 0 || !waited {
-        connection.sent_at = now;
-    }
-    connection.unsent = sent.unsent;
-    match (waited, sent.unsent > 0) {
-        (false, true) => *waiting += 1,
-        (true, false) => *waiting -= 1,
-        (false, false) | (true, true) => {}
     }
 }

@@ -1,6 +1,6 @@
 //! The other side of the loop: what bytes mean and where they go.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 
 use crate::{Id, Millis, Stream};
 
@@ -84,13 +84,15 @@ impl<'p> Place<'p> {
     }
 }
 
-/// What [`Handler::send`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    /// Bytes the stream took.
-    pub bytes: u64,
-    /// Bytes still to be sent.
-    pub unsent: u64,
+/// A connection's replies, as its handler offers them ([`Handler::replies`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing<'r> {
+    /// There are none.
+    None,
+    /// They lie in one piece, which is not empty.
+    Bytes(&'r [u8]),
+    /// They lie in several, which [`Handler::slices`] says.
+    Slices,
 }
 
 /// Why a connection has ended.
@@ -129,7 +131,7 @@ pub trait Handler {
     fn woke(&mut self, now: Millis);
 
     /// `input` has come: what was kept of earlier bytes, and new ones behind. Replies are kept by
-    /// the handler until [`Handler::send`].
+    /// the handler until [`Handler::sent`].
     fn received(&mut self, connection: &mut Self::Connection, input: &[u8]) -> Taken;
 
     /// Where the connection's next bytes should go directly, in place of the receive buffer; only
@@ -198,12 +200,23 @@ pub trait Handler {
         None
     }
 
-    /// Sends the connection's replies and nothing else, by one call of `stream`, none if there are none, and
-    /// keeps what does not fit (also after `WouldBlock`).
-    ///
-    /// # Errors
-    /// What the stream said, other than `WouldBlock`; the connection is closed.
-    fn send<S: Stream>(&mut self, connection: &mut Self::Connection, stream: &mut S) -> io::Result<Sent>;
+    /// The connection's replies that are not sent, and nothing else. They stay where they are until
+    /// [`Handler::sent`], which is called next unless there are none or the stream has failed.
+    fn replies<'r>(&'r mut self, connection: &'r mut Self::Connection) -> Outgoing<'r>;
+
+    /// The first of [`Outgoing::Slices`], as many as `into` has room for; how many.
+    fn slices<'r>(&'r mut self, connection: &'r mut Self::Connection, into: &mut [IoSlice<'r>]) -> usize {
+        let _ = (connection, into);
+        0
+    }
+
+    /// The stream took `bytes` bytes of the replies, 0 if there was no room; how many are left.
+    fn sent(&mut self, connection: &mut Self::Connection, bytes: u64) -> u64;
+
+    /// The connection's stream takes `bytes` bytes of memory now.
+    fn stream_takes(&mut self, connection: &mut Self::Connection, bytes: usize) {
+        let _ = (connection, bytes);
+    }
 
     /// Bytes of the connection's replies, if they may go out a little later, together with those of other
     /// connections; asked when [`Handler::received`] has left them. None if there are none, or they are

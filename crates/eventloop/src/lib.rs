@@ -5,9 +5,10 @@
 //! such as a load generator build their own loop on it.
 //!
 //! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one
-//! receive buffer, a [`Handler`] owns what the bytes mean. The handler hears of bytes that have come, never of
-//! readiness; what it has to say it sends by the stream that it is given. The system is reached
-//! through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests.
+//! receive buffer, a [`Handler`] owns what the bytes mean. The handler hears of bytes that have come and offers
+//! slices of what it has to say; it never hears of readiness, and has no stream in its hands. The system is reached
+//! through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests, each over streams of one kind. A [`Stream`]
+//! may have bytes of its own between the system and the loop ([`Between`]).
 
 #![forbid(unsafe_code)]
 
@@ -21,10 +22,10 @@ mod connections;
 mod event_loop;
 mod handler;
 
-pub use backend::{Backend, Epoll, Stream};
+pub use backend::{Backend, Between, Epoll, Stream};
 pub use connections::Id;
 pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, Turn};
-pub use handler::{Closed, Handler, Next, Place, Sent, Taken};
+pub use handler::{Closed, Handler, Next, Outgoing, Place, Taken};
 
 /// Milliseconds of a clock that only moves forward; where it started means nothing.
 pub type Millis = u64;

@@ -14,12 +14,13 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::poll::{Event, Interest, Waker};
-use crate::{Backend, Millis};
+use crate::{Backend, Millis, Stream};
 pub use stream::{Peer, SimStream};
 pub use wire::Weather;
 use wire::{Random, Wire};
@@ -146,16 +147,16 @@ impl Network {
     }
 
     /// A loop's backend, with what wakes the loop. Their numbers are in order from 0 on.
-    pub fn backend(&self, waker: Arc<Waker>) -> Sim {
+    pub fn backend<S>(&self, waker: Arc<Waker>) -> Sim<S> {
         self.watcher(Some(waker))
     }
 
-    fn watcher(&self, waker: Option<Arc<Waker>>) -> Sim {
+    fn watcher<S>(&self, waker: Option<Arc<Waker>>) -> Sim<S> {
         let mut net = self.0.lock();
         let number = net.watchers.len();
         let alone = waker.is_none();
         net.watchers.push(Watcher { waker, woken: false, until: Some(0), moved: 0 });
-        Sim { net: self.0.clone(), number, alone, events: Vec::new() }
+        Sim { net: self.0.clone(), number, alone, events: Vec::new(), streams: PhantomData }
     }
 
     /// A connection: the server's end and the peer's.
@@ -193,20 +194,28 @@ impl Network {
     }
 }
 
-/// The backend.
+/// The backend, for streams over the network's.
 #[derive(Debug)]
-pub struct Sim {
+pub struct Sim<S = SimStream> {
     net: Shared,
     /// Among the loops of its network.
     number: usize,
     /// It has its network, and the network's time, to itself.
     alone: bool,
     events: Vec<Event>,
+    streams: PhantomData<fn(&S)>,
 }
 
 impl Sim {
     /// The backend of a loop that is alone at its network. The same seed and the same calls give the same run.
     pub fn new(seed: u64, weather: Weather) -> Sim {
+        Sim::over(seed, weather)
+    }
+}
+
+impl<S> Sim<S> {
+    /// As [`Sim::new`], for streams over the network's.
+    pub fn over(seed: u64, weather: Weather) -> Sim<S> {
         Network::new(seed, weather, Time::default()).watcher(None)
     }
 
@@ -244,15 +253,15 @@ impl Sim {
     }
 }
 
-impl Backend for Sim {
-    type Stream = SimStream;
+impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
+    type Stream = S;
 
-    fn add(&mut self, stream: &SimStream, token: u64, interest: Interest) -> io::Result<()> {
-        stream.wire(|wire| wire.watched = Some((self.number, token, interest)));
+    fn add(&mut self, stream: &S, token: u64, interest: Interest) -> io::Result<()> {
+        stream.as_ref().wire(|wire| wire.watched = Some((self.number, token, interest)));
         Ok(())
     }
 
-    fn modify(&mut self, stream: &SimStream, token: u64, interest: Interest) -> io::Result<()> {
+    fn modify(&mut self, stream: &S, token: u64, interest: Interest) -> io::Result<()> {
         self.add(stream, token, interest)
     }
 
@@ -302,14 +311,13 @@ impl Backend for Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stream;
 
     #[test]
     fn loops_at_one_network_hear_of_their_own_and_never_move_its_time() {
         let time = Time::default();
         let network = Network::new(1, Weather::FAIR, time.clone());
         let wakers = [(); 2].map(|()| Arc::new(Waker::new().expect("a waker")));
-        let [mut one, mut other] = wakers.clone().map(|waker| network.backend(waker));
+        let [mut one, mut other]: [Sim; 2] = wakers.clone().map(|waker| network.backend(waker));
         assert_eq!(network.due(0), Due::Now, "how long it will wait is not known");
         assert_eq!(one.wait(Some(Duration::from_millis(7))).expect("a wait"), 0);
         assert_eq!(other.wait(None).expect("a wait"), 0);

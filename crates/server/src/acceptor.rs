@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use larder_eventloop::poll::{Events, Interest, Poller};
-use larder_eventloop::socket::{Address, Socket};
+use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, Stream};
 
+use crate::Line;
 use crate::hub::Hub;
 use crate::listen::Bound;
 use crate::log::Rarely;
@@ -267,7 +268,7 @@ impl<'a> Listeners<'a> {
 }
 
 impl Entrance for Listeners<'_> {
-    type Stream = Socket;
+    type Stream = Line;
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.poller.wait(&mut self.events, timeout)?;
@@ -292,7 +293,7 @@ impl Entrance for Listeners<'_> {
         bound.try_for_each(|(index, at)| self.poller.modify(&at.listener, index as u64, interest))
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<(Socket, Address)> {
+    fn accept(&mut self, listener: usize) -> io::Result<(Line, Address)> {
         let socket = self.bound[listener].listener.accept()?;
         // One that has gone since has no other end.
         let peer = socket.peer_address().map_err(|_| io::ErrorKind::ConnectionAborted)?;

@@ -69,6 +69,9 @@ pub use worker::Worker;
 use crate::acceptor::Listeners;
 use crate::listen::Bound;
 
+/// What the machine's connections are made of.
+type Line = Socket;
+
 /// The exit code for a command line that cannot be understood (EX_USAGE, as memcached).
 const USAGE: u8 = 64;
 
@@ -184,10 +187,10 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
 fn start_workers(
     hub: &Arc<Hub>,
     started: Instant,
-) -> Result<(Vec<JoinHandle<()>>, Arrivals<Socket>), String> {
-    let arrivals: Arrivals<Socket> =
+) -> Result<(Vec<JoinHandle<()>>, Arrivals<Line>), String> {
+    let arrivals: Arrivals<Line> =
         hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
-    let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Socket>>>)| {
+    let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Line>>>)| {
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
         let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
         let work = move || {

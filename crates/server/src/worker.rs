@@ -6,7 +6,7 @@
 //!  └─────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Service`] is the loop's handler: it gives received bytes to the connection's session and sends
+//! [`Service`] is the loop's handler: it gives received bytes to the connection's session and offers the loop
 //! what the session leaves ([`replies`]). Told to stop, a worker takes turns until its connections have had
 //! their replies.
 

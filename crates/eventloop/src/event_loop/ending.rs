@@ -41,6 +41,10 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     #[cold]
     pub(super) fn had_all(&mut self, handler: &mut H, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
+        if connection.stream.between().is_some() {
+            // What the system had come to other bytes, or to none that are whole.
+            connection.owed = connection.owed.min(connection.stream.pending());
+        }
         // What one waits for that is to be woken may never come.
         if connection.owed == 0 && !connection.again || connection.awaits {
             let why = *connection.closing.get_or_insert(Closed::Drained);
@@ -58,12 +62,16 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
+            self.opening -= usize::from(connection.opening.is_some());
             if let Some(at) = connection.sleeps {
                 self.asleep.remove(&(at, id));
             }
             if connection.kept.capacity() > 0 {
                 self.kept_bytes -= connection.kept.capacity();
                 handler.lets_go(self.kept_bytes);
+            }
+            if why != Closed::Error {
+                connection.stream.finish();
             }
             if why == Closed::Drained {
                 // Closed with bytes unread, a socket is reset, and replies under way are lost.
@@ -98,8 +106,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 return;
             }
             let Some((id, connection)) = self.connections.at(index) else { continue };
-            self.keeping |= !connection.kept.is_empty();
-            let stranger_since = handler.stranger_since(&connection.state);
+            self.keeping |= connection.keeps_part();
+            let stranger_since = connection.opening.or_else(|| handler.stranger_since(&connection.state));
             let why = if connection.unsent > 0 {
                 is_due(connection.sent_at, stall_ms).then_some(Closed::Stalled)
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {

@@ -3,10 +3,11 @@
 
 use std::io;
 
-use super::{EventLoop, RECEIVE_BYTES, send};
+use super::output::{Sent, send};
+use super::{EventLoop, RECEIVE_BYTES};
 use crate::backend::{Backend, Stream};
 use crate::connections::{Connection, Id};
-use crate::handler::{Closed, Handler, Next, Sent};
+use crate::handler::{Closed, Handler, Next};
 
 /// Most bytes received into a handler's own place before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
@@ -62,7 +63,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                     self.go_on(handler, id);
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.look_below(handler, id),
             Err(_) => self.close(handler, id, Closed::Error),
         }
     }
@@ -88,7 +89,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let mut total = 0;
         while total < DIRECT_BYTES_PER_TURN {
             if total > 0 && handler.is_tired() {
-                return;
+                break;
             }
             let Some(connection) = self.connections.find(id) else { return };
             // The place is gone: the handler finishes what it was for, and the next bytes belong to
@@ -103,7 +104,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),
                 Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return self.close(handler, id, Closed::Error),
             };
             connection.received_at = now;
@@ -126,6 +127,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 Next::Close => return self.settle(handler, id, Some(Closed::Handler)),
             }
         }
+        self.look_below(handler, id);
     }
 
     /// Has the handler take kept bytes and `fresh` new ones, which lie in the buffer behind the

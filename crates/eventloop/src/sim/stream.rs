@@ -19,6 +19,12 @@ impl SimStream {
     }
 }
 
+impl AsRef<SimStream> for SimStream {
+    fn as_ref(&self) -> &SimStream {
+        self
+    }
+}
+
 impl Drop for SimStream {
     fn drop(&mut self) {
         self.wire(|wire| wire.server_closed = true);

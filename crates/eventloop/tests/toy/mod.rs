@@ -3,10 +3,10 @@
 //! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n
 //! milliseconds at most, `q\n` closes.
 
-use std::io;
+use std::io::IoSlice;
 
-use larder_eventloop::sim::{Peer, Sim, Weather};
-use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Place, Sent, Stream, Taken};
+use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
+use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Outgoing, Place, Stream, Taken};
 
 /// Replies of a connection above which it is read no further.
 pub const REPLY_BYTES_MAX: u64 = 10_000;
@@ -30,6 +30,10 @@ pub struct Toy {
     pub unsent_most: u64,
     /// Work since it woke, and in all.
     pub worked: (u32, u32),
+    /// Replies are offered in pieces of so many bytes; 0: in one.
+    pub slices_of: usize,
+    /// Memory of streams, as it was told.
+    pub streams_bytes: usize,
     /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
     pub looked_at: usize,
     pub weary_from: usize,
@@ -40,6 +44,7 @@ pub struct Conn {
     out: Vec<u8>,
     upload: Vec<u8>,
     upload_at: usize,
+    stream_bytes: usize,
     /// Replies wait for room.
     waits: bool,
 }
@@ -130,44 +135,70 @@ impl Handler for Toy {
         !conn.upload.is_empty()
     }
 
-    fn send<S: Stream>(&mut self, conn: &mut Conn, stream: &mut S) -> io::Result<Sent> {
-        if conn.out.is_empty() {
-            return Ok(Sent::default());
+    fn replies<'r>(&'r mut self, conn: &'r mut Conn) -> Outgoing<'r> {
+        match (conn.out.is_empty(), self.slices_of) {
+            (true, _) => Outgoing::None,
+            (false, 0) => Outgoing::Bytes(&conn.out),
+            (false, _) => Outgoing::Slices,
         }
+    }
+
+    fn slices<'r>(&'r mut self, conn: &'r mut Conn, into: &mut [IoSlice<'r>]) -> usize {
+        let mut used = 0;
+        for (piece, slice) in conn.out.chunks(self.slices_of).zip(into) {
+            *slice = IoSlice::new(piece);
+            used += 1;
+        }
+        used
+    }
+
+    fn sent(&mut self, conn: &mut Conn, bytes: u64) -> u64 {
         self.sends += 1;
-        let bytes = match stream.send(&conn.out) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        conn.out.drain(..bytes);
+        conn.out.drain(..bytes as usize);
         conn.waits = !conn.out.is_empty();
         self.unsent_most = self.unsent_most.max(conn.out.len() as u64);
-        Ok(Sent { bytes: bytes as u64, unsent: conn.out.len() as u64 })
+        conn.out.len() as u64
+    }
+
+    fn stream_takes(&mut self, conn: &mut Conn, bytes: usize) {
+        self.streams_bytes = self.streams_bytes + bytes - conn.stream_bytes;
+        conn.stream_bytes = bytes;
     }
 
     fn held(&self, conn: &Conn) -> Option<u64> {
         (!conn.out.is_empty() && !conn.waits).then_some(conn.out.len() as u64)
     }
 
-    fn closed(&mut self, _id: Id, _conn: Conn, why: Closed) {
+    fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
+        self.streams_bytes -= conn.stream_bytes;
         self.closed.push(why);
     }
 }
 
-pub struct World {
-    pub events: EventLoop<Sim, Toy>,
+pub struct World<S: Stream + AsRef<SimStream> = SimStream> {
+    pub events: EventLoop<Sim<S>, Toy>,
     pub toy: Toy,
 }
 
 impl World {
     pub fn new(seed: u64, weather: Weather, limits: Limits) -> World {
-        World { events: EventLoop::new(Sim::new(seed, weather), limits), toy: Toy::default() }
+        World::over(seed, weather, limits)
     }
 
     pub fn connect(&mut self) -> Peer {
+        self.connect_by(|stream| stream)
+    }
+}
+
+impl<S: Stream + AsRef<SimStream>> World<S> {
+    /// A world whose streams are over the network's.
+    pub fn over(seed: u64, weather: Weather, limits: Limits) -> World<S> {
+        World { events: EventLoop::new(Sim::over(seed, weather), limits), toy: Toy::default() }
+    }
+
+    pub fn connect_by(&mut self, over: impl FnOnce(SimStream) -> S) -> Peer {
         let (stream, peer) = self.events.backend().connect();
-        self.events.adopt(stream, Conn::default()).unwrap();
+        self.events.adopt(over(stream), Conn::default()).unwrap();
         peer
     }
 

@@ -1,12 +1,12 @@
-//! What a worker does with a connection's bytes: gives them to its session, sends what the session leaves,
+//! What a worker does with a connection's bytes: gives them to its session, offers what the session leaves,
 //! and keeps account of what a socket did not take.
 
-use std::io;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
-use larder_eventloop::{Closed, Handler, Id, Millis, Next, Place, Sent, Stream, Taken};
+use larder_eventloop::{Closed, Handler, Id, Millis, Next, Outgoing, Place, Taken};
 
 use super::replies::Replies;
 use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
@@ -204,17 +204,23 @@ impl Handler for Service {
     }
 
     #[inline]
-    fn send<S: Stream>(&mut self, connection: &mut Connection, stream: &mut S) -> io::Result<Sent> {
-        if connection.replies.is_none() {
-            return Ok(Sent::default());
-        }
+    fn replies<'r>(&'r mut self, connection: &'r mut Connection) -> Outgoing<'r> {
+        self.outbox.offer(&mut connection.replies)
+    }
+
+    fn slices<'r>(&'r mut self, connection: &'r mut Connection, into: &mut [IoSlice<'r>]) -> usize {
+        self.outbox.slices(&connection.replies, into)
+    }
+
+    #[inline]
+    fn sent(&mut self, connection: &mut Connection, bytes: u64) -> u64 {
         let waited = connection.replies.rest().is_some();
-        let sent = self.outbox.send(&mut connection.replies, stream)?;
-        self.hub.handles[self.index].counters.add(Counter::BytesWritten, sent.bytes);
-        if waited || sent.unsent > 0 {
-            self.keep_account(connection, sent.bytes > 0);
+        let unsent = self.outbox.sent(&mut connection.replies, bytes);
+        self.hub.handles[self.index].counters.add(Counter::BytesWritten, bytes);
+        if waited || unsent > 0 {
+            self.keep_account(connection, bytes > 0);
         }
-        Ok(sent)
+        unsent
     }
 
     #[inline]

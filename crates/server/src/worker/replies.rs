@@ -1,4 +1,4 @@
-//! The replies of a worker's connections, from being written to being sent.
+//! The replies of a worker's connections, from being written to being taken by the loop, which sends them.
 //!
 //! ```text
 //! out    | part of one | part of another | part of a third, with large values spliced in |
@@ -17,15 +17,12 @@
 //! - One that writes when others have written behind its part has it moved into an output of its own first.
 //! - Values are spliced into the last part only: behind them, others write into outputs of their own.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use larder_commands::Output;
-use larder_eventloop::{Sent, Stream};
+use larder_eventloop::Outgoing;
 use larder_store::Store;
-
-/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
-const SLICES: usize = 64;
 
 /// The replies of one connection that are not sent.
 #[derive(Debug, Default)]
@@ -173,26 +170,56 @@ impl Outbox {
         rest
     }
 
-    /// Sends what the stream takes now of a connection's replies; the others move into an output of its own.
-    ///
-    /// # Errors
-    /// What the stream said, other than `WouldBlock`; a part is gone then.
+    /// What is to be sent of a connection's replies, where it lies. [`Outbox::sent`] comes next, or [`Outbox::forget`].
     #[inline]
-    pub fn send<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
+    pub fn offer<'o>(&'o mut self, replies: &'o mut Replies) -> Outgoing<'o> {
+        match *replies {
+            Replies::None => Outgoing::None,
+            Replies::Part(Part { from, to, spliced: false }) => Outgoing::Bytes(self.out.between(from, to)),
+            Replies::Part(_) | Replies::Rest(_) => self.offer_rest(replies),
+        }
+    }
+
+    /// As [`Outbox::offer`], of replies that are not a part without values.
+    #[inline(never)]
+    fn offer_rest<'o>(&'o mut self, replies: &'o mut Replies) -> Outgoing<'o> {
+        if let Replies::Part(part) = &*replies
+            && self.parts == 1
+        {
+            // The only part is sent from where it lies.
+            self.out.forget_until(part.from);
+            return Outgoing::Slices;
+        }
+        match self.own(replies).contiguous() {
+            // A message may have come for one that is not to hear of it.
+            Some([]) | None => Outgoing::Slices,
+            Some(bytes) => Outgoing::Bytes(bytes),
+        }
+    }
+
+    /// The first slices of what was offered in several.
+    pub fn slices<'o>(&'o self, replies: &'o Replies, into: &mut [IoSlice<'o>]) -> usize {
+        match replies {
+            Replies::None => 0,
+            Replies::Part(_) => self.out.slices(into),
+            Replies::Rest(rest) => rest.slices(into),
+        }
+    }
+
+    /// A stream took so many bytes of what was offered; the others move into an output of the connection's own. How
+    /// many these are.
+    #[inline]
+    pub fn sent(&mut self, replies: &mut Replies, bytes: u64) -> u64 {
         let Replies::Part(Part { from, to, spliced: false }) = *replies else {
-            return self.send_rest(replies, stream);
+            return self.rest_sent(replies, bytes);
         };
-        let bytes = self.out.between(from, to);
-        let sent = or_none(stream.send(bytes));
-        let rest = match sent {
-            Ok(sent) if sent < bytes.len() => self.rest_of(from + sent, to),
-            Ok(_) | Err(_) => Replies::None,
-        };
+        let sent = bytes as usize;
+        let rest = if sent < to - from { self.rest_of(from + sent, to) } else { Replies::None };
         let unsent = rest.rest().map_or(0, Output::len);
         if let Replies::Part(part) = std::mem::replace(replies, rest) {
             self.end_part(part);
         }
-        Ok(Sent { bytes: sent? as u64, unsent })
+        unsent
     }
 
     /// What lies there, in an output of its own.
@@ -204,35 +231,32 @@ impl Outbox {
         Replies::Rest(Box::new(self.out.beside(self.out.between(from, to))))
     }
 
-    /// As [`Outbox::send`], of replies that are not a part without values.
+    /// As [`Outbox::sent`], of replies that are not a part without values.
     #[inline(never)]
-    fn send_rest<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
-        match replies {
-            Replies::None => Ok(Sent::default()),
-            Replies::Part(_) if self.parts == 1 => self.send_spliced(replies, stream),
-            Replies::Part(_) | Replies::Rest(_) => {
-                let rest = self.own(replies);
-                // A message may have come for one that is not to hear of it.
-                let bytes = if rest.is_empty() { 0 } else { send_all(rest, stream)? };
-                let unsent = rest.len();
-                if unsent == 0 {
-                    *replies = Replies::None;
-                }
-                Ok(Sent { bytes, unsent })
+    fn rest_sent(&mut self, replies: &mut Replies, bytes: u64) -> u64 {
+        let unsent = match replies {
+            Replies::None => 0,
+            Replies::Part(_) => {
+                self.out.advance(bytes);
+                self.out.len()
             }
+            Replies::Rest(rest) => {
+                rest.advance(bytes);
+                rest.len()
+            }
+        };
+        match std::mem::take(replies) {
+            Replies::None => {}
+            Replies::Part(part) => {
+                if unsent > 0 {
+                    *replies = Replies::Rest(Box::new(self.out.take_rest()));
+                }
+                self.end_part(part);
+            }
+            Replies::Rest(rest) if unsent > 0 => *replies = Replies::Rest(rest),
+            Replies::Rest(_) => {}
         }
-    }
-
-    /// Sends the only part from where it lies.
-    fn send_spliced<S: Stream>(&mut self, replies: &mut Replies, stream: &mut S) -> io::Result<Sent> {
-        let Replies::Part(part) = std::mem::take(replies) else { unreachable!("a part is sent") };
-        self.out.forget_until(part.from);
-        let sent = send_all(&mut self.out, stream);
-        if sent.is_ok() && !self.out.is_empty() {
-            *replies = Replies::Rest(Box::new(self.out.take_rest()));
-        }
-        self.end_part(part);
-        Ok(Sent { bytes: sent?, unsent: replies.rest().map_or(0, Output::len) })
+        unsent
     }
 
     /// A connection's replies are not to be sent any more.
@@ -254,40 +278,8 @@ impl Outbox {
     }
 }
 
-/// Sends what the stream takes now of all replies; how many bytes that was.
-fn send_all<S: Stream>(out: &mut Output, stream: &mut S) -> io::Result<u64> {
-    if let Some(bytes) = out.contiguous() {
-        let sent = or_none(stream.send(bytes))?;
-        out.advance(sent as u64);
-        return Ok(sent as u64);
-    }
-    let mut total = 0;
-    while !out.is_empty() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let used = out.slices(&mut slices);
-        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
-        let sent = or_none(stream.send_vectored(&slices[..used]))?;
-        out.advance(sent as u64);
-        total += sent as u64;
-        if sent < offered {
-            break;
-        }
-    }
-    Ok(total)
-}
-
-#[inline]
-fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
-    match sent {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        sent => sent,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::IoSliceMut;
-
     use larder_store::{Attributes, Config, Expect, Lookup, Pinned, Value, Worker};
 
     use super::*;
@@ -300,36 +292,18 @@ mod tests {
         reset: bool,
     }
 
-    impl Stream for Taker {
-        fn recv(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            unreachable!("it only takes")
-        }
-        fn recv_vectored(&mut self, _: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-            unreachable!("it only takes")
-        }
-        fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.send_vectored(&[IoSlice::new(bytes)])
-        }
-        fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    impl Taker {
+        /// Takes what it has room for; how much, or that it has been reset.
+        fn take(&mut self, slices: &[IoSlice<'_>]) -> Result<u64, ()> {
             if self.reset {
-                return Err(io::ErrorKind::ConnectionReset.into());
+                return Err(());
             }
             let all = slices.iter().flat_map(|slice| slice.iter().copied());
             let before = self.taken.len();
             self.taken.extend(all.take(self.room));
-            match self.taken.len() - before {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                sent => {
-                    self.room -= sent;
-                    Ok(sent)
-                }
-            }
-        }
-        fn room(&self) -> usize {
-            self.room
-        }
-        fn pending(&self) -> usize {
-            0
+            let taken = self.taken.len() - before;
+            self.room -= taken;
+            Ok(taken as u64)
         }
     }
 
@@ -342,16 +316,33 @@ mod tests {
     }
 
     impl Client {
+        /// As the loop sends.
         fn send(&mut self, outbox: &mut Outbox) {
-            let before = self.stream.taken.len();
-            match outbox.send(&mut self.replies, &mut self.stream) {
-                Ok(sent) => {
-                    assert_eq!(sent.bytes as usize, self.stream.taken.len() - before);
-                    assert_eq!(sent.unsent as usize, self.written.len() - self.stream.taken.len());
+            let taken = match outbox.offer(&mut self.replies) {
+                Outgoing::None => return,
+                Outgoing::Bytes(bytes) => {
+                    assert!(!bytes.is_empty());
+                    self.stream.take(&[IoSlice::new(bytes)])
                 }
-                Err(_) => assert!(self.stream.reset),
+                Outgoing::Slices => {
+                    let mut slices = [IoSlice::new(&[]); 4];
+                    let used = outbox.slices(&self.replies, &mut slices);
+                    self.stream.take(&slices[..used])
+                }
+            };
+            if let Ok(taken) = taken {
+                let unsent = outbox.sent(&mut self.replies, taken) as usize;
+                assert_eq!(unsent, self.written.len() - self.stream.taken.len());
             }
             assert!(self.written.starts_with(&self.stream.taken), "its own, and nothing else");
+        }
+
+        /// Sends until everything is sent.
+        fn send_all(&mut self, outbox: &mut Outbox) {
+            self.stream.room = usize::MAX;
+            while !self.replies.is_none() {
+                self.send(outbox);
+            }
         }
     }
 
@@ -412,8 +403,7 @@ mod tests {
                 }
             }
             for client in &mut clients {
-                client.stream.room = usize::MAX;
-                client.send(&mut outbox);
+                client.send_all(&mut outbox);
                 assert!(client.stream.taken == client.written && client.replies.is_none());
             }
             assert!(outbox.is_empty() && outbox.out.is_empty());

@@ -1,0 +1,186 @@
+//! How replies go out: what a connection's handler offers, by one send, or by several where they lie in very many
+//! slices; and the account of who waits for room.
+
+use std::io::{self, IoSlice};
+
+use super::EventLoop;
+use crate::Millis;
+use crate::backend::{Backend, SEND_ROOM_BYTES, Stream};
+use crate::connections::{Connection, Id};
+use crate::handler::{Closed, Handler, Outgoing};
+
+/// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
+const SEND_SLICES: usize = 64;
+
+/// What a send did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Bytes that went on.
+    pub bytes: u64,
+    /// Bytes still to be sent.
+    pub unsent: u64,
+}
+
+impl<B: Backend, H: Handler> EventLoop<B, H> {
+    /// Sends what is held, each connection's replies by one send.
+    #[inline]
+    pub(super) fn send_held(&mut self, handler: &mut H) {
+        if !self.held.is_empty() {
+            self.send_all_held(handler);
+        }
+    }
+
+    fn send_all_held(&mut self, handler: &mut H) {
+        let now = self.backend.now();
+        let mut held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
+        for id in held.drain(..) {
+            let Some(connection) = self.connections.find(id) else {
+                debug_assert!(false, "what is held goes out before its connection ends");
+                continue;
+            };
+            connection.held = false;
+            match send(handler, connection, &mut self.waiting, now) {
+                Ok(_) => self.arrange(handler, id),
+                Err(_) => self.close(handler, id, Closed::Error),
+            }
+        }
+        self.held = held;
+    }
+
+    /// Sends what can be sent, then brings the connection into the state that fits: closed,
+    /// queued, waiting for room, for bytes, or both.
+    pub(super) fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
+        self.send_held(handler);
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return };
+        if connection.closing.is_none() {
+            connection.closing = closing;
+        }
+        if send(handler, connection, &mut self.waiting, now).is_err() {
+            return self.close(handler, id, Closed::Error);
+        }
+        if connection.unsent == 0
+            && let Some(why) = connection.closing
+        {
+            return self.close(handler, id, why);
+        }
+        self.arrange(handler, id);
+    }
+
+    /// Room has come: sends, then as [`EventLoop::settle`].
+    pub(super) fn flush(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return Ok(()) };
+        send(handler, connection, &mut self.waiting, now)?;
+        if connection.unsent == 0
+            && let Some(why) = connection.closing
+        {
+            self.close(handler, id, why);
+            return Ok(());
+        }
+        self.arrange(handler, id);
+        Ok(())
+    }
+}
+
+/// One send of a connection's replies.
+#[inline(always)]
+pub(super) fn send<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+    waiting: &mut usize,
+    now: Millis,
+) -> io::Result<Sent> {
+    let sent = match connection.stream.between() {
+        None => send_replies(handler, connection)?,
+        Some(between) => send_through(handler, connection, between.unsent as u64)?,
+    };
+    note_sent(connection, sent, waiting, now);
+    Ok(sent)
+}
+
+#[inline(always)]
+fn send_replies<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+) -> io::Result<Sent> {
+    let bytes = match handler.replies(&mut connection.state) {
+        Outgoing::None => return Ok(Sent::default()),
+        Outgoing::Bytes(bytes) => or_none(connection.stream.send(bytes))? as u64,
+        Outgoing::Slices => return send_slices(handler, connection),
+    };
+    Ok(Sent { bytes, unsent: handler.sent(&mut connection.state, bytes) })
+}
+
+/// Sends replies that lie in several slices, until the stream takes no more.
+#[inline(never)]
+fn send_slices<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+) -> io::Result<Sent> {
+    let mut all = Sent::default();
+    loop {
+        let mut slices = [IoSlice::new(&[]); SEND_SLICES];
+        let used = handler.slices(&mut connection.state, &mut slices);
+        let offered: usize = slices[..used].iter().map(|slice| slice.len()).sum();
+        let taken = match offered {
+            0 => 0,
+            _ => or_none(connection.stream.send_vectored(&slices[..used]))?,
+        };
+        all.bytes += taken as u64;
+        all.unsent = handler.sent(&mut connection.state, taken as u64);
+        if taken < offered || offered == 0 || all.unsent == 0 {
+            return Ok(all);
+        }
+    }
+}
+
+/// As [`send_replies`], by a stream between which and the system `before` bytes wait. They go first, and what waits
+/// there afterwards is not sent.
+#[inline(never)]
+fn send_through<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+    before: u64,
+) -> io::Result<Sent> {
+    if before > 0 {
+        connection.stream.flush()?;
+    }
+    let sent = send_replies(handler, connection)?;
+    let after = connection.stream.between().map_or(0, |between| between.unsent);
+    connection.below = after;
+    let moved = before.saturating_sub(after as u64);
+    Ok(Sent { bytes: sent.bytes + moved, unsent: sent.unsent + after as u64 })
+}
+
+#[inline]
+fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    }
+}
+
+/// Keeps the account of who waits for room.
+#[inline]
+pub(super) fn note_sent<S, C>(
+    connection: &mut Connection<S, C>,
+    sent: Sent,
+    waiting: &mut usize,
+    now: Millis,
+) {
+    let waited = connection.unsent > 0;
+    if connection.room > 0 {
+        connection.room = connection.room.saturating_sub(sent.bytes as usize + SEND_ROOM_BYTES);
+    }
+    if sent.bytes > 0 || !waited {
+        connection.sent_at = now;
+    }
+    connection.unsent = sent.unsent;
+    match (waited, sent.unsent > 0) {
+        (false, true) => *waiting += 1,
+        (true, false) => *waiting -= 1,
+        (false, false) | (true, true) => {}
+    }
+}
