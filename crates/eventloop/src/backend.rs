@@ -68,12 +68,12 @@ pub struct Between {
     pub received: usize,
     /// Bytes that were taken from the loop, or that the stream has to say itself, and that wait for room.
     pub unsent: usize,
-    /// Memory that the stream takes.
+    /// Bytes that have come of something that is received as a whole, with which only the peer can go on.
+    pub partial: usize,
+    /// Memory that the stream takes, for these and for itself.
     pub memory: usize,
     /// It and its peer have to agree before it carries bytes.
     pub opening: bool,
-    /// A part of something has come that is received as a whole, and only the peer can go on with it.
-    pub partial: bool,
 }
 
 /// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less

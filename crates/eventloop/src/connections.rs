@@ -2,6 +2,7 @@
 //! that has gone never reaches its successor.
 
 use crate::Millis;
+use crate::backend::Between;
 use crate::poll::Interest;
 
 /// Names a connection of a loop, for its life only.
@@ -64,10 +65,8 @@ pub(crate) struct Connection<S, C> {
     pub owed: usize,
     /// Of `unsent`, what its stream had between itself and the system when it was looked at.
     pub below: usize,
-    /// Its stream has a part of something that is received as a whole.
-    pub partial: bool,
-    /// Memory of its stream, as the handler was told.
-    pub stream_bytes: usize,
+    /// What there is between its stream and the system, as the handler was told.
+    pub between: Between,
     /// Since when its stream and the peer have been agreeing.
     pub opening: Option<Millis>,
 }
@@ -80,7 +79,7 @@ impl<S, C> Connection<S, C> {
 
     /// A part of a request lies here or in its stream.
     pub fn keeps_part(&self) -> bool {
-        self.partial || !self.kept.is_empty()
+        self.between.partial > 0 || !self.kept.is_empty()
     }
 
     /// It is waited for that it says more.

@@ -30,7 +30,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::Millis;
-use crate::backend::{Backend, Stream, WAKER_TOKEN};
+use crate::backend::{Backend, Between, Stream, WAKER_TOKEN};
 use crate::connections::{Connection, Connections, Id};
 use crate::handler::{Closed, Handler};
 use crate::poll::{Event, Interest};
@@ -154,8 +154,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             sleeps: None,
             owed: 0,
             below: 0,
-            partial: false,
-            stream_bytes: 0,
+            between: Between::default(),
             opening: opening.then_some(now),
         };
         self.opening += usize::from(opening);
@@ -364,9 +363,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         if event.hangup && !(reading && event.readable) {
             return self.close(handler, id, Closed::Error);
         }
-        // What its stream has received already comes first, and its turn will.
-        let turn_comes = connection.queued && connection.stream.between().is_some();
-        if event.readable && reading && !connection.again && !turn_comes {
+        if event.readable && reading && !connection.again && !self.waits_its_turn(id) {
             self.receive(handler, id);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use crate::{Id, Millis, Stream};
+use crate::{Between, Id, Millis, Stream};
 
 /// What a connection waits for after its bytes were looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,10 +213,13 @@ pub trait Handler {
     /// The stream took `bytes` bytes of the replies, 0 if there was no room; how many are left.
     fn sent(&mut self, connection: &mut Self::Connection, bytes: u64) -> u64;
 
-    /// The connection's stream takes `bytes` bytes of memory now.
-    fn stream_takes(&mut self, connection: &mut Self::Connection, bytes: usize) {
-        let _ = (connection, bytes);
+    /// The connection's stream has this between the system and the loop now.
+    fn stream_holds(&mut self, connection: &mut Self::Connection, between: Between) {
+        let _ = (connection, between);
     }
+
+    /// A stream has taken a step of agreeing with its peer.
+    fn stream_opened(&mut self) {}
 
     /// Bytes of the connection's replies, if they may go out a little later, together with those of other
     /// connections; asked when [`Handler::received`] has left them. None if there are none, or they are

@@ -117,7 +117,7 @@ impl Stream for Lumpy {
             unsent: self.unsent.len(),
             memory: self.records.len() + self.given.len() + self.unsent.len(),
             opening: !self.greeted,
-            partial: !self.records.is_empty(),
+            partial: self.records.len(),
         })
     }
 
@@ -247,6 +247,22 @@ fn a_stream_that_does_not_open_is_closed_when_strangers_are() {
     assert_eq!(world.toy.closed, [Closed::Stranger]);
     assert_eq!(world.toy.streams_bytes, 0);
     assert!(silent.read(10).is_empty(), "nothing is said to who has not greeted");
+}
+
+#[test]
+fn one_stream_opens_in_a_turn_and_others_are_answered_meanwhile() {
+    let mut world = world(9, Weather::FAIR);
+    let open = greeted(&mut world);
+    let crowd: Vec<Peer> = (0..20).map(|_| world.connect_by(Lumpy::over)).collect();
+    crowd.iter().for_each(|peer| peer.send(GREETING));
+    for turn in 0..20 {
+        open.send(&records(b"e1\n"));
+        world.turn();
+        assert_eq!(open.read(10), b"e1\n", "turn {turn}");
+        let opened = crowd.iter().filter(|peer| !peer.read(1).is_empty()).count();
+        assert_eq!(opened, 1, "turn {turn}");
+        crowd.iter().for_each(|peer| drop(peer.read(10)));
+    }
 }
 
 #[test]

@@ -27,25 +27,40 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.below = between.unsent;
             note_sent(connection, Sent { bytes, unsent }, &mut self.waiting, now);
         }
-        connection.partial = between.partial;
-        self.keeping |= between.partial;
+        self.keeping |= between.partial > 0;
         if connection.opening.is_some() && !between.opening {
             connection.opening = None;
             self.opening -= 1;
         }
-        if connection.stream_bytes != between.memory {
-            connection.stream_bytes = between.memory;
-            handler.stream_takes(&mut connection.state, between.memory);
+        if connection.between != between {
+            connection.between = between;
+            handler.stream_holds(&mut connection.state, between);
         }
     }
 
-    /// The turn of a connection has come, which was queued since its stream has bytes that the system does not tell of.
+    /// Bytes have come to a connection which its stream takes when its turn comes: it has received others already, or
+    /// it and its peer are agreeing, which is dear.
+    #[inline]
+    pub(super) fn waits_its_turn(&mut self, id: Id) -> bool {
+        let Some(connection) = self.connections.find(id) else { return true };
+        let Some(between) = connection.stream.between() else { return false };
+        if between.opening && !connection.queued {
+            connection.queued = true;
+            self.queue.push_back(id);
+        }
+        connection.queued
+    }
+
+    /// The turn of a connection has come that was queued for what its stream has received, or is to receive.
     #[inline(never)]
     pub(super) fn receive_rest(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
-        let received = connection.stream.between().is_some_and(|between| between.received > 0);
-        if received && connection.is_read() {
+        let Some(between) = connection.stream.between() else { return };
+        if (between.received > 0 || between.opening) && connection.is_read() {
             self.receive(handler, id);
+        }
+        if between.opening {
+            handler.stream_opened();
         }
     }
 }

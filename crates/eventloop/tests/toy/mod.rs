@@ -6,7 +6,9 @@
 use std::io::IoSlice;
 
 use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
-use larder_eventloop::{Closed, EventLoop, Handler, Id, Limits, Millis, Next, Outgoing, Place, Stream, Taken};
+use larder_eventloop::{
+    Between, Closed, EventLoop, Handler, Id, Limits, Millis, Next, Outgoing, Place, Stream, Taken,
+};
 
 /// Replies of a connection above which it is read no further.
 pub const REPLY_BYTES_MAX: u64 = 10_000;
@@ -160,9 +162,14 @@ impl Handler for Toy {
         conn.out.len() as u64
     }
 
-    fn stream_takes(&mut self, conn: &mut Conn, bytes: usize) {
-        self.streams_bytes = self.streams_bytes + bytes - conn.stream_bytes;
-        conn.stream_bytes = bytes;
+    fn stream_holds(&mut self, conn: &mut Conn, between: Between) {
+        self.streams_bytes = self.streams_bytes + between.memory - conn.stream_bytes;
+        conn.stream_bytes = between.memory;
+    }
+
+    fn stream_opened(&mut self) {
+        // As dear as all that is done before others have their turn.
+        self.worked.0 += 3;
     }
 
     fn held(&self, conn: &Conn) -> Option<u64> {
