@@ -39,7 +39,8 @@ pub trait Stream {
     /// would have to wait. Costs a call of the system.
     fn room(&self) -> usize;
 
-    /// Bytes that have come and are not received yet. Costs a call of the system.
+    /// Bytes that have come and are not received yet; a stream that does not know is to say too many, but none when
+    /// there are none that a receive would bring. Costs a call of the system.
     fn pending(&self) -> usize;
 
     /// What it has of its own between the system and the loop: none, ever, if it has no buffer.

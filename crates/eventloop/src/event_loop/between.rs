@@ -32,6 +32,9 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.opening = None;
             self.opening -= 1;
         }
+        if between.partial > connection.between.partial {
+            connection.received_at = now;
+        }
         if connection.between != between {
             connection.between = between;
             handler.stream_holds(&mut connection.state, between);
