@@ -184,10 +184,7 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
 }
 
 /// The workers' threads, and where connections go to them.
-fn start_workers(
-    hub: &Arc<Hub>,
-    started: Instant,
-) -> Result<(Vec<JoinHandle<()>>, Arrivals<Line>), String> {
+fn start_workers(hub: &Arc<Hub>, started: Instant) -> Result<(Vec<JoinHandle<()>>, Arrivals<Line>), String> {
     let arrivals: Arrivals<Line> =
         hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
     let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Line>>>)| {
