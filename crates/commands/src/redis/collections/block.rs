@@ -117,9 +117,9 @@ pub(crate) const BRPOPLPUSH: Command = Command::of_collections(
 
 pub(crate) const BLMPOP: Command =
     Command::of_collections("blmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
-        let timeout = timeout(next(&mut args)?)?;
+        let time = next(&mut args)?;
         let Asked { keys, which: end, count } = mpop::parse(args, end)?;
-        block(call, Want::Elements { end, count: Some(count) }, keys, timeout)
+        block(call, Want::Elements { end, count: Some(count) }, keys, timeout(time)?)
     })
     .tells(Tells::By(ChangeOf(|mut args, _| {
         args.next();
@@ -158,9 +158,9 @@ pub(crate) const BZPOPMAX: Command =
 
 pub(crate) const BZMPOP: Command =
     Command::of_collections("bzmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
-        let timeout = timeout(next(&mut args)?)?;
+        let time = next(&mut args)?;
         let Asked { keys, which, count } = mpop::parse(args, which)?;
-        block(call, Want::Members { which, count: Some(count) }, keys, timeout)
+        block(call, Want::Members { which, count: Some(count) }, keys, timeout(time)?)
     })
     .tells(Tells::By(ChangeOf(|mut args, _| {
         args.next();
