@@ -43,6 +43,8 @@ pub(crate) struct Drain {
     /// The hand found nothing in the class that is worth less than what is hot in the span: it is not asked again,
     /// and that goes, too, unless everything is to move.
     vain: bool,
+    /// What is in it stays there: others give.
+    given_up: bool,
     /// Times it was gone through.
     looks: u8,
 }
@@ -54,6 +56,9 @@ enum Drained {
     NoChunk(bool),
     /// Pinned, not to be evicted, or in a transaction.
     Held,
+    /// A short part of a large value, for which the class has no chunk: a span of such is a hundred values, and
+    /// memory comes of the spans where their long parts are, some values at a time.
+    Dear,
 }
 
 impl Local {
@@ -75,7 +80,7 @@ impl Local {
             return false;
         }
         slab.start_draining(&store.arena, number);
-        self.drain = Some(Drain { number, class, chunk: 0, keep, vain: false, looks: 0 });
+        self.drain = Some(Drain { number, class, chunk: 0, keep, vain: false, given_up: false, looks: 0 });
         true
     }
 
@@ -85,6 +90,10 @@ impl Local {
         if self.drain_chunks(store, &mut drain, chunks_max) {
             self.drain = Some(drain);
             return true;
+        }
+        if drain.given_up {
+            self.stop_drain(store, &drain);
+            return false;
         }
         self.pass_epochs(store);
         drain.chunk = 0;
@@ -112,7 +121,7 @@ impl Local {
                 self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
             }
             drain.looks += 1;
-            if all || drain.looks > LINGER_LOOKS_MAX {
+            if all || drain.given_up || drain.looks > LINGER_LOOKS_MAX {
                 self.stop_drain(store, &drain);
             } else {
                 self.lingering.push(drain);
@@ -194,6 +203,11 @@ impl Local {
                 }
                 match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
                     Drained::Gone | Drained::Held => {}
+                    Drained::Dear => {
+                        drain.given_up = true;
+                        more = false;
+                        break;
+                    }
                     // What may go does so without a chunk.
                     Drained::NoChunk(_) if drain.vain && store.evicts() => hopeless = true,
                     Drained::NoChunk(_) if drain.vain => {
@@ -270,10 +284,17 @@ impl Local {
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
                     false => slot.frequency() > 0,
                 };
-                let stays = hot && (drain.keep || !drain.vain) || protected || drain.keep && spare.is_some();
+                // It needs no chunk where there is one for it.
+                let dear = part && header.is_large() && drain.class != ClassId::LONGEST && drain.vain;
+                let stays = dear && spare.is_some()
+                    || hot && (drain.keep || !drain.vain)
+                    || protected
+                    || drain.keep && spare.is_some();
                 if !expired && header.is_tree() && self.may_be_own(hash) {
                     // Who writes to it has looked at its nodes.
                     Drained::Held
+                } else if dear && !stays && !expired && store.evicts() {
+                    Drained::Dear
                 } else if expired || !stays {
                     self.take_out(store, hash, &mut locked, &found, item, expired);
                     Drained::Gone
@@ -373,7 +394,7 @@ impl Local {
             number
         };
         self.evict_span(store, class, number);
-        let drain = Drain { number, class, chunk: 0, keep: false, vain: false, looks: 1 };
+        let drain = Drain { number, class, chunk: 0, keep: false, vain: false, given_up: false, looks: 1 };
         if self.lingering.len() < LINGERING_MAX {
             self.lingering.push(drain);
         } else if store.eviction() != Eviction::All {

@@ -243,6 +243,32 @@ fn a_write_evicts_what_its_own_bytes_need() {
     }
 }
 
+/// The first value of another size needs a span: of large values, which lie in many, it takes those that have their long
+/// pieces in one.
+#[test]
+fn the_first_value_of_another_size_takes_a_span_of_values() {
+    for (first, second) in
+        [(100_000, 1_000), (100_000, 100), (30_000, 1_000), (20_000, 1_000), (50_000, 300), (9_000, 1_000)]
+    {
+        const BYTES: usize = 64 << 20;
+        let config = Config { memory_bytes: BYTES as u64, workers_max: 1, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut set = |name: &str, bytes: usize| {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(name.as_bytes());
+            guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).unwrap();
+        };
+        (0..2 * BYTES / first).for_each(|n| set(&format!("{n:08}"), first));
+        let before = store.totals();
+        assert!(before.evictions > 0, "{before:?}");
+        set("another", second);
+        let gone = store.totals().evictions - before.evictions;
+        let span = ((64 << 10) / first).max(4) as u64;
+        assert!(gone <= span, "{second} B among values of {first} B: {gone} gone");
+    }
+}
+
 #[test]
 fn a_cache_of_long_values_is_full_of_them() {
     let filled = fill_with(64 << 20, 1 << 20, 300);
