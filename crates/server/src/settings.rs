@@ -75,7 +75,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("slab_automove_window", &tuning.automove_window_s.get());
     visit("slab_automove_freeratio", &format_args!("{:.3}", tuning.automove_free_ratio.get_ratio()));
     visit("slab_chunk_max", &reported.slab_chunk_bytes_max);
-    visit("lru_crawler", &YesNo(config.lru_crawler));
+    visit("lru_crawler", &YesNo(hub.shared.memcached.crawls_on()));
     visit("lru_crawler_sleep", &tuning.crawler_sleep_us.get());
     visit("lru_crawler_tocrawl", &tuning.crawler_items.get());
     visit("tail_repair_time", &reported.tail_repair_s);

@@ -5,7 +5,7 @@
 //! administrative commands only.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use larder_store::{Guard, Millis};
 
@@ -202,6 +202,8 @@ pub struct Shared {
     look_at: AtomicU64,
     /// Held while `look_at` is made of what it depends on.
     looking: Mutex<()>,
+    /// When the server started, in its own time, once somebody has asked for it.
+    started_s: OnceLock<u64>,
     /// What the counters were at the last `stats reset`.
     pub(crate) reset: Mutex<Sums>,
     /// What was counted of each command at the last `stats reset`.
@@ -227,6 +229,7 @@ impl Shared {
     /// With nothing turned yet.
     pub fn new(settings: Settings) -> Shared {
         Shared {
+            started_s: OnceLock::new(),
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
@@ -296,6 +299,12 @@ impl Shared {
             let _ = self.flush_at.compare_exchange(NEVER, due, Relaxed, Relaxed);
         }
         self.look_in_time(now);
+    }
+
+    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for everybody who asks,
+    /// at whatever part of a second.
+    pub(crate) fn started_s(&self, now_s: u64, uptime_s: u64) -> u64 {
+        *self.started_s.get_or_init(|| now_s.saturating_sub(uptime_s))
     }
 
     /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made

@@ -2,7 +2,7 @@
 //! commands turn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::slabs::{SlabClasses, slab_sizes};
 use super::tuning::Tuning;
@@ -24,6 +24,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// The crawler is on.
+    pub fn crawls_on(&self) -> bool {
+        self.crawler.load(Relaxed)
+    }
+
     /// With nothing turned yet.
     pub(crate) fn new(settings: &Settings) -> Shared {
         let slabs = match &settings.slab_sizes[..] {

@@ -86,8 +86,8 @@ pub(crate) const ROWS: &[Command] = &[
         "That this is a master without replicas.",
     ),
     Command::args("lastsave", 1, LOADING | STALE | FAST, NO_KEYS, |call, _| {
-        let started = call.cx.now() / 1000 - call.cx.host.process().uptime_s;
-        call.integer(started as i64)
+        let (now_s, uptime_s) = (call.cx.now() / 1000, call.cx.host.process().uptime_s);
+        call.integer(call.cx.shared.started_s(now_s, uptime_s) as i64)
     })
     .doc("1.0.0", "", "When the server started: nothing is saved."),
     Command::args("shutdown", -1, RULES | NO_MULTI | ALLOW_BUSY, NO_KEYS, shutdown).doc(

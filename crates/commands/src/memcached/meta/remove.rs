@@ -32,7 +32,7 @@ pub fn delete(
     put_status(out, status, flags, ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') });
 }
 
-/// What an md is to do: I marks stale, x empties, T counts only with I.
+/// What an md is to do: I marks stale, x empties, T counts only with one of these.
 fn removal(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Removal, Fault> {
     flags.opaque()?;
     let expect_cas = match flags.number(b'C')? {
@@ -41,7 +41,7 @@ fn removal(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Removal, Fault> {
         compare => compare.map(|cas| cx.shared.settings.token(cas)),
     };
     let touch = flags.exptime(b'T')?.map(|exptime| expires_at(exptime, cx.now()));
-    let stales = flags.has(b'I');
+    let (stales, empties) = (flags.has(b'I'), flags.has(b'x'));
     let cas = flags.number(b'E')?;
-    Ok(Removal { expect_cas, cas, expires_at: touch.filter(|_| stales), empties: flags.has(b'x'), stales })
+    Ok(Removal { expect_cas, cas, expires_at: touch.filter(|_| stales || empties), empties, stales })
 }

@@ -75,7 +75,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             "server" => server(call, &figures, &mut page),
             "clients" => clients(call, &figures, &mut page),
             "memory" => memory(call, &figures.totals, &mut page),
-            "persistence" => persistence(&figures, &mut page),
+            "persistence" => persistence(call, &figures, &mut page),
             "stats" => stats(call, &figures, &mut page),
             "replication" => replication(&mut page),
             "cpu" => cpu(&figures, &mut page),
@@ -211,13 +211,13 @@ fn resident_bytes() -> Option<u64> {
     Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
 }
 
-fn persistence(figures: &Figures, page: &mut Page) {
+fn persistence(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.section("Persistence");
     for name in ["loading", "async_loading", "current_cow_peak", "rdb_changes_since_last_save"] {
         page.line(name, 0);
     }
     page.line("rdb_bgsave_in_progress", 0);
-    page.line("rdb_last_save_time", figures.now_s.saturating_sub(figures.process.uptime_s));
+    page.line("rdb_last_save_time", call.cx.shared.started_s(figures.now_s, figures.process.uptime_s));
     page.line("rdb_last_bgsave_status", "ok");
     page.line("rdb_last_bgsave_time_sec", -1);
     page.line("rdb_current_bgsave_time_sec", -1);
