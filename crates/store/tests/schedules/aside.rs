@@ -1,8 +1,10 @@
 //! What goes on beside those who know what must be there.
 
-use crate::stage::{Actor, Cast, size, value};
+use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::{fail, sleep, waited};
 use larder_store::{Attributes, Automove, Expect, Upload};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What a thread does all the time.
@@ -32,6 +34,14 @@ pub enum Role {
     Pinner,
     /// Transactions of many keys.
     Transactions,
+    /// Walks over everything, and reads what owners have written.
+    Reader,
+    /// Flushes one database or all, if not too much of earlier flushes is to be cleaned up.
+    DatabaseFlusher,
+    /// Swaps databases.
+    Swapper,
+    /// Deletes some of what filled the store to the last chunk.
+    Thinner,
 }
 
 /// Everything that may happen where items are evicted.
@@ -47,6 +57,38 @@ pub const ALL: [Role; 11] = [
     Role::Expirer,
     Role::Pinner,
     Role::Transactions,
+];
+
+/// And what came to them later.
+pub const MORE: [Role; 14] = [
+    Role::Flusher,
+    Role::Grower,
+    Role::Filler,
+    Role::Upkeep,
+    Role::Walker,
+    Role::Mover,
+    Role::Limiter,
+    Role::Staller,
+    Role::Expirer,
+    Role::Pinner,
+    Role::Transactions,
+    Role::Keys,
+    Role::Reader,
+    Role::DatabaseFlusher,
+];
+
+/// What takes nothing out, and leaves enough memory where nothing is evicted.
+pub const HARMLESS: [Role; 10] = [
+    Role::Grower,
+    Role::Upkeep,
+    Role::Walker,
+    Role::Keys,
+    Role::Mover,
+    Role::Staller,
+    Role::Transactions,
+    Role::Expirer,
+    Role::Pinner,
+    Role::Reader,
 ];
 
 /// And what leaves enough memory where none are.
@@ -122,6 +164,44 @@ pub fn one(cast: &mut Cast, role: Role) {
             let mut under_way: Option<Upload> = None;
             cast.aside("pinner", move |actor| pin(actor, id, &mut under_way));
         }
+        Role::Reader => {
+            let mut cursor = 0;
+            cast.aside("reader", move |actor| {
+                let items = 1 + actor.random.below(100) as usize;
+                cursor = actor.batch(|guard, _, _| {
+                    guard.walk(cursor, items, &mut |item| {
+                        // None is torn, also if it is written over in place meanwhile.
+                        if item.key().starts_with(b"owner-") {
+                            words(&collect(item.value()));
+                        }
+                    })
+                });
+            });
+        }
+        Role::DatabaseFlusher => cast.aside("flusher-of-databases", |actor| {
+            nap(actor, 200_000);
+            actor.batch(|guard, stage, random| {
+                let name = (random.below(3) > 0).then(|| DATABASES[random.below(4) as usize]);
+                stage.flush(name.map(|name| stage.number_of(name)), || guard.try_flush(name));
+            });
+        }),
+        Role::Swapper => cast.aside("swapper", |actor| {
+            nap(actor, 100_000);
+            actor.batch(|guard, stage, random| {
+                let [one, other] = [(); 2].map(|()| DATABASES[random.below(4) as usize]);
+                guard.begin_whole();
+                guard.swap_databases(one, other);
+                stage.swapped(one, other);
+                guard.finish();
+            });
+        }),
+        Role::Thinner => cast.aside("thinner", |actor| {
+            actor.batch(|guard, stage, random| {
+                let name = format!("full-{:011}", random.below(stage.numbers()));
+                let key = guard.key(name.as_bytes());
+                let _ = guard.delete(&key, Expect::Any);
+            });
+        }),
         Role::Transactions => cast.aside("transactions", |actor| {
             actor.batch(|guard, stage, random| {
                 let count = 2 + random.below(30);
@@ -138,6 +218,28 @@ pub fn one(cast: &mut Cast, role: Role) {
         }),
     }
 }
+
+/// Adds one whose upkeep goes through so many periods of compaction; adds the spans that were emptied to `moved`.
+pub fn compact(cast: &mut Cast, periods: u64, moved: &Rc<Cell<u64>>) {
+    let moved = Rc::clone(moved);
+    cast.main("compactor", move |actor| {
+        for _ in 0..periods * PERIOD_STEPS {
+            actor.batch(|guard, stage, random| {
+                stage.pass(random.below(2 * PERIOD_MS / PERIOD_STEPS));
+                let steps = 1 + random.below(8);
+                let _ = (0..steps).all(|_| guard.maintain());
+            });
+        }
+        moved.set(moved.get() + actor.stage.store.totals().spans_moved);
+    });
+}
+
+/// Time in which what is free throughout is too much.
+const PERIOD_MS: u64 = 2_000;
+const PERIOD_STEPS: u64 = 8;
+
+/// Databases that are flushed and swapped, by their names.
+pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
 /// Walks of one batch: so many that who waits for their end waits for some 10 ms.
 const KEYS_WALKS: usize = 4;
@@ -162,7 +264,14 @@ fn flush(actor: &mut Actor) {
     nap(actor, 200_000);
     actor.batch(|guard, stage, random| {
         for _ in 0..1 + random.below(2) {
-            stage.flush(|| if random.below(2) == 0 { guard.flush() } else { guard.flush_database(0) });
+            let number = if random.below(2) == 0 { None } else { Some(stage.number_of(0)) };
+            stage.flush(number, || {
+                match number {
+                    None => guard.flush(),
+                    Some(_) => guard.flush_database(0),
+                }
+                true
+            });
         }
     });
 }

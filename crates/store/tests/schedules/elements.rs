@@ -3,14 +3,19 @@
 //! them may be gone at any time, and none may be a part of what it was.
 
 use crate::stage::{Actor, Cast};
-use larder_store::{Declined, Element, End, Expect, Guard, Type};
+use larder_store::schedule::sleep;
+use larder_store::{DIGITS_MAX, Declined, Element, End, Expect, Guard, Key, Touched, Type};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 const HASH: &[u8] = b"elements-hash";
 const LIST: &[u8] = b"elements-list";
 const SETS: [&[u8]; 2] = [b"elements-one", b"elements-other"];
+/// When the hash expires first of all, in milliseconds: never, within a schedule. Each later expiry is one more.
+const FAR: u64 = 1 << 45;
 /// The first four of each set are in a leaf, all of them in a tree.
 const MEMBERS: u64 = 60;
 
@@ -48,14 +53,65 @@ pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
+/// Adds one who watches them, and one who sets when the hash expires, which who changes it keeps.
+pub fn join_watched(cast: &mut Cast, steps: u64) {
+    cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));
+    cast.main("dater", move |actor| (0..steps).for_each(|n| date(actor, FAR + n)));
+}
+
+/// Everything in a collection, in its order; none if there is none.
+fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let text = |element: Element<'_>| element.text(&mut [0; DIGITS_MAX]).to_vec();
+    let there = guard.collection(key, kind).expect("it has its type")?;
+    Some(there.entries(0..there.len()).map(|entry| (text(entry.name), text(entry.value))).collect())
+}
+
+/// WATCH, a look, other work, and EXEC: what has raised no flag is what it was.
+fn watch(actor: &mut Actor) {
+    let all = [(HASH, Type::Hash), (LIST, Type::List), (SETS[0], Type::Set)];
+    let (name, kind) = all[actor.random.below(3) as usize];
+    let flag = Touched::default();
+    let seen = actor.batch(|guard, _, _| {
+        let key = guard.key(name);
+        guard.watch(0, &key, &flag).expect("there is memory for a watch");
+        contents(guard, &key, kind)
+    });
+    if actor.random.below(2) == 0 {
+        sleep(Duration::from_nanos(actor.random.below(50_000)));
+    }
+    actor.batch(|guard, _, _| {
+        let key = guard.key(name);
+        guard.begin([key]);
+        let now = contents(guard, &key, kind);
+        assert!(flag.load(Ordering::Relaxed) || now == seen, "it changed, and raised no flag");
+        guard.finish();
+    });
+    actor.stage.store.unwatch(0, name, &flag);
+}
+
+/// Sets when the hash expires, and reads it in a batch of its own: whoever changed it meanwhile has kept it.
+fn date(actor: &mut Actor, at: u64) {
+    let set = actor.batch(|guard, _, _| guard.touch(&guard.key(HASH), at).is_ok());
+    if set {
+        let kept =
+            actor.batch(|guard, _, _| guard.peek(&guard.key(HASH)).hit().map(|item| item.expires_at()));
+        assert_eq!(kept, Some(at), "the expiry that was set is not the hash's");
+    }
+}
+
 /// Adds `threads` threads that each take so many steps, and for whom everything may be gone at any time.
 pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
     for _ in 0..threads {
         cast.main("elements", move |actor| {
-            (0..steps).for_each(|_| match actor.random.below(5) {
+            (0..steps).for_each(|_| match actor.random.below(6) {
                 0 | 1 => all_fields(actor),
                 2 => three(actor),
                 3 => change_sides(actor),
+                4 => actor.batch(|guard, stage, random| {
+                    let key = guard.key([HASH, LIST, SETS[0], SETS[1]][random.below(4) as usize]);
+                    let _ = guard.touch(&key, stage.now() + random.below(2_000));
+                    stage.pass(random.below(300));
+                }),
                 _ => actor.batch(|guard, _, random| {
                     let name = [HASH, LIST, SETS[0], SETS[1]][random.below(4) as usize];
                     let key = guard.key(name);

@@ -9,23 +9,28 @@
 
 mod adder;
 mod aside;
+mod awaiter;
 mod counter;
 mod elements;
+mod full;
 mod holder;
 mod hover;
 mod owner;
+mod short;
 mod stage;
 mod together;
 mod watcher;
 
 use larder_store::{Config, Eviction};
-use stage::{Cast, play};
+use stage::{Cast, MOST_WAITS, play};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Turns over which a schedule spreads what it changes: each seed's is the same whichever came before.
 const LENGTH: u64 = 100_000;
 
-/// Plays a scenario with seeds 0 to `runs`, or as the environment says.
-fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) {
+/// Plays a scenario with seeds 0 to `runs`, or as the environment says; how many that were.
+fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match given("LARDER_SCHEDULE_SEED") {
         Some(seed) => seed..seed + 1,
@@ -40,7 +45,9 @@ fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) {
         println!("{name}: LARDER_SCHEDULE_SEED={seed}");
         turns += play(seed, LENGTH, &scenario);
     }
-    println!("{name}: {count} schedules, {turns} turns, {:?}", began.elapsed());
+    let most = MOST_WAITS.take();
+    println!("{name}: {count} schedules, {turns} turns, {most} waits of a batch, {:?}", began.elapsed());
+    count
 }
 
 fn config(mebibytes: u64) -> Config {
@@ -55,7 +62,7 @@ fn what_is_acknowledged_is_there_or_was_evicted() {
         cast.store(config(mebibytes), Eviction::All);
         cast.fill(20_000);
         owner::join(cast, 2, 60);
-        aside::some(cast, 3, &aside::ALL);
+        aside::some(cast, 3, &aside::MORE);
     });
 }
 
@@ -66,8 +73,83 @@ fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
         cast.store(config(16), Eviction::Off);
         let items = cast.random.below(7_000);
         cast.fill(items);
+        owner::join_hurried(cast, 2, 60);
+        aside::some(cast, 3, &aside::MORE);
+    });
+}
+
+/// As above where what has an expiry may be evicted, and nothing else.
+#[test]
+fn what_never_expires_is_there_where_only_the_rest_is_evicted() {
+    const POLICIES: [Eviction; 2] = [Eviction::Volatile, Eviction::VolatileTtl];
+    explore("volatile", 60, |cast| {
+        let mebibytes = 2 + cast.random.below(3);
+        let policy = POLICIES[cast.random.below(2) as usize];
+        cast.store(config(mebibytes), policy);
+        let items = cast.random.below(20_000);
+        cast.fill(items);
+        owner::join_hurried(cast, 2, 60);
+        aside::one(cast, aside::Role::Expirer);
+        aside::some(cast, 3, &aside::MORE);
+    });
+}
+
+/// Databases that are swapped and flushed, one or all.
+#[test]
+fn each_database_has_its_own_wherever_it_is() {
+    explore("databases", 60, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        for number in [aside::DATABASES[0], aside::DATABASES[1], aside::DATABASES[3]] {
+            owner::join_in(cast, number, 30);
+        }
+        aside::one(cast, aside::Role::Swapper);
+        aside::one(cast, aside::Role::DatabaseFlusher);
+        aside::some(cast, 2, &aside::HARMLESS);
+    });
+}
+
+/// What is left of many items, spread over all spans, moves together beside those who read and write it.
+#[test]
+fn what_compaction_moves_is_there() {
+    const RUNS: u64 = 60;
+    const ITEMS: u64 = 12_000;
+    let moved = Rc::new(Cell::new(0));
+    let played = explore("compacting", RUNS, |cast| {
+        cast.store(config(16), Eviction::Off);
+        cast.fill(ITEMS);
+        cast.spread(ITEMS, 16);
         owner::join(cast, 2, 60);
-        aside::some(cast, 3, &aside::KEEPING);
+        aside::compact(cast, 6, &moved);
+        aside::some(cast, 2, &aside::HARMLESS);
+    });
+    println!("compacting: {} spans were emptied", moved.get());
+    assert!(played < RUNS || moved.get() > RUNS, "nothing is compacted");
+}
+
+/// Removals from collections of a store that evicts nothing and is full: whoever takes what comes free, they are done.
+#[test]
+fn what_is_taken_out_of_a_full_store_goes() {
+    use aside::Role::{Filler, Mover, Staller, Thinner, Upkeep};
+    explore("leftovers", 40, |cast| {
+        cast.store(config(8), Eviction::Off);
+        full::join(cast, 2, 40, true);
+        aside::one(cast, Filler);
+        aside::some(cast, 3, &[Filler, Upkeep, Mover, Thinner, Staller]);
+    });
+}
+
+/// As above while the limit moves: what is far above it may be refused, and is there then.
+#[test]
+fn what_is_taken_out_of_a_full_store_goes_or_stays_where_the_limit_moves() {
+    use aside::Role::{Filler, Limiter, Mover, Thinner, Upkeep};
+    explore("leftovers-limited", 40, |cast| {
+        cast.store(config(8), Eviction::Off);
+        full::join(cast, 2, 40, false);
+        aside::one(cast, Filler);
+        aside::one(cast, Limiter);
+        aside::some(cast, 2, &[Filler, Upkeep, Mover, Thinner]);
     });
 }
 
@@ -156,6 +238,46 @@ fn elements_of_collections_are_there_once() {
     });
 }
 
+/// As above beside whatever takes nothing out, with who watches them and who sets when they expire.
+#[test]
+fn elements_of_collections_are_there_once_beside_everything() {
+    explore("elements-more", 60, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(5_000);
+        cast.fill(items);
+        elements::join(cast, 2, 25);
+        elements::join_watched(cast, 25);
+        aside::some(cast, 3, &aside::HARMLESS);
+    });
+}
+
+/// Collections that are flushed and expire where nothing is evicted: they are there as a whole, or gone.
+#[test]
+fn collections_are_flushed_as_a_whole() {
+    explore("elements-flushed", 60, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        elements::join_evicted(cast, 3, 25);
+        aside::some(cast, 1, &[aside::Role::Flusher, aside::Role::DatabaseFlusher]);
+        aside::some(cast, 3, &aside::HARMLESS);
+    });
+}
+
+/// Keys that are awaited beside growth, flushes, moves and swaps: who writes them is told who waits.
+#[test]
+fn whoever_writes_what_is_awaited_is_told() {
+    explore("awaiting", 100, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = 300 + cast.random.below(6_000);
+        cast.fill(items);
+        let swaps = cast.random.below(2) == 0;
+        awaiter::join(cast, 40, swaps);
+        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::DatabaseFlusher]);
+        aside::some(cast, 1, &aside::HARMLESS);
+    });
+}
+
 /// Collections in a store that evicts, beside everything: they are there as a whole, or gone.
 #[test]
 fn collections_are_evicted_as_a_whole() {
@@ -164,7 +286,7 @@ fn collections_are_evicted_as_a_whole() {
         cast.store(config(mebibytes), Eviction::All);
         cast.fill(20_000);
         elements::join_evicted(cast, 3, 25);
-        aside::some(cast, 3, &aside::ALL);
+        aside::some(cast, 3, &aside::MORE);
     });
 }
 

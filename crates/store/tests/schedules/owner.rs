@@ -9,45 +9,73 @@ const KEYS: u64 = 12;
 
 /// What an owner knows of an item.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    write: u64,
-    bytes: usize,
-    cas: u64,
-    expires_at: u64,
+pub struct Known {
+    pub write: u64,
+    pub bytes: usize,
+    /// None where the write did not say it.
+    pub cas: Option<u64>,
+    pub expires_at: u64,
     /// Ticks between which the last write happened.
-    began: u64,
-    ended: u64,
+    pub began: u64,
+    pub ended: u64,
 }
 
-struct Owner {
-    id: u64,
-    known: Vec<Option<Known>>,
+pub struct Owner {
+    pub id: u64,
+    /// The number of the database in which its keys are.
+    number: u8,
+    pub known: Vec<Option<Known>>,
     pins: Vec<(Pinned, u64, usize)>,
 }
 
-/// Adds `count` owners, each of whom does so many steps.
+/// Adds `count` owners in database 0, each of whom does so many steps.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
+    (0..count).for_each(|_| one(cast, 0, steps, |_| {}));
+}
+
+/// As [`join`], some of whom others wait for, and some of those ask again where they would sleep.
+pub fn join_hurried(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
-        let id = cast.stage().number();
-        cast.main("owner", move |actor| {
-            let mut owner = Owner { id, known: vec![None; KEYS as usize], pins: Vec::new() };
-            for _ in 0..steps {
-                owner.step(actor);
+        one(cast, 0, steps, |actor| {
+            let drawn = actor.random.below(3);
+            if drawn > 0 {
+                actor.hurry(drawn == 1);
             }
-            // Everything once more.
-            actor.batch(|guard, stage, random| {
-                for n in 0..KEYS {
-                    owner.read(guard, stage, random, n);
-                }
-            });
-            std::mem::take(&mut owner.pins).into_iter().for_each(|pin| owner.unpin(pin));
         });
     }
 }
 
+/// Adds one in the database that has this number at first.
+pub fn join_in(cast: &mut Cast, number: u8, steps: u64) {
+    one(cast, number, steps, |_| {});
+}
+
+fn one(cast: &mut Cast, number: u8, steps: u64, first: impl FnOnce(&mut Actor) + 'static) {
+    let id = cast.stage().number();
+    cast.main("owner", move |actor| {
+        first(actor);
+        let mut owner = Owner { id, number, known: vec![None; KEYS as usize], pins: Vec::new() };
+        for _ in 0..steps {
+            owner.step(actor);
+        }
+        // Everything once more.
+        actor.batch(|guard, stage, random| {
+            for n in 0..KEYS {
+                owner.read(guard, stage, random, n);
+            }
+        });
+        std::mem::take(&mut owner.pins).into_iter().for_each(|pin| owner.unpin(pin));
+    });
+}
+
 impl Owner {
-    fn name(&self, n: u64) -> String {
+    pub fn name(&self, n: u64) -> String {
         format!("owner-{}-{n}", self.id)
+    }
+
+    /// The key of a name, in this batch.
+    pub fn key<'k>(&self, guard: &Guard<'_>, stage: &Stage, name: &'k str) -> Key<'k> {
+        guard.key_in(stage.name_of(self.number), name.as_bytes())
     }
 
     fn step(&mut self, actor: &mut Actor) {
@@ -61,11 +89,14 @@ impl Owner {
         actor.batch(|guard, stage, random| {
             for _ in 0..1 + random.below(4) {
                 let n = random.below(KEYS);
-                match random.below(10) {
+                match random.below(16) {
                     0..4 => self.write(guard, stage, random, n),
-                    4..8 => self.read(guard, stage, random, n),
-                    8 => self.append(guard, stage, random, n),
-                    _ => self.change(guard, stage, random, n),
+                    4..9 => self.read(guard, stage, random, n),
+                    9 => self.append(guard, stage, random, n),
+                    10 => self.change(guard, stage, random, n),
+                    11 => self.change_if(guard, stage, random, n),
+                    12 => self.write_over(guard, stage, random, n),
+                    _ => self.write_shortly(guard, stage, random, n),
                 }
             }
         });
@@ -82,29 +113,30 @@ impl Owner {
     }
 
     /// What must be there, as far as the time of this batch says.
-    fn live(&mut self, guard: &Guard<'_>, n: u64) -> Option<Known> {
+    pub fn live(&mut self, guard: &Guard<'_>, n: u64) -> Option<Known> {
         let known = self.known[n as usize]?;
         (known.expires_at == 0 || known.expires_at > guard.now()).then_some(known)
     }
 
     /// The key is missing for who began to look at `began`.
-    fn missing(&mut self, guard: &Guard<'_>, stage: &Stage, n: u64) {
+    pub fn missing(&mut self, guard: &Guard<'_>, stage: &Stage, n: u64) {
         let ended = stage.tick();
         let live = self.live(guard, n);
         self.known[n as usize] = None;
         let Some(known) = live else { return };
         // Others' batches may be later than this one.
         let expired = known.expires_at != 0 && known.expires_at <= stage.now();
-        if expired || stage.may_be_flushed(known.began, ended) {
+        if expired || stage.may_be_flushed(self.number, known.began, ended) {
             return;
         }
-        assert!(stage.evicts, "{} is lost, and nothing explains it: {known:?}", self.name(n));
+        let evicted = stage.evicts || stage.evicts_brief && known.expires_at != 0;
+        assert!(evicted, "{} is lost, and nothing explains it: {known:?}", self.name(n));
         stage.miss(self.name(n).as_bytes());
     }
 
     fn read(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let name = self.name(n);
-        let key = guard.key(name.as_bytes());
+        let key = self.key(guard, stage, &name);
         let began = stage.tick();
         let live = self.live(guard, n);
         let lookup = match random.below(3) {
@@ -120,17 +152,24 @@ impl Owner {
         };
         let Lookup::Hit(item) = lookup else { return self.missing(guard, stage, n) };
         let Some(known) = live else { panic!("{name} came back: {:?}", self.known[n as usize]) };
-        assert!(!stage.must_be_flushed(known.ended, began), "{name} was flushed, and is there: {known:?}");
+        assert!(!self.must_be_gone(stage, known, began), "{name} was flushed, and is there: {known:?}");
         let bytes = collect(item.value());
         assert_eq!((words(&bytes), bytes.len()), ((self.id, known.write), known.bytes), "{name}");
-        assert_eq!(item.cas(), known.cas, "{name}");
+        let cas = item.cas();
+        assert!(known.cas.is_none_or(|known| known == cas), "{name}: {cas}, and {known:?}");
+        self.known[n as usize] = Some(Known { cas: Some(cas), ..known });
         if bytes.len() > 40_000 && self.pins.len() < 2 {
             self.pins.push((item.pin(), known.write, bytes.len()));
         }
     }
 
+    /// A flush that began after its write has taken it, for who reads from `began` on.
+    pub fn must_be_gone(&self, stage: &Stage, known: Known, began: u64) -> bool {
+        stage.must_be_flushed(self.number, known.ended, began)
+    }
+
     /// What came of a write.
-    fn judge(
+    pub fn judge(
         &mut self,
         (guard, stage): (&Guard<'_>, &Stage),
         (n, began, expect): (u64, u64, Expect),
@@ -145,16 +184,17 @@ impl Owner {
                 }
                 assert!(!stored.replaced || live.is_some(), "{} came back", self.name(n));
                 if let (Expect::Cas(cas), Some(live)) = (expect, live) {
-                    assert_eq!(cas, live.cas, "{} was stored by another token", self.name(n));
+                    let its = live.cas.is_none_or(|its| its == cas);
+                    assert!(its, "{} was stored by another token", self.name(n));
                 }
-                (new.cas, new.began, new.ended) = (stored.cas, began, stage.tick());
+                (new.cas, new.began, new.ended) = (Some(stored.cas), began, stage.tick());
                 self.known[n as usize] = Some(new);
             }
             (Err(Refusal::NoMemory), _) => assert!(!stage.evicts, "no memory for {}", self.name(n)),
             (Err(Refusal::Present), _) => assert!(live.is_some(), "{} came back", self.name(n)),
             (Err(Refusal::Absent), _) => self.missing(guard, stage, n),
             (Err(Refusal::Changed), Expect::Cas(cas)) => {
-                assert!(live.is_some_and(|live| live.cas != cas), "{} has this token", self.name(n));
+                assert!(live.is_some_and(|live| live.cas != Some(cas)), "{} has this token", self.name(n));
             }
             (Err(Refusal::Changed), _) => panic!("{}: nobody else writes it", self.name(n)),
             (Err(Refusal::Type), _) => panic!("{}: it is a string", self.name(n)),
@@ -163,14 +203,14 @@ impl Owner {
 
     fn write(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let name = self.name(n);
-        let key = guard.key(name.as_bytes());
+        let key = self.key(guard, stage, &name);
         let (write, bytes, began) = (stage.number(), size(random), stage.tick());
         let live = self.live(guard, n);
         let expect = match random.below(6) {
             0 => Expect::Absent,
             1 => Expect::Present,
-            2 => live.map_or(Expect::Any, |live| Expect::Cas(live.cas)),
-            3 => Expect::Cas(live.map_or(7, |live| live.cas - 1)),
+            2 => live.and_then(|live| live.cas).map_or(Expect::Any, Expect::Cas),
+            3 => Expect::Cas(live.and_then(|live| live.cas).map_or(7, |cas| cas - 1)),
             _ => Expect::Any,
         };
         let expires_at = if random.below(6) == 0 { stage.now() + random.below(3_000) } else { 0 };
@@ -185,7 +225,7 @@ impl Owner {
         } else {
             guard.store_value(&key, &bytes_of, &attributes, expect)
         };
-        let new = Known { write, bytes: bytes_of.len(), cas: 0, expires_at, began: 0, ended: 0 };
+        let new = Known { write, bytes: bytes_of.len(), cas: None, expires_at, began: 0, ended: 0 };
         self.judge((guard, stage), (n, began, expect), done, new);
     }
 
@@ -196,7 +236,7 @@ impl Owner {
             return;
         };
         let name = self.name(n);
-        let key = guard.key(name.as_bytes());
+        let key = self.key(guard, stage, &name);
         let began = stage.tick();
         let more = value(self.id, known.write, 16 + 16 * random.below(40) as usize);
         let expect = Expect::Present;
@@ -207,7 +247,7 @@ impl Owner {
 
     fn change(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let name = self.name(n);
-        let key: Key<'_> = guard.key(name.as_bytes());
+        let key = self.key(guard, stage, &name);
         let delete = random.below(2) == 0;
         let expires_at = if random.below(2) == 0 { stage.now() + 1 + random.below(3_000) } else { 0 };
         let done = if delete { guard.delete(&key, Expect::Present) } else { guard.touch(&key, expires_at) };
@@ -233,8 +273,8 @@ impl Owner {
         let write = actor.stage.number();
         let bytes = 20_000 + actor.random.below(60_000) as usize;
         let bytes_of = value(self.id, write, bytes);
-        let begun = actor.batch(|guard, _, _| {
-            let key = guard.key(name.as_bytes());
+        let begun = actor.batch(|guard, stage, _| {
+            let key = self.key(guard, stage, &name);
             guard.upload(&key, bytes as u64, &Attributes::default())
         });
         let Ok(mut upload) = begun else { return };
@@ -247,7 +287,7 @@ impl Owner {
         actor.batch(|guard, stage, _| {
             let began = stage.tick();
             let done = guard.publish(upload, Expect::Any);
-            let new = Known { write, bytes, cas: 0, expires_at: 0, began: 0, ended: 0 };
+            let new = Known { write, bytes, cas: None, expires_at: 0, began: 0, ended: 0 };
             self.judge((guard, stage), (n, began, Expect::Any), done, new);
         });
     }

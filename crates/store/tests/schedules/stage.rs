@@ -1,7 +1,10 @@
 //! What the threads of a schedule share: a store, time, what was flushed, and what the store says it took out.
 
 use larder_store::schedule::{Random, Schedule, fail, pass, progress, waited};
-use larder_store::{Attributes, Config, Event, Eviction, Expect, Guard, Store, Value, Worker};
+use larder_store::{
+    Attributes, Automove, ClassTotals, Config, DATABASES, Event, Eviction, Expect, Guard, Store, Value,
+    Worker, chunk_sizes,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,20 +18,36 @@ pub const NOW: u64 = 1_700_000_000_000;
 const WAITS_MAX: u64 = 1_000_000;
 /// And how long it may sleep: others may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
+thread_local! {
+    /// The most waits that any batch had.
+    pub static MOST_WAITS: Cell<u64> = const { Cell::new(0) };
+}
 /// Steps of upkeep in which everything that a flush took comes free.
 const CLEARING_STEPS_MAX: u64 = 100_000;
 
-/// A flush, by the ticks between which it was made.
+/// A flush, by the ticks between which it was made, and the number of the database that it concerned; none: all.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush {
-    pub began: u64,
-    pub ended: u64,
+    began: u64,
+    ended: u64,
+    number: Option<u8>,
+}
+
+impl Flush {
+    fn concerns(&self, number: u8) -> bool {
+        self.number.is_none_or(|flushed| flushed == number)
+    }
 }
 
 /// What all threads of a schedule see.
 pub struct Stage {
     pub store: Arc<Store>,
+    /// Anything may be evicted.
     pub evicts: bool,
+    /// What has an expiry may be.
+    pub evicts_brief: bool,
+    /// Which database each name stands for, by the number that it had at first.
+    names: RefCell<Vec<u8>>,
     ms: Cell<u64>,
     tick: Cell<u64>,
     pub flushes: RefCell<Vec<Flush>>,
@@ -66,19 +85,42 @@ impl Stage {
         self.numbers.get()
     }
 
+    /// How many were given.
+    pub fn numbers(&self) -> u64 {
+        self.numbers.get()
+    }
+
     /// Somebody is still at work.
     pub fn at_work(&self) -> bool {
         self.at_work.get() > 0
     }
 
-    /// Makes a flush.
-    pub fn flush(&self, flush: impl FnOnce()) {
+    /// Makes a flush of the database with this number, or of all, if `flush` says that it did.
+    pub fn flush(&self, number: Option<u8>, flush: impl FnOnce() -> bool) {
         let at = self.flushes.borrow().len();
         let began = self.tick();
         // Until it is over it may take anything, whenever that is looked for.
-        self.flushes.borrow_mut().push(Flush { began, ended: u64::MAX });
-        flush();
-        self.flushes.borrow_mut()[at].ended = self.tick();
+        self.flushes.borrow_mut().push(Flush { began, ended: u64::MAX, number });
+        let made = flush();
+        let flush = &mut self.flushes.borrow_mut()[at];
+        // What was refused has taken nothing: as if it had been before everything.
+        (flush.began, flush.ended) = if made { (began, self.tick()) } else { (0, 0) };
+    }
+
+    /// The name of the database with this number, in this batch.
+    pub fn name_of(&self, number: u8) -> u8 {
+        let name = self.names.borrow().iter().position(|&named| named == number);
+        name.expect("a permutation") as u8
+    }
+
+    /// The number of the database with this name, in this batch.
+    pub fn number_of(&self, name: u8) -> u8 {
+        self.names.borrow()[usize::from(name)]
+    }
+
+    /// Two names were swapped, and nobody else is in a batch.
+    pub fn swapped(&self, one: u8, other: u8) {
+        self.names.borrow_mut().swap(usize::from(one), usize::from(other));
     }
 
     /// Something was flushed, or is about to be.
@@ -86,14 +128,16 @@ impl Stage {
         !self.flushes.borrow().is_empty()
     }
 
-    /// A flush may have taken what was written between these ticks and is missing between those.
-    pub fn may_be_flushed(&self, write_began: u64, read_ended: u64) -> bool {
-        self.flushes.borrow().iter().any(|flush| flush.ended > write_began && flush.began < read_ended)
+    /// A flush may have taken what was written from the first tick on and is missing before the second.
+    pub fn may_be_flushed(&self, number: u8, write_began: u64, read_ended: u64) -> bool {
+        let took = |flush: &Flush| flush.ended > write_began && flush.began < read_ended;
+        self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
     /// A flush must have taken what was written before `write_ended`, for who reads from `read_began` on.
-    pub fn must_be_flushed(&self, write_ended: u64, read_began: u64) -> bool {
-        self.flushes.borrow().iter().any(|flush| flush.began > write_ended && flush.ended < read_began)
+    pub fn must_be_flushed(&self, number: u8, write_ended: u64, read_began: u64) -> bool {
+        let took = |flush: &Flush| flush.began > write_ended && flush.ended < read_began;
+        self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
     /// A key is missing that nothing but eviction or its expiry explains: the store has to have said so.
@@ -119,6 +163,7 @@ impl Actor {
         drop(guard);
         let (waits, slept) = waited();
         let (waits, slept) = (waits - before.0, slept - before.1);
+        MOST_WAITS.set(MOST_WAITS.get().max(waits));
         if waits > WAITS_MAX || slept > SLEPT_MAX {
             fail(format!("a batch waited {waits} times and slept {slept:?}"));
         }
@@ -129,6 +174,12 @@ impl Actor {
     /// As a worker that has nothing to do.
     pub fn rest(&mut self) {
         self.worker.rest();
+    }
+
+    /// As a worker that others wait for; with `asks_again` its writes are refused where they would sleep.
+    pub fn hurry(&mut self, asks_again: bool) {
+        self.worker.set_patient(false);
+        self.worker.set_asked_again(asks_again);
     }
 }
 
@@ -157,7 +208,9 @@ impl Cast {
         store.note_events(&[Event::Evicted, Event::Expired]);
         self.stage = Some(Rc::new(Stage {
             store,
-            evicts: eviction != Eviction::Off,
+            evicts: eviction == Eviction::All,
+            evicts_brief: matches!(eviction, Eviction::Volatile | Eviction::VolatileTtl),
+            names: RefCell::new((0..DATABASES).collect()),
             ms: Cell::new(NOW),
             tick: Cell::new(0),
             flushes: RefCell::default(),
@@ -177,6 +230,25 @@ impl Cast {
         let stage = self.stage();
         let worker = stage.store.worker().expect("a worker for each");
         Actor { stage, random: Random(self.random.draw()), worker }
+    }
+
+    /// Does something before the schedule begins.
+    pub fn before<R>(&mut self, step: impl FnOnce(&mut Actor) -> R) -> R {
+        step(&mut self.actor())
+    }
+
+    /// Stores strings of all sizes, the longest first, until none finds a chunk: a store that evicts is not filled so.
+    pub fn fill_up(&mut self) {
+        self.before(|actor| {
+            for (_, chunk_bytes) in chunk_sizes().collect::<Vec<_>>().into_iter().rev() {
+                while actor.batch(|guard, stage, _| {
+                    let name = format!("full-{:011}", stage.number());
+                    let value = vec![b'f'; (chunk_bytes as usize).saturating_sub(8 + name.len())];
+                    let key = guard.key(name.as_bytes());
+                    guard.store_value(&key, &value, &Attributes::default(), Expect::Any).is_ok()
+                }) {}
+            }
+        });
     }
 
     /// Stores so many small items before the schedule begins, or as many as there is memory for.
@@ -206,6 +278,18 @@ impl Cast {
             if gone {
                 break;
             }
+        }
+    }
+
+    /// Deletes them again, but for one of `of`.
+    pub fn spread(&mut self, items: u64, of: u64) {
+        let mut actor = self.actor();
+        for n in (0..items).filter(|n| n % of != 0) {
+            actor.batch(|guard, _, _| {
+                let name = format!("fill-{n}");
+                let key = guard.key(name.as_bytes());
+                guard.delete(&key, Expect::Present).expect("it was stored, and nothing is evicted");
+            });
         }
     }
 
@@ -277,6 +361,21 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
             assert!(step < CLEARING_STEPS_MAX, "{} items stay after a flush", store.totals().items);
             now += 50;
             worker.enter(now).maintain();
+            progress();
+        }
+        // Collections are taken apart, what waited is free, watches have ended: each class keeps a span or two.
+        store.set_automove(Automove::Ages);
+        for step in 0.. {
+            now += 50;
+            worker.enter(now).maintain();
+            worker.rest();
+            let classes = store.classes(now);
+            let rests = |class: &ClassTotals| class.used_chunks == 0 && class.spans <= 2;
+            if store.watch_bytes() == 0 && classes.iter().all(rests) {
+                break;
+            }
+            let stays: Vec<_> = classes.iter().filter(|class| !rests(class)).collect();
+            assert!(step < CLEARING_STEPS_MAX, "memory stays after a flush: {stays:?}");
             progress();
         }
         drop(worker);

@@ -58,7 +58,7 @@ fn watch(actor: &mut Actor) {
         let now = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
         if !flag.load(Ordering::Relaxed) {
             // Gone without a flag is gone by a flush; what EXEC makes of that is the session's.
-            let by_flush = now.is_none() && stage.may_be_flushed(0, stage.tick());
+            let by_flush = now.is_none() && stage.may_be_flushed(0, 0, stage.tick());
             assert!(
                 now == seen || by_flush,
                 "{name} was {seen:?}, is {now:?}, and raised no flag; since {began}"

@@ -1,0 +1,124 @@
+//! Collections of a store that evicts nothing and is full to the last chunk: what is taken out of them goes, whoever
+//! takes what comes free.
+
+use crate::stage::{Actor, Cast};
+use larder_store::schedule::Random;
+use larder_store::{DIGITS_MAX, Declined, Element, End, Guard, ScoreRule, Type};
+
+/// Elements that a collection has at first: in a leaf, and in a tree.
+const ELEMENTS: [u64; 4] = [3, 20, 60, 200];
+const TYPES: [Type; 4] = [Type::Hash, Type::Set, Type::SortedSet, Type::List];
+
+/// A collection that one thread alone changes, and its elements in order.
+struct Kept {
+    name: String,
+    kind: Type,
+    elements: Vec<String>,
+    next: u64,
+}
+
+/// Adds `count` threads that take so many times something out of collections which they have filled, before all else is
+/// filled. With `always` none of that may be refused.
+pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let kept: Vec<Kept> = cast.before(|actor| {
+            let mut make = |kind| {
+                let name = format!("kept-{}", actor.stage.number());
+                let mut kept = Kept { name, kind, elements: Vec::new(), next: 0 };
+                for _ in 0..ELEMENTS[actor.random.below(4) as usize] {
+                    // As far as there is memory for chunks of so many lengths.
+                    let _ = actor.batch(|guard, _, _| kept.add(guard));
+                }
+                kept
+            };
+            TYPES.map(&mut make).into()
+        });
+        all.push(kept);
+    }
+    cast.fill_up();
+    for mut kept in all {
+        cast.main("remover", move |actor| {
+            for _ in 0..steps {
+                let one = &mut kept[actor.random.below(4) as usize];
+                step(actor, one, always);
+            }
+            kept.iter().for_each(|kept| actor.batch(|guard, _, _| kept.check(guard)));
+        });
+    }
+}
+
+fn step(actor: &mut Actor, kept: &mut Kept, always: bool) {
+    actor.batch(|guard, _, random| {
+        if random.below(8) == 0 {
+            // There may be no memory for more of it.
+            let _ = kept.add(guard);
+            return;
+        }
+        // Of several that are refused some may be gone.
+        let refused = kept.take_out(guard, random, if always { 3 } else { 1 }).err();
+        assert!(refused.is_none() || !always, "{refused:?}: {} of {:?}", kept.elements.len(), kept.kind);
+    });
+    actor.batch(|guard, _, _| kept.check(guard));
+}
+
+fn text(element: Element<'_>) -> String {
+    String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).expect("text was written")
+}
+
+impl Kept {
+    /// One more, behind all others.
+    fn add(&mut self, guard: &mut Guard<'_>) -> Result<(), Declined> {
+        let name = format!("element {:06}", self.next);
+        let key = guard.key(self.name.as_bytes());
+        let one = || std::iter::once(name.as_bytes());
+        match self.kind {
+            Type::Hash => drop(guard.hash_set(&key, one().map(|name| (name, name)))?),
+            Type::Set => drop(guard.set_add(&key, one())?),
+            Type::List => drop(guard.list_push(&key, End::Back, one(), false)?),
+            Type::SortedSet => {
+                let score = self.next as f64 * 0.1;
+                guard.sorted_add(&key, ScoreRule::default(), one().map(|name| (score, name)))?;
+            }
+        }
+        self.next += 1;
+        self.elements.push(name);
+        Ok(())
+    }
+
+    /// Takes up to `most` out, as one: by name, or from an end.
+    fn take_out(&mut self, guard: &mut Guard<'_>, random: &mut Random, most: u64) -> Result<(), Declined> {
+        let len = self.elements.len();
+        let count = (1 + random.below(most) as usize).min(len);
+        let at = random.below((len - count) as u64 + 1) as usize;
+        let key = guard.key(self.name.as_bytes());
+        let names = self.elements[at..at + count].iter().map(|name| name.as_bytes());
+        let (gone, taken) = match (self.kind, random.below(2)) {
+            (Type::List, 0) => (0..count, guard.list_trim(&key, |len| count..len).map(|_| count)),
+            (Type::List, _) => {
+                let popped = guard.list_pop(&key, End::Back, count);
+                (len - count..len, popped.map(|popped| popped.map_or(0, |popped| popped.len())))
+            }
+            (Type::SortedSet, 0) => {
+                let removed = guard.sorted_remove(&key, |_| at..at + count);
+                (at..at + count, removed.map(|removed| removed.map_or(0, |removed| removed.len())))
+            }
+            (kind, _) => (at..at + count, guard.remove_named(&key, kind, names)),
+        };
+        assert_eq!(taken?, count, "{}", self.name);
+        self.elements.drain(gone);
+        Ok(())
+    }
+
+    fn check(&self, guard: &mut Guard<'_>) {
+        let key = guard.key(self.name.as_bytes());
+        let there = guard.collection(&key, self.kind).expect("it has its type");
+        let mut names: Vec<String> = there.map_or_else(Vec::new, |there| {
+            there.entries(0..there.len()).map(|entry| text(entry.name)).collect()
+        });
+        if self.kind != Type::List {
+            names.sort_unstable();
+        }
+        assert_eq!(names, self.elements, "{}", self.name);
+    }
+}
