@@ -81,6 +81,8 @@ pub const SUITES: &[Suite] = &[
             "stopping",
             "--test",
             "hostile",
+            "--test",
+            "accept_failures",
         ],
         filter: &[],
         flags: "",
