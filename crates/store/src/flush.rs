@@ -83,8 +83,11 @@ impl Store {
     /// All buckets were seen clean of the flushes up to `stamp`, `now`.
     pub(crate) fn all_clean(&self, stamp: u64, now: Millis) {
         let _one = self.flushing.lock().expect("no panic under the lock");
-        self.cleaned_at.store(now, Ordering::Relaxed);
-        self.cleaned.fetch_max(stamp, Ordering::Relaxed);
+        // A pass that found nothing flushed frees nothing: who waited for that would wait for all that it may.
+        if self.cleaned.load(Ordering::Relaxed) < stamp {
+            self.cleaned_at.store(now, Ordering::Relaxed);
+            self.cleaned.store(stamp, Ordering::Relaxed);
+        }
         if self.stamp_count() == stamp {
             (0..DATABASES).for_each(|number| self.flushes.set_garbage(number, 0));
         }
@@ -198,6 +201,7 @@ impl Local {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::wait::PAUSES;
     use crate::{Config, Store};
 
     #[test]
@@ -208,6 +212,26 @@ mod tests {
                 assert_eq!(flushes_since(was, now), back);
                 assert_eq!(flushes_since(now, was), 0, "a stamp that was read too early");
             }
+        }
+    }
+
+    /// Upkeep passes over the index all the time: only behind a flush is there memory to be waited for.
+    #[test]
+    fn behind_a_pass_without_a_flush_a_refusal_waits_for_nothing() {
+        let store = Store::new(Config { memory_bytes: 2 << 20, evict: false, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let now = 1_700_000_000_000;
+        let set = |guard: &mut Guard<'_>, n: u32| {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[1; 1_000], &crate::Attributes::default(), crate::Expect::Any)
+        };
+        let refused = (0..).find(|&n| set(&mut worker.enter(now), n).is_err()).unwrap();
+        for ms in (0..60_000).step_by(20) {
+            worker.enter(now + ms).maintain();
+            PAUSES.take();
+            assert_eq!(set(&mut worker.enter(now + ms), refused), Err(crate::Refusal::NoMemory));
+            assert_eq!(PAUSES.take(), 0, "{ms} ms, and nothing was flushed");
         }
     }
 

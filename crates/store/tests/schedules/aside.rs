@@ -22,6 +22,8 @@ pub enum Role {
     Walker,
     /// Walks over everything in one batch, several times.
     Keys,
+    /// Once.
+    Survey,
     /// Moves spans from class to class.
     Mover,
     /// Lowers and raises the limit.
@@ -72,7 +74,7 @@ pub const MORE: [Role; 14] = [
     Role::Expirer,
     Role::Pinner,
     Role::Transactions,
-    Role::Keys,
+    Role::Survey,
     Role::Reader,
     Role::DatabaseFlusher,
 ];
@@ -82,7 +84,7 @@ pub const HARMLESS: [Role; 10] = [
     Role::Grower,
     Role::Upkeep,
     Role::Walker,
-    Role::Keys,
+    Role::Survey,
     Role::Mover,
     Role::Staller,
     Role::Transactions,
@@ -121,19 +123,8 @@ pub fn one(cast: &mut Cast, role: Role) {
                 cursor = actor.batch(|guard, _, _| guard.walk(cursor, items, &mut |item| _ = item.key()));
             });
         }
-        Role::Keys => cast.aside("keys", |actor| {
-            actor.batch(|guard, _, _| {
-                for _ in 0..KEYS_WALKS {
-                    let mut cursor = 0;
-                    loop {
-                        cursor = guard.walk(cursor, 64, &mut |item| _ = item.key());
-                        if cursor == 0 {
-                            break;
-                        }
-                    }
-                }
-            });
-        }),
+        Role::Keys => cast.aside("keys", |actor| survey(actor, KEYS_WALKS)),
+        Role::Survey => cast.aside("survey", |actor| survey(actor, 1)),
         Role::Mover => cast.aside("mover", r#move),
         Role::Limiter => cast.aside("limiter", |actor| {
             nap(actor, 100_000);
@@ -243,6 +234,21 @@ pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
 /// Walks of one batch: so many that who waits for their end waits for some 10 ms.
 const KEYS_WALKS: usize = 4;
+/// Walks over everything so many times, in one batch.
+fn survey(actor: &mut Actor, walks: usize) {
+    actor.batch(|guard, _, _| {
+        for _ in 0..walks {
+            let mut cursor = 0;
+            loop {
+                cursor = guard.walk(cursor, 64, &mut |item| _ = item.key());
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+    });
+}
+
 /// How long a write may sleep beside them: each sleep is several steps of a walk.
 const SLEPT_MAX: Duration = Duration::from_millis(3);
 

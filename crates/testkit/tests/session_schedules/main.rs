@@ -3,6 +3,8 @@
 //! said in `crates/store/tests/schedules`.
 #![cfg(larder_schedule)]
 
+mod waiting;
+
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_store::{Attributes, Automove, Expect, Store};
 use larder_testkit::both::Both;
@@ -186,85 +188,5 @@ fn keys_that_are_read_together_are_of_one_moment() {
     for seed in seeds {
         println!("together: LARDER_SCHEDULE_SEED={seed}");
         together(seed);
-    }
-}
-
-/// Two clients wait for elements that a third pushes to one of two lists: nobody is missed, and each element goes to one.
-fn waiting(seed: u64) {
-    const PUSHES: usize = 40;
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
-    let mut random = Random(seed);
-    let mut schedule = Schedule::new(seed, 300_000);
-    let (awake, popped) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(Vec::new())));
-    for (nth, mut local) in siblings.into_iter().enumerate() {
-        let (awake, popped) = (Rc::clone(&awake), Rc::clone(&popped));
-        let lists = if nth == 0 { ["a", "b"] } else { ["b", "a"] };
-        schedule.thread(format!("waiter-{nth}"), move || {
-            let mut connection = local.resp_connection();
-            let id = connection.client().expect("a client");
-            loop {
-                let mut reply = answer(&mut local, &mut connection, &["BLPOP", lists[0], lists[1], "0"]);
-                while reply.is_empty() {
-                    awake.borrow_mut().extend(local.awake());
-                    let woken = awake.borrow().contains(&id);
-                    if woken {
-                        awake.borrow_mut().retain(|other| *other != id);
-                        local.go_on(&mut connection);
-                        reply = String::from_utf8_lossy(connection.sent()).into_owned();
-                        connection.forget();
-                    } else {
-                        pass();
-                    }
-                }
-                progress();
-                let element = reply.split("\r\n").nth(4).expect("an element").to_owned();
-                awake.borrow_mut().extend(local.awake());
-                if element == "end" {
-                    return;
-                }
-                popped.borrow_mut().push(element);
-            }
-        });
-    }
-    let choices: Vec<u64> = (0..PUSHES + 2).map(|_| random.draw()).collect();
-    let (mut pusher, shared, seen) = (local, Rc::clone(&awake), Rc::clone(&popped));
-    schedule.thread("pusher", move || {
-        let mut connection = pusher.resp_connection();
-        for (n, choice) in choices.into_iter().enumerate() {
-            let element = if n < PUSHES { n.to_string() } else { "end".to_owned() };
-            // Nobody is to take the end before all else is taken.
-            while n == PUSHES && seen.borrow().len() < PUSHES {
-                pass();
-            }
-            let list = ["a", "b"][(choice % 2) as usize];
-            let words = ["RPUSH", list, &element];
-            if choice % 3 == 0 {
-                answer(&mut pusher, &mut connection, &["MULTI"]);
-                answer(&mut pusher, &mut connection, &words);
-                answer(&mut pusher, &mut connection, &["EXEC"]);
-            } else {
-                assert!(answer(&mut pusher, &mut connection, &words).starts_with(':'));
-            }
-            shared.borrow_mut().extend(pusher.awake());
-            progress();
-        }
-    });
-    schedule.run();
-    let mut popped: Vec<usize> =
-        popped.borrow().iter().map(|element| element.parse().expect("a number")).collect();
-    popped.sort_unstable();
-    assert_eq!(popped, (0..PUSHES).collect::<Vec<_>>(), "seed {seed}");
-}
-
-#[test]
-fn nobody_who_waits_is_missed_and_each_element_goes_to_one() {
-    let seeds = match given("LARDER_SCHEDULE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..given("LARDER_SCHEDULE_RUNS").unwrap_or(60),
-    };
-    for seed in seeds {
-        println!("waiting: LARDER_SCHEDULE_SEED={seed}");
-        waiting(seed);
     }
 }
