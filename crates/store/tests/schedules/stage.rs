@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const NOW: u64 = 1_700_000_000_000;
 /// Waits of one batch after which it waits for too long. A rebuilding of a segment is some 30,000 turns, and in the
 /// worst of schedules who waits for it waits for each of them.
-const WAITS_MAX: u64 = 600_000;
+const WAITS_MAX: u64 = 800_000;
 /// And how long it may sleep: others may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
 thread_local! {
