@@ -130,6 +130,8 @@ fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
         &port.to_string(),
         "--redis-port",
         "0",
+        "--http-port",
+        "0",
     ]);
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;

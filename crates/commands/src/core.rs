@@ -5,7 +5,7 @@
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`
 //! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`, `telling`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`
 //!
 //! Knows no protocol: `memcached` and `redis` stand on it, and not on each other.
 
@@ -16,6 +16,7 @@ pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod errors;
 pub(crate) mod events;
+pub(crate) mod exposition;
 pub(crate) mod figures;
 pub(crate) mod glob;
 pub(crate) mod held;

@@ -18,17 +18,20 @@
 //!
 //! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text is
 //! in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every protocol are made of
-//! is in `core`, which knows none of them.
+//! is in `core`, which knows none of them. What is told to scrapers of all of it is in [`metrics`].
 #![forbid(unsafe_code)]
 
 mod core;
 pub mod memcached;
+pub mod metrics;
 pub mod redis;
 mod session;
 mod shared;
 
 pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
+pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
+pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::host::{Connection, Host, Peer, Process};
 pub use crate::core::input::STRANGERS_SHARE;
 pub use crate::core::output::{Mark, Output};

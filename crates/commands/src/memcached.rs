@@ -3,7 +3,8 @@
 //! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
 //!   commands; `dump`: their long replies; `sizes`: one of them
-//! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell
+//! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
+//!   `metrics`: what scrapers are told
 
 mod admin;
 mod batch;
@@ -13,6 +14,7 @@ mod dump;
 mod flow;
 pub(crate) mod join;
 mod meta;
+pub(crate) mod metrics;
 mod session;
 pub(crate) mod shared;
 mod sizes;

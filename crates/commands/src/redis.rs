@@ -3,14 +3,16 @@
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers; `shared`: what all
-//!   RESP clients share
+//!   RESP clients share; `figures`, `metrics`: what is told of it
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `connection`, `server`
 
 mod call;
 mod collections;
 pub(crate) mod connection;
 mod fail;
+pub(crate) mod figures;
 mod keys;
+pub(crate) mod metrics;
 mod pubsub;
 mod reply;
 pub(crate) mod server;

@@ -395,14 +395,19 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
                 "serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
             ));
             // An older binary, given to be compared with, may speak memcached alone.
-            if spec.program.as_ref().is_none_or(|program| helps_with(program, "--redis-port")) {
+            if knows(spec, "--redis-port") {
                 all.extend(words("--redis-port 0".to_owned()));
             }
+            all.extend(without_monitors(spec));
             all
         }
-        Kind::LarderRedis => words(format!(
-            "serve -p 0 --redis-port {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
-        )),
+        Kind::LarderRedis => {
+            let mut all = words(format!(
+                "serve -p 0 --redis-port {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
+            ));
+            all.extend(without_monitors(spec));
+            all
+        }
         Kind::Memcached | Kind::MemcachedNew => {
             let mut all = words(format!(
                 "-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
@@ -476,6 +481,16 @@ pub(crate) fn others(
         (have != wanted).then(|| (name, have.clone(), wanted.to_owned()))
     };
     usual.into_iter().filter_map(differs).collect()
+}
+
+/// Many servers run beside each other: none listens for monitors.
+fn without_monitors(spec: &Spec) -> Vec<String> {
+    if knows(spec, "--http-port") { vec!["--http-port".to_owned(), "0".to_owned()] } else { Vec::new() }
+}
+
+/// Whether the binary that is started knows an option of `serve`: ours does.
+fn knows(spec: &Spec, option: &str) -> bool {
+    spec.program.as_ref().is_none_or(|program| helps_with(program, option))
 }
 
 /// Whether a larder binary knows an option of `serve`.

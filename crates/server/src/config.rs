@@ -30,6 +30,10 @@ pub struct Config {
     pub redis_port: Option<u16>,
     /// `--redis-port` was given.
     pub redis_port_given: bool,
+    /// `--http-port`: none is off, 0 any free port.
+    pub http_port: Option<u16>,
+    /// `--http-port` was given.
+    pub http_port_given: bool,
     /// `--requirepass` or what `--requirepass-file` has, if given.
     pub password: Option<String>,
     /// `--protected-mode`.
@@ -160,6 +164,8 @@ impl Default for Config {
             port_given: false,
             redis_port: Some(6379),
             redis_port_given: false,
+            http_port: Some(HTTP_PORT),
+            http_port_given: false,
             password: None,
             protected: true,
             debug: DebugCommand::No,
@@ -228,6 +234,9 @@ impl Default for Reported {
         }
     }
 }
+
+/// Where monitors look, and exporters are: memcached_exporter's port.
+const HTTP_PORT: u16 = 9150;
 
 /// Largest item when `-I` is not given.
 const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, O
 use std::sync::{Arc, Mutex};
 
 use larder_commands::{
-    Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Target,
+    Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Speaks, Target,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
@@ -163,6 +163,16 @@ impl Hub {
         self.connections_max.load(SeqCst)
     }
 
+    /// The first TCP port where RESP is spoken, or 0.
+    pub fn redis_port(&self) -> u16 {
+        let port = |listener: &Listener| match &listener.address {
+            Address::Tcp(address) => Some((listener.speaks == Speaks::Any, address.port())),
+            Address::Unix(_) => None,
+        };
+        // One of Redis's own before one that is both's.
+        self.listeners.iter().filter_map(port).min().map_or(0, |(_, port)| port)
+    }
+
     /// Connections open now, those on their way to a worker included.
     pub fn connections(&self) -> usize {
         self.handles.iter().map(|handle| handle.connections.load(Relaxed)).sum()
@@ -272,15 +282,6 @@ impl Host for Hub {
             self.waker.wake();
         }
         Ok(())
-    }
-
-    fn reset(&self) {
-        let tally = &self.tally;
-        let counters =
-            [&tally.accepted, &tally.rejected, &tally.listeners_cut, &tally.pauses, &tally.paused_us];
-        for counter in counters {
-            counter.store(0, Relaxed);
-        }
     }
 
     fn kill(&self, place: u64, client: u64) {

@@ -9,6 +9,8 @@
 //! signal ──► every worker is told ────► drain, end
 //! ```
 //!
+//! A thread of its own, which is no worker, answers monitors by HTTP (`admin`).
+//!
 //! [`serve`] is all of it. Its parts are public for a test that brings its own sockets and its own time: a [`Hub`]
 //! with a [`Clock`], a [`Worker`] over a backend, an [`Acceptor`] over an [`Entrance`].
 //!
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod admin;
 mod awake;
 mod clock;
 mod command_line;
@@ -41,6 +44,7 @@ mod worker;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -54,6 +58,7 @@ use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 pub use acceptor::{Acceptor, Arrivals, Entrance, Heard};
+pub use admin::markdown as metrics_markdown;
 pub use clock::Clock;
 pub use command_line::{Request, parse};
 pub use config::{Config, Protocol, Reported};
@@ -67,6 +72,7 @@ pub use options::{Effect, OPTIONS, Row, markdown};
 pub use worker::Worker;
 
 use crate::acceptor::Listeners;
+use crate::admin::Admin;
 use crate::listen::Bound;
 
 /// What the machine's connections are made of.
@@ -125,6 +131,7 @@ pub fn serve(config: Config) -> Result<(), String> {
         process::allow_core_dumps()?;
     }
     let bound = listen::open(&config).map_err(|error| error.to_string())?;
+    let http = listen::open_http(&config).map_err(|error| error.to_string())?;
     if process::is_detached() {
         process::leave_session();
     }
@@ -142,11 +149,13 @@ pub fn serve(config: Config) -> Result<(), String> {
         _ => Automove::Always,
     });
     // A share of the least memory is left to items whatever the threads take.
-    let for_threads = (config.threads as u64 * worker::WORKER_BYTES).min(config.memory_bytes / 8);
+    let for_http = http.as_ref().map_or(0, |_| admin::THREAD_BYTES);
+    let for_threads = (config.threads as u64 * worker::WORKER_BYTES + for_http).min(config.memory_bytes / 8);
     store.set_aside(for_threads as i64);
     let pid_file = config.pid_file.as_deref().map(process::PidFile::write).transpose()?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        let written = listen::write_port_file(path.as_ref(), &bound);
+        let http = http.as_ref().map(|http| http.address);
+        let written = listen::write_port_file(path.as_ref(), &bound, http);
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
     for at in bound.iter().filter(|at| !at.address.is_local()) {
@@ -159,13 +168,19 @@ pub fn serve(config: Config) -> Result<(), String> {
     let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
     let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
     let (workers, arrivals) = start_workers(&hub, started)?;
+    let told_at = http.as_ref().map(|http| http.address);
+    let admin = http.map(|http| Admin::start(&hub, http.listener)).transpose();
+    let admin = admin.map_err(|error| format!("--http-port: cannot start its thread: {error}"))?;
     if process::is_detached() {
         process::say_ready();
     } else {
-        let _ = writeln!(std::io::stdout(), "{}", greeting(&hub));
+        let _ = writeln!(std::io::stdout(), "{}", greeting(&hub, told_at));
     }
     let accepted = Listeners::new(&hub, &bound, &signals.pipe, started)
         .and_then(|listeners| Acceptor::new(Arc::clone(&hub), listeners, arrivals).run());
+    if let Some(admin) = admin {
+        admin.end();
+    }
     stop(&hub, bound);
     for worker in workers {
         let _ = worker.join();
@@ -221,12 +236,13 @@ fn store_config(config: &Config) -> larder_store::Config {
     }
 }
 
-fn greeting(hub: &Hub) -> String {
+fn greeting(hub: &Hub, told_at: Option<SocketAddr>) -> String {
     let places: Vec<String> = hub.listeners.iter().map(|listener| listener.address.to_string()).collect();
     let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
     let threads = hub.handles.len();
+    let told = told_at.map(|at| format!("; {}", admin::shown(at))).unwrap_or_default();
     format!(
-        "larder {} listens on {places}, {} MB of memory, {threads} thread{}",
+        "larder {} listens on {places}, {} MB of memory, {threads} thread{}{told}",
         env!("CARGO_PKG_VERSION"),
         hub.config.memory_bytes >> 20,
         if threads == 1 { "" } else { "s" },

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -140,6 +140,39 @@ pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
     Ok(bound)
 }
 
+/// The listener for monitors.
+#[derive(Debug)]
+pub struct Http {
+    /// It listens already.
+    pub listener: TcpListener,
+    /// Where, with the real port.
+    pub address: SocketAddr,
+}
+
+/// Listens for monitors, if it is asked for; on this machine alone, whatever `-l` says. A port that nobody asked for and
+/// that is taken is told and done without: another server may run beside this one.
+///
+/// # Errors
+/// What the system says of a port that was asked for.
+pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
+    let Some(port) = config.http_port else { return Ok(None) };
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let opened = TcpListener::bind(address).and_then(|listener| {
+        let address = listener.local_addr()?;
+        Ok(Http { listener, address })
+    });
+    match opened {
+        Ok(http) => Ok(Some(http)),
+        Err(error) if !config.http_port_given => {
+            tracing::warn!(
+                "no metrics are told, since {address} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(ListenError { place: address.to_string(), error, default_redis: false }),
+    }
+}
+
 /// Where to listen on `port`; `own`: a place that has a port of its own keeps it.
 fn tcp_addresses(config: &Config, port: Option<u16>, own: bool) -> Result<Vec<SocketAddr>, ListenError> {
     if config.listen.is_empty() {
@@ -200,7 +233,7 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
 ///
 /// # Errors
 /// What writing the file says.
-pub fn write_port_file(path: &Path, bound: &[Bound]) -> io::Result<()> {
+pub fn write_port_file(path: &Path, bound: &[Bound], http: Option<SocketAddr>) -> io::Result<()> {
     let mut text = String::new();
     for Bound { address, speaks, .. } in bound {
         if let Address::Tcp(address) = address {
@@ -211,6 +244,9 @@ pub fn write_port_file(path: &Path, bound: &[Bound]) -> io::Result<()> {
             let family = if address.is_ipv4() { "INET" } else { "INET6" };
             text.push_str(&format!("{kind} {family}: {}\n", address.port()));
         }
+    }
+    if let Some(address) = http {
+        text.push_str(&format!("HTTP INET: {}\n", address.port()));
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".lck");
@@ -273,6 +309,17 @@ mod tests {
         assert!(error.contains("in use") && !error.contains("--redis-port"), "{error}");
         let default = Config { redis_port_given: false, ..taken };
         assert!(open(&default).unwrap_err().to_string().contains("--redis-port 0"));
+    }
+
+    #[test]
+    fn monitors_have_a_port_of_this_machine_that_is_done_without_unless_asked_for() {
+        let config = Config { http_port: Some(0), http_port_given: true, ..Config::default() };
+        let http = open_http(&config).unwrap().expect("a free port");
+        assert!(http.address.ip().is_loopback() && http.address.port() != 0);
+        let taken = Config { http_port: Some(http.address.port()), ..config };
+        assert!(open_http(&taken).unwrap_err().to_string().contains("in use"));
+        assert!(open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap().is_none());
+        assert!(open_http(&Config { http_port: None, ..taken }).unwrap().is_none());
     }
 
     #[test]

@@ -23,10 +23,6 @@ impl Counter {
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
-    /// Zeroes it; racing additions may be lost.
-    pub(crate) fn reset(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
 }
 
 /// What a worker counts for one class.
@@ -41,20 +37,6 @@ pub(crate) struct ClassCount {
     pub(crate) reclaimed: Counter,
     pub(crate) expired_unfetched: Counter,
     pub(crate) ghost_hits: Counter,
-}
-
-impl ClassCount {
-    /// The counts of events, which a reset zeroes.
-    pub(crate) fn events(&self) -> [&Counter; 6] {
-        [
-            &self.evictions,
-            &self.evicted_unfetched,
-            &self.evicted_nonzero,
-            &self.reclaimed,
-            &self.expired_unfetched,
-            &self.ghost_hits,
-        ]
-    }
 }
 
 /// What a worker counts.

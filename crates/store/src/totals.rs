@@ -1,4 +1,7 @@
 //! Figures: what workers have counted, summed when somebody asks.
+//!
+//! Counts of events only grow, as long as the store lives. Who counts anew remembers what they were and takes that
+//! away ([`Totals::since`], [`ClassTotals::since`]); what is there, and not what happened, stays as it is.
 
 use crate::class::ClassId;
 use crate::counters::{ClassCount, Counter, WorkerCounters};
@@ -87,6 +90,43 @@ pub struct ClassTotals {
     pub age_ms: u64,
 }
 
+impl Totals {
+    /// Takes away the events that were counted `before`.
+    pub fn since(&mut self, before: &Totals) {
+        for (events, before) in [
+            (&mut self.items_stored, before.items_stored),
+            (&mut self.evictions, before.evictions),
+            (&mut self.evicted_unfetched, before.evicted_unfetched),
+            (&mut self.reclaimed, before.reclaimed),
+            (&mut self.expired_unfetched, before.expired_unfetched),
+            (&mut self.maintain_checked, before.maintain_checked),
+            (&mut self.out_of_memory, before.out_of_memory),
+            (&mut self.spans_moved, before.spans_moved),
+            (&mut self.chunks_moved, before.chunks_moved),
+            (&mut self.ghost_hits, before.ghost_hits),
+        ] {
+            *events = events.saturating_sub(before);
+        }
+    }
+}
+
+impl ClassTotals {
+    /// Takes away the events that were counted `before`, of the same class.
+    pub fn since(&mut self, before: &ClassTotals) {
+        for (events, before) in [
+            (&mut self.evictions, before.evictions),
+            (&mut self.evicted_unfetched, before.evicted_unfetched),
+            (&mut self.evicted_nonzero, before.evicted_nonzero),
+            (&mut self.reclaimed, before.reclaimed),
+            (&mut self.expired_unfetched, before.expired_unfetched),
+            (&mut self.out_of_memory, before.out_of_memory),
+            (&mut self.ghost_hits, before.ghost_hits),
+        ] {
+            *events = events.saturating_sub(before);
+        }
+    }
+}
+
 impl Store {
     pub(crate) fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
         self.counters.iter().chain(std::iter::once(&self.loose))
@@ -134,58 +174,43 @@ impl Store {
 
     /// Figures at time `now` of the classes that own a span, ascending.
     pub fn classes(&self, now: Millis) -> Vec<ClassTotals> {
-        let mut all = Vec::new();
-        for id in ClassId::all() {
-            let (spans, out_of_memory) = {
-                let slab = self.slabs.class(id);
-                (slab.spans() as u64, slab.out_of_memory)
-            };
-            if spans == 0 {
-                continue;
-            }
-            let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
-            let used_chunks = sum(|c| &c.used_chunks);
-            let view = self.slabs.view(id);
-            all.push(ClassTotals {
-                id: id.0,
-                chunk_bytes: id.chunk_bytes() as u32,
-                spans,
-                used_chunks,
-                free_chunks: (spans * id.chunks_per_span() as u64).saturating_sub(used_chunks),
-                items: sum(|c| &c.items),
-                requested_bytes: sum(|c| &c.requested_bytes),
-                evictions: sum(|c| &c.evictions),
-                evicted_unfetched: sum(|c| &c.evicted_unfetched),
-                evicted_nonzero: sum(|c| &c.evicted_nonzero),
-                evicted_age_s: view.evicted_age_s.load(Ordering::Relaxed),
-                reclaimed: sum(|c| &c.reclaimed),
-                expired_unfetched: sum(|c| &c.expired_unfetched),
-                ghost_hits: sum(|c| &c.ghost_hits),
-                out_of_memory,
-                age_ms: view.age_ms(now).unwrap_or(0),
-            });
-        }
-        all
+        ClassId::all().filter_map(|id| self.class_totals(id, now, 1)).collect()
     }
 
-    /// Zeroes what `stats reset` zeroes: counts of events, not of what is there.
-    pub fn reset_counters(&self) {
-        for id in ClassId::all() {
-            self.slabs.class(id).out_of_memory = 0;
+    /// Figures at time `now` of every class, ascending: one without a span may have counted before.
+    pub fn all_classes(&self, now: Millis) -> Vec<ClassTotals> {
+        ClassId::all().filter_map(|id| self.class_totals(id, now, 0)).collect()
+    }
+
+    /// Figures of a class, if it owns so many spans at least.
+    fn class_totals(&self, id: ClassId, now: Millis, spans_min: u64) -> Option<ClassTotals> {
+        let (spans, out_of_memory) = {
+            let slab = self.slabs.class(id);
+            (slab.spans() as u64, slab.out_of_memory)
+        };
+        if spans < spans_min {
+            return None;
         }
-        for counters in self.all_counters() {
-            for id in ClassId::all() {
-                counters.class(id).events().into_iter().for_each(Counter::reset);
-            }
-            for counter in [
-                &counters.items_stored,
-                &counters.out_of_memory,
-                &counters.maintain_checked,
-                &counters.spans_moved,
-                &counters.chunks_moved,
-            ] {
-                counter.reset();
-            }
-        }
+        let sum = |one: fn(&ClassCount) -> &Counter| self.sum(|c| one(c.class(id)).value());
+        let used_chunks = sum(|c| &c.used_chunks);
+        let view = self.slabs.view(id);
+        Some(ClassTotals {
+            id: id.0,
+            chunk_bytes: id.chunk_bytes() as u32,
+            spans,
+            used_chunks,
+            free_chunks: (spans * id.chunks_per_span() as u64).saturating_sub(used_chunks),
+            items: sum(|c| &c.items),
+            requested_bytes: sum(|c| &c.requested_bytes),
+            evictions: sum(|c| &c.evictions),
+            evicted_unfetched: sum(|c| &c.evicted_unfetched),
+            evicted_nonzero: sum(|c| &c.evicted_nonzero),
+            evicted_age_s: view.evicted_age_s.load(Ordering::Relaxed),
+            reclaimed: sum(|c| &c.reclaimed),
+            expired_unfetched: sum(|c| &c.expired_unfetched),
+            ghost_hits: sum(|c| &c.ghost_hits),
+            out_of_memory,
+            age_ms: view.age_ms(now).unwrap_or(0),
+        })
     }
 }

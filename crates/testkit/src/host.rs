@@ -77,8 +77,6 @@ impl Host for LocalHost {
         Ok(())
     }
 
-    fn reset(&self) {}
-
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display)) {
         self.settings.iter().for_each(|(name, value)| visit(name, value));
     }

@@ -91,6 +91,8 @@ impl Server {
             Program::Larder | Program::LarderResp => {
                 let mut command = Command::new(larder());
                 command.args(["serve", "-l", "127.0.0.1"]);
+                // Many servers run at once; the last of an option's values holds.
+                command.args(["--http-port", "0"]);
                 command
             }
             Program::Redis(path) => {

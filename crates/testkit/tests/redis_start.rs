@@ -13,7 +13,7 @@ fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
     let _taken = TcpListener::bind((HERE, 6379)).expect("nobody else is here");
     let start = |options: &[&str]| {
         let mut command = Command::new(larder());
-        command.args(["serve", "-l", HERE, "-p", "0"]).args(options);
+        command.args(["serve", "-l", HERE, "-p", "0", "--http-port", "0"]).args(options);
         command.stdin(Stdio::null()).output().expect("it runs")
     };
     let output = start(&[]);

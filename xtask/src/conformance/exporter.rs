@@ -42,7 +42,7 @@ for my $of ('', ' settings', ' slabs', ' items') {
 /// Waits until the exporter answers.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
-for (1..200) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9150/metrics');
+for (1..200) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9151/metrics');
     if ($r->{success}) { print $r->{content}; exit 0 } select(undef, undef, undef, 0.05) }
 die "the exporter does not answer";
 "#;
@@ -109,7 +109,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     perl(FILL)?;
     perl(REST)?;
     let options =
-        ["--memcached.address=127.0.0.1:11211", "--web.listen-address=127.0.0.1:9150", "--log.level=error"];
+        ["--memcached.address=127.0.0.1:11211", "--web.listen-address=127.0.0.1:9151", "--log.level=error"];
     let _exporter = namespace.background(&exporter, &options)?;
     let metrics_text = perl(SCRAPE)?;
     let metrics: HashMap<&str, f64> = metrics_text

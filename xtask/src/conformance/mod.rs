@@ -90,7 +90,8 @@ fn program() -> Outcome<Program> {
     }
     run(cargo(&["build", "--quiet", "--package", "larder"]))?;
     let larder = target().join("debug/larder").to_string_lossy().into_owned();
-    Ok(Program { words: vec![larder, "serve".into()] })
+    // Suites start servers beside each other, and look at what they say.
+    Ok(Program { words: [&larder[..], "serve", "--http-port", "0"].map(str::to_owned).to_vec() })
 }
 
 /// The committed numbers: `[suite]`, `passed = N`, `skipped = N`.

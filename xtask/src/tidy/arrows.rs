@@ -33,6 +33,7 @@ const MODULES: &[(&str, &Arrows)] = &[(
     &[
         ("core", &[]),
         ("memcached", &["core"]),
+        ("metrics", &["core", "memcached", "redis", "shared"]),
         ("redis", &["core"]),
         ("session", &["core", "memcached", "redis", "shared"]),
         ("shared", &["core", "memcached", "redis"]),

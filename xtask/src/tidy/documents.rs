@@ -12,10 +12,11 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Generated documents: where, and what they hold.
-fn generated() -> Outcome<[(PathBuf, String); 4]> {
+fn generated() -> Outcome<[(PathBuf, String); 5]> {
     let docs = root().join("docs");
     Ok([
         (docs.join("compatibility.md"), compatibility()),
+        (docs.join("metrics.md"), metrics()),
         (docs.join("options.md"), options()),
         (docs.join("redis.md"), redis()?),
         (docs.join("internals/faults.md"), faults::document()?),
@@ -49,6 +50,11 @@ fn options() -> String {
          What does not exist here is refused by name,\nwhat has nothing to act on is accepted and says so.\n\n{}",
         larder_server::markdown()
     )
+}
+
+fn metrics() -> String {
+    let intro = include_str!("metrics_intro.md").trim_end();
+    format!("# Metrics\n\n{NOTE}\n{intro}\n{}", larder_server::metrics_markdown())
 }
 
 fn compatibility() -> String {

@@ -33,7 +33,7 @@ func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
 	socket := filepath.Join(directory, "s")
-	server := exec.Command(program, append([]string{"serve", "-s", socket, "-m", "64", "-t", "2"}, options...)...)
+	server := exec.Command(program, append([]string{"serve", "-s", socket, "--http-port", "0", "-m", "64", "-t", "2"}, options...)...)
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func ServeTCP(t testing.TB, options ...string) (memcached, redis string, server 
 	t.Helper()
 	program := Program(t)
 	ports := filepath.Join(t.TempDir(), "ports")
-	server = exec.Command(program, append([]string{"serve", "-p", "-1", "--redis-port", "-1", "-m", "64", "-t", "1"}, options...)...)
+	server = exec.Command(program, append([]string{"serve", "-p", "-1", "--redis-port", "-1", "--http-port", "0", "-m", "64", "-t", "1"}, options...)...)
 	server.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+ports)
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {

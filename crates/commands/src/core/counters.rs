@@ -8,94 +8,106 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_store::CLASSES_END;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $help:literal])+ $name:ident = $text:literal,)*) => {
         /// What is counted; memcached's statistics of the same name unless the text says otherwise.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
-        pub enum Counter { $($(#[$doc])* $name,)* }
+        pub enum Counter { $($(#[doc = $help])+ $name,)* }
 
         impl Counter {
             /// All of them, in order.
             pub const ALL: &'static [Counter] = &[$(Counter::$name,)*];
+
+            /// Its name in a list of all figures.
+            pub fn name(self) -> &'static str {
+                const NAMES: &[&str] = &[$($text,)*];
+                NAMES[self as usize]
+            }
+
+            /// What it counts.
+            pub fn help(self) -> &'static str {
+                const HELP: &[&str] = &[$(concat!($($help),+),)*];
+                HELP[self as usize].trim_start()
+            }
         }
     };
 }
 
 counters! {
     /// Keys asked for by get, gets, mg and binary gets.
-    CmdGet,
+    CmdGet = "cmd_get",
     /// Of these, found (also those found by gat, gats).
-    GetHits,
+    GetHits = "get_hits",
     /// Of these, not found.
-    GetMisses,
+    GetMisses = "get_misses",
     /// Of the misses, those whose item's time had passed.
-    GetExpired,
+    GetExpired = "get_expired",
     /// Of the misses, those whose item a flush took.
-    GetFlushed,
+    GetFlushed = "get_flushed",
     /// Keys asked for by these, and by gat and gats, that have a collection: not found either.
-    TypeMisses,
+    TypeMisses = "type_misses",
     /// Stores that got as far as memory for their item.
-    CmdSet,
+    CmdSet = "cmd_set",
     /// flush_all, allowed or not.
-    CmdFlush,
+    CmdFlush = "cmd_flush",
     /// touch, gat, gats, mg with T.
-    CmdTouch,
+    CmdTouch = "cmd_touch",
     /// Meta commands.
-    CmdMeta,
+    CmdMeta = "cmd_meta",
     /// delete, md without an item.
-    DeleteMisses,
+    DeleteMisses = "delete_misses",
     /// delete, md with an item.
-    DeleteHits,
+    DeleteHits = "delete_hits",
     /// incr without an item.
-    IncrMisses,
+    IncrMisses = "incr_misses",
     /// incr done.
-    IncrHits,
+    IncrHits = "incr_hits",
     /// decr without an item.
-    DecrMisses,
+    DecrMisses = "decr_misses",
     /// decr done.
-    DecrHits,
+    DecrHits = "decr_hits",
     /// Compare-and-swap without an item.
-    CasMisses,
+    CasMisses = "cas_misses",
     /// Compare-and-swap done.
-    CasHits,
+    CasHits = "cas_hits",
     /// Compare-and-swap on another version.
-    CasBadval,
+    CasBadval = "cas_badval",
     /// Touches of an item.
-    TouchHits,
+    TouchHits = "touch_hits",
     /// Touches without an item.
-    TouchMisses,
+    TouchMisses = "touch_misses",
     /// Values above the limit.
-    StoreTooLarge,
+    StoreTooLarge = "store_too_large",
     /// Values there was no memory for.
-    StoreNoMemory,
+    StoreNoMemory = "store_no_memory",
     /// Numbers changed that took no more bytes than before: memcached writes them in place, and does
     /// not count an item.
-    NumbersInPlace,
+    NumbersInPlace = "numbers_in_place",
     /// Times a connection gave way to others with requests left.
-    ConnYields,
+    ConnYields = "conn_yields",
     /// Bytes received; the server counts.
-    BytesRead,
+    BytesRead = "bytes_read",
     /// Bytes sent; the server counts.
-    BytesWritten,
+    BytesWritten = "bytes_written",
     /// Connections closed because others needed the memory that their replies held; the server counts.
-    Shed,
+    Shed = "connections_shed",
     /// Connections closed because others needed the memory that their requests held, which had come in part; the
     /// server counts.
-    Crowded,
+    Crowded = "connections_crowded",
     /// Connections closed since they did not go on with a request, or did not say who they are; the server counts.
-    Unfinished,
+    Unfinished = "connections_unfinished",
     /// Connections closed for idleness; the server counts.
-    IdleKicks,
+    IdleKicks = "connections_idle",
     /// Keys that RESP commands read and found.
-    RedisHits,
+    RedisHits = "redis_hits",
     /// And did not find.
-    RedisMisses,
+    RedisMisses = "redis_misses",
     /// Of these, those whose item's time had passed.
-    RedisExpired,
+    RedisExpired = "redis_expired",
     /// RESP commands.
-    RedisCommands,
+    RedisCommands = "redis_commands",
     /// RESP commands that were answered with an error.
-    RedisErrors,
+    RedisErrors = "redis_errors",
 }
 
 /// What is counted by slab class too: memcached's statistics of the same name, in its order. Over all

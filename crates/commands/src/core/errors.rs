@@ -10,7 +10,14 @@ const WORD_BYTES_MAX: usize = 32;
 
 /// Counts of errors by their first words.
 #[derive(Debug, Default)]
-pub(crate) struct Errors(Mutex<BTreeMap<Box<str>, u64>>);
+pub(crate) struct Errors(Mutex<BTreeMap<Box<str>, Count>>);
+
+/// How often a word came, and how often before the last reset.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    all: u64,
+    before: u64,
+}
 
 impl Errors {
     /// Counts an error of this text.
@@ -23,23 +30,31 @@ impl Errors {
         let word = if is_word { word } else { "ERR" };
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(word) {
-            *count += 1;
+            count.all += 1;
         } else {
             let word = if counts.len() < WORDS_MAX { word } else { "OTHERS" };
-            *counts.entry(word.into()).or_default() += 1;
+            counts.entry(word.into()).or_default().all += 1;
         }
     }
 
-    /// Calls `visit` with each word and how often it came.
+    /// Calls `visit` with each word that came since the last reset, and how often.
     pub fn each(&self, visit: &mut dyn FnMut(&str, u64)) {
-        self.counts().iter().for_each(|(word, count)| visit(word, *count));
+        let counts = self.counts();
+        let since = counts.iter().map(|(word, count)| (word, count.all - count.before));
+        since.filter(|(_, count)| *count > 0).for_each(|(word, count)| visit(word, count));
     }
 
+    /// Calls `visit` with each word and how often it came at all.
+    pub fn each_since_start(&self, visit: &mut dyn FnMut(&str, u64)) {
+        self.counts().iter().for_each(|(word, count)| visit(word, count.all));
+    }
+
+    /// Counts anew. The words stay: they are as many as there may be, whatever is reset.
     pub fn reset(&self) {
-        self.counts().clear();
+        self.counts().values_mut().for_each(|count| count.before = count.all);
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<str>, u64>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Count>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,5 +78,12 @@ mod tests {
         assert_eq!(words, WORDS_MAX + 1);
         errors.reset();
         errors.each(&mut |_, _| panic!("nothing is left"));
+        errors.count("WRONGTYPE y");
+        let mut seen = Vec::new();
+        errors.each(&mut |word, count| seen.push((word.to_owned(), count)));
+        assert_eq!(seen, [("WRONGTYPE".to_owned(), 1)]);
+        let mut all = 0;
+        errors.each_since_start(&mut |_, count| all += count);
+        assert_eq!(all, 5 + WORDS_MAX as u64 + 10 + 1, "who scrapes sees no reset");
     }
 }

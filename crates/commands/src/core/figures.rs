@@ -1,60 +1,160 @@
 //! Figures of the process, of all workers and of the store, as they are now.
+//!
+//! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); what is told to clients is what came
+//! since, and what scrapers are told knows of no reset: to them a count that falls is a server that was started anew.
+
+pub mod table;
 
 use std::sync::PoisonError;
 
-use larder_store::Totals;
+use larder_store::{ClassTotals, Millis, Store, Totals};
 
 use super::calls::{self, RowSum};
 use super::context::Context;
 use super::counters::Sums;
-use super::host::Process;
+use super::host::{Host, Process};
+use super::shared::Shared;
+
+/// Where figures are gathered: what all workers share, the server, and the time.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub shared: &'a Shared,
+    pub host: &'a dyn Host,
+    pub store: &'a Store,
+    /// Server time.
+    pub now: Millis,
+}
+
+impl<'a> Place<'a> {
+    /// That of a call.
+    pub fn of(cx: &'a Context<'_, '_>) -> Place<'a> {
+        Place { shared: cx.shared, host: cx.host, store: cx.guard.store(), now: cx.now() }
+    }
+}
 
 /// What figures are told from.
 #[derive(Debug)]
 pub struct Figures {
     /// Of the process.
     pub process: Process,
-    /// Of all workers, since the last reset.
+    /// Of all workers.
     pub sums: Sums,
     /// Of the store.
     pub totals: Totals,
     /// Server time, seconds.
     pub now_s: u64,
+    /// Keyspace events that nobody was told of, because too many waited.
+    pub events_lost: u64,
+    /// Requests of prefixes that are not told apart.
+    pub prefixes_missed: u64,
+    /// Times that one command had the store for itself.
+    pub whole_holds: u64,
+    /// Channels, patterns and sharded channels that somebody listens to.
+    pub topics: [u64; 3],
+    /// Memory of the process.
+    pub resident_bytes: u64,
 }
 
 impl Figures {
-    /// Gathers them now.
-    pub fn gather(cx: &Context<'_, '_>) -> Figures {
-        let mut process = cx.host.process();
-        process.uptime_s = process.uptime_s.saturating_add_signed(cx.shared.clock.moved_ms() / 1000);
-        Figures { process, sums: sums(cx), totals: cx.guard.store().totals(), now_s: cx.now() / 1000 }
+    /// Gathers them now: what was counted since the last reset.
+    pub(crate) fn gather(cx: &Context<'_, '_>) -> Figures {
+        let mut figures = Figures::since_start(Place::of(cx));
+        let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.process.since(&base.process);
+        figures.sums.since(&base.sums);
+        figures.totals.since(&base.totals);
+        figures
     }
+
+    /// Gathers them now: what was counted since the server was started.
+    pub(crate) fn since_start(place: Place<'_>) -> Figures {
+        let Place { shared, host, store, now } = place;
+        let mut process = host.process();
+        process.uptime_s = process.uptime_s.saturating_add_signed(shared.clock.moved_ms() / 1000);
+        let topics = &shared.topics;
+        let totals = store.totals();
+        Figures {
+            process,
+            sums: all_sums(host),
+            resident_bytes: resident_bytes().unwrap_or(totals.used_bytes),
+            totals,
+            now_s: now / 1000,
+            events_lost: store.events_lost() + shared.telling.lost(),
+            prefixes_missed: shared.prefixes.missed(),
+            whole_holds: store.whole_holds(),
+            topics: [
+                topics.channels.channels() as u64,
+                topics.pattern_count() as u64,
+                topics.shards.channels() as u64,
+            ],
+        }
+    }
+}
+
+/// What was counted before the last reset.
+#[derive(Debug, Default)]
+pub(crate) struct Base {
+    process: Process,
+    sums: Sums,
+    totals: Totals,
+    /// Every class, or none.
+    classes: Vec<ClassTotals>,
+    /// Commands, by their numbers.
+    rows: Vec<RowSum>,
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
+}
+
+fn all_sums(host: &dyn Host) -> Sums {
+    let mut sums = Sums::default();
+    host.counters(&mut |counters| sums.add(counters));
+    sums
 }
 
 /// Counts of all workers since the last reset.
 pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
-    let mut sums = Sums::default();
-    cx.host.counters(&mut |counters| sums.add(counters));
-    sums.since(&cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut sums = all_sums(cx.host);
+    sums.since(&cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner).sums);
     sums
 }
 
-/// Counts anew: workers, commands, errors, connections, the store, prefixes. Workers own their counters, so what
-/// they are now is remembered and taken away.
+/// The store's classes that own a span, with what they counted since the last reset.
+pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
+    let mut classes = cx.guard.store().classes(cx.now());
+    let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
+    for class in &mut classes {
+        if let Some(before) = base.classes.iter().find(|before| before.id == class.id) {
+            class.since(before);
+        }
+    }
+    classes
+}
+
+/// Counts anew: workers, commands, errors, connections, the store, prefixes. Those who count own their counters, so
+/// what they are now is remembered and taken away.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
-    let mut sums = Sums::default();
-    cx.host.counters(&mut |counters| sums.add(counters));
-    *cx.shared.reset.lock().unwrap_or_else(PoisonError::into_inner) = sums;
-    cx.host.reset();
-    cx.guard.store().reset_counters();
-    cx.shared.prefixes.clear(cx.guard.store());
-    *cx.shared.counted.lock().unwrap_or_else(PoisonError::into_inner) =
-        calls::sums(|visit| cx.host.counters(visit), &[]);
-    cx.shared.errors.reset();
+    let Place { shared, host, store, now } = Place::of(cx);
+    *shared.base.lock().unwrap_or_else(PoisonError::into_inner) = Base {
+        process: host.process(),
+        sums: all_sums(host),
+        totals: store.totals(),
+        classes: store.all_classes(now),
+        rows: all_row_sums(host),
+    };
+    shared.prefixes.clear(cx.guard.store());
+    shared.errors.reset();
 }
 
 /// What was counted of each command since the last reset.
 pub(crate) fn row_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
-    let counted = cx.shared.counted.lock().unwrap_or_else(PoisonError::into_inner);
-    calls::sums(|visit| cx.host.counters(visit), &counted)
+    let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
+    calls::sums(|visit| cx.host.counters(visit), &base.rows)
+}
+
+/// What was counted of each command since the server was started.
+pub(crate) fn all_row_sums(host: &dyn Host) -> Vec<RowSum> {
+    calls::sums(|visit| host.counters(visit), &[])
 }

@@ -55,6 +55,21 @@ pub struct Process {
     pub log_lines_dropped: u64,
 }
 
+impl Process {
+    /// Takes away the events that were counted `before`.
+    pub(crate) fn since(&mut self, before: &Process) {
+        for (events, before) in [
+            (&mut self.connections_total, before.connections_total),
+            (&mut self.connections_rejected, before.connections_rejected),
+            (&mut self.listeners_cut, before.listeners_cut),
+            (&mut self.accept_pauses, before.accept_pauses),
+            (&mut self.accept_paused_us, before.accept_paused_us),
+        ] {
+            *events = events.saturating_sub(before);
+        }
+    }
+}
+
 /// One line group of `stats conns`.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
@@ -95,9 +110,6 @@ pub trait Host: Sync {
     /// # Errors
     /// The most that the system can do.
     fn set_connections_max(&self, max: u64) -> Result<(), u64>;
-
-    /// `stats reset`: counts connections and refusals from 0 again.
-    fn reset(&self);
 
     /// Calls `visit` with every `stats settings` line in memcached's order.
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display));

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use larder_store::{Guard, Millis};
 
 use super::access::Access;
-use super::calls::RowSum;
-use super::counters::Sums;
 use super::errors::Errors;
 use super::events::Events;
+use super::figures::Base;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
@@ -204,10 +203,8 @@ pub struct Shared {
     looking: Mutex<()>,
     /// When the server started, in its own time, once somebody has asked for it.
     started_s: OnceLock<u64>,
-    /// What the counters were at the last `stats reset`.
-    pub(crate) reset: Mutex<Sums>,
-    /// What was counted of each command at the last `stats reset`.
-    pub(crate) counted: Mutex<Vec<RowSum>>,
+    /// What was counted before the last `stats reset`.
+    pub(crate) base: Mutex<Base>,
     /// Errors that were answered.
     pub(crate) errors: Errors,
     /// Users and their passwords.
@@ -235,8 +232,7 @@ impl Shared {
             flush_at: AtomicU64::new(NEVER),
             look_at: AtomicU64::new(NEVER),
             looking: Mutex::default(),
-            reset: Mutex::default(),
-            counted: Mutex::default(),
+            base: Mutex::default(),
             errors: Errors::default(),
             access: Access::new(&settings.password, &settings.users, settings.protected),
             strangers: Arc::default(),

@@ -1,15 +1,18 @@
 //! The keys of `stats items` and `stats slabs`, in memcached's order: one row each, where its value comes
 //! from, and which of them stand for something that Larder does not have.
 
-use super::slabs::{PAGE_BYTES, Slab};
+use super::slabs::{PAGE_BYTES, Slab, SlabClasses};
 use super::stats::{NO_LRU_LISTS, NOT_BY_CRAWLING, NOT_EVICTED_ACTIVE};
-use crate::core::counters::ClassCounter;
+use crate::core::counters::{ClassCounter, Sums};
+use crate::core::figures::table::ClassFigure;
 
 /// Where a key's value comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum ClassSource {
-    /// Something that is measured.
-    Figure(fn(&Slab) -> u64),
+    /// A figure of the class.
+    Figure(ClassFigure),
+    /// What no other protocol tells.
+    Own(fn(&Slab) -> u64),
     /// Commands on items of the class.
     Counter(ClassCounter),
     /// Always 0, because Larder has no such thing; the text says why.
@@ -27,8 +30,26 @@ pub struct ClassKey {
     pub maintainer: bool,
 }
 
-const fn figure(name: &'static str, read: fn(&Slab) -> u64) -> ClassKey {
-    ClassKey { name, source: ClassSource::Figure(read), maintainer: false }
+impl ClassSource {
+    /// The value, of a shown class and what was counted.
+    pub fn value(&self, slab: &Slab, classes: &SlabClasses, sums: &Sums) -> u64 {
+        match *self {
+            ClassSource::Figure(figure) => figure.of(&slab.totals),
+            ClassSource::Own(read) => read(slab),
+            ClassSource::Counter(counter) => {
+                classes.members(slab.totals.id).map(|class| sums.in_class(class, counter)).sum()
+            }
+            ClassSource::Absent(_) => 0,
+        }
+    }
+}
+
+const fn figure(name: &'static str, figure: ClassFigure) -> ClassKey {
+    ClassKey { name, source: ClassSource::Figure(figure), maintainer: false }
+}
+
+const fn own(name: &'static str, read: fn(&Slab) -> u64) -> ClassKey {
+    ClassKey { name, source: ClassSource::Own(read), maintainer: false }
 }
 
 const fn counter(name: &'static str, counter: ClassCounter) -> ClassKey {
@@ -45,22 +66,22 @@ const fn maintainer(key: ClassKey) -> ClassKey {
 
 /// Of `stats items`.
 pub static ITEM_KEYS: &[ClassKey] = &[
-    figure("number", |slab| slab.totals.items),
+    figure("number", ClassFigure::Items),
     maintainer(absent("number_hot", NO_LRU_LISTS)),
     maintainer(absent("number_warm", NO_LRU_LISTS)),
-    maintainer(figure("number_cold", |slab| slab.totals.items)),
+    maintainer(figure("number_cold", ClassFigure::Items)),
     maintainer(absent("age_hot", NO_LRU_LISTS)),
     maintainer(absent("age_warm", NO_LRU_LISTS)),
-    figure("age", |slab| slab.totals.age_ms / 1000),
-    figure("mem_requested", |slab| slab.totals.requested_bytes),
-    figure("evicted", |slab| slab.totals.evictions),
-    figure("evicted_nonzero", |slab| slab.totals.evicted_nonzero),
-    figure("evicted_time", |slab| slab.totals.evicted_age_s),
-    figure("outofmemory", |slab| slab.totals.out_of_memory),
+    figure("age", ClassFigure::Age),
+    figure("mem_requested", ClassFigure::RequestedBytes),
+    figure("evicted", ClassFigure::Evictions),
+    figure("evicted_nonzero", ClassFigure::EvictedNonzero),
+    figure("evicted_time", ClassFigure::EvictedAge),
+    figure("outofmemory", ClassFigure::OutOfMemory),
     absent("tailrepairs", "there are no references to leak"),
-    figure("reclaimed", |slab| slab.totals.reclaimed),
-    figure("expired_unfetched", |slab| slab.totals.expired_unfetched),
-    figure("evicted_unfetched", |slab| slab.totals.evicted_unfetched),
+    figure("reclaimed", ClassFigure::Reclaimed),
+    figure("expired_unfetched", ClassFigure::ExpiredUnfetched),
+    figure("evicted_unfetched", ClassFigure::EvictedUnfetched),
     maintainer(absent("evicted_active", NOT_EVICTED_ACTIVE)),
     absent("crawler_reclaimed", NOT_BY_CRAWLING),
     absent("crawler_items_checked", "upkeep goes through the index, whatever the class"),
@@ -77,12 +98,12 @@ pub static ITEM_KEYS: &[ClassKey] = &[
 
 /// Of `stats slabs`.
 pub static SLAB_KEYS: &[ClassKey] = &[
-    figure("chunk_size", |slab| u64::from(slab.totals.chunk_bytes)),
-    figure("chunks_per_page", |slab| PAGE_BYTES / u64::from(slab.totals.chunk_bytes.max(1))),
-    figure("total_pages", Slab::pages),
-    figure("total_chunks", |slab| slab.totals.used_chunks + slab.totals.free_chunks),
-    figure("used_chunks", |slab| slab.totals.used_chunks),
-    figure("free_chunks", |slab| slab.totals.free_chunks),
+    figure("chunk_size", ClassFigure::ChunkBytes),
+    own("chunks_per_page", |slab| PAGE_BYTES / u64::from(slab.totals.chunk_bytes.max(1))),
+    own("total_pages", Slab::pages),
+    figure("total_chunks", ClassFigure::Chunks),
+    figure("used_chunks", ClassFigure::ChunksUsed),
+    figure("free_chunks", ClassFigure::ChunksFree),
     absent("free_chunks_end", "free chunks are not told by where they lie in a page"),
     counter("get_hits", ClassCounter::GetHits),
     counter("cmd_set", ClassCounter::CmdSet),

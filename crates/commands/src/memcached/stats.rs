@@ -4,42 +4,38 @@
 use std::fmt::{self, Display};
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_store::Totals;
-
 use super::shared::Shared;
 use super::slabs::SPANS_PER_PAGE;
 use crate::core::context::Context;
-use crate::core::counters::{Counter, Sums};
+use crate::core::counters::Counter;
 use crate::core::figures;
-use crate::core::host::Process;
+use crate::core::figures::table::Figure;
 use crate::core::shared::{Settings, VERSION};
 
 /// Everything `stats` reports from.
 #[derive(Debug)]
 pub struct Figures {
-    /// Of the process.
-    pub process: Process,
-    /// Of all workers, since the last reset.
-    pub sums: Sums,
-    /// Of the store.
-    pub totals: Totals,
-    /// Server time, seconds.
-    pub now_s: u64,
+    /// What every protocol tells.
+    pub common: figures::Figures,
     /// Crawls started.
     pub crawls: u64,
 }
 
 impl Figures {
-    /// Gathers them now.
+    /// Gathers them now, since the last reset.
     pub(crate) fn gather(shared: &Shared, cx: &Context<'_, '_>) -> Figures {
-        let figures::Figures { process, sums, totals, now_s } = figures::Figures::gather(cx);
-        Figures { process, sums, totals, now_s, crawls: shared.crawls.load(Relaxed) }
+        Figures::new(shared, figures::Figures::gather(cx))
+    }
+
+    /// With what is memcached's alone.
+    pub(crate) fn new(shared: &Shared, common: figures::Figures) -> Figures {
+        Figures { common, crawls: shared.crawls.load(Relaxed) }
     }
 }
 
 /// A value as it is printed.
 #[derive(Clone, Debug)]
-pub enum Figure {
+pub enum Value {
     /// A number.
     Number(u64),
     /// Microseconds, printed as seconds with six decimals.
@@ -48,12 +44,12 @@ pub enum Figure {
     Word(&'static str),
 }
 
-impl Display for Figure {
+impl Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Figure::Number(n) => n.fmt(f),
-            Figure::Micros(us) => write!(f, "{}.{:06}", us / 1_000_000, us % 1_000_000),
-            Figure::Word(word) => f.write_str(word),
+            Value::Number(n) => n.fmt(f),
+            Value::Micros(us) => write!(f, "{}.{:06}", us / 1_000_000, us % 1_000_000),
+            Value::Word(word) => f.write_str(word),
         }
     }
 }
@@ -74,8 +70,12 @@ pub enum Needs {
 /// Where a key's value comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// Something that is measured.
-    Figure(fn(&Figures) -> Figure),
+    /// A figure of the server.
+    Figure(Figure),
+    /// The same, of microseconds that are printed as seconds.
+    Seconds(Figure),
+    /// What no other protocol tells.
+    Own(fn(&Figures) -> Value),
     /// A counter of the workers.
     Counter(Counter),
     /// Always 0, because Larder has no such thing; the text says why.
@@ -95,11 +95,13 @@ pub struct Key {
 
 impl Key {
     /// Its value.
-    pub fn value(&self, figures: &Figures) -> Figure {
+    pub fn value(&self, figures: &Figures) -> Value {
         match self.source {
-            Source::Figure(read) => read(figures),
-            Source::Counter(counter) => Figure::Number(figures.sums.of(counter)),
-            Source::Absent(_) => Figure::Number(0),
+            Source::Figure(figure) => Value::Number(figure.of(&figures.common)),
+            Source::Seconds(figure) => Value::Micros(figure.of(&figures.common)),
+            Source::Own(read) => read(figures),
+            Source::Counter(counter) => Value::Number(figures.common.sums.of(counter)),
+            Source::Absent(_) => Value::Number(0),
         }
     }
 
@@ -114,8 +116,16 @@ impl Key {
     }
 }
 
-const fn figure(name: &'static str, read: fn(&Figures) -> Figure) -> Key {
-    Key { name, source: Source::Figure(read), needs: Needs::Nothing }
+const fn figure(name: &'static str, figure: Figure) -> Key {
+    Key { name, source: Source::Figure(figure), needs: Needs::Nothing }
+}
+
+const fn seconds(name: &'static str, figure: Figure) -> Key {
+    Key { name, source: Source::Seconds(figure), needs: Needs::Nothing }
+}
+
+const fn own(name: &'static str, read: fn(&Figures) -> Value) -> Key {
+    Key { name, source: Source::Own(read), needs: Needs::Nothing }
 }
 
 const fn counter(name: &'static str, counter: Counter) -> Key {
@@ -130,7 +140,7 @@ const fn needs(needs: Needs, key: Key) -> Key {
     Key { needs, ..key }
 }
 
-use Figure::{Micros, Number, Word};
+use Value::{Number, Word};
 
 const NO_RESPONSE_OBJECTS: &str = "replies are written into one buffer, not into objects";
 const NO_AUTH: &str = "there is no authentication on the memcached port";
@@ -143,27 +153,27 @@ const NO_WAITING_MOVER: &str = "a span is emptied by whoever needs it, no mover 
 
 /// All keys, in order.
 pub static KEYS: &[Key] = &[
-    figure("pid", |f| Number(u64::from(f.process.pid))),
-    figure("uptime", |f| Number(f.process.uptime_s)),
-    figure("time", |f| Number(f.now_s)),
-    figure("version", |_| Word(VERSION)),
-    figure("libevent", |f| Word(f.process.eventloop)),
-    figure("pointer_size", |_| Number(u64::from(usize::BITS))),
-    figure("rusage_user", |f| Micros(f.process.user_us)),
-    figure("rusage_system", |f| Micros(f.process.system_us)),
-    figure("max_connections", |f| Number(f.process.connections_max)),
-    figure("curr_connections", |f| Number(f.process.connections)),
-    figure("total_connections", |f| Number(f.process.connections_total)),
-    figure("rejected_connections", |f| Number(f.process.connections_rejected)),
-    figure("connection_structures", |f| Number(f.process.connection_structures)),
+    figure("pid", Figure::ProcessId),
+    figure("uptime", Figure::Uptime),
+    figure("time", Figure::Time),
+    own("version", |_| Word(VERSION)),
+    own("libevent", |f| Word(f.common.process.eventloop)),
+    own("pointer_size", |_| Number(u64::from(usize::BITS))),
+    seconds("rusage_user", Figure::CpuUser),
+    seconds("rusage_system", Figure::CpuSystem),
+    figure("max_connections", Figure::ConnectionsMax),
+    figure("curr_connections", Figure::Connections),
+    figure("total_connections", Figure::ConnectionsOpened),
+    figure("rejected_connections", Figure::ConnectionsRefused),
+    figure("connection_structures", Figure::ConnectionRecords),
     counter("response_obj_oom", Counter::Shed),
     absent("response_obj_count", NO_RESPONSE_OBJECTS),
-    figure("response_obj_bytes", |f| Number(f.totals.held_bytes)),
-    figure("read_buf_count", |f| Number(f.process.receive_buffers)),
-    figure("read_buf_bytes", |f| Number(f.process.receive_buffer_bytes)),
-    figure("read_buf_bytes_free", |f| Number(f.process.receive_buffer_bytes_free)),
+    figure("response_obj_bytes", Figure::MemoryHeld),
+    figure("read_buf_count", Figure::ReceiveBuffers),
+    figure("read_buf_bytes", Figure::ReceiveBufferBytes),
+    figure("read_buf_bytes_free", Figure::ReceiveBufferBytesFree),
     counter("read_buf_oom", Counter::Crowded),
-    figure("reserved_fds", |f| Number(f.process.reserved_fds)),
+    figure("reserved_fds", Figure::DescriptorsReserved),
     counter("cmd_get", Counter::CmdGet),
     counter("cmd_set", Counter::CmdSet),
     counter("cmd_flush", Counter::CmdFlush),
@@ -191,16 +201,16 @@ pub static KEYS: &[Key] = &[
     needs(Needs::IdleTimeout, counter("idle_kicks", Counter::IdleKicks)),
     counter("bytes_read", Counter::BytesRead),
     counter("bytes_written", Counter::BytesWritten),
-    figure("limit_maxbytes", |f| Number(f.totals.memory_bytes)),
-    figure("accepting_conns", |f| Number(u64::from(f.process.accepting))),
-    figure("listen_disabled_num", |f| Number(f.process.accept_pauses)),
-    figure("time_in_listen_disabled_us", |f| Number(f.process.accept_paused_us)),
-    figure("threads", |f| Number(f.process.threads)),
+    figure("limit_maxbytes", Figure::MemoryLimit),
+    figure("accepting_conns", Figure::Accepts),
+    figure("listen_disabled_num", Figure::AcceptPauses),
+    figure("time_in_listen_disabled_us", Figure::AcceptPaused),
+    figure("threads", Figure::Threads),
     counter("conn_yields", Counter::ConnYields),
-    figure("hash_power_level", |f| Number(u64::from(f.totals.index_slots.checked_ilog2().unwrap_or(0)))),
-    figure("hash_bytes", |f| Number(f.totals.index_bytes)),
-    figure("hash_is_expanding", |f| Number(u64::from(f.totals.index_growing))),
-    figure("slab_reassign_rescues", |f| Number(f.totals.chunks_moved)),
+    figure("hash_power_level", Figure::IndexPower),
+    figure("hash_bytes", Figure::IndexBytes),
+    figure("hash_is_expanding", Figure::IndexGrows),
+    figure("slab_reassign_rescues", Figure::ChunksMoved),
     absent("slab_reassign_chunk_rescues", "pieces of large values count with slab_reassign_rescues"),
     absent("slab_reassign_inline_reclaim", "what has no room elsewhere counts with evictions"),
     absent("slab_reassign_busy_items", NO_WAITING_MOVER),
@@ -208,31 +218,29 @@ pub static KEYS: &[Key] = &[
     absent("slab_reassign_busy_nomem", NO_WAITING_MOVER),
     absent("slab_reassign_last_busy_status", NO_WAITING_MOVER),
     absent("slab_reassign_running", NO_WAITING_MOVER),
-    figure("slabs_moved", |f| Number(f.totals.spans_moved)),
+    figure("slabs_moved", Figure::SpansMoved),
     needs(Needs::Crawler, absent("lru_crawler_running", "dumps run on the asking connection")),
-    needs(Needs::Crawler, figure("lru_crawler_starts", |f| Number(f.crawls))),
+    needs(Needs::Crawler, own("lru_crawler_starts", |f| Number(f.crawls))),
     needs(Needs::Maintainer, absent("lru_maintainer_juggles", NO_LRU_LISTS)),
     absent("malloc_fails", "a failed allocation ends the process"),
-    figure("log_worker_dropped", |f| Number(f.process.log_lines_dropped)),
-    figure("log_worker_written", |f| Number(f.process.log_lines)),
+    figure("log_worker_dropped", Figure::LogLinesDropped),
+    figure("log_worker_written", Figure::LogLines),
     absent("log_watcher_skipped", NO_WATCHERS),
     absent("log_watcher_sent", NO_WATCHERS),
     absent("log_watchers", NO_WATCHERS),
     absent("unexpected_napi_ids", NO_NAPI),
     absent("round_robin_fallback", NO_NAPI),
-    figure("bytes", |f| Number(f.totals.item_bytes)),
-    figure("curr_items", |f| Number(f.totals.items)),
-    figure("total_items", |f| {
-        Number(f.totals.items_stored.saturating_sub(f.sums.of(Counter::NumbersInPlace)))
-    }),
-    figure("slab_global_page_pool", |f| Number(f.totals.spans_free / SPANS_PER_PAGE)),
-    figure("expired_unfetched", |f| Number(f.totals.expired_unfetched)),
-    figure("evicted_unfetched", |f| Number(f.totals.evicted_unfetched)),
+    figure("bytes", Figure::ItemBytes),
+    figure("curr_items", Figure::Items),
+    figure("total_items", Figure::ItemsStored),
+    own("slab_global_page_pool", |f| Number(f.common.totals.spans_free / SPANS_PER_PAGE)),
+    figure("expired_unfetched", Figure::ExpiredUnfetched),
+    figure("evicted_unfetched", Figure::EvictedUnfetched),
     needs(Needs::Maintainer, absent("evicted_active", NOT_EVICTED_ACTIVE)),
-    figure("evictions", |f| Number(f.totals.evictions)),
-    figure("reclaimed", |f| Number(f.totals.reclaimed)),
+    figure("evictions", Figure::Evictions),
+    figure("reclaimed", Figure::Reclaimed),
     absent("crawler_reclaimed", NOT_BY_CRAWLING),
-    figure("crawler_items_checked", |f| Number(f.totals.maintain_checked)),
+    figure("crawler_items_checked", Figure::UpkeepChecked),
     absent("lrutail_reflocked", NO_LRU_LISTS),
     needs(Needs::Maintainer, absent("moves_to_cold", NO_LRU_LISTS)),
     needs(Needs::Maintainer, absent("moves_to_warm", NO_LRU_LISTS)),
@@ -271,7 +279,7 @@ mod tests {
 
     #[test]
     fn seconds_have_six_decimals() {
-        assert_eq!(Figure::Micros(3_013).to_string(), "0.003013");
-        assert_eq!(Figure::Micros(12_000_001).to_string(), "12.000001");
+        assert_eq!(Value::Micros(3_013).to_string(), "0.003013");
+        assert_eq!(Value::Micros(12_000_001).to_string(), "12.000001");
     }
 }

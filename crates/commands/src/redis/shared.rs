@@ -1,16 +1,17 @@
 //! What the RESP clients of all workers share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::Millis;
+use larder_store::{Guard, Millis};
 
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::collections::block::Waiters;
 use crate::redis::connection::client::Clients;
 use crate::redis::connection::limits::Limits;
+use crate::redis::keys::scan::Sample;
 use crate::redis::server::config::Parameters;
 use crate::redis::server::latency::{EXPIRE_CYCLE, Latency};
 use crate::redis::server::slowlog::Slowlog;
@@ -36,7 +37,44 @@ pub struct Shared {
     pub(crate) starved_bytes: AtomicU64,
     /// What INFO tells apart one run of the server from another by.
     pub(crate) run_id: u128,
+    /// How many keys expire, found out a little at a time while somebody scrapes.
+    pub(crate) census: Census,
     random: AtomicU64,
+}
+
+/// A sample of items that upkeep takes, and the last one that is whole.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    wanted: AtomicBool,
+    samples: Mutex<(Sample, Option<Sample>)>,
+}
+
+impl Census {
+    /// Somebody wants to know.
+    pub fn want(&self) {
+        self.wanted.store(true, Relaxed);
+    }
+
+    /// Looks at some items, if somebody wants to know. From one worker's upkeep.
+    pub fn step(&self, guard: &mut Guard<'_>) {
+        if !self.wanted.load(Relaxed) {
+            return;
+        }
+        let mut samples = self.samples();
+        let (under_way, whole) = &mut *samples;
+        if under_way.step(guard) {
+            *whole = Some(std::mem::take(under_way));
+        }
+    }
+
+    /// The last sample that is whole.
+    pub fn last(&self) -> Option<Sample> {
+        self.samples().1.clone()
+    }
+
+    fn samples(&self) -> MutexGuard<'_, (Sample, Option<Sample>)> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Shared {
@@ -54,6 +92,7 @@ impl Shared {
             used_peak: AtomicU64::new(0),
             starved_bytes: AtomicU64::new(0),
             run_id: u128::from(random()) << 64 | u128::from(random()),
+            census: Census::default(),
             random: AtomicU64::new(random()),
             queued_bytes: Arc::default(),
         }

@@ -17,7 +17,7 @@ fn wrapped_memcached(folder: &Path) {
     script(
         folder,
         "memcached",
-        &format!("{} serve --redis-port 0 \"$@\"\ntrue", env!("CARGO_BIN_EXE_larder")),
+        &format!("{} serve --redis-port 0 --http-port 0 \"$@\"\ntrue", env!("CARGO_BIN_EXE_larder")),
     );
 }
 
@@ -140,7 +140,7 @@ fn a_peer_that_dies_at_the_start_is_told_with_its_own_last_lines() {
 fn a_peer_whose_settings_are_not_what_was_asked_for_is_refused() {
     let folder = folder("settings");
     let larder = env!("CARGO_BIN_EXE_larder");
-    script(&folder, "memcached", &format!("exec {larder} serve --redis-port 0 \"$@\" -t 3"));
+    script(&folder, "memcached", &format!("exec {larder} serve --redis-port 0 --http-port 0 \"$@\" -t 3"));
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let few = ["memory", "--quick", "--no-larder", "--peer", "memcached"];
     let output = lab(&few, &folder).env("PATH", &path).output().unwrap();

@@ -59,6 +59,26 @@ pub const OPTIONS: &[Row] = &[
         ..row(' ', "redis-port", "TCP port for Redis clients; 0 listens on none, -1 on a free one")
     },
     Row {
+        value: Some("PORT"),
+        default: "9150",
+        range: "-1 to 65535",
+        letter: None,
+        apply: |config, value| {
+            config.http_port_given = true;
+            config.http_port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "http-port",
+            "port of this machine where monitors ask by HTTP (/metrics, /healthz, /api/v1); 0 listens on none, -1 on a free one. The default port may be taken: the server says so and goes on",
+        )
+    },
+    Row {
         value: Some("PASSWORD"),
         letter: None,
         apply: |config, value| {

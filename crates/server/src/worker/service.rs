@@ -195,6 +195,9 @@ impl Service {
         }
         self.hub.shared.tell_events(&mut guard, &*self.hub);
         self.hub.shared.serve_left(&mut guard, &*self.hub);
+        if self.index == 0 {
+            self.hub.shared.take_census(&mut guard);
+        }
         drop(guard);
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         if self.index == 0 {

@@ -10,7 +10,7 @@ use super::Line;
 use crate::core::counters::Sums;
 use crate::core::figures;
 use crate::core::output::Output;
-use crate::memcached::class_stats::{ClassKey, ClassSource, ITEM_KEYS, SLAB_KEYS};
+use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
 use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
@@ -78,19 +78,13 @@ fn slabs(line: &mut Line<'_, '_, '_, '_>) {
 }
 
 fn slabs_now(line: &Line<'_, '_, '_, '_>) -> Vec<Slab> {
-    line.shared.slabs.sum(&line.cx.guard.store().classes(line.cx.now()))
+    line.shared.slabs.sum(&figures::classes(line.cx))
 }
 
 fn put_class(line: &mut Line<'_, '_, '_, '_>, prefix: &str, slab: &Slab, keys: &[ClassKey], sums: &Sums) {
     let shared = line.shared;
     for key in keys.iter().filter(|key| !key.maintainer || line.cx.shared.settings.lru_maintainer) {
-        let value = match key.source {
-            ClassSource::Figure(read) => read(slab),
-            ClassSource::Counter(counter) => {
-                shared.slabs.members(slab.totals.id).map(|class| sums.in_class(class, counter)).sum()
-            }
-            ClassSource::Absent(_) => 0,
-        };
+        let value = key.source.value(slab, &shared.slabs, sums);
         put_stat(line.out, &format_args!("{prefix}{}:{}", slab.totals.id, key.name), &value);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::Args;
+use larder_store::Guard;
 
 use super::survey::{Found, Goal, ITEMS_PER_WALK, Kind, Picked, Wanted};
 use crate::core::work::KEY_NS;
@@ -95,35 +96,49 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 /// Items looked at to say how many of all expire.
-const SAMPLE_ITEMS: usize = 4096;
+const SAMPLE_ITEMS: u64 = 4096;
 
 /// How many of the first items of a walk, up to [`SAMPLE_ITEMS`], are in each database; how many of
 /// them expire, and the sum of their milliseconds. Exact for a small keyspace.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    pub keys: [u64; larder_store::DATABASES as usize],
-    pub expiring: [u64; larder_store::DATABASES as usize],
-    pub left_ms: [u128; larder_store::DATABASES as usize],
+    keys: [u64; larder_store::DATABASES as usize],
+    expiring: [u64; larder_store::DATABASES as usize],
+    left_ms: [u128; larder_store::DATABASES as usize],
+    /// Where the walk goes on.
+    cursor: u64,
 }
 
 impl Sample {
     pub fn take(call: &mut Call<'_, '_, '_>) -> Sample {
-        let mut sample = Sample { keys: [0; 16], expiring: [0; 16], left_ms: [0; 16] };
-        let now = call.cx.now();
-        let (mut cursor, mut seen) = (0, 0);
+        let mut sample = Sample::default();
         loop {
-            cursor = call.cx.guard.walk(cursor, ITEMS_PER_WALK, &mut |item| {
-                let db = usize::from(item.database());
-                sample.keys[db] += 1;
-                if item.expires_at() != 0 {
-                    sample.expiring[db] += 1;
-                    sample.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
-                }
-                seen += 1;
-            });
+            let whole = sample.step(&mut call.cx.guard);
             call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
-            if cursor == 0 || seen >= SAMPLE_ITEMS {
+            if whole {
                 return sample;
             }
         }
+    }
+
+    /// Looks at some items more; true if these are all that it looks at.
+    pub fn step(&mut self, guard: &mut Guard<'_>) -> bool {
+        let now = guard.now();
+        self.cursor = guard.walk(self.cursor, ITEMS_PER_WALK, &mut |item| {
+            let db = usize::from(item.database());
+            self.keys[db] += 1;
+            if item.expires_at() != 0 {
+                self.expiring[db] += 1;
+                self.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
+            }
+        });
+        self.cursor == 0 || self.keys.iter().sum::<u64>() >= SAMPLE_ITEMS
+    }
+
+    /// How many of a database's keys expire, and the mean of the milliseconds that they have left.
+    pub fn of(&self, db: u8, keys: u64) -> (u64, u64) {
+        let at = usize::from(db);
+        let expires = keys * self.expiring[at] / self.keys[at].max(1);
+        (expires, (self.left_ms[at] / u128::from(self.expiring[at].max(1))) as u64)
     }
 }

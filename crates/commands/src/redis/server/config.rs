@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use larder_protocol::resp::Args;
-use larder_store::{Eviction, MEMORY_BYTES_MIN};
+use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
 
 use super::parameter::{PARAMETERS, Parameter};
 use crate::core::glob::{Pattern, Weight};
@@ -15,6 +15,7 @@ use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
+use crate::redis::shared::Shared;
 use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use crate::redis::table::{Command, NO_KEYS};
 
@@ -71,9 +72,9 @@ impl Parameters {
 }
 
 /// The policy's name: what was set, if that still stands for what the store does.
-pub(crate) fn policy(call: &Call<'_, '_, '_>) -> String {
-    let is = call.cx.guard.store().eviction();
-    let set = call.shared.parameters.text("maxmemory-policy");
+pub(crate) fn policy(shared: &Shared, store: &Store) -> String {
+    let is = store.eviction();
+    let set = shared.parameters.text("maxmemory-policy");
     if !set.is_empty() && eviction(&set) == is {
         return set;
     }
@@ -87,9 +88,9 @@ pub(crate) fn policy(call: &Call<'_, '_, '_>) -> String {
 }
 
 /// `maxmemory`: the memory limit, or what was set below the least.
-pub(crate) fn memory_limit(call: &Call<'_, '_, '_>) -> u64 {
-    match call.shared.starved_bytes.load(Relaxed) {
-        0 => call.cx.guard.store().memory_bytes(),
+pub(crate) fn memory_limit(shared: &Shared, store: &Store) -> u64 {
+    match shared.starved_bytes.load(Relaxed) {
+        0 => store.memory_bytes(),
         bytes => bytes,
     }
 }
@@ -97,8 +98,8 @@ pub(crate) fn memory_limit(call: &Call<'_, '_, '_>) -> u64 {
 fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     let common = call.shared;
     match parameter.name {
-        "maxmemory" => memory_limit(call).to_string(),
-        "maxmemory-policy" => policy(call),
+        "maxmemory" => memory_limit(common, call.cx.guard.store()).to_string(),
+        "maxmemory-policy" => policy(common, call.cx.guard.store()),
         "maxclients" => call.cx.host.process().connections_max.to_string(),
         "io-threads" => call.cx.host.process().threads.to_string(),
         "port" => {

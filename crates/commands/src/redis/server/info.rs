@@ -1,18 +1,18 @@
 //! INFO: figures of the server, in Redis's sections and under its names.
 
 use std::fmt::{Display, Write};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_protocol::resp::Args;
-use larder_store::{DATABASES, Totals};
+use larder_store::DATABASES;
 
-use super::config::{memory_limit, policy};
+use super::config::policy;
 use crate::core::counters::Counter;
-use crate::core::figures::{Figures, row_sums};
+use crate::core::figures::row_sums;
+use crate::core::figures::table::Figure;
 use crate::redis::call::{Call, NAME_NS, few_names, is};
 use crate::redis::connection::REDIS_VERSION;
-use crate::redis::connection::client::Facts;
 use crate::redis::fail::Done;
+use crate::redis::figures::{Figures, RedisFigure};
 use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::table::in_use;
@@ -67,14 +67,14 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         }
     }
     wanted[..first].fill(true);
-    let figures = Figures::gather(call.cx);
+    let figures = Figures::gather(call.shared, call.cx);
     call.spend(INFO_NS + args.len() as u64 * NAME_NS);
     let mut page = Page { text: String::new() };
     for (name, _) in SECTIONS.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
         match *name {
             "server" => server(call, &figures, &mut page),
-            "clients" => clients(call, &figures, &mut page),
-            "memory" => memory(call, &figures.totals, &mut page),
+            "clients" => clients(&figures, &mut page),
+            "memory" => memory(call, &figures, &mut page),
             "persistence" => persistence(call, &figures, &mut page),
             "stats" => stats(call, &figures, &mut page),
             "replication" => replication(&mut page),
@@ -95,7 +95,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
-    let process = &figures.process;
+    let common = &figures.common;
     page.section("Server");
     page.line("redis_version", REDIS_VERSION);
     page.line("redis_git_sha1", "00000000");
@@ -106,41 +106,35 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     page.line("arch_bits", usize::BITS);
     page.line("multiplexing_api", "epoll");
-    page.line("process_id", process.pid);
+    page.line("process_id", Figure::ProcessId.of(common));
     page.line("run_id", format_args!("{:040x}", call.shared.run_id));
     page.line("tcp_port", call.client.facts.listen_address.rsplit(':').next().unwrap_or("0"));
     page.line("server_time_usec", call.cx.now() * 1000);
-    page.line("uptime_in_seconds", process.uptime_s);
-    page.line("uptime_in_days", process.uptime_s / 86_400);
+    let uptime_s = Figure::Uptime.of(common);
+    page.line("uptime_in_seconds", uptime_s);
+    page.line("uptime_in_days", uptime_s / 86_400);
     page.line("hz", 10);
     page.line("configured_hz", 10);
-    page.line("lru_clock", figures.now_s & 0xff_ffff);
+    page.line("lru_clock", Figure::Time.of(common) & 0xff_ffff);
     page.line("executable", "larder");
     page.line("config_file", "");
-    page.line("io_threads_active", u8::from(process.threads > 1));
+    page.line("io_threads_active", RedisFigure::SeveralThreads.of(figures));
 }
 
-fn clients(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
-    let process = &figures.process;
-    let clients = call.shared.clients.list();
+fn clients(figures: &Figures, page: &mut Page) {
     page.section("Clients");
-    page.line("connected_clients", process.connections.max(clients.len() as u64));
+    page.line("connected_clients", RedisFigure::Clients.of(figures));
     page.line("cluster_connections", 0);
-    page.line("maxclients", process.connections_max);
-    let most = |of: fn(&Facts) -> &AtomicU64| clients.iter().map(|facts| of(facts).load(Relaxed)).max();
-    page.line("client_recent_max_input_buffer", most(|facts| &facts.query_bytes).unwrap_or(0));
-    page.line("client_recent_max_output_buffer", most(|facts| &facts.output_bytes).unwrap_or(0));
-    let waiting = clients.iter().filter(|facts| facts.waits.load(Relaxed)).count();
-    page.line("blocked_clients", waiting);
+    page.line("maxclients", Figure::ConnectionsMax.of(&figures.common));
+    page.line("client_recent_max_input_buffer", RedisFigure::QueryBytesMax.of(figures));
+    page.line("client_recent_max_output_buffer", RedisFigure::OutputBytesMax.of(figures));
+    page.line("blocked_clients", RedisFigure::ClientsWaiting.of(figures));
     page.line("tracking_clients", 0);
-    let listening = clients.iter().filter(|facts| facts.listens());
-    page.line("pubsub_clients", listening.count());
-    let watching = clients.iter().filter(|facts| facts.watched.load(Relaxed) > 0);
-    page.line("watching_clients", watching.count());
+    page.line("pubsub_clients", RedisFigure::ClientsListening.of(figures));
+    page.line("watching_clients", RedisFigure::ClientsWatching.of(figures));
     page.line("clients_in_timeout_table", 0);
-    let watched: u64 = clients.iter().map(|facts| u64::from(facts.watched.load(Relaxed))).sum();
-    page.line("total_watched_keys", watched);
-    page.line("total_blocking_keys", call.shared.waiters.keys());
+    page.line("total_watched_keys", RedisFigure::KeysWatched.of(figures));
+    page.line("total_blocking_keys", RedisFigure::KeysAwaited.of(figures));
     page.line("total_blocking_keys_on_nokey", 0);
 }
 
@@ -155,60 +149,51 @@ fn human(bytes: u64) -> String {
     }
 }
 
-fn memory(call: &Call<'_, '_, '_>, totals: &Totals, page: &mut Page) {
-    let used = totals.used_bytes;
-    let rss = resident_bytes().unwrap_or(used);
+fn memory(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
+    let common = &figures.common;
+    let used = Figure::MemoryUsed.of(common);
+    let dataset = Figure::ItemBytes.of(common);
+    let rss = Figure::Resident.of(common);
     page.section("Memory");
     page.line("used_memory", used);
     page.line("used_memory_human", human(used));
     page.line("used_memory_rss", rss);
     page.line("used_memory_rss_human", human(rss));
-    let peak = call.shared.used_peak.load(Relaxed).max(used);
+    let peak = RedisFigure::MemoryPeak.of(figures);
     page.line("used_memory_peak", peak);
     page.line("used_memory_peak_human", human(peak));
     page.line("used_memory_peak_perc", format_args!("{:.2}%", 100.0 * used as f64 / peak.max(1) as f64));
-    page.line("used_memory_overhead", totals.index_bytes);
+    page.line("used_memory_overhead", Figure::IndexBytes.of(common));
     page.line("used_memory_startup", 0);
-    page.line("used_memory_dataset", totals.item_bytes);
+    page.line("used_memory_dataset", dataset);
     page.line(
         "used_memory_dataset_perc",
-        format_args!("{:.2}%", 100.0 * totals.item_bytes as f64 / used.max(1) as f64),
+        format_args!("{:.2}%", 100.0 * dataset as f64 / used.max(1) as f64),
     );
     page.line("allocator_allocated", used);
     page.line("allocator_active", used);
     page.line("allocator_resident", rss);
-    let system = system_bytes().unwrap_or(0);
+    let system = RedisFigure::SystemMemory.of(figures);
     page.line("total_system_memory", system);
     page.line("total_system_memory_human", human(system));
     page.line("used_memory_lua", 0);
     page.line("used_memory_vm_total", 0);
     page.line("used_memory_scripts", 0);
     page.line("number_of_cached_scripts", 0);
-    let limit = memory_limit(call);
+    let limit = RedisFigure::MaxMemory.of(figures);
     page.line("maxmemory", limit);
     page.line("maxmemory_human", human(limit));
-    page.line("maxmemory_policy", policy(call));
-    page.line("mem_fragmentation_ratio", format_args!("{:.2}", rss as f64 / used.max(1) as f64));
+    page.line("maxmemory_policy", policy(call.shared, call.cx.guard.store()));
+    page.line("mem_fragmentation_ratio", format_args!("{:.2}", figures.fragmentation()));
     page.line("mem_fragmentation_bytes", rss.saturating_sub(used));
     page.line("mem_not_counted_for_evict", 0);
     page.line("mem_clients_slaves", 0);
-    page.line("mem_clients_normal", totals.held_bytes);
+    page.line("mem_clients_normal", Figure::MemoryHeld.of(common));
     page.line("mem_aof_buffer", 0);
     page.line("mem_allocator", "larder");
     page.line("active_defrag_running", 0);
     page.line("lazyfree_pending_objects", 0);
     page.line("lazyfreed_objects", 0);
-}
-
-fn system_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-}
-
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
 }
 
 fn persistence(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
@@ -217,7 +202,9 @@ fn persistence(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
         page.line(name, 0);
     }
     page.line("rdb_bgsave_in_progress", 0);
-    page.line("rdb_last_save_time", call.cx.shared.started_s(figures.now_s, figures.process.uptime_s));
+    let common = &figures.common;
+    let started_s = call.cx.shared.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
+    page.line("rdb_last_save_time", started_s);
     page.line("rdb_last_bgsave_status", "ok");
     page.line("rdb_last_bgsave_time_sec", -1);
     page.line("rdb_current_bgsave_time_sec", -1);
@@ -233,49 +220,46 @@ fn persistence(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
 }
 
 fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
-    let Figures { process, sums, totals, .. } = figures;
+    let common = &figures.common;
+    let of = |figure: Figure| figure.of(common);
+    let counted = |counter: Counter| common.sums.of(counter);
     page.section("Stats");
-    page.line("total_connections_received", process.connections_total);
-    page.line("total_commands_processed", sums.of(Counter::RedisCommands));
+    page.line("total_connections_received", of(Figure::ConnectionsOpened));
+    page.line("total_commands_processed", counted(Counter::RedisCommands));
     let [commands, bytes_in, bytes_out] = call.shared.rates.per_second();
     page.line("instantaneous_ops_per_sec", commands);
-    page.line("total_net_input_bytes", sums.of(Counter::BytesRead));
-    page.line("total_net_output_bytes", sums.of(Counter::BytesWritten));
+    page.line("total_net_input_bytes", counted(Counter::BytesRead));
+    page.line("total_net_output_bytes", counted(Counter::BytesWritten));
     page.line("instantaneous_input_kbps", format_args!("{:.2}", bytes_in as f64 / 1024.0));
     page.line("instantaneous_output_kbps", format_args!("{:.2}", bytes_out as f64 / 1024.0));
-    page.line("rejected_connections", process.connections_rejected);
-    page.line(
-        "expired_keys",
-        totals.reclaimed + sums.of(Counter::GetExpired) + sums.of(Counter::RedisExpired),
-    );
+    page.line("rejected_connections", of(Figure::ConnectionsRefused));
+    page.line("expired_keys", of(Figure::Expired));
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
-    page.line("evicted_keys", totals.evictions);
-    let events_lost = call.cx.guard.store().events_lost() + call.cx.shared.telling.lost();
-    page.line("keyspace_events_lost", events_lost);
-    page.line("prefixes_missed", call.cx.shared.prefixes.missed());
-    page.line("evicted_clients", sums.of(Counter::Shed));
-    page.line("keyspace_hits", sums.of(Counter::GetHits) + sums.of(Counter::RedisHits));
-    page.line("keyspace_misses", sums.of(Counter::GetMisses) + sums.of(Counter::RedisMisses));
-    page.line("type_misses", sums.of(Counter::TypeMisses));
-    let topics = &call.cx.shared.topics;
-    page.line("pubsub_channels", topics.channels.channels());
-    page.line("pubsub_patterns", topics.pattern_count());
-    page.line("pubsubshard_channels", topics.shards.channels());
-    page.line("client_query_buffer_limit_disconnections", sums.of(Counter::Crowded));
-    page.line("request_timeouts", sums.of(Counter::Unfinished));
-    page.line("client_output_buffer_limit_disconnections", figures.process.listeners_cut);
-    page.line("store_taken_as_a_whole", call.cx.guard.store().whole_holds());
+    page.line("evicted_keys", of(Figure::Evictions));
+    page.line("keyspace_events_lost", of(Figure::EventsLost));
+    page.line("prefixes_missed", of(Figure::PrefixesMissed));
+    page.line("evicted_clients", counted(Counter::Shed));
+    page.line("keyspace_hits", of(Figure::Hits));
+    page.line("keyspace_misses", of(Figure::Misses));
+    page.line("type_misses", counted(Counter::TypeMisses));
+    page.line("pubsub_channels", of(Figure::Channels));
+    page.line("pubsub_patterns", of(Figure::Patterns));
+    page.line("pubsubshard_channels", of(Figure::ShardChannels));
+    page.line("client_query_buffer_limit_disconnections", counted(Counter::Crowded));
+    page.line("request_timeouts", counted(Counter::Unfinished));
+    page.line("client_output_buffer_limit_disconnections", of(Figure::SubscribersCut));
+    page.line("store_taken_as_a_whole", of(Figure::WholeHolds));
     page.line("latest_fork_usec", 0);
     page.line("total_forks", 0);
     page.line("migrate_cached_sockets", 0);
     page.line("active_defrag_running", 0);
     page.line("tracking_total_keys", 0);
     page.line("unexpected_error_replies", 0);
-    page.line("total_error_replies", sums.of(Counter::RedisErrors));
+    page.line("total_error_replies", counted(Counter::RedisErrors));
     page.line("total_reads_processed", 0);
     page.line("total_writes_processed", 0);
-    page.line("slowlog_len", call.shared.slowlog.len());
+    page.line("slowlog_len", RedisFigure::SlowCommands.of(figures));
 }
 
 fn replication(page: &mut Page) {
@@ -296,8 +280,8 @@ fn replication(page: &mut Page) {
 fn cpu(figures: &Figures, page: &mut Page) {
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     page.section("CPU");
-    page.line("used_cpu_sys", seconds(figures.process.system_us));
-    page.line("used_cpu_user", seconds(figures.process.user_us));
+    page.line("used_cpu_sys", seconds(Figure::CpuSystem.of(&figures.common)));
+    page.line("used_cpu_user", seconds(Figure::CpuUser.of(&figures.common)));
     page.line("used_cpu_sys_children", "0.000000");
     page.line("used_cpu_user_children", "0.000000");
 }
@@ -346,10 +330,8 @@ fn keyspace(call: &mut Call<'_, '_, '_>, page: &mut Page) {
     let sample = Sample::take(call);
     for db in 0..DATABASES {
         let keys = call.cx.guard.store().database_items(db);
-        let at = usize::from(db);
         if keys > 0 {
-            let expires = keys * sample.expiring[at] / sample.keys[at].max(1);
-            let left_ms = sample.left_ms[at] / u128::from(sample.expiring[at].max(1));
+            let (expires, left_ms) = sample.of(db, keys);
             page.line(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={left_ms}"));
         }
     }

@@ -119,6 +119,14 @@ impl Latency {
         }
     }
 
+    /// Calls `visit` with each event, the second of its latest time, and that time in milliseconds.
+    pub fn each_latest(&self, visit: &mut dyn FnMut(&'static str, u64, u64)) {
+        for (event, series) in &*self.events() {
+            let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
+            visit(event, at_s, ms);
+        }
+    }
+
     fn events(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }

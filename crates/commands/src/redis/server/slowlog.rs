@@ -129,6 +129,11 @@ impl Slowlog {
         self.entries().list.len()
     }
 
+    /// Number and microseconds of the last one that is listed.
+    pub fn last(&self) -> Option<(u64, u64)> {
+        self.entries().list.front().map(|entry| (entry.id, entry.took_us))
+    }
+
     /// Sets `slowlog-log-slower-than` or `slowlog-max-len`.
     pub fn set(&self, store: &Store, name: &str, n: i64) {
         if name == "slowlog-max-len" {

@@ -1,0 +1,221 @@
+//! Metrics in Prometheus' text format, 0.0.4: families, each with what it says, what it is, and its series.
+//!
+//! ```text
+//! # HELP larder_spans_moved_total Spans of 64 KiB that were drained …
+//! # TYPE larder_spans_moved_total counter
+//! larder_spans_moved_total 17
+//! ```
+//!
+//! A counter never falls: to who scrapes, that is a server that was started anew. Workers write while others sum, and
+//! what is taken from two sums may be less than it was a moment ago; [`Told`] remembers what each counter was.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+
+use super::figures::table::{Kind, Unit};
+
+/// Series of one answer, at most; a family that would go beyond is left out.
+pub const SERIES_MAX: usize = 8_000;
+
+/// What the counters of the last answer were.
+#[derive(Debug, Default)]
+pub struct Told {
+    hashes: RandomState,
+    /// By the hash of a series' name and labels: as many as there are series, at most.
+    counters: HashMap<u64, u64>,
+}
+
+impl Told {
+    /// The value of a counter that is never less than it was.
+    fn at_least(&mut self, series: &str, value: u64) -> u64 {
+        let told = self.counters.entry(self.hashes.hash_one(series)).or_default();
+        *told = value.max(*told);
+        *told
+    }
+}
+
+/// A value of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sample {
+    /// A number.
+    Whole(u64),
+    /// A number that is told as it is, of a metric that is called a counter and is none.
+    Exact(u64),
+    /// Microseconds, told as seconds.
+    Micros(u64),
+    /// A share, told with two decimals.
+    Ratio(f64),
+}
+
+impl Sample {
+    /// A figure's value.
+    pub fn of(unit: Unit, value: u64) -> Sample {
+        match unit {
+            Unit::Micros => Sample::Micros(value),
+            Unit::Count | Unit::Bytes | Unit::Seconds | Unit::Switch => Sample::Whole(value),
+        }
+    }
+}
+
+/// An answer that is being written.
+#[derive(Debug)]
+pub struct Exposition<'a> {
+    told: &'a mut Told,
+    text: String,
+    series: usize,
+    series_max: usize,
+    truncated: bool,
+}
+
+impl<'a> Exposition<'a> {
+    /// An empty one.
+    pub fn new(told: &'a mut Told) -> Exposition<'a> {
+        Exposition { told, text: String::new(), series: 0, series_max: SERIES_MAX, truncated: false }
+    }
+
+    /// A family, whose series `fill` puts; one without series is not told.
+    pub fn family(&mut self, name: &str, kind: Kind, help: &str, fill: impl FnOnce(&mut Family<'_>)) {
+        let (start, series) = (self.text.len(), self.series);
+        self.text.push_str("# HELP ");
+        self.text.push_str(name);
+        self.text.push(' ');
+        escape(&mut self.text, help, false);
+        // Writing into a string cannot fail.
+        let _ = write!(self.text, "\n# TYPE {name} {}\n", kind.name());
+        let mut family =
+            Family { name, kind, text: &mut self.text, series: &mut self.series, told: self.told };
+        fill(&mut family);
+        if self.series > self.series_max {
+            self.truncated = true;
+        }
+        if self.series == series || self.series > self.series_max {
+            self.text.truncate(start);
+            self.series = series;
+        }
+    }
+
+    /// A family of one series.
+    pub fn one(&mut self, name: &str, kind: Kind, help: &str, value: Sample) {
+        self.family(name, kind, help, |family| family.put(&[], value));
+    }
+
+    /// The answer.
+    pub fn finish(mut self) -> String {
+        let truncated = Sample::Whole(self.truncated.into());
+        self.series_max += 1;
+        self.one("larder_exposition_truncated", Kind::Gauge, TRUNCATED, truncated);
+        self.text
+    }
+}
+
+/// Of the metric that says so.
+pub const TRUNCATED: &str = "Whether families were left out of this answer, because it has too many series.";
+
+/// A family that is being written.
+#[derive(Debug)]
+pub struct Family<'a> {
+    name: &'a str,
+    kind: Kind,
+    text: &'a mut String,
+    series: &'a mut usize,
+    told: &'a mut Told,
+}
+
+impl Family<'_> {
+    /// A series with these labels.
+    pub fn put(&mut self, labels: &[(&str, &str)], value: Sample) {
+        let start = self.text.len();
+        self.text.push_str(self.name);
+        for (at, (label, of)) in labels.iter().enumerate() {
+            self.text.push(if at == 0 { '{' } else { ',' });
+            self.text.push_str(label);
+            self.text.push_str("=\"");
+            escape(self.text, of, true);
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let value = match (self.kind, value) {
+            (Kind::Counter, Sample::Whole(n)) => Sample::Whole(self.told.at_least(&self.text[start..], n)),
+            (Kind::Counter, Sample::Micros(n)) => Sample::Micros(self.told.at_least(&self.text[start..], n)),
+            (Kind::Counter | Kind::Gauge, value) => value,
+        };
+        let _ = match value {
+            Sample::Whole(n) | Sample::Exact(n) => writeln!(self.text, " {n}"),
+            Sample::Micros(us) => writeln!(self.text, " {}.{:06}", us / 1_000_000, us % 1_000_000),
+            Sample::Ratio(ratio) => writeln!(self.text, " {ratio:.2}"),
+        };
+        *self.series += 1;
+    }
+}
+
+/// Text of a help, or of a label's value, on one line.
+fn escape(to: &mut String, text: &str, quotes: bool) {
+    for letter in text.chars() {
+        match letter {
+            '\\' => to.push_str("\\\\"),
+            '\n' => to.push_str("\\n"),
+            '"' if quotes => to.push_str("\\\""),
+            letter => to.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_have_their_head_and_labels_are_escaped() {
+        let mut told = Told::default();
+        let mut page = Exposition::new(&mut told);
+        page.one("a_total", Kind::Counter, "What\nit \\ \"says\".", Sample::Micros(1_500_000));
+        page.family("b", Kind::Gauge, "B.", |family| {
+            family.put(&[("x", "1"), ("y", "a\"b\\c\nd")], Sample::Ratio(1.006));
+        });
+        page.family("none", Kind::Gauge, "Nothing.", |_| {});
+        assert_eq!(
+            page.finish(),
+            "# HELP a_total What\\nit \\\\ \"says\".\n# TYPE a_total counter\na_total 1.500000\n\
+             # HELP b B.\n# TYPE b gauge\nb{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 1.01\n\
+             # HELP larder_exposition_truncated Whether families were left out of this answer, because it has too \
+             many series.\n# TYPE larder_exposition_truncated gauge\nlarder_exposition_truncated 0\n"
+        );
+    }
+
+    #[test]
+    fn a_counter_does_not_fall_and_a_gauge_may() {
+        let mut told = Told::default();
+        let mut say = |n| {
+            let mut page = Exposition::new(&mut told);
+            page.one("c_total", Kind::Counter, "C.", Sample::Whole(n));
+            page.one("g", Kind::Gauge, "G.", Sample::Whole(n));
+            let text = page.finish();
+            let of = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|value| value.trim().parse::<u64>().ok()).expect("a value")
+            };
+            (of("c_total "), of("g "))
+        };
+        assert_eq!([say(5), say(4), say(6)], [(5, 5), (5, 4), (6, 6)]);
+    }
+
+    #[test]
+    fn what_goes_beyond_the_most_series_is_left_out_whole_and_told() {
+        for (count, holds) in [(SERIES_MAX - 1, true), (SERIES_MAX, true), (SERIES_MAX + 1, false)] {
+            let mut told = Told::default();
+            let mut page = Exposition::new(&mut told);
+            page.family("many", Kind::Gauge, "Many.", |family| {
+                for n in 0..count {
+                    family.put(&[("n", &n.to_string())], Sample::Whole(1));
+                }
+            });
+            let text = page.finish();
+            assert_eq!(text.contains("\nmany{"), holds, "{count}");
+            let truncated = format!("\nlarder_exposition_truncated {}\n", u8::from(!holds));
+            assert!(format!("\n{text}").ends_with(&truncated), "{count}");
+        }
+    }
+}

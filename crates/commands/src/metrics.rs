@@ -1,0 +1,375 @@
+//! What scrapers are told: one gathering, in three families, and the same figures by their own names.
+//!
+//! - `memcached_*`, as memcached_exporter names them, and `redis_*`, as redis_exporter does: boards that are made for
+//!   these work without one;
+//! - `larder_*` for what has no name there.
+//!
+//! All counts are since the server was started: `stats reset` and CONFIG RESETSTAT are not seen here.
+
+use larder_store::{ClassTotals, Millis, Store};
+
+use crate::core::counters::{ClassCounter, Counter};
+use crate::core::exposition::{Exposition, Sample};
+use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
+use crate::core::figures::{self, Place};
+use crate::core::host::Host;
+use crate::memcached;
+use crate::redis;
+use crate::redis::figures::RedisFigure;
+use crate::shared::Shared;
+
+/// Which classes are told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Classes {
+    /// memcached's, as `stats slabs` shows them.
+    #[default]
+    Memcached,
+    /// The store's own.
+    Larder,
+    /// None.
+    None,
+}
+
+/// What a scraper wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The family of memcached_exporter.
+    pub memcached: bool,
+    /// The family of redis_exporter.
+    pub redis: bool,
+    /// Larder's own.
+    pub larder: bool,
+    /// Of these classes.
+    pub classes: Classes,
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted { memcached: true, redis: true, larder: true, classes: Classes::default() }
+    }
+}
+
+/// The server as who scrapes finds it.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// The server.
+    pub host: &'a dyn Host,
+    /// Its items.
+    pub store: &'a Store,
+    /// The system's time.
+    pub system: Millis,
+    /// The port where RESP is spoken, or 0.
+    pub redis_port: u16,
+}
+
+impl std::fmt::Debug for Scene<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene").field("system", &self.system).finish_non_exhaustive()
+    }
+}
+
+/// What a series is told from.
+enum Source {
+    Figure(Figure),
+    Counter(Counter),
+    /// Values of one label, and the figure of each.
+    Figures(&'static str, &'static [(&'static str, fn(&figures::Figures) -> u64)]),
+    /// Two labels' values, and the figure of each.
+    Pairs([&'static str; 2], &'static [([&'static str; 2], fn(&figures::Figures) -> u64)]),
+    /// Of the store's classes.
+    Class(ClassFigure),
+    ClassCounter(ClassCounter),
+}
+
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    from: Source,
+}
+
+const fn metric(name: &'static str, kind: Kind, from: Source) -> Metric {
+    Metric { name, kind, help: "", from }
+}
+
+const fn labelled(name: &'static str, kind: Kind, help: &'static str, from: Source) -> Metric {
+    Metric { name, kind, help, from }
+}
+
+use Kind::{Counter as Grows, Gauge};
+
+const METRICS: &[Metric] = &[
+    labelled(
+        "larder_reads_total",
+        Grows,
+        "Keys that were read, by protocol and by what was found; misses are those that did not expire and were not flushed.",
+        Source::Pairs(["protocol", "outcome"], READS),
+    ),
+    labelled(
+        "larder_connections_closed_total",
+        Grows,
+        "Connections that the server closed, and why.",
+        Source::Figures("reason", CLOSED),
+    ),
+    metric("larder_memory_limit_bytes", Gauge, Source::Figure(Figure::MemoryLimit)),
+    metric("larder_memory_used_bytes", Gauge, Source::Figure(Figure::MemoryUsed)),
+    metric("larder_memory_held_bytes", Gauge, Source::Figure(Figure::MemoryHeld)),
+    metric("larder_items_bytes", Gauge, Source::Figure(Figure::ItemBytes)),
+    metric("larder_items", Gauge, Source::Figure(Figure::Items)),
+    metric("larder_items_stored_total", Grows, Source::Figure(Figure::ItemsStored)),
+    metric("larder_index_bytes", Gauge, Source::Figure(Figure::IndexBytes)),
+    metric("larder_index_slots", Gauge, Source::Figure(Figure::IndexSlots)),
+    metric("larder_index_grows", Gauge, Source::Figure(Figure::IndexGrows)),
+    metric("larder_spans_free", Gauge, Source::Figure(Figure::SpansFree)),
+    metric("larder_spans_moved_total", Grows, Source::Figure(Figure::SpansMoved)),
+    metric("larder_chunks_moved_total", Grows, Source::Figure(Figure::ChunksMoved)),
+    metric("larder_evictions_total", Grows, Source::Figure(Figure::Evictions)),
+    metric("larder_evicted_unread_total", Grows, Source::Figure(Figure::EvictedUnfetched)),
+    metric("larder_expired_unread_total", Grows, Source::Figure(Figure::ExpiredUnfetched)),
+    metric("larder_ghost_hits_total", Grows, Source::Figure(Figure::GhostHits)),
+    metric("larder_out_of_memory_total", Grows, Source::Figure(Figure::OutOfMemory)),
+    metric("larder_type_misses_total", Grows, Source::Counter(Counter::TypeMisses)),
+    metric("larder_accept_paused_seconds_total", Grows, Source::Figure(Figure::AcceptPaused)),
+    metric("larder_keyspace_events_lost_total", Grows, Source::Figure(Figure::EventsLost)),
+    metric("larder_whole_holds_total", Grows, Source::Figure(Figure::WholeHolds)),
+    metric("larder_log_lines_total", Grows, Source::Figure(Figure::LogLines)),
+    metric("larder_log_lines_dropped_total", Grows, Source::Figure(Figure::LogLinesDropped)),
+    metric("larder_class_spans", Gauge, Source::Class(ClassFigure::Spans)),
+    metric("larder_class_items", Gauge, Source::Class(ClassFigure::Items)),
+    metric("larder_class_used_bytes", Gauge, Source::Class(ClassFigure::RequestedBytes)),
+    metric("larder_class_age_seconds", Gauge, Source::Class(ClassFigure::Age)),
+    metric("larder_class_sets_total", Grows, Source::ClassCounter(ClassCounter::CmdSet)),
+    metric("larder_class_hits_total", Grows, Source::ClassCounter(ClassCounter::GetHits)),
+    metric("larder_class_evictions_total", Grows, Source::Class(ClassFigure::Evictions)),
+    metric("larder_class_ghost_hits_total", Grows, Source::Class(ClassFigure::GhostHits)),
+];
+
+type Read = fn(&figures::Figures) -> u64;
+
+const READS: &[([&str; 2], Read)] = &[
+    (["memcached", "hit"], |f| f.sums.of(Counter::GetHits)),
+    (["memcached", "miss"], |f| {
+        let gone = f.sums.of(Counter::GetExpired) + f.sums.of(Counter::GetFlushed);
+        f.sums.of(Counter::GetMisses).saturating_sub(gone)
+    }),
+    (["memcached", "expired"], |f| f.sums.of(Counter::GetExpired)),
+    (["memcached", "flushed"], |f| f.sums.of(Counter::GetFlushed)),
+    (["redis", "hit"], |f| f.sums.of(Counter::RedisHits)),
+    (["redis", "miss"], |f| f.sums.of(Counter::RedisMisses).saturating_sub(f.sums.of(Counter::RedisExpired))),
+    (["redis", "expired"], |f| f.sums.of(Counter::RedisExpired)),
+];
+
+const CLOSED: &[(&str, Read)] = &[
+    ("replies_held_memory", |f| f.sums.of(Counter::Shed)),
+    ("request_held_memory", |f| f.sums.of(Counter::Crowded)),
+    ("request_timeout", |f| f.sums.of(Counter::Unfinished)),
+    ("idle", |f| f.sums.of(Counter::IdleKicks)),
+    ("subscriber_too_slow", |f| f.process.listeners_cut),
+];
+
+impl Metric {
+    fn help(&self) -> &'static str {
+        match self.from {
+            Source::Figure(figure) => figure.row().help,
+            Source::Counter(counter) => counter.help(),
+            Source::Class(figure) => figure.row().help,
+            Source::ClassCounter(counter) => counter.help(),
+            Source::Figures(..) | Source::Pairs(..) => self.help,
+        }
+    }
+
+    fn labels(&self) -> Vec<&'static str> {
+        match &self.from {
+            Source::Figure(_) | Source::Counter(_) => vec![],
+            Source::Figures(label, _) => vec![label],
+            Source::Pairs(labels, _) => labels.to_vec(),
+            Source::Class(_) | Source::ClassCounter(_) => vec!["chunk_bytes"],
+        }
+    }
+
+    fn tell(&self, figures: &figures::Figures, classes: &[ClassTotals], page: &mut Exposition<'_>) {
+        page.family(self.name, self.kind, self.help(), |family| match &self.from {
+            Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
+            Source::Counter(counter) => family.put(&[], Sample::Whole(figures.sums.of(*counter))),
+            Source::Figures(label, rows) => {
+                rows.iter().for_each(|(of, read)| family.put(&[(label, of)], Sample::Whole(read(figures))));
+            }
+            Source::Pairs([one, two], rows) => {
+                for ([first, second], read) in *rows {
+                    family.put(&[(one, first), (two, second)], Sample::Whole(read(figures)));
+                }
+            }
+            Source::Class(figure) => {
+                for class in classes {
+                    let bytes = class.chunk_bytes.to_string();
+                    family.put(&[("chunk_bytes", &bytes)], Sample::of(figure.row().unit, figure.of(class)));
+                }
+            }
+            Source::ClassCounter(counter) => {
+                for class in classes {
+                    let bytes = class.chunk_bytes.to_string();
+                    let count = figures.sums.in_class(class.id, *counter);
+                    family.put(&[("chunk_bytes", &bytes)], Sample::Whole(count));
+                }
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn place<'a>(&'a self, scene: Scene<'a>) -> Place<'a> {
+        let now = self.now(scene.system);
+        Place { shared: &self.common, host: scene.host, store: scene.store, now }
+    }
+
+    /// Writes what a scraper wants.
+    pub fn expose(&self, scene: Scene<'_>, wanted: Wanted, page: &mut Exposition<'_>) {
+        let place = self.place(scene);
+        let common = figures::Figures::since_start(place);
+        let classes =
+            if wanted.classes == Classes::None { Vec::new() } else { scene.store.classes(place.now) };
+        if wanted.larder {
+            let of_classes = if wanted.classes == Classes::Larder { &classes[..] } else { &[] };
+            METRICS.iter().for_each(|metric| metric.tell(&common, of_classes, page));
+        }
+        let common = if wanted.memcached {
+            let slabs = self.memcached.slabs.sum(&classes);
+            let of_classes = wanted.classes == Classes::Memcached;
+            let figures = memcached::stats::Figures::new(&self.memcached, common);
+            memcached::metrics::expose(&self.memcached, &figures, &slabs, of_classes, page);
+            figures.common
+        } else {
+            common
+        };
+        if wanted.redis {
+            let rows = figures::all_row_sums(scene.host);
+            let figures = redis::figures::Figures::new(&self.redis, scene.store, common);
+            let shared = (&self.redis, &self.common);
+            let seen = redis::metrics::Seen::new(figures, shared, scene.store, &rows, scene.redis_port);
+            redis::metrics::expose(&seen, page);
+        }
+    }
+
+    /// Calls `visit` with each figure of the server, since it was started.
+    pub fn each_figure(&self, scene: Scene<'_>, visit: &mut dyn FnMut(About, u64)) {
+        let common = figures::Figures::since_start(self.place(scene));
+        for counter in Counter::ALL {
+            let about =
+                About { name: counter.name(), kind: Kind::Counter, unit: counter.unit(), help: counter.help() };
+            visit(about, common.sums.of(*counter));
+        }
+        for figure in Figure::ALL {
+            let row = figure.row();
+            let about = About { name: row.name, kind: row.kind, unit: row.unit, help: row.help };
+            visit(about, figure.of(&common));
+        }
+        let figures = redis::figures::Figures::new(&self.redis, scene.store, common);
+        for figure in RedisFigure::ALL {
+            let row = figure.row();
+            let about = About { name: row.name, kind: row.kind, unit: row.unit, help: row.help };
+            visit(about, figure.of(&figures));
+        }
+    }
+
+    /// Calls `visit` with each of the store's classes that own a span, and each figure of it.
+    pub fn each_class(&self, scene: Scene<'_>, visit: &mut dyn FnMut(u8, About, u64)) {
+        let place = self.place(scene);
+        let sums = figures::Figures::since_start(place).sums;
+        for class in scene.store.classes(place.now) {
+            for figure in ClassFigure::ALL {
+                let row = figure.row();
+                let about = About { name: row.name, kind: row.kind, unit: row.unit, help: row.help };
+                visit(class.id, about, figure.of(&class));
+            }
+            for (counter, name) in ClassCounter::ALL {
+                let about = About { name, kind: Kind::Counter, unit: Unit::Count, help: counter.help() };
+                visit(class.id, about, sums.in_class(class.id, counter));
+            }
+        }
+    }
+
+    /// Calls `visit` with each RESP command that was called or refused: its name, calls, microseconds of all as far as
+    /// they were measured, calls refused and failed.
+    pub fn each_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 4])) {
+        for (row, sum) in redis::table::in_use(&figures::all_row_sums(scene.host)) {
+            let took_us = (sum.us_per_call() * sum.calls as f64).round() as u64;
+            visit(row.name, [sum.calls, took_us, sum.refused, sum.failed]);
+        }
+    }
+
+    /// Looks how many keys expire, a little at a time, if somebody wants to know. From one worker's upkeep.
+    pub fn take_census(&self, guard: &mut larder_store::Guard<'_>) {
+        self.redis.census.step(guard);
+    }
+}
+
+/// What is known of a figure beside its value.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name in a list of all figures.
+    pub name: &'static str,
+    /// What becomes of it.
+    pub kind: Kind,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// What it says.
+    pub help: &'static str,
+}
+
+/// A metric as its page describes it.
+#[derive(Clone, Debug)]
+pub struct Documented {
+    /// Its name.
+    pub name: &'static str,
+    /// What becomes of it.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: Vec<&'static str>,
+    /// What it says.
+    pub help: &'static str,
+}
+
+/// All metrics but the server's own, in their three families.
+pub fn documented() -> [(&'static str, Vec<Documented>); 3] {
+    let as_is = |(name, kind, labels, help): (_, _, &'static [&'static str], _)| Documented {
+        name,
+        kind,
+        labels: labels.to_vec(),
+        help,
+    };
+    let own = METRICS.iter().map(|metric| Documented {
+        name: metric.name,
+        kind: metric.kind,
+        labels: metric.labels(),
+        help: metric.help(),
+    });
+    [
+        ("larder", own.collect()),
+        ("memcached", memcached::metrics::documented().map(as_is).collect()),
+        ("redis", redis::metrics::documented().map(as_is).collect()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_named_as_its_kind_and_says_what_it_is() {
+        let mut names = Vec::new();
+        for (family, metrics) in documented() {
+            for metric in metrics {
+                assert!(metric.name.starts_with(&format!("{family}_")), "{}", metric.name);
+                assert!(metric.help.ends_with('.'), "{}: {:?}", metric.name, metric.help);
+                if metric.name.ends_with("_total") {
+                    assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
+                }
+                names.push(metric.name);
+            }
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "a name comes twice");
+    }
+}

@@ -1,0 +1,148 @@
+//! What INFO and the metrics tell beside what every protocol does: clients, who waits, the process's memory.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_store::Store;
+
+use super::connection::client::Facts;
+use super::server::config::memory_limit;
+use super::shared::Shared;
+use crate::core::context::Context;
+use crate::core::figures;
+use crate::core::figures::table::figures;
+
+/// Everything that INFO's numbers are told from.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    /// What every protocol tells.
+    pub common: figures::Figures,
+    clients: Clients,
+    /// Keys that somebody waits for.
+    awaited_keys: u64,
+    /// Memory of the machine.
+    system_bytes: u64,
+    /// The most memory that was seen to be used.
+    used_peak: u64,
+    /// `maxmemory`.
+    limit: u64,
+    slow_commands: u64,
+    /// Number and microseconds of the last slow command.
+    slowest: (u64, u64),
+}
+
+/// Sums over RESP clients.
+#[derive(Debug, Default)]
+struct Clients {
+    all: u64,
+    waiting: u64,
+    listening: u64,
+    watching: u64,
+    watched_keys: u64,
+    query_bytes_max: u64,
+    output_bytes_max: u64,
+}
+
+impl Clients {
+    fn count(shared: &Shared) -> Clients {
+        let clients = shared.clients.list();
+        let count = |holds: fn(&Facts) -> bool| clients.iter().filter(|facts| holds(facts)).count() as u64;
+        let most = |of: fn(&Facts) -> &AtomicU64| {
+            clients.iter().map(|facts| of(facts).load(Relaxed)).max().unwrap_or(0)
+        };
+        Clients {
+            all: clients.len() as u64,
+            waiting: count(|facts| facts.waits.load(Relaxed)),
+            listening: count(Facts::listens),
+            watching: count(|facts| facts.watched.load(Relaxed) > 0),
+            watched_keys: clients.iter().map(|facts| u64::from(facts.watched.load(Relaxed))).sum(),
+            query_bytes_max: most(|facts| &facts.query_bytes),
+            output_bytes_max: most(|facts| &facts.output_bytes),
+        }
+    }
+}
+
+impl Figures {
+    /// Gathers them now, since the last reset.
+    pub fn gather(shared: &Shared, cx: &Context<'_, '_>) -> Figures {
+        Figures::new(shared, cx.guard.store(), figures::Figures::gather(cx))
+    }
+
+    /// With what is Redis's alone.
+    pub fn new(shared: &Shared, store: &Store, common: figures::Figures) -> Figures {
+        let used = common.totals.used_bytes;
+        Figures {
+            clients: Clients::count(shared),
+            awaited_keys: shared.waiters.keys() as u64,
+            system_bytes: system_bytes().unwrap_or(0),
+            used_peak: shared.used_peak.load(Relaxed).max(used),
+            limit: memory_limit(shared, store),
+            slow_commands: shared.slowlog.len() as u64,
+            slowest: shared.slowlog.last().unwrap_or_default(),
+            common,
+        }
+    }
+
+    /// Memory of the process for each byte that is used.
+    pub fn fragmentation(&self) -> f64 {
+        self.common.resident_bytes as f64 / self.common.totals.used_bytes.max(1) as f64
+    }
+}
+
+figures! {
+    /// A figure that Redis's clients are told.
+    RedisFigure of Figures {
+        /// Connections, or RESP clients that have not left yet.
+        Clients = "redis_clients": Gauge, Count, |f| f.common.process.connections.max(f.clients.all);
+        /// RESP clients that wait: for the end of a pause, or for something to be there.
+        ClientsWaiting = "redis_clients_waiting": Gauge, Count, |f| f.clients.waiting;
+        /// RESP clients that listen to channels.
+        ClientsListening = "redis_clients_listening": Gauge, Count, |f| f.clients.listening;
+        /// RESP clients that watch keys.
+        ClientsWatching = "redis_clients_watching": Gauge, Count, |f| f.clients.watching;
+        /// Keys that they watch.
+        KeysWatched = "redis_keys_watched": Gauge, Count, |f| f.clients.watched_keys;
+        /// Keys that clients wait for.
+        KeysAwaited = "redis_keys_awaited": Gauge, Count, |f| f.awaited_keys;
+        /// Bytes of the longest request that is not whole.
+        QueryBytesMax = "redis_query_bytes_max": Gauge, Bytes, |f| f.clients.query_bytes_max;
+        /// Bytes of the replies of whom most wait.
+        OutputBytesMax = "redis_output_bytes_max": Gauge, Bytes, |f| f.clients.output_bytes_max;
+        /// Memory of the machine.
+        SystemMemory = "system_memory": Gauge, Bytes, |f| f.system_bytes;
+        /// The most memory that was seen to be used.
+        MemoryPeak = "memory_peak": Gauge, Bytes, |f| f.used_peak;
+        /// `maxmemory`: the memory limit, or what was set below the least that there can be.
+        MaxMemory = "maxmemory": Gauge, Bytes, |f| f.limit;
+        /// Whether several threads answer.
+        SeveralThreads = "several_threads": Gauge, Switch, |f| u64::from(f.common.process.threads > 1);
+        /// Commands that SLOWLOG lists.
+        SlowCommands = "slow_commands": Gauge, Count, |f| f.slow_commands;
+        /// Number of the last one.
+        SlowLast = "slow_last": Gauge, Count, |f| f.slowest.0;
+        /// How long that took.
+        SlowLastTook = "slow_last_took": Gauge, Micros, |f| f.slowest.1;
+    }
+}
+
+fn system_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::counters::Counter;
+    use crate::core::figures::table::Figure;
+
+    #[test]
+    fn no_name_is_another_figures_too() {
+        for figure in RedisFigure::ALL {
+            let row = figure.row();
+            assert!(Figure::ALL.iter().all(|other| other.row().name != row.name), "{}", row.name);
+            assert!(Counter::ALL.iter().all(|other| other.name() != row.name), "{}", row.name);
+            assert!(row.help.ends_with('.'), "{}", row.help);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What monitors are told by HTTP: the figures of `stats` and INFO, in a form that scrapers accept, whoever else asks.
+
+mod hostile;
+mod web;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use web::{Page, Web};
+
+/// Series of a scrape, and its bytes, with some twenty classes and thirty commands in use.
+const SERIES_MAX: usize = 1_800;
+const BYTES_MAX: usize = 256 << 10;
+
+/// Metrics and the keys of `stats` that they are.
+const STATS: &[(&str, &str)] = &[
+    ("memcached_commands_total{command=\"get\",status=\"hit\"}", "get_hits"),
+    ("memcached_commands_total{command=\"get\",status=\"miss\"}", "get_misses"),
+    ("memcached_commands_total{command=\"delete\",status=\"hit\"}", "delete_hits"),
+    ("memcached_commands_total{command=\"delete\",status=\"miss\"}", "delete_misses"),
+    ("memcached_commands_total{command=\"incr\",status=\"hit\"}", "incr_hits"),
+    ("memcached_commands_total{command=\"incr\",status=\"miss\"}", "incr_misses"),
+    ("memcached_commands_total{command=\"cas\",status=\"hit\"}", "cas_hits"),
+    ("memcached_commands_total{command=\"cas\",status=\"badval\"}", "cas_badval"),
+    ("memcached_commands_total{command=\"touch\",status=\"hit\"}", "touch_hits"),
+    ("memcached_commands_total{command=\"flush\",status=\"hit\"}", "cmd_flush"),
+    ("memcached_current_items", "curr_items"),
+    ("memcached_current_bytes", "bytes"),
+    ("memcached_items_total", "total_items"),
+    ("memcached_items_evicted_total", "evictions"),
+    ("memcached_items_reclaimed_total", "reclaimed"),
+    ("memcached_limit_bytes", "limit_maxbytes"),
+    ("memcached_max_connections", "max_connections"),
+    ("memcached_current_connections", "curr_connections"),
+    ("memcached_connections_total", "total_connections"),
+    ("memcached_connections_rejected_total", "rejected_connections"),
+    ("memcached_accepting_connections", "accepting_conns"),
+    ("memcached_item_too_large_total", "store_too_large"),
+    ("memcached_item_no_memory_total", "store_no_memory"),
+    ("larder_index_bytes", "hash_bytes"),
+    ("larder_spans_moved_total", "slabs_moved"),
+    ("larder_evicted_unread_total", "evicted_unfetched"),
+];
+
+/// The same of each class: metric, and what follows its number in `stats slabs` or `stats items`.
+const OF_CLASS: &[(&str, &str)] = &[
+    ("memcached_slab_chunk_size_bytes", ":chunk_size"),
+    ("memcached_slab_chunks_per_page", ":chunks_per_page"),
+    ("memcached_slab_current_pages", ":total_pages"),
+    ("memcached_slab_current_chunks", ":total_chunks"),
+    ("memcached_slab_chunks_used", ":used_chunks"),
+    ("memcached_slab_chunks_free", ":free_chunks"),
+    ("memcached_slab_current_items", ":number"),
+    ("memcached_slab_mem_requested_bytes", ":mem_requested"),
+    ("memcached_slab_items_evicted_total", ":evicted"),
+    ("memcached_slab_items_reclaimed_total", ":reclaimed"),
+];
+
+/// Metrics and the fields of INFO that they are.
+const INFO: &[(&str, &str)] = &[
+    ("redis_db_keys{db=\"db0\"}", "db0.keys"),
+    ("redis_db_keys{db=\"db3\"}", "db3.keys"),
+    ("redis_db_keys_expiring{db=\"db0\"}", "db0.expires"),
+    ("redis_db_keys_expiring{db=\"db3\"}", "db3.expires"),
+    ("redis_keyspace_hits_total", "keyspace_hits"),
+    ("redis_keyspace_misses_total", "keyspace_misses"),
+    ("redis_expired_keys_total", "expired_keys"),
+    ("redis_evicted_keys_total", "evicted_keys"),
+    ("redis_memory_max_bytes", "maxmemory"),
+    ("redis_config_maxclients", "maxclients"),
+    ("redis_connected_clients", "connected_clients"),
+    ("redis_blocked_clients", "blocked_clients"),
+    ("redis_connections_received_total", "total_connections_received"),
+    ("redis_rejected_connections_total", "rejected_connections"),
+    ("redis_total_error_replies", "total_error_replies"),
+    ("redis_pubsub_channels", "pubsub_channels"),
+    ("redis_pubsub_patterns", "pubsub_patterns"),
+    ("redis_process_id", "process_id"),
+    ("redis_io_threads_active", "io_threads_active"),
+    ("redis_slowlog_length", "slowlog_len"),
+    ("redis_commands_total{cmd=\"set\"}", "cmdstat_set.calls"),
+    ("redis_commands_failed_calls_total{cmd=\"incr\"}", "cmdstat_incr.failed_calls"),
+    ("redis_errors_total{err=\"WRONGTYPE\"}", "errorstat_WRONGTYPE.count"),
+];
+
+/// A bit of everything, by both protocols.
+fn fill(web: &Web) {
+    let mut text = web.text();
+    for bytes in [50, 5_000, 50_000] {
+        for n in 0..60 {
+            assert_eq!(text.ask(&format!("set k{bytes}:{n} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes))), "STORED\r\n");
+        }
+    }
+    for n in 0..10 {
+        for line in [format!("delete k50:{n}"), format!("touch k50:1{n} 1000"), "delete none".into(), "incr none 1".into()] {
+            text.ask(&format!("{line}\r\n"));
+        }
+        text.until(&format!("get k50:2{n} none{n}\r\n"), "END\r\n");
+    }
+    for line in ["set n 0 0 1\r\n1", "incr n 5", "cas n 0 0 1 1\r\n1", "cas none 0 0 1 1\r\n1", "flush_all 100000"] {
+        text.ask(&format!("{line}\r\n"));
+    }
+    let mut redis = web.redis();
+    for n in 0..20 {
+        redis.ask(&format!("SET r{n} v EX 1000\r\n"));
+        redis.until(&format!("GET r{n}\r\n"), "v\r\n");
+        redis.ask(&format!("GET none{n}\r\n"));
+    }
+    assert!(redis.ask("INCR r1\r\n").starts_with("-ERR"));
+    redis.ask("LPUSH list 1\r\n");
+    assert!(redis.ask("INCR list\r\n").starts_with("-WRONGTYPE"));
+    redis.ask("SELECT 3\r\n");
+    redis.ask("SET other 1\r\n");
+}
+
+/// Asks again until what is compared is at rest, and alike.
+fn compare(web: &Web) {
+    let (mut text, mut redis) = (web.text(), web.redis());
+    let began = Instant::now();
+    loop {
+        let stats = text.stats();
+        let info = redis.info();
+        let page = web.metrics("");
+        let mut differ = differing(&stats, &info, &page);
+        if differ.is_empty() {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{differ:#?}");
+        differ.clear();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn differing(stats: &BTreeMap<String, f64>, info: &BTreeMap<String, f64>, page: &Page) -> Vec<String> {
+    let mut differ = Vec::new();
+    let mut hold = |metric: &str, expected: Option<&f64>, what: &str| {
+        let found = page.series.get(metric);
+        if found.is_none() || found != expected {
+            differ.push(format!("{metric}: {found:?}, {what}: {expected:?}"));
+        }
+    };
+    STATS.iter().for_each(|(metric, key)| hold(metric, stats.get(*key), key));
+    INFO.iter().for_each(|(metric, field)| hold(metric, info.get(*field), field));
+    let classes: Vec<&str> = stats.keys().filter_map(|key| key.strip_suffix(":chunk_size")).collect();
+    assert!(classes.len() > 2, "{classes:?}");
+    for class in classes {
+        for (metric, key) in OF_CLASS {
+            let of_items = stats.get(&format!("items:{class}{key}"));
+            // A class that holds pieces only, or heads, has no items of its own.
+            if let Some(expected) = stats.get(&format!("{class}{key}")).or(of_items) {
+                hold(&format!("{metric}{{slab=\"{class}\"}}"), Some(expected), key);
+            }
+        }
+    }
+    differ
+}
+
+#[test]
+fn metrics_are_the_figures_of_stats_and_info() {
+    let web = Web::start(&["-t", "2"]);
+    fill(&web);
+    compare(&web);
+    let page = web.metrics("");
+    assert!(page.series.len() <= SERIES_MAX && page.bytes <= BYTES_MAX, "{} series, {} bytes", page.series.len(), page.bytes);
+    assert_eq!(page.kinds["memcached_slab_items_evicted_time_seconds"], "counter", "the exporter says so");
+    assert_eq!(page.kinds["redis_total_error_replies"], "counter");
+    let instance = page.series.keys().find(|name| name.starts_with("redis_instance_info{")).expect("what it is");
+    for label in ["role=\"master\"", "redis_mode=\"standalone\"", "maxmemory_policy=\"allkeys-lru\""] {
+        assert!(instance.contains(label), "{instance}");
+    }
+    assert!(page.series["redis_commands_total{cmd=\"set\"}"] >= 21.0);
+}
+
+#[test]
+fn a_reset_is_seen_by_clients_and_not_by_scrapers() {
+    let web = Web::start(&["-t", "2"]);
+    fill(&web);
+    let before = web.metrics("");
+    assert_eq!(web.text().ask("stats reset\r\n"), "RESET\r\n");
+    let (stats, info) = (web.text().stats(), web.redis().info());
+    assert_eq!((stats["get_hits"], stats["cmd_set"], stats["total_items"], info["keyspace_hits"]), (0.0, 0.0, 0.0, 0.0));
+    assert!(!info.contains_key("errorstat_WRONGTYPE.count") && !info.contains_key("cmdstat_set.calls"));
+    assert!(stats["curr_items"] > 0.0, "what is there stays");
+    let after = web.metrics("");
+    for (series, value) in &before.series {
+        let name = series.split('{').next().unwrap_or(series);
+        if before.kinds[name] == "counter" && name != "memcached_slab_items_evicted_time_seconds" {
+            assert!(after.series.get(series).is_some_and(|now| now >= value), "{series} fell");
+        }
+    }
+    assert!(after.series["memcached_commands_total{command=\"get\",status=\"hit\"}"] >= 10.0);
+}
+
+#[test]
+fn a_scraper_is_told_what_it_asks_for() {
+    let web = Web::start(&["-t", "1"]);
+    fill(&web);
+    let of = |query: &str, family: &str| {
+        let page = web.metrics(query);
+        page.series.keys().filter(|name| name.starts_with(family)).count()
+    };
+    let other = "larder_exposition_truncated";
+    let page = web.metrics("?family=redis");
+    assert!(page.series.keys().all(|name| name.starts_with("redis_") || name == other));
+    assert!(of("?family=memcached", "memcached_slab_") > 20);
+    assert_eq!(of("?family=memcached&classes=none", "memcached_slab_"), 0);
+    assert!(of("?family=larder&classes=larder", "larder_class_") > 20);
+    assert_eq!(of("", "larder_class_"), 0);
+    assert!(web.get("/metrics?family=nobody").starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn every_place_answers_and_the_data_is_json() {
+    let web = Web::start(&["-t", "1"]);
+    fill(&web);
+    assert!(web.get("/").contains("/api/v1/now"));
+    assert!(web.get("/healthz").ends_with("\r\n\r\nok\n"));
+    assert!(web.get("/nowhere").starts_with("HTTP/1.1 404 "));
+    let of = |path: &str| -> serde_json::Value {
+        let answer = web.get(path);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Type: application/json"), "{head}");
+        serde_json::from_str(body).expect("JSON")
+    };
+    let stats = web.text().stats();
+    assert_eq!(of("/api/v1/now")["figures"]["items"].as_f64(), stats.get("curr_items").copied());
+    let figures = of("/api/v1/figures");
+    let items = figures["figures"].as_array().expect("a list").iter().find(|one| one["name"] == "items");
+    assert_eq!(items.expect("items")["kind"], "gauge");
+    assert!(of("/api/v1/classes")["classes"].as_array().is_some_and(|classes| classes.len() > 2));
+    assert_eq!(of("/api/v1/commands")["commands"]["set"]["calls"], 21);
+    assert_eq!(of("/api/v1/settings")["settings"]["num_threads"], "1");
+    let _held: Vec<_> = (0..5).map(|_| web.text()).collect();
+    let all = of("/api/v1/connections?max=1000");
+    let first = of("/api/v1/connections?max=2");
+    assert_eq!(first["connections"].as_array().map(Vec::len), Some(2));
+    assert!(first["next"].is_u64() && all["next"].is_null(), "{first} {all}");
+    for bad in ["from=x", "max=-1", "from=1%"] {
+        assert!(web.get(&format!("/api/v1/connections?{bad}")).starts_with("HTTP/1.1 400 "), "{bad}");
+    }
+    assert!(of("/api/v1/connections?from=18446744073709551615")["next"].is_null());
+}
+
+#[test]
+fn two_servers_beside_each_other_share_no_port() {
+    let first = Web::start(&[]);
+    let port = first.port.to_string();
+    let refused = larder_testkit::process::Server::refused(
+        &larder_testkit::process::Program::Larder,
+        &["--http-port", &port],
+    );
+    let (status, said) = refused.expect("it was asked for");
+    assert!(!status.success() && said.contains("in use"), "{said}");
+}

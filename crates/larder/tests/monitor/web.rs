@@ -1,0 +1,198 @@
+//! A server with its HTTP listener, and clients of both protocols and of HTTP that are not Larder's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use larder_testkit::process::Server;
+
+/// How long any reply may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server and where it tells its figures.
+pub struct Web {
+    server: Server,
+    pub port: u16,
+}
+
+impl Web {
+    pub fn start(options: &[&str]) -> Web {
+        let mut all = vec!["--http-port", "-1"];
+        all.extend(options);
+        let server = Server::start(&all).expect("it starts");
+        let output = server.output();
+        let told = output.split_once("http://127.0.0.1:").and_then(|(_, rest)| rest.split_once("/metrics"));
+        let port = told.and_then(|(port, _)| port.parse().ok()).unwrap_or_else(|| panic!("no port: {output}"));
+        Web { server, port }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    }
+
+    /// The whole answer to these bytes.
+    pub fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        // Who is refused early may be gone.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).expect("text")
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    }
+
+    pub fn metrics(&self, query: &str) -> Page {
+        let answer = self.get(&format!("/metrics{query}"));
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+        Page::read(body)
+    }
+
+    pub fn text(&self) -> Talk {
+        Talk { stream: self.server.connect().expect("it listens") }
+    }
+
+    /// A client that speaks RESP from its first byte on.
+    pub fn redis(&self) -> Talk {
+        let mut talk = self.text();
+        assert_eq!(talk.ask("*1\r\n$4\r\nPING\r\n"), "+PONG\r\n");
+        talk
+    }
+}
+
+/// A connection to the data port.
+pub struct Talk {
+    stream: TcpStream,
+}
+
+impl Talk {
+    /// The line that is replied; an inline command of RESP has one too, or the first of several.
+    pub fn ask(&mut self, request: &str) -> String {
+        self.until(request, "\r\n")
+    }
+
+    /// What is replied, up to its end.
+    pub fn until(&mut self, request: &str, end: &str) -> String {
+        self.stream.write_all(request.as_bytes()).expect("it listens");
+        let mut reply = Vec::new();
+        while !reply.ends_with(end.as_bytes()) {
+            let mut bytes = [0; 4096];
+            let got = self.stream.read(&mut bytes).expect("a reply");
+            assert_ne!(got, 0, "closed after {request}");
+            reply.extend_from_slice(&bytes[..got]);
+        }
+        String::from_utf8(reply).expect("text")
+    }
+
+    /// All numbers of `stats`, `stats slabs` and `stats items`.
+    pub fn stats(&mut self) -> BTreeMap<String, f64> {
+        let text: String =
+            ["stats", "stats slabs", "stats items"].map(|line| self.until(&format!("{line}\r\n"), "END\r\n")).concat();
+        let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+        pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+    }
+
+    /// All numbers of INFO; of a line of several, each by `line.name`.
+    pub fn info(&mut self) -> BTreeMap<String, f64> {
+        let head = "INFO everything\r\n";
+        self.stream.write_all(head.as_bytes()).expect("it listens");
+        let mut reply = Vec::new();
+        let text = loop {
+            let mut bytes = [0; 65536];
+            let got = self.stream.read(&mut bytes).expect("a reply");
+            assert_ne!(got, 0, "closed");
+            reply.extend_from_slice(&bytes[..got]);
+            let text = String::from_utf8_lossy(&reply).into_owned();
+            let length = text.split_once("\r\n").and_then(|(length, rest)| {
+                Some((length.strip_prefix('$')?.parse::<usize>().ok()?, rest.to_owned()))
+            });
+            if let Some((length, rest)) = length
+                && rest.len() >= length + 2
+            {
+                break rest;
+            }
+        };
+        let mut figures = BTreeMap::new();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            if let Ok(value) = value.parse() {
+                figures.insert(name.to_owned(), value);
+            }
+            for (part, value) in value.split(',').filter_map(|pair| pair.split_once('=')) {
+                if let Ok(value) = value.parse() {
+                    figures.insert(format!("{name}.{part}"), value);
+                }
+            }
+        }
+        figures
+    }
+}
+
+/// A scrape, read as strictly as the format is written.
+pub struct Page {
+    /// Values by names with their labels.
+    pub series: BTreeMap<String, f64>,
+    /// Kinds of families.
+    pub kinds: BTreeMap<String, String>,
+    pub bytes: usize,
+}
+
+impl Page {
+    fn read(text: &str) -> Page {
+        assert!(text.ends_with('\n'), "the last line has its end");
+        let (mut series, mut kinds) = (BTreeMap::new(), BTreeMap::new());
+        let (mut done, mut family, mut helped) = (BTreeSet::new(), String::new(), String::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').expect("a help says something");
+                assert!(done.insert(name.to_owned()), "{name} comes twice");
+                assert!(!help.is_empty(), "{line}");
+                name.clone_into(&mut helped);
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a kind");
+                assert_eq!(name, helped, "the help comes first");
+                assert!(["counter", "gauge"].contains(&kind), "{line}");
+                kinds.insert(name.to_owned(), kind.to_owned());
+                name.clone_into(&mut family);
+            } else {
+                let (name, value) = line.rsplit_once(' ').expect("a value");
+                assert_eq!(name.split('{').next(), Some(&family[..]), "{line} lies in another family");
+                labels(name);
+                let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                assert!(series.insert(name.to_owned(), value).is_none(), "{name} comes twice");
+            }
+        }
+        assert_eq!(kinds.len(), done.len());
+        Page { series, kinds, bytes: text.len() }
+    }
+}
+
+/// Names and quotes of labels, and escapes in them.
+fn labels(series: &str) {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.as_bytes()[0].is_ascii_digit()
+    };
+    let (name, mut rest) = series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest));
+    assert!(is_name(name), "{series}");
+    while !rest.is_empty() && rest != "}" {
+        let (label, value) = rest.trim_start_matches(',').split_once("=\"").unwrap_or_else(|| panic!("{series}"));
+        assert!(is_name(label), "{series}");
+        let mut escaped = false;
+        let end = value.char_indices().find(|(_, letter)| {
+            let ends = *letter == '"' && !escaped;
+            assert!(!escaped || ['\\', '"', 'n'].contains(letter), "{series}");
+            escaped = *letter == '\\' && !escaped;
+            ends
+        });
+        rest = &value[end.unwrap_or_else(|| panic!("{series}")).0 + 1..];
+    }
+}

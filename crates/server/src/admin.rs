@@ -1,0 +1,276 @@
+//! The HTTP listener: metrics, and what else a monitor asks.
+//!
+//! A thread of its own, which is no worker: it reads counters that workers write, and takes no lock that a request
+//! waits for. It answers one request at a time and rests thereafter, so that whoever asks without end has a quarter of
+//! a core at most. There are few connections; one more takes the place of who has been idle for longest.
+//!
+//! - `http`: heads and answers; `client`: a connection; `route`: what is where
+//! - `metrics`, `api`: what is told
+
+mod api;
+mod client;
+pub mod http;
+mod metrics;
+mod route;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use larder_eventloop::Millis;
+use larder_eventloop::poll::{Event, Events, Interest, Poller, Waker};
+
+pub use metrics::markdown;
+
+use crate::hub::Hub;
+use client::{Client, Gone};
+use route::Routes;
+
+/// Connections.
+pub const CLIENTS_MAX: usize = 16;
+
+/// Memory counted for the thread: its stack, heads, and what an answer is gathered from.
+pub const THREAD_BYTES: u64 = 512 << 10;
+
+/// Answers that wait to be sent together hold so much; beyond it requests are refused.
+const ANSWERS_BYTES_MAX: usize = 2 << 20;
+
+/// After an answer the thread rests so many times as long as it took …
+const REST_SHARE: u32 = 3;
+/// … but no longer.
+const REST_MAX: Duration = Duration::from_millis(250);
+
+/// The pause after a connection that could not be taken in.
+const PAUSE_MS: Millis = 100;
+
+/// The stack: answers are gathered on the heap.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Tokens of the loop; connections are behind them.
+const LISTENER: u64 = 0;
+const WOKEN: u64 = 1;
+const FIRST: u64 = 2;
+
+/// The thread, as who started it sees it.
+#[derive(Debug)]
+pub struct Admin {
+    thread: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Admin {
+    /// Starts answering on a listener.
+    ///
+    /// # Errors
+    /// When there can be no thread, or no descriptors for it.
+    pub fn start(hub: &Arc<Hub>, listener: TcpListener) -> io::Result<Admin> {
+        let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
+        let desk = Desk::new(Arc::clone(hub), listener, &waker)?;
+        let (stops, woken) = (Arc::clone(&stop), Arc::clone(&waker));
+        let thread = std::thread::Builder::new()
+            .name("http".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || desk.run(&stops, &woken))?;
+        Ok(Admin { thread, stop, waker })
+    }
+
+    /// Ends it.
+    pub fn end(self) {
+        self.stop.store(true, SeqCst);
+        self.waker.wake();
+        let _ = self.thread.join();
+    }
+}
+
+/// A connection and what it was counted with.
+#[derive(Debug)]
+struct Seat {
+    client: Client<TcpStream>,
+    interest: Interest,
+    held: usize,
+}
+
+/// What the thread works with.
+#[derive(Debug)]
+struct Desk {
+    hub: Arc<Hub>,
+    listener: TcpListener,
+    poller: Poller,
+    seats: [Option<Seat>; CLIENTS_MAX],
+    routes: Routes,
+    started: Instant,
+    /// The listener is not watched until then.
+    deaf_until: Option<Millis>,
+}
+
+impl Desk {
+    fn new(hub: Arc<Hub>, listener: TcpListener, waker: &Waker) -> io::Result<Desk> {
+        listener.set_nonblocking(true)?;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
+        poller.add(waker, WOKEN, Interest::Read)?;
+        Ok(Desk {
+            routes: Routes::new(Arc::clone(&hub)),
+            hub,
+            listener,
+            poller,
+            seats: [const { None }; CLIENTS_MAX],
+            started: Instant::now(),
+            deaf_until: None,
+        })
+    }
+
+    fn run(mut self, stop: &AtomicBool, waker: &Waker) {
+        let mut events = Events::with_capacity(CLIENTS_MAX + 2);
+        while !stop.load(SeqCst) {
+            let now = self.now();
+            let timeout = self.due().map(|due| Duration::from_millis(due.saturating_sub(now)));
+            if let Err(error) = self.poller.wait(&mut events, timeout) {
+                tracing::warn!(%error, "no metrics are told any more");
+                return;
+            }
+            for event in events.iter() {
+                match event.token {
+                    LISTENER => self.accept(),
+                    WOKEN => drop(waker.drain()),
+                    token => self.turn((token - FIRST) as usize, Some(event)),
+                }
+            }
+            self.look_round();
+        }
+        for seat in 0..CLIENTS_MAX {
+            self.close(seat);
+        }
+    }
+
+    fn now(&self) -> Millis {
+        self.started.elapsed().as_millis() as Millis
+    }
+
+    /// When there is something to do, whatever happens.
+    fn due(&self) -> Option<Millis> {
+        let seats = self.seats.iter().flatten();
+        let due = seats.map(|seat| if seat.client.has_more() { 0 } else { seat.client.due() });
+        due.chain(self.deaf_until).min()
+    }
+
+    /// Those who have more to be answered, and those whose time is over.
+    fn look_round(&mut self) {
+        let now = self.now();
+        if self.deaf_until.is_some_and(|until| now >= until) {
+            self.deaf_until = None;
+            self.listen(Interest::Read);
+        }
+        for index in 0..CLIENTS_MAX {
+            let Some(seat) = &mut self.seats[index] else { continue };
+            if seat.client.has_more() {
+                self.turn(index, None);
+            } else if now >= seat.client.due() {
+                let over = seat.client.expire(now);
+                self.settle(index, over);
+            }
+        }
+    }
+
+    fn listen(&self, interest: Interest) {
+        if let Err(error) = self.poller.modify(&self.listener, LISTENER, interest) {
+            tracing::warn!(%error, "the HTTP listener cannot be watched");
+        }
+    }
+
+    fn accept(&mut self) {
+        match self.listener.accept() {
+            Ok((stream, _)) => {
+                if self.enter(stream).is_err() {
+                    tracing::debug!("an HTTP connection could not be taken in");
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
+            Err(error) => {
+                tracing::debug!(%error, "no HTTP connections for a while");
+                self.deaf_until = Some(self.now() + PAUSE_MS);
+                self.listen(Interest::None);
+            }
+        }
+    }
+
+    fn enter(&mut self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        // An answer is one write, whose last part is not to wait.
+        stream.set_nodelay(true)?;
+        let Some(index) = self.free_seat() else { return Ok(()) };
+        let client = Client::new(stream, self.now());
+        self.poller.add(&client.stream, FIRST + index as u64, client.interest())?;
+        self.seats[index] = Some(Seat { interest: client.interest(), client, held: 0 });
+        Ok(())
+    }
+
+    /// A place: a free one, or that of who waits for longest and is not being answered.
+    fn free_seat(&mut self) -> Option<usize> {
+        if let Some(free) = self.seats.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let idle = |(index, seat): (usize, &Option<Seat>)| {
+            let client = &seat.as_ref()?.client;
+            (!client.is_answered()).then_some((client.since(), index))
+        };
+        let (_, index) = self.seats.iter().enumerate().filter_map(idle).min()?;
+        self.close(index);
+        Some(index)
+    }
+
+    /// A connection's turn.
+    fn turn(&mut self, index: usize, event: Option<Event>) {
+        let now = self.now();
+        let held: usize = self.seats.iter().flatten().map(|seat| seat.held).sum();
+        let Some(seat) = &mut self.seats[index] else { return };
+        if event.is_some_and(|event| event.hangup && !event.readable) {
+            return self.close(index);
+        }
+        let (routes, mut took) = (&mut self.routes, Duration::ZERO);
+        let went = seat.client.go_on(now, &mut |request| {
+            let begun = Instant::now();
+            let answer = routes.answer(request, held < ANSWERS_BYTES_MAX);
+            took = begun.elapsed();
+            answer
+        });
+        self.settle(index, went);
+        if !took.is_zero() {
+            std::thread::sleep((took * REST_SHARE).min(REST_MAX));
+        }
+    }
+
+    /// After a turn: it is waited for, and counted with what it holds.
+    fn settle(&mut self, index: usize, went: Result<(), Gone>) {
+        let Some(seat) = &mut self.seats[index] else { return };
+        if went.is_err() {
+            return self.close(index);
+        }
+        let bytes = seat.client.bytes();
+        self.hub.store.hold(bytes as i64 - seat.held as i64);
+        seat.held = bytes;
+        let interest = seat.client.interest();
+        if interest != seat.interest {
+            seat.interest = interest;
+            if self.poller.modify(&seat.client.stream, FIRST + index as u64, interest).is_err() {
+                self.close(index);
+            }
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        if let Some(seat) = self.seats[index].take() {
+            // It leaves the set with its descriptor.
+            self.hub.store.hold(-(seat.held as i64));
+        }
+    }
+}
+
+/// Where metrics are told, as people write it.
+pub fn shown(address: SocketAddr) -> String {
+    format!("http://{address}/metrics")
+}

@@ -1,0 +1,412 @@
+//! HTTP/1.1 as far as it is spoken: heads of GET and HEAD in, answers with their heads out. No I/O.
+//!
+//! ```text
+//! bytes ──► parse ──► Partial │ Whole(request) │ Refused(status)
+//!                                   answer ──► head + body
+//! ```
+//!
+//! Only a name of this machine is answered to: a page from elsewhere that has its own name lead here (DNS rebinding)
+//! sends that name. There is no CORS header, so that no other site's script reads an answer, and nothing here can be
+//! changed by a request.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+/// Bytes of a head.
+pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Lines of a head.
+pub const HEAD_LINES_MAX: usize = 64;
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// As it asks.
+    Ok,
+    /// It is not understood.
+    BadRequest,
+    /// There is nothing there.
+    NotFound,
+    /// Only GET and HEAD are.
+    MethodNotAllowed,
+    /// The rest of the head was too long in coming.
+    RequestTimeout,
+    /// Requests have no body.
+    ContentTooLarge,
+    /// It asks for another host.
+    Misdirected,
+    /// The head is too long.
+    HeadTooLong,
+    /// Others are being answered.
+    Unavailable,
+    /// Another version of HTTP.
+    VersionNotSupported,
+}
+
+impl Status {
+    /// Number and words.
+    pub fn line(self) -> &'static str {
+        match self {
+            Status::Ok => "200 OK",
+            Status::BadRequest => "400 Bad Request",
+            Status::NotFound => "404 Not Found",
+            Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::RequestTimeout => "408 Request Timeout",
+            Status::ContentTooLarge => "413 Content Too Large",
+            Status::Misdirected => "421 Misdirected Request",
+            Status::HeadTooLong => "431 Request Header Fields Too Large",
+            Status::Unavailable => "503 Service Unavailable",
+            Status::VersionNotSupported => "505 HTTP Version Not Supported",
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// It wants the head of the answer alone.
+    pub head_only: bool,
+    /// Path, from its `/` on.
+    pub path: &'a str,
+    /// What is behind the `?`, or nothing.
+    pub query: &'a str,
+    /// The connection stays.
+    pub stays: bool,
+    /// Bytes of its head.
+    pub bytes: usize,
+}
+
+/// What the bytes at the front of a connection's input are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A part of a head.
+    Partial,
+    /// A head.
+    Whole(Request<'a>),
+    /// What is answered, and the connection ends.
+    Refused(Status),
+}
+
+/// Looks at a connection's input.
+pub fn parse(input: &[u8]) -> Parsed<'_> {
+    let mut lines = [httparse::EMPTY_HEADER; HEAD_LINES_MAX];
+    let mut head = httparse::Request::new(&mut lines);
+    let bytes = match head.parse(input) {
+        Ok(httparse::Status::Complete(bytes)) => bytes,
+        Ok(httparse::Status::Partial) if input.len() >= HEAD_BYTES_MAX => {
+            return Parsed::Refused(Status::HeadTooLong);
+        }
+        Ok(httparse::Status::Partial) => return Parsed::Partial,
+        Err(httparse::Error::TooManyHeaders) => return Parsed::Refused(Status::HeadTooLong),
+        Err(httparse::Error::Version) => return Parsed::Refused(Status::VersionNotSupported),
+        Err(_) => return Parsed::Refused(Status::BadRequest),
+    };
+    let (Some(method), Some(target), Some(version)) = (head.method, head.path, head.version) else {
+        return Parsed::Refused(Status::BadRequest);
+    };
+    let request = match Fields::of(head.headers) {
+        Err(status) => Err(status),
+        Ok(fields) => fields.check(version).and_then(|stays| of_target(method, target, stays, bytes)),
+    };
+    request.map_or_else(Parsed::Refused, Parsed::Whole)
+}
+
+fn of_target<'a>(
+    method: &str,
+    target: &'a str,
+    stays: bool,
+    bytes: usize,
+) -> Result<Request<'a>, Status> {
+    let head_only = match method {
+        "GET" => false,
+        "HEAD" => true,
+        _ => return Err(Status::MethodNotAllowed),
+    };
+    // Not as to a proxy: the host that it names there would be another than the one that was checked.
+    if !target.starts_with('/') {
+        return Err(Status::BadRequest);
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    Ok(Request { head_only, path, query, stays, bytes })
+}
+
+/// The lines of a head that matter.
+#[derive(Debug, Default)]
+struct Fields<'a> {
+    host: Option<&'a str>,
+    /// It says `Connection: close`.
+    closes: bool,
+    /// It says `Connection: keep-alive`.
+    keeps: bool,
+    body: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn of(lines: &[httparse::Header<'a>]) -> Result<Fields<'a>, Status> {
+        let mut fields = Fields::default();
+        for line in lines {
+            let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+            if is("host") {
+                // Two would be two answers to whom it asks.
+                let host = std::str::from_utf8(line.value).map_err(|_| Status::BadRequest)?;
+                if fields.host.replace(host).is_some() {
+                    return Err(Status::BadRequest);
+                }
+            } else if is("connection") {
+                let mut words = line.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+                let says = |word: &[u8], of: &[u8]| word.eq_ignore_ascii_case(of);
+                words.by_ref().for_each(|word| {
+                    fields.closes |= says(word, b"close");
+                    fields.keeps |= says(word, b"keep-alive");
+                });
+            } else if is("content-length") {
+                fields.body |= line.value.trim_ascii() != b"0";
+            } else if is("transfer-encoding") {
+                fields.body = true;
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Whether the connection stays.
+    fn check(&self, version: u8) -> Result<bool, Status> {
+        if self.body {
+            return Err(Status::ContentTooLarge);
+        }
+        match self.host {
+            None if version == 1 => return Err(Status::BadRequest),
+            Some(host) if !is_ours(host) => return Err(Status::Misdirected),
+            // HTTP/1.0 need not say it; a browser always does.
+            None | Some(_) => {}
+        }
+        Ok(!self.closes && (version == 1 || self.keeps))
+    }
+}
+
+/// A `Host` that means this machine, with any port: others may be led here, and that leads nowhere else.
+fn is_ours(host: &str) -> bool {
+    let host = host.trim_matches([' ', '\t']);
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, "")) => (name, None),
+            Some((name, after)) => (name, after.strip_prefix(':').or(Some("no port"))),
+            None => return false,
+        },
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Names and values of a query, decoded.
+///
+/// # Errors
+/// When a part is not what a browser would send.
+pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Status> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Ok((decoded(name)?, decoded(value)?))
+        })
+        .collect()
+}
+
+fn decoded(text: &str) -> Result<String, Status> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        bytes.push(match first {
+            b'+' => b' ',
+            b'%' => {
+                let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+                let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                rest = &rest[2.min(rest.len())..];
+                byte.ok_or(Status::BadRequest)?
+            }
+            byte => *byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| Status::BadRequest)
+}
+
+/// Prometheus' text format.
+pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Text for people.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+/// Data.
+pub const JSON: &str = "application/json";
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// How the request is answered.
+    pub status: Status,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    /// An answer with this body.
+    pub fn ok(content_type: &'static str, body: String) -> Answer {
+        Answer { status: Status::Ok, content_type, body }
+    }
+
+    /// The status in words.
+    pub fn refusal(status: Status) -> Answer {
+        Answer { status, content_type: TEXT, body: format!("{}\n", status.line()) }
+    }
+
+    /// All of its bytes, or those of its head.
+    pub fn bytes(&self, head_only: bool, stays: bool) -> Vec<u8> {
+        let mut text = String::with_capacity(512 + if head_only { 0 } else { self.body.len() });
+        // Writing into a string cannot fail.
+        let _ = write!(
+            text,
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {}\r\n",
+            self.status.line(),
+            self.content_type,
+            self.body.len(),
+            if stays { "keep-alive" } else { "close" },
+        );
+        if self.status == Status::MethodNotAllowed {
+            text.push_str("Allow: GET, HEAD\r\n");
+        }
+        text.push_str(SAFE);
+        text.push_str("\r\n");
+        if !head_only {
+            text.push_str(&self.body);
+        }
+        text.into_bytes()
+    }
+}
+
+/// Nothing here is to be kept, run, framed, or read by other sites.
+const SAFE: &str = "Cache-Control: no-store\r\n\
+X-Content-Type-Options: nosniff\r\n\
+Cross-Origin-Resource-Policy: same-origin\r\n\
+Referrer-Policy: no-referrer\r\n\
+Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(head: &str) -> Parsed<'_> {
+        parse(head.as_bytes())
+    }
+
+    fn refused(head: &str) -> Option<Status> {
+        match get(head) {
+            Parsed::Refused(status) => Some(status),
+            Parsed::Partial | Parsed::Whole(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_whole_wherever_it_is_cut() {
+        let head = "GET /metrics?family=redis HTTP/1.1\r\nHost: localhost:9150\r\nAccept: */*\r\n\r\n";
+        for cut in 0..head.len() {
+            assert_eq!(get(&head[..cut]), Parsed::Partial, "{cut}");
+        }
+        let whole = Request {
+            head_only: false,
+            path: "/metrics",
+            query: "family=redis",
+            stays: true,
+            bytes: head.len(),
+        };
+        assert_eq!(get(head), Parsed::Whole(whole.clone()));
+        let two = format!("{head}HEAD / HTTP/1.1\r\n");
+        assert_eq!(get(&two), Parsed::Whole(whole));
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered_to() {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:9150", " localhost "] {
+            assert!(is_ours(host), "{host}");
+        }
+        for host in [
+            "", ":9150", "example.com", "localhost.example.com", "localhost:", "localhost:x", "127.0.0.1.nip.io",
+            "10.0.0.1", "0.0.0.0", "[::1", "[::1]x", "::1", "[fe80::1]", "localhost:99999", "localhost,evil",
+        ] {
+            assert!(!is_ours(host), "{host}");
+        }
+        assert_eq!(refused("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), Some(Status::Misdirected));
+        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET http://example.com/ HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET / HTTP/1.0\r\n\r\n"), None, "it need not say a host");
+    }
+
+    #[test]
+    fn nothing_but_get_and_head_without_a_body_is_answered() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get", "SET"] {
+            let head = format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert_eq!(refused(&head), Some(Status::MethodNotAllowed), "{method}");
+        }
+        for line in ["Content-Length: 1", "content-length: +0", "Transfer-Encoding: chunked"] {
+            let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n");
+            assert_eq!(refused(&head), Some(Status::ContentTooLarge), "{line}");
+        }
+        assert_eq!(refused("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"), None);
+        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(Status::VersionNotSupported));
+        for bytes in ["\u{1}\r\n", "GET /\u{0} HTTP/1.1\r\n\r\n", "get k\r\n", "*1\r\n$4\r\nPING\r\n", "GET / HTTP/1.1\r\n a: b\r\n\r\n"] {
+            assert_eq!(refused(bytes), Some(Status::BadRequest), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_so_many_bytes_and_lines_at_most() {
+        let head = |fill: usize| format!("GET / HTTP/1.1\r\nHost: localhost\r\nx: {}", "x".repeat(fill));
+        let room = HEAD_BYTES_MAX - head(0).len();
+        assert_eq!(get(&head(room - 1)), Parsed::Partial);
+        assert_eq!(refused(&head(room)), Some(Status::HeadTooLong));
+        let lines = |count: usize| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(count - 1));
+        assert_eq!(refused(&lines(HEAD_LINES_MAX)), None);
+        assert_eq!(refused(&lines(HEAD_LINES_MAX + 1)), Some(Status::HeadTooLong));
+    }
+
+    #[test]
+    fn connections_stay_as_their_version_says_unless_they_say_otherwise() {
+        let stays = |head: &str| match get(head) {
+            Parsed::Whole(request) => request.stays,
+            Parsed::Partial | Parsed::Refused(_) => panic!("{head:?}"),
+        };
+        assert!(stays("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert!(!stays("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: TE, Close\r\n\r\n"));
+        assert!(!stays("GET / HTTP/1.0\r\n\r\n"));
+        assert!(stays("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"));
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let of = |query| pairs(query).map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>());
+        assert_eq!(of("family=a%2Cb&&classes=none&x"), Ok(vec!["family=a,b".into(), "classes=none".into(), "x=".into()]));
+        assert_eq!(of("a+b=%e2%82%ac"), Ok(vec!["a b=€".into()]));
+        for bad in ["a=%", "a=%1", "a=%zz", "a=%+1", "a=%ff"] {
+            assert_eq!(of(bad), Err(Status::BadRequest), "{bad}");
+        }
+    }
+
+    #[test]
+    fn answers_say_how_long_they_are_and_that_nobody_else_may_read_them() {
+        let answer = Answer::ok(JSON, "{}".into());
+        let text = String::from_utf8(answer.bytes(false, true)).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert_eq!(body, "{}");
+        for line in ["HTTP/1.1 200 OK", "Content-Length: 2", "Connection: keep-alive", "X-Content-Type-Options: nosniff"] {
+            assert!(head.lines().any(|found| found == line), "{line}: {head}");
+        }
+        assert!(!head.to_ascii_lowercase().contains("access-control"), "{head}");
+        let head_only = String::from_utf8(answer.bytes(true, true)).expect("text");
+        assert_eq!(head_only, format!("{head}\r\n\r\n"));
+        let refusal = String::from_utf8(Answer::refusal(Status::MethodNotAllowed).bytes(false, false)).expect("text");
+        assert!(refusal.contains("\r\nAllow: GET, HEAD\r\n") && refusal.contains("\r\nConnection: close\r\n"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Metrics of the process, its workers and this listener; and the page that lists all metrics.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_commands::metrics::{Documented, documented};
+use larder_commands::{Exposition, Family, Host, Kind, Sample};
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::route::Routes;
+
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    tell: fn(&Seen<'_>, &mut Family<'_>),
+}
+
+/// What is told.
+struct Seen<'a> {
+    routes: &'a Routes,
+    process: larder_commands::Process,
+    status: Status,
+}
+
+/// Of `/proc/self/status`, bytes and counts.
+#[derive(Debug, Default)]
+struct Status {
+    virtual_bytes: u64,
+    resident_bytes: u64,
+    swapped_bytes: u64,
+    threads: u64,
+}
+
+impl Status {
+    fn read() -> Status {
+        Status::parse(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Status {
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        Status {
+            virtual_bytes: of("VmSize") * 1024,
+            resident_bytes: of("VmRSS") * 1024,
+            swapped_bytes: of("VmSwap") * 1024,
+            threads: of("Threads"),
+        }
+    }
+}
+
+const fn gauge(name: &'static str, help: &'static str, tell: fn(&Seen<'_>, &mut Family<'_>)) -> Metric {
+    Metric { name, kind: Kind::Gauge, labels: &[], help, tell }
+}
+
+const fn counter(name: &'static str, help: &'static str, tell: fn(&Seen<'_>, &mut Family<'_>)) -> Metric {
+    Metric { name, kind: Kind::Counter, labels: &[], help, tell }
+}
+
+/// Workers that are told apart: beyond, they are one, `all`.
+const WORKERS_MAX: usize = 64;
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "larder_build_info",
+        kind: Kind::Gauge,
+        labels: &["version", "target"],
+        help: "Which Larder this is.",
+        tell: |_, family| {
+            let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+            family.put(&[("version", env!("CARGO_PKG_VERSION")), ("target", &target)], Sample::Whole(1));
+        },
+    },
+    gauge("larder_start_time_seconds", STARTED, started),
+    counter("process_cpu_seconds_total", "The processor's time, of the program and of the system for it.", |seen, family| {
+        family.put(&[], Sample::Micros(seen.process.user_us + seen.process.system_us));
+    }),
+    gauge("process_start_time_seconds", STARTED, started),
+    gauge("process_resident_memory_bytes", "Memory of the process.", |seen, family| {
+        family.put(&[], Sample::Whole(seen.status.resident_bytes));
+    }),
+    gauge("process_virtual_memory_bytes", "Addresses of the process, the arena's reserve among them.", |seen, family| {
+        family.put(&[], Sample::Whole(seen.status.virtual_bytes));
+    }),
+    gauge("larder_swapped_bytes", "Memory of the process that the system has swapped out.", |seen, family| {
+        family.put(&[], Sample::Whole(seen.status.swapped_bytes));
+    }),
+    gauge("process_threads", "Threads of the process.", |seen, family| {
+        family.put(&[], Sample::Whole(seen.status.threads));
+    }),
+    gauge("process_open_fds", "Open files and sockets.", |_, family| {
+        if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+            family.put(&[], Sample::Whole(open.count() as u64));
+        }
+    }),
+    gauge("process_max_fds", "Files and sockets that may be open.", |_, family| {
+        if let Some(most) = getrlimit(Resource::Nofile).current {
+            family.put(&[], Sample::Whole(most));
+        }
+    }),
+    Metric {
+        name: "larder_worker_connections",
+        kind: Kind::Gauge,
+        labels: &["worker"],
+        help: "Connections of a worker.",
+        tell: |seen, family| {
+            let handles = &seen.routes.hub.handles;
+            let counts = handles.iter().map(|handle| handle.connections.load(Relaxed) as u64);
+            if handles.len() > WORKERS_MAX {
+                return family.put(&[("worker", "all")], Sample::Whole(counts.sum()));
+            }
+            for (worker, count) in counts.enumerate() {
+                family.put(&[("worker", &worker.to_string())], Sample::Whole(count));
+            }
+        },
+    },
+    counter("larder_http_requests_total", "Requests to this listener that were understood.", |seen, family| {
+        family.put(&[], Sample::Whole(seen.routes.requests));
+    }),
+    counter("larder_observer_cpu_seconds_total", "The processor's time for telling this.", |_, family| {
+        let used = clock_gettime(ClockId::ThreadCPUTime);
+        let us = used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000;
+        family.put(&[], Sample::Micros(us));
+    }),
+];
+
+const STARTED: &str = "When the server was started, since 1970.";
+
+fn started(seen: &Seen<'_>, family: &mut Family<'_>) {
+    let hub = &seen.routes.hub;
+    let ran_ms = hub.clock.elapsed().as_millis() as u64;
+    family.put(&[], Sample::Whole(hub.clock.system_ms().saturating_sub(ran_ms) / 1000));
+}
+
+/// Tells them.
+pub fn expose(routes: &Routes, page: &mut Exposition<'_>) {
+    let seen = Seen { routes, process: routes.hub.process(), status: Status::read() };
+    for metric in METRICS {
+        page.family(metric.name, metric.kind, metric.help, |family| (metric.tell)(&seen, family));
+    }
+}
+
+/// All metrics as a page of Markdown: family by family, each with its kind, its labels, and what it says.
+pub fn markdown() -> String {
+    let own = METRICS.iter().map(|metric| Documented {
+        name: metric.name,
+        kind: metric.kind,
+        labels: metric.labels.to_vec(),
+        help: metric.help,
+    });
+    let mut own: Vec<Documented> = own.collect();
+    own.push(Documented {
+        name: "larder_exposition_truncated",
+        kind: Kind::Gauge,
+        labels: vec![],
+        help: larder_commands::TRUNCATED,
+    });
+    let mut page = String::new();
+    for (family, metrics) in documented() {
+        let metrics = if family == "larder" { own.drain(..).chain(metrics).collect() } else { metrics };
+        // Writing into a string cannot fail.
+        let _ = write!(page, "\n## `{family}`\n\n| metric | kind | labels | what it says |\n|---|---|---|---|\n");
+        for metric in metrics {
+            let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
+            let _ = writeln!(page, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_page_of_a_process_is_read() {
+        let status = Status::parse("Name:\tlarder\nVmSize:\t  200 kB\nVmRSS:\t 7 kB\nVmSwap:\t0 kB\nThreads:\t5\n");
+        assert_eq!((status.virtual_bytes, status.resident_bytes), (200 << 10, 7 << 10));
+        assert_eq!((status.swapped_bytes, status.threads), (0, 5));
+        assert_eq!(Status::parse("").threads, 0);
+    }
+
+    #[test]
+    fn the_page_has_each_metric_once() {
+        let page = markdown();
+        let mut names: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert!(count > 100);
+        assert_eq!(names.len(), count);
+    }
+}

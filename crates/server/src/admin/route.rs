@@ -1,0 +1,169 @@
+//! What is where: a path, and what is told there.
+
+use std::sync::Arc;
+
+use larder_commands::Told;
+use larder_commands::metrics::{Classes, Scene, Wanted};
+
+use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
+use super::{api, metrics};
+use crate::hub::Hub;
+
+/// What answers are made from, and what was told before.
+#[derive(Debug)]
+pub struct Routes {
+    pub(super) hub: Arc<Hub>,
+    told: Told,
+    /// Requests that were answered, this one included.
+    pub(super) requests: u64,
+}
+
+/// A place.
+pub struct Route {
+    /// Where it is.
+    pub path: &'static str,
+    /// What is told there.
+    pub help: &'static str,
+    tell: fn(&mut Routes, &Query) -> Result<Answer, Status>,
+}
+
+/// All of them.
+pub const ROUTES: &[Route] = &[
+    Route { path: "/", help: "these places", tell: |_, _| Ok(Answer::ok(TEXT, index())) },
+    Route { path: "/healthz", help: "ok, while the server takes connections and answers", tell: Routes::health },
+    Route {
+        path: "/metrics",
+        help: "metrics for Prometheus; family=memcached,redis,larder and classes=memcached|larder|none say which",
+        tell: Routes::metrics,
+    },
+    Route { path: "/api/v1/now", help: "all figures", tell: |routes, _| Ok(api::now(routes)) },
+    Route { path: "/api/v1/figures", help: "what the figures mean", tell: |routes, _| Ok(api::figures(routes)) },
+    Route { path: "/api/v1/classes", help: "figures of slab classes", tell: |routes, _| Ok(api::classes(routes)) },
+    Route { path: "/api/v1/commands", help: "calls and times of RESP commands", tell: |routes, _| Ok(api::commands(routes)) },
+    Route {
+        path: "/api/v1/connections",
+        help: "connections, some at a time: from=, max=",
+        tell: |routes, query| api::connections(routes, query),
+    },
+    Route { path: "/api/v1/settings", help: "settings", tell: |routes, _| Ok(api::settings(routes)) },
+];
+
+fn index() -> String {
+    let lines = ROUTES.iter().map(|route| format!("{:<22} {}\n", route.path, route.help));
+    std::iter::once(concat!("larder ", env!("CARGO_PKG_VERSION"), "\n").to_owned()).chain(lines).collect()
+}
+
+/// What is behind the `?`.
+#[derive(Debug)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// The last value of a name.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(found, _)| found == name).map(|(_, value)| &value[..])
+    }
+
+    /// All values of a name, which may be lists with commas.
+    fn words(&self, name: &str) -> Vec<&str> {
+        let values = self.0.iter().filter(|(found, _)| found == name);
+        values.flat_map(|(_, value)| value.split(',')).filter(|word| !word.is_empty()).collect()
+    }
+
+    /// What a scraper wants.
+    fn wanted(&self) -> Result<Wanted, Status> {
+        let mut wanted = Wanted::default();
+        let families = self.words("family");
+        if !families.is_empty() {
+            (wanted.memcached, wanted.redis, wanted.larder) = (false, false, false);
+        }
+        for family in families {
+            match family {
+                "memcached" => wanted.memcached = true,
+                "redis" => wanted.redis = true,
+                "larder" => wanted.larder = true,
+                _ => return Err(Status::BadRequest),
+            }
+        }
+        wanted.classes = match self.value("classes") {
+            None | Some("memcached") => Classes::Memcached,
+            Some("larder") => Classes::Larder,
+            Some("none") => Classes::None,
+            Some(_) => return Err(Status::BadRequest),
+        };
+        Ok(wanted)
+    }
+}
+
+impl Routes {
+    /// With nothing told yet.
+    pub fn new(hub: Arc<Hub>) -> Routes {
+        Routes { hub, told: Told::default(), requests: 0 }
+    }
+
+    /// What a request is answered; `has_room` for an answer that may be long.
+    pub fn answer(&mut self, request: &Request<'_>, has_room: bool) -> Answer {
+        self.requests += 1;
+        if !has_room {
+            return Answer::refusal(Status::Unavailable);
+        }
+        let Some(route) = ROUTES.iter().find(|route| route.path == request.path) else {
+            return Answer::refusal(Status::NotFound);
+        };
+        let answer = pairs(request.query).and_then(|pairs| (route.tell)(self, &Query(pairs)));
+        answer.unwrap_or_else(Answer::refusal)
+    }
+
+    /// The server as it is found.
+    pub(super) fn scene(&self) -> Scene<'_> {
+        let hub = &*self.hub;
+        Scene { host: hub, store: &hub.store, system: hub.clock.system_ms(), redis_port: hub.redis_port() }
+    }
+
+    fn health(&mut self, _: &Query) -> Result<Answer, Status> {
+        Ok(Answer::ok(TEXT, "ok\n".into()))
+    }
+
+    fn metrics(&mut self, query: &Query) -> Result<Answer, Status> {
+        let wanted = query.wanted()?;
+        let mut told = std::mem::take(&mut self.told);
+        let mut page = larder_commands::Exposition::new(&mut told);
+        if wanted.larder {
+            metrics::expose(self, &mut page);
+        }
+        self.hub.shared.expose(self.scene(), wanted, &mut page);
+        let text = page.finish();
+        self.told = told;
+        Ok(Answer::ok(METRICS, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(query: &str) -> Result<Wanted, Status> {
+        Query(pairs(query)?).wanted()
+    }
+
+    #[test]
+    fn a_scraper_says_what_it_wants() {
+        assert_eq!(wanted(""), Ok(Wanted::default()));
+        let redis = Wanted { memcached: false, larder: false, ..Wanted::default() };
+        assert_eq!(wanted("family=redis"), Ok(redis));
+        let two = Wanted { redis: false, classes: Classes::None, ..Wanted::default() };
+        assert_eq!(wanted("family=memcached%2Clarder&classes=none"), Ok(two));
+        assert_eq!(wanted("family=memcached&family=larder&classes=none"), Ok(two));
+        for bad in ["family=nobody", "classes=all", "family=redis,x"] {
+            assert_eq!(wanted(bad), Err(Status::BadRequest), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_place_is_named_once_and_said_in_the_index() {
+        let text = index();
+        for (at, route) in ROUTES.iter().enumerate() {
+            assert!(text.contains(route.help), "{}", route.path);
+            assert!(ROUTES[..at].iter().all(|other| other.path != route.path), "{}", route.path);
+        }
+    }
+}
