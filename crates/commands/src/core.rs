@@ -5,7 +5,8 @@
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`
 //! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`, `telling`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
+//!   `findings`, `system`
 //!
 //! Knows no protocol: `memcached` and `redis` stand on it, and not on each other.
 
@@ -18,10 +19,12 @@ pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod exposition;
 pub(crate) mod figures;
+pub(crate) mod findings;
 pub(crate) mod glob;
 pub(crate) mod held;
 pub(crate) mod host;
 pub(crate) mod input;
+pub(crate) mod lately;
 pub(crate) mod output;
 pub(crate) mod pause;
 pub(crate) mod prefix;
@@ -29,6 +32,7 @@ pub(crate) mod progress;
 pub(crate) mod shared;
 pub(crate) mod stages;
 pub(crate) mod strangers;
+pub(crate) mod system;
 pub(crate) mod tally;
 pub(crate) mod telling;
 pub(crate) mod topics;

@@ -32,6 +32,7 @@ pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
 pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
+pub use crate::core::findings::{Finding, Rule, Severity};
 pub use crate::core::host::{Connection, Host, Peer, Process};
 pub use crate::core::input::STRANGERS_SHARE;
 pub use crate::core::output::{Mark, Output};

@@ -12,6 +12,7 @@ use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
 use crate::core::figures::{self, Place};
+use crate::core::findings::{self, Finding, RULES};
 use crate::core::host::Host;
 use crate::memcached;
 use crate::redis;
@@ -68,17 +69,22 @@ impl std::fmt::Debug for Scene<'_> {
     }
 }
 
+/// How a value is read.
+type Read = fn(&figures::Figures) -> u64;
+
 /// What a series is told from.
 enum Source {
     Figure(Figure),
     Counter(Counter),
     /// Values of one label, and the figure of each.
-    Figures(&'static str, &'static [(&'static str, fn(&figures::Figures) -> u64)]),
+    Figures(&'static str, &'static [(&'static str, Read)]),
     /// Two labels' values, and the figure of each.
-    Pairs([&'static str; 2], &'static [([&'static str; 2], fn(&figures::Figures) -> u64)]),
+    Pairs([&'static str; 2], &'static [([&'static str; 2], Read)]),
     /// Of the store's classes.
     Class(ClassFigure),
     ClassCounter(ClassCounter),
+    /// Of each rule of findings.
+    Findings,
 }
 
 struct Metric {
@@ -99,6 +105,7 @@ const fn labelled(name: &'static str, kind: Kind, help: &'static str, from: Sour
 use Kind::{Counter as Grows, Gauge};
 
 const METRICS: &[Metric] = &[
+    labelled("larder_finding", Gauge, "Whether a rule of `larder doctor` finds something.", Source::Findings),
     labelled(
         "larder_reads_total",
         Grows,
@@ -144,8 +151,6 @@ const METRICS: &[Metric] = &[
     metric("larder_class_ghost_hits_total", Grows, Source::Class(ClassFigure::GhostHits)),
 ];
 
-type Read = fn(&figures::Figures) -> u64;
-
 const READS: &[([&str; 2], Read)] = &[
     (["memcached", "hit"], |f| f.sums.of(Counter::GetHits)),
     (["memcached", "miss"], |f| {
@@ -174,7 +179,7 @@ impl Metric {
             Source::Counter(counter) => counter.help(),
             Source::Class(figure) => figure.row().help,
             Source::ClassCounter(counter) => counter.help(),
-            Source::Figures(..) | Source::Pairs(..) => self.help,
+            Source::Figures(..) | Source::Pairs(..) | Source::Findings => self.help,
         }
     }
 
@@ -184,10 +189,17 @@ impl Metric {
             Source::Figures(label, _) => vec![label],
             Source::Pairs(labels, _) => labels.to_vec(),
             Source::Class(_) | Source::ClassCounter(_) => vec!["chunk_bytes"],
+            Source::Findings => vec!["rule", "severity"],
         }
     }
 
-    fn tell(&self, figures: &figures::Figures, classes: &[ClassTotals], page: &mut Exposition<'_>) {
+    fn tell(
+        &self,
+        figures: &figures::Figures,
+        classes: &[ClassTotals],
+        findings: &[Finding],
+        page: &mut Exposition<'_>,
+    ) {
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
             Source::Counter(counter) => family.put(&[], Sample::Whole(figures.sums.of(*counter))),
@@ -203,6 +215,13 @@ impl Metric {
                 for class in classes {
                     let bytes = class.chunk_bytes.to_string();
                     family.put(&[("chunk_bytes", &bytes)], Sample::of(figure.row().unit, figure.of(class)));
+                }
+            }
+            Source::Findings => {
+                for rule in RULES {
+                    let found = findings.iter().any(|finding| finding.rule.name == rule.name);
+                    let labels = [("rule", rule.name), ("severity", rule.severity.name())];
+                    family.put(&labels, Sample::Whole(found.into()));
                 }
             }
             Source::ClassCounter(counter) => {
@@ -225,12 +244,14 @@ impl Shared {
     /// Writes what a scraper wants.
     pub fn expose(&self, scene: Scene<'_>, wanted: Wanted, page: &mut Exposition<'_>) {
         let place = self.place(scene);
-        let common = figures::Figures::since_start(place);
+        let mut common = figures::Figures::since_start(place);
         let classes =
             if wanted.classes == Classes::None { Vec::new() } else { scene.store.classes(place.now) };
         if wanted.larder {
             let of_classes = if wanted.classes == Classes::Larder { &classes[..] } else { &[] };
-            METRICS.iter().for_each(|metric| metric.tell(&common, of_classes, page));
+            let findings;
+            (common, findings) = findings::find_in(&self.common, common);
+            METRICS.iter().for_each(|metric| metric.tell(&common, of_classes, &findings, page));
         }
         let common = if wanted.memcached {
             let slabs = self.memcached.slabs.sum(&classes);
@@ -254,8 +275,12 @@ impl Shared {
     pub fn each_figure(&self, scene: Scene<'_>, visit: &mut dyn FnMut(About, u64)) {
         let common = figures::Figures::since_start(self.place(scene));
         for counter in Counter::ALL {
-            let about =
-                About { name: counter.name(), kind: Kind::Counter, unit: counter.unit(), help: counter.help() };
+            let about = About {
+                name: counter.name(),
+                kind: Kind::Counter,
+                unit: counter.unit(),
+                help: counter.help(),
+            };
             visit(about, common.sums.of(*counter));
         }
         for figure in Figure::ALL {
@@ -297,6 +322,11 @@ impl Shared {
         }
     }
 
+    /// What is found, what matters most first.
+    pub fn findings(&self, scene: Scene<'_>) -> Vec<Finding> {
+        findings::find(self.place(scene))
+    }
+
     /// Looks how many keys expire, a little at a time, if somebody wants to know. From one worker's upkeep.
     pub fn take_census(&self, guard: &mut larder_store::Guard<'_>) {
         self.redis.census.step(guard);
@@ -327,6 +357,11 @@ pub struct Documented {
     pub labels: Vec<&'static str>,
     /// What it says.
     pub help: &'static str,
+}
+
+/// The rules of findings: name, severity, when it is found, what to do.
+pub fn rules() -> impl Iterator<Item = [&'static str; 4]> {
+    RULES.iter().map(|rule| [rule.name, rule.severity.name(), rule.when, rule.advice])
 }
 
 /// All metrics but the server's own, in their three families.

@@ -2,6 +2,7 @@
 
 use larder_store::{Guard, Millis, Store};
 
+use crate::core::figures::Place;
 use crate::core::host::Host;
 use crate::core::shared::Settings;
 use crate::redis::Serving;
@@ -71,9 +72,10 @@ impl Shared {
         self.redis.waiters.has_left()
     }
 
-    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
-    pub fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
-        self.redis.look(now, host, used_bytes);
+    /// Notes how much there is to do, how much memory is used, and now and then what happened. From one worker's upkeep.
+    pub fn look(&self, now: Millis, host: &dyn Host, store: &Store) {
+        self.redis.look(now, host, store.used_bytes());
+        self.common.lately.look(Place { shared: &self.common, host, store, now });
     }
 
     /// Upkeep is to be measured, for [`Shared::note_upkeep`].

@@ -25,6 +25,7 @@
 //! | [`books`] | what server and generator counted must be the same |
 //! | [`cas`], [`clients`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
+//! | [`doctor`] | `larder doctor`: what a running server says of itself |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies. Requests are written and replies
 //! read by [`larder_protocol::client`].
@@ -42,6 +43,7 @@ pub mod contender;
 pub mod control;
 pub mod counted;
 pub mod dialog;
+pub mod doctor;
 pub mod driver;
 pub mod endpoint;
 pub mod error;

@@ -1,4 +1,4 @@
-//! The `larder` command: `serve` is the cache, `lab` measures caches.
+//! The `larder` command: `serve` is the cache, `lab` measures caches, `doctor` asks a cache how it is.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,9 @@ usage: larder <command> [options]
 
   serve   starts a cache that memcached clients use unchanged
   lab     measures caches: Larder, memcached, Redis, or any other
+  doctor  says what the operator of a running Larder should know
 
-larder serve --help and larder lab --help say more; larder --version prints the version.
+larder <command> --help says more; larder --version prints the version.
 ";
 
 fn main() -> ExitCode {
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     match command.to_str() {
         Some("serve") => larder_server::main(arguments),
         Some("lab") => larder_lab::main(arguments.collect()),
+        Some("doctor") => larder_lab::doctor::main(arguments),
         Some("-h" | "--help" | "help") => {
             print!("{USAGE}");
             ExitCode::SUCCESS

@@ -189,7 +189,8 @@ impl Desk {
                     tracing::debug!("an HTTP connection could not be taken in");
                 }
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
             Err(error) => {
                 tracing::debug!(%error, "no HTTP connections for a while");
                 self.deaf_until = Some(self.now() + PAUSE_MS);

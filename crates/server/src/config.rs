@@ -5,8 +5,9 @@
 
 use std::path::PathBuf;
 
-use larder_commands::DebugCommand;
 use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
+use larder_commands::{DebugCommand, Speaks};
+use larder_eventloop::socket::Address;
 
 use crate::listen::Place;
 
@@ -258,6 +259,11 @@ impl Config {
     /// Clients that can say who they are have to.
     pub fn asks(&self) -> bool {
         self.password.is_some() || !self.users.is_empty()
+    }
+
+    /// Other machines reach this address, and no password is asked for there.
+    pub fn is_open(&self, address: &Address, speaks: Speaks) -> bool {
+        !address.is_local() && !(speaks == Speaks::Redis && (self.asks() || self.protected))
     }
 
     /// The TCP port for text clients. They cannot say who they are: where clients have to, there is

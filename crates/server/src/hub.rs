@@ -263,6 +263,10 @@ impl Host for Hub {
             receive_buffers: threads,
             receive_buffer_bytes: threads * RECEIVE_BYTES as u64,
             receive_buffer_bytes_free: threads * RECEIVE_BYTES as u64,
+            open: self
+                .listeners
+                .iter()
+                .any(|listener| self.config.is_open(&listener.address, listener.speaks)),
             accepting: !self.tally.paused.load(Relaxed),
             listeners_cut: self.tally.listeners_cut.load(Relaxed),
             accept_pauses: self.tally.pauses.load(Relaxed),

@@ -51,7 +51,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use larder_commands::Speaks;
 use larder_eventloop::Epoll;
 use larder_eventloop::socket::Socket;
 use larder_store::{Automove, Store};
@@ -158,10 +157,8 @@ pub fn serve(config: Config) -> Result<(), String> {
         let written = listen::write_port_file(path.as_ref(), &bound, http);
         written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
     }
-    for at in bound.iter().filter(|at| !at.address.is_local()) {
-        if !(at.speaks == Speaks::Redis && (config.asks() || config.protected)) {
-            tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
-        }
+    for at in bound.iter().filter(|at| config.is_open(&at.address, at.speaks)) {
+        tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
     }
     let listeners = bound.iter().map(|at| Listener::new(at.address.clone(), at.speaks)).collect();
     let started = Instant::now();

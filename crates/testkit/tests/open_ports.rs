@@ -26,7 +26,9 @@ impl Started {
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let port = free.expect("a free port").port();
         let mut command = Command::new(larder());
-        command.args(["serve", "-m", "64", "-t", "1", "--http-port", "0", "-p", &port.to_string()]).args(options);
+        command
+            .args(["serve", "-m", "64", "-t", "1", "--http-port", "0", "-p", &port.to_string()])
+            .args(options);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -209,7 +209,18 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         drop(listener);
         let mut larder = Command::new(larder());
-        larder.args(["serve", "-l", "127.0.0.1", "--redis-port", "0", "--http-port", "0", "--threads", "1", "-p"]);
+        larder.args([
+            "serve",
+            "-l",
+            "127.0.0.1",
+            "--redis-port",
+            "0",
+            "--http-port",
+            "0",
+            "--threads",
+            "1",
+            "-p",
+        ]);
         larder.arg(address.port().to_string()).stdout(Stdio::null());
         let server = Server { child: larder.spawn().map_err(failed)?, address: address.to_string() };
         let until = Instant::now() + PATIENCE;

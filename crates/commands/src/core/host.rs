@@ -39,6 +39,8 @@ pub struct Process {
     pub receive_buffer_bytes: u64,
     /// Of these, bytes in no connection's use.
     pub receive_buffer_bytes_free: u64,
+    /// Other machines reach a port, and no password is asked for there.
+    pub open: bool,
     /// Listeners accept.
     pub accepting: bool,
     /// Subscribers closed because too much waited for them.

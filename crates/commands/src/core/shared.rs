@@ -13,6 +13,7 @@ use super::access::Access;
 use super::errors::Errors;
 use super::events::Events;
 use super::figures::Base;
+use super::lately::Lately;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
@@ -205,6 +206,8 @@ pub struct Shared {
     started_s: OnceLock<u64>,
     /// What was counted before the last `stats reset`.
     pub(crate) base: Mutex<Base>,
+    /// What happened lately.
+    pub(crate) lately: Lately,
     /// Errors that were answered.
     pub(crate) errors: Errors,
     /// Users and their passwords.
@@ -233,6 +236,7 @@ impl Shared {
             look_at: AtomicU64::new(NEVER),
             looking: Mutex::default(),
             base: Mutex::default(),
+            lately: Lately::default(),
             errors: Errors::default(),
             access: Access::new(&settings.password, &settings.users, settings.protected),
             strangers: Arc::default(),

@@ -243,7 +243,7 @@ const CLASSIC_ROWS: &[Command] = &[
     ),
     reads(line(
         "stats",
-        "[settings|items|slabs|sizes|conns|reset|detail on|off|dump|cachedump <class> <items>]",
+        "[settings|items|slabs|sizes|conns|doctor|reset|detail on|off|dump|cachedump <class> <items>]",
         "Figures of the server, its store and its connections.",
         &["STAT", "END", "RESET", "OK", "PREFIX", "ITEM", "CLIENT_ERROR", "ERROR"],
         admin::stats,

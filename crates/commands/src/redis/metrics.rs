@@ -95,11 +95,17 @@ const METRICS: &[Metric] = &[
     always("redis_up", "Whether the server answers.", 1),
     own("redis_instance_info", Gauge, INSTANCE, "What the server is.", instance),
     metric("redis_uptime_in_seconds", Gauge, Source::Figure(Figure::Uptime)),
-    own("redis_start_time_seconds", Gauge, &[], "When the server was started, since 1970.", |seen, family| {
-        let common = &seen.figures.common;
-        let started = Figure::Time.of(common).saturating_sub(Figure::Uptime.of(common));
-        family.put(&[], Sample::Whole(started));
-    }),
+    own(
+        "redis_start_time_seconds",
+        Gauge,
+        &[],
+        "When the server was started, since 1970.",
+        |seen, family| {
+            let common = &seen.figures.common;
+            let started = seen.common.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
+            family.put(&[], Sample::Whole(started));
+        },
+    ),
     metric("redis_process_id", Gauge, Source::Figure(Figure::ProcessId)),
     metric("redis_io_threads_active", Gauge, Source::Redis(RedisFigure::SeveralThreads)),
     metric("redis_connected_clients", Gauge, Source::Redis(RedisFigure::Clients)),
@@ -127,28 +133,52 @@ const METRICS: &[Metric] = &[
     own("redis_db_keys", Gauge, &["db"], "Keys of a database.", |seen, family| {
         each_database(seen, |db, keys| family.put(&[("db", db)], Sample::Whole(keys)));
     }),
-    own("redis_db_keys_expiring", Gauge, &["db"], "Keys that expire, of some that were looked at.", |seen, family| {
-        each_expiring(seen, |db, expiring, _| family.put(&[("db", db)], Sample::Whole(expiring)));
-    }),
-    own("redis_db_avg_ttl_seconds", Gauge, &["db"], "The mean of the time that they have left.", |seen, family| {
-        each_expiring(seen, |db, _, left_ms| family.put(&[("db", db)], Sample::Micros(left_ms * 1000)));
-    }),
+    own(
+        "redis_db_keys_expiring",
+        Gauge,
+        &["db"],
+        "Keys that expire, of some that were looked at.",
+        |seen, family| {
+            each_expiring(seen, |db, expiring, _| family.put(&[("db", db)], Sample::Whole(expiring)));
+        },
+    ),
+    own(
+        "redis_db_avg_ttl_seconds",
+        Gauge,
+        &["db"],
+        "The mean of the time that they have left.",
+        |seen, family| {
+            each_expiring(seen, |db, _, left_ms| family.put(&[("db", db)], Sample::Micros(left_ms * 1000)));
+        },
+    ),
     metric("redis_pubsub_channels", Gauge, Source::Figure(Figure::Channels)),
     metric("redis_pubsub_patterns", Gauge, Source::Figure(Figure::Patterns)),
     metric("redis_pubsubshard_channels", Gauge, Source::Figure(Figure::ShardChannels)),
     metric("redis_slowlog_length", Gauge, Source::Redis(RedisFigure::SlowCommands)),
     metric("redis_slowlog_last_id", Gauge, Source::Redis(RedisFigure::SlowLast)),
     metric("redis_last_slow_execution_duration_seconds", Gauge, Source::Redis(RedisFigure::SlowLastTook)),
-    own("redis_latency_spike_last", Gauge, &["event_name"], "When an event last took long, since 1970.", |seen, family| {
-        seen.shared.latency.each_latest(&mut |event, at_s, _| {
-            family.put(&[("event_name", event)], Sample::Whole(at_s));
-        });
-    }),
-    own("redis_latency_spike_duration_seconds", Gauge, &["event_name"], "How long it took then.", |seen, family| {
-        seen.shared.latency.each_latest(&mut |event, _, ms| {
-            family.put(&[("event_name", event)], Sample::Micros(ms * 1000));
-        });
-    }),
+    own(
+        "redis_latency_spike_last",
+        Gauge,
+        &["event_name"],
+        "When an event last took long, since 1970.",
+        |seen, family| {
+            seen.shared.latency.each_latest(&mut |event, at_s, _| {
+                family.put(&[("event_name", event)], Sample::Whole(at_s));
+            });
+        },
+    ),
+    own(
+        "redis_latency_spike_duration_seconds",
+        Gauge,
+        &["event_name"],
+        "How long it took then.",
+        |seen, family| {
+            seen.shared.latency.each_latest(&mut |event, _, ms| {
+                family.put(&[("event_name", event)], Sample::Micros(ms * 1000));
+            });
+        },
+    ),
     always("redis_connected_slaves", "Replicas: none.", 0),
     always("redis_loading_dump_file", "Whether items are being loaded: never.", 0),
     always("redis_master_repl_offset", "Bytes that replicas were sent: none.", 0),
@@ -165,24 +195,54 @@ const METRICS: &[Metric] = &[
     metric("redis_cpu_sys_seconds_total", Grows, Source::Figure(Figure::CpuSystem)),
     metric("redis_cpu_user_seconds_total", Grows, Source::Figure(Figure::CpuUser)),
     metric("redis_total_error_replies", Grows, Source::Counter(Counter::RedisErrors)),
-    metric("redis_client_output_buffer_limit_disconnections_total", Grows, Source::Figure(Figure::SubscribersCut)),
+    metric(
+        "redis_client_output_buffer_limit_disconnections_total",
+        Grows,
+        Source::Figure(Figure::SubscribersCut),
+    ),
     own("redis_commands_total", Grows, &["cmd"], "Calls of a command.", |seen, family| {
         each_command(seen, family, |sum| Sample::Whole(sum.calls));
     }),
-    own("redis_commands_duration_seconds_total", Grows, &["cmd"], "What they took: the mean of those that were measured, times all.", |seen, family| {
-        each_command(seen, family, |sum| Sample::Micros((sum.us_per_call() * sum.calls as f64).round() as u64));
-    }),
-    own("redis_commands_rejected_calls_total", Grows, &["cmd"], "Calls that were refused before they ran.", |seen, family| {
-        each_command(seen, family, |sum| Sample::Whole(sum.refused));
-    }),
-    own("redis_commands_failed_calls_total", Grows, &["cmd"], "Calls that were answered with an error.", |seen, family| {
-        each_command(seen, family, |sum| Sample::Whole(sum.failed));
-    }),
-    own("redis_errors_total", Grows, &["err"], "Errors that were answered, by their first words.", |seen, family| {
-        seen.common.errors.each_since_start(&mut |word, count| {
-            family.put(&[("err", word)], Sample::Whole(count));
-        });
-    }),
+    own(
+        "redis_commands_duration_seconds_total",
+        Grows,
+        &["cmd"],
+        "What they took: the mean of those that were measured, times all.",
+        |seen, family| {
+            each_command(seen, family, |sum| {
+                Sample::Micros((sum.us_per_call() * sum.calls as f64).round() as u64)
+            });
+        },
+    ),
+    own(
+        "redis_commands_rejected_calls_total",
+        Grows,
+        &["cmd"],
+        "Calls that were refused before they ran.",
+        |seen, family| {
+            each_command(seen, family, |sum| Sample::Whole(sum.refused));
+        },
+    ),
+    own(
+        "redis_commands_failed_calls_total",
+        Grows,
+        &["cmd"],
+        "Calls that were answered with an error.",
+        |seen, family| {
+            each_command(seen, family, |sum| Sample::Whole(sum.failed));
+        },
+    ),
+    own(
+        "redis_errors_total",
+        Grows,
+        &["err"],
+        "Errors that were answered, by their first words.",
+        |seen, family| {
+            seen.common.errors.each_since_start(&mut |word, count| {
+                family.put(&[("err", word)], Sample::Whole(count));
+            });
+        },
+    ),
 ];
 
 const FRAGMENTATION: &str = "Memory of the process for each byte that is used.";
@@ -197,18 +257,8 @@ fn instance(seen: &Seen<'_>, family: &mut Family<'_>) {
     let run_id = format!("{:040x}", seen.shared.run_id);
     let no_replica = format!("{:040}", 0);
     let (port, pid) = (seen.port.to_string(), Figure::ProcessId.of(&seen.figures.common).to_string());
-    let values = [
-        "master",
-        REDIS_VERSION,
-        "larder",
-        "standalone",
-        &os,
-        &policy,
-        &port,
-        &run_id,
-        &pid,
-        &no_replica,
-    ];
+    let values =
+        ["master", REDIS_VERSION, "larder", "standalone", &os, &policy, &port, &run_id, &pid, &no_replica];
     let labels: Vec<(&str, &str)> = INSTANCE.iter().copied().zip(values).collect();
     family.put(&labels, Sample::Whole(1));
 }
@@ -260,7 +310,8 @@ impl Metric {
 }
 
 /// Name, kind, labels and help of each.
-pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static [&'static str], &'static str)> {
+pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static [&'static str], &'static str)>
+{
     METRICS.iter().map(|metric| (metric.name, metric.kind, metric.labels(), metric.help()))
 }
 

@@ -161,7 +161,11 @@ impl Serving {
     /// Waits until it answers as `target`.
     fn start(options: &[&str], target: &str) -> Serving {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-        let command = command.args(["serve", "--http-port", "0"]).args(options).stdout(Stdio::null()).stderr(Stdio::null());
+        let command = command
+            .args(["serve", "--http-port", "0"])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let serving = Serving(command.spawn().unwrap());
         let (control, began) = (Target::parse(target).unwrap().control(), Instant::now());
         while !control.answers() {

@@ -88,16 +88,26 @@ fn fill(web: &Web) {
     let mut text = web.text();
     for bytes in [50, 5_000, 50_000] {
         for n in 0..60 {
-            assert_eq!(text.ask(&format!("set k{bytes}:{n} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes))), "STORED\r\n");
+            assert_eq!(
+                text.ask(&format!("set k{bytes}:{n} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes))),
+                "STORED\r\n"
+            );
         }
     }
     for n in 0..10 {
-        for line in [format!("delete k50:{n}"), format!("touch k50:1{n} 1000"), "delete none".into(), "incr none 1".into()] {
+        for line in [
+            format!("delete k50:{n}"),
+            format!("touch k50:1{n} 1000"),
+            "delete none".into(),
+            "incr none 1".into(),
+        ] {
             text.ask(&format!("{line}\r\n"));
         }
         text.until(&format!("get k50:2{n} none{n}\r\n"), "END\r\n");
     }
-    for line in ["set n 0 0 1\r\n1", "incr n 5", "cas n 0 0 1 1\r\n1", "cas none 0 0 1 1\r\n1", "flush_all 100000"] {
+    for line in
+        ["set n 0 0 1\r\n1", "incr n 5", "cas n 0 0 1 1\r\n1", "cas none 0 0 1 1\r\n1", "flush_all 100000"]
+    {
         text.ask(&format!("{line}\r\n"));
     }
     let mut redis = web.redis();
@@ -161,10 +171,16 @@ fn metrics_are_the_figures_of_stats_and_info() {
     fill(&web);
     compare(&web);
     let page = web.metrics("");
-    assert!(page.series.len() <= SERIES_MAX && page.bytes <= BYTES_MAX, "{} series, {} bytes", page.series.len(), page.bytes);
+    assert!(
+        page.series.len() <= SERIES_MAX && page.bytes <= BYTES_MAX,
+        "{} series, {} bytes",
+        page.series.len(),
+        page.bytes
+    );
     assert_eq!(page.kinds["memcached_slab_items_evicted_time_seconds"], "counter", "the exporter says so");
     assert_eq!(page.kinds["redis_total_error_replies"], "counter");
-    let instance = page.series.keys().find(|name| name.starts_with("redis_instance_info{")).expect("what it is");
+    let instance =
+        page.series.keys().find(|name| name.starts_with("redis_instance_info{")).expect("what it is");
     for label in ["role=\"master\"", "redis_mode=\"standalone\"", "maxmemory_policy=\"allkeys-lru\""] {
         assert!(instance.contains(label), "{instance}");
     }
@@ -178,7 +194,10 @@ fn a_reset_is_seen_by_clients_and_not_by_scrapers() {
     let before = web.metrics("");
     assert_eq!(web.text().ask("stats reset\r\n"), "RESET\r\n");
     let (stats, info) = (web.text().stats(), web.redis().info());
-    assert_eq!((stats["get_hits"], stats["cmd_set"], stats["total_items"], info["keyspace_hits"]), (0.0, 0.0, 0.0, 0.0));
+    assert_eq!(
+        (stats["get_hits"], stats["cmd_set"], stats["total_items"], info["keyspace_hits"]),
+        (0.0, 0.0, 0.0, 0.0)
+    );
     assert!(!info.contains_key("errorstat_WRONGTYPE.count") && !info.contains_key("cmdstat_set.calls"));
     assert!(stats["curr_items"] > 0.0, "what is there stays");
     let after = web.metrics("");
@@ -219,7 +238,10 @@ fn every_place_answers_and_the_data_is_json() {
     let of = |path: &str| -> serde_json::Value {
         let answer = web.get(path);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Type: application/json"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Type: application/json"),
+            "{head}"
+        );
         serde_json::from_str(body).expect("JSON")
     };
     let stats = web.text().stats();
@@ -239,6 +261,38 @@ fn every_place_answers_and_the_data_is_json() {
         assert!(web.get(&format!("/api/v1/connections?{bad}")).starts_with("HTTP/1.1 400 "), "{bad}");
     }
     assert!(of("/api/v1/connections?from=18446744073709551615")["next"].is_null());
+}
+
+#[test]
+fn a_finding_is_told_everywhere_as_long_as_it_holds() {
+    let web = Web::start(&["-t", "1", "-c", "20"]);
+    let finding = "larder_finding{rule=\"connections-near\",severity=\"warning\"}";
+    assert_eq!(web.metrics("").series[finding], 0.0);
+    let mut held: Vec<_> = (0..18).map(|_| web.text()).collect();
+    // They are connections when they have been answered.
+    held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
+    let said = held[0].until("stats doctor\r\n", "END\r\n");
+    assert!(said.contains("STAT connections-near:evidence 18 of 20 connections are open\r\n"), "{said}");
+    assert!(
+        said.contains("STAT connections-near:severity warning\r\nSTAT connections-near:evidence "),
+        "{said}"
+    );
+    assert_eq!(web.metrics("").series[finding], 1.0);
+    assert!(web.get("/api/v1/findings").contains("\"rule\":\"connections-near\""));
+    let (code, said) = web.doctor(&[]);
+    assert!(
+        code == Some(2) && said.contains(" of 20 connections are open (connections-near)"),
+        "{code:?} {said}"
+    );
+    let (code, said) = web.doctor(&["--json"]);
+    assert!(code == Some(2) && said.contains("\"rule\": \"connections-near\""), "{code:?} {said}");
+    assert!(web.redis().until("MEMORY DOCTOR\r\n", "\r\n").starts_with('$'));
+    held.clear();
+    let began = Instant::now();
+    while web.metrics("").series[finding] > 0.0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody is connected");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

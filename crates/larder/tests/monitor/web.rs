@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use larder_testkit::process::Server;
@@ -23,7 +24,8 @@ impl Web {
         let server = Server::start(&all).expect("it starts");
         let output = server.output();
         let told = output.split_once("http://127.0.0.1:").and_then(|(_, rest)| rest.split_once("/metrics"));
-        let port = told.and_then(|(port, _)| port.parse().ok()).unwrap_or_else(|| panic!("no port: {output}"));
+        let port =
+            told.and_then(|(port, _)| port.parse().ok()).unwrap_or_else(|| panic!("no port: {output}"));
         Web { server, port }
     }
 
@@ -55,6 +57,15 @@ impl Web {
         assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
         Page::read(body)
+    }
+
+    /// Exit code of `larder doctor`, and what it says.
+    pub fn doctor(&self, options: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let output =
+            command.args(["doctor", "--target", &self.server.address().to_string()]).args(options).output();
+        let output = output.expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     pub fn text(&self) -> Talk {
@@ -95,8 +106,9 @@ impl Talk {
 
     /// All numbers of `stats`, `stats slabs` and `stats items`.
     pub fn stats(&mut self) -> BTreeMap<String, f64> {
-        let text: String =
-            ["stats", "stats slabs", "stats items"].map(|line| self.until(&format!("{line}\r\n"), "END\r\n")).concat();
+        let text: String = ["stats", "stats slabs", "stats items"]
+            .map(|line| self.until(&format!("{line}\r\n"), "END\r\n"))
+            .concat();
         let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
         pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
     }
@@ -179,12 +191,15 @@ impl Page {
 /// Names and quotes of labels, and escapes in them.
 fn labels(series: &str) {
     let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.as_bytes()[0].is_ascii_digit()
+        !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.as_bytes()[0].is_ascii_digit()
     };
     let (name, mut rest) = series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest));
     assert!(is_name(name), "{series}");
     while !rest.is_empty() && rest != "}" {
-        let (label, value) = rest.trim_start_matches(',').split_once("=\"").unwrap_or_else(|| panic!("{series}"));
+        let (label, value) =
+            rest.trim_start_matches(',').split_once("=\"").unwrap_or_else(|| panic!("{series}"));
         assert!(is_name(label), "{series}");
         let mut escaped = false;
         let end = value.char_indices().find(|(_, letter)| {

@@ -55,10 +55,29 @@ pub fn classes(routes: &Routes) -> Answer {
 pub fn commands(routes: &Routes) -> Answer {
     let mut commands = Map::new();
     routes.hub.shared.each_command(routes.scene(), &mut |name, [calls, took_us, refused, failed]| {
-        let command = json!({ "calls": calls, "usec": took_us, "rejected_calls": refused, "failed_calls": failed });
+        let command =
+            json!({ "calls": calls, "usec": took_us, "rejected_calls": refused, "failed_calls": failed });
         commands.insert(name.to_owned(), command);
     });
     answer(&json!({ "commands": commands }))
+}
+
+/// What an operator should know.
+pub fn findings(routes: &Routes) -> Answer {
+    let findings = routes.hub.shared.findings(routes.scene());
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            let rule = finding.rule;
+            json!({
+                "rule": rule.name,
+                "severity": rule.severity.name(),
+                "evidence": finding.evidence,
+                "advice": rule.advice,
+            })
+        })
+        .collect();
+    answer(&json!({ "findings": findings }))
 }
 
 /// Connections and listeners, as `stats conns` shows them.

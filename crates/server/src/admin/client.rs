@@ -66,7 +66,15 @@ pub struct Gone;
 impl<S: Stream> Client<S> {
     /// One that was just taken in.
     pub fn new(stream: S, now: Millis) -> Client<S> {
-        Client { stream, state: State::Asking, head: Vec::new(), answer: Vec::new(), sent: 0, stays: true, since: now }
+        Client {
+            stream,
+            state: State::Asking,
+            head: Vec::new(),
+            answer: Vec::new(),
+            sent: 0,
+            stays: true,
+            since: now,
+        }
     }
 
     /// What it waits for.
@@ -153,7 +161,11 @@ impl<S: Stream> Client<S> {
 
     /// Answers the request at the front of its input, if one is whole. One at a time: others have their turn before the
     /// next.
-    fn answer_next(&mut self, now: Millis, answer: &mut dyn FnMut(&Request<'_>) -> Answer) -> Result<(), Gone> {
+    fn answer_next(
+        &mut self,
+        now: Millis,
+        answer: &mut dyn FnMut(&Request<'_>) -> Answer,
+    ) -> Result<(), Gone> {
         match parse(&self.head) {
             Parsed::Partial => Ok(()),
             Parsed::Refused(status) => self.refuse(status, now),

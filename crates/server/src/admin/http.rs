@@ -110,12 +110,7 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     request.map_or_else(Parsed::Refused, Parsed::Whole)
 }
 
-fn of_target<'a>(
-    method: &str,
-    target: &'a str,
-    stays: bool,
-    bytes: usize,
-) -> Result<Request<'a>, Status> {
+fn of_target<'a>(method: &str, target: &'a str, stays: bool, bytes: usize) -> Result<Request<'a>, Status> {
     let head_only = match method {
         "GET" => false,
         "HEAD" => true,
@@ -328,19 +323,40 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_answered_to() {
-        for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:9150", " localhost "] {
+        for host in
+            ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:9150", " localhost "]
+        {
             assert!(is_ours(host), "{host}");
         }
         for host in [
-            "", ":9150", "example.com", "localhost.example.com", "localhost:", "localhost:x", "127.0.0.1.nip.io",
-            "10.0.0.1", "0.0.0.0", "[::1", "[::1]x", "::1", "[fe80::1]", "localhost:99999", "localhost,evil",
+            "",
+            ":9150",
+            "example.com",
+            "localhost.example.com",
+            "localhost:",
+            "localhost:x",
+            "127.0.0.1.nip.io",
+            "10.0.0.1",
+            "0.0.0.0",
+            "[::1",
+            "[::1]x",
+            "::1",
+            "[fe80::1]",
+            "localhost:99999",
+            "localhost,evil",
         ] {
             assert!(!is_ours(host), "{host}");
         }
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), Some(Status::Misdirected));
         assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Some(Status::BadRequest));
-        assert_eq!(refused("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"), Some(Status::BadRequest));
-        assert_eq!(refused("GET http://example.com/ HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(
+            refused("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"),
+            Some(Status::BadRequest)
+        );
+        assert_eq!(
+            refused("GET http://example.com/ HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            Some(Status::BadRequest)
+        );
         assert_eq!(refused("GET / HTTP/1.0\r\n\r\n"), None, "it need not say a host");
     }
 
@@ -356,7 +372,13 @@ mod tests {
         }
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"), None);
         assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(Status::VersionNotSupported));
-        for bytes in ["\u{1}\r\n", "GET /\u{0} HTTP/1.1\r\n\r\n", "get k\r\n", "*1\r\n$4\r\nPING\r\n", "GET / HTTP/1.1\r\n a: b\r\n\r\n"] {
+        for bytes in [
+            "\u{1}\r\n",
+            "GET /\u{0} HTTP/1.1\r\n\r\n",
+            "get k\r\n",
+            "*1\r\n$4\r\nPING\r\n",
+            "GET / HTTP/1.1\r\n a: b\r\n\r\n",
+        ] {
             assert_eq!(refused(bytes), Some(Status::BadRequest), "{bytes:?}");
         }
     }
@@ -367,7 +389,9 @@ mod tests {
         let room = HEAD_BYTES_MAX - head(0).len();
         assert_eq!(get(&head(room - 1)), Parsed::Partial);
         assert_eq!(refused(&head(room)), Some(Status::HeadTooLong));
-        let lines = |count: usize| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(count - 1));
+        let lines = |count: usize| {
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(count - 1))
+        };
         assert_eq!(refused(&lines(HEAD_LINES_MAX)), None);
         assert_eq!(refused(&lines(HEAD_LINES_MAX + 1)), Some(Status::HeadTooLong));
     }
@@ -386,8 +410,15 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let of = |query| pairs(query).map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>());
-        assert_eq!(of("family=a%2Cb&&classes=none&x"), Ok(vec!["family=a,b".into(), "classes=none".into(), "x=".into()]));
+        let of = |query| {
+            pairs(query).map(|pairs| {
+                pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(
+            of("family=a%2Cb&&classes=none&x"),
+            Ok(vec!["family=a,b".into(), "classes=none".into(), "x=".into()])
+        );
         assert_eq!(of("a+b=%e2%82%ac"), Ok(vec!["a b=€".into()]));
         for bad in ["a=%", "a=%1", "a=%zz", "a=%+1", "a=%ff"] {
             assert_eq!(of(bad), Err(Status::BadRequest), "{bad}");
@@ -400,13 +431,21 @@ mod tests {
         let text = String::from_utf8(answer.bytes(false, true)).expect("text");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         assert_eq!(body, "{}");
-        for line in ["HTTP/1.1 200 OK", "Content-Length: 2", "Connection: keep-alive", "X-Content-Type-Options: nosniff"] {
+        for line in [
+            "HTTP/1.1 200 OK",
+            "Content-Length: 2",
+            "Connection: keep-alive",
+            "X-Content-Type-Options: nosniff",
+        ] {
             assert!(head.lines().any(|found| found == line), "{line}: {head}");
         }
         assert!(!head.to_ascii_lowercase().contains("access-control"), "{head}");
         let head_only = String::from_utf8(answer.bytes(true, true)).expect("text");
         assert_eq!(head_only, format!("{head}\r\n\r\n"));
-        let refusal = String::from_utf8(Answer::refusal(Status::MethodNotAllowed).bytes(false, false)).expect("text");
-        assert!(refusal.contains("\r\nAllow: GET, HEAD\r\n") && refusal.contains("\r\nConnection: close\r\n"));
+        let refusal =
+            String::from_utf8(Answer::refusal(Status::MethodNotAllowed).bytes(false, false)).expect("text");
+        assert!(
+            refusal.contains("\r\nAllow: GET, HEAD\r\n") && refusal.contains("\r\nConnection: close\r\n")
+        );
     }
 }

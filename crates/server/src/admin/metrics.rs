@@ -76,19 +76,31 @@ const METRICS: &[Metric] = &[
         },
     },
     gauge("larder_start_time_seconds", STARTED, started),
-    counter("process_cpu_seconds_total", "The processor's time, of the program and of the system for it.", |seen, family| {
-        family.put(&[], Sample::Micros(seen.process.user_us + seen.process.system_us));
-    }),
+    counter(
+        "process_cpu_seconds_total",
+        "The processor's time, of the program and of the system for it.",
+        |seen, family| {
+            family.put(&[], Sample::Micros(seen.process.user_us + seen.process.system_us));
+        },
+    ),
     gauge("process_start_time_seconds", STARTED, started),
     gauge("process_resident_memory_bytes", "Memory of the process.", |seen, family| {
         family.put(&[], Sample::Whole(seen.status.resident_bytes));
     }),
-    gauge("process_virtual_memory_bytes", "Addresses of the process, the arena's reserve among them.", |seen, family| {
-        family.put(&[], Sample::Whole(seen.status.virtual_bytes));
-    }),
-    gauge("larder_swapped_bytes", "Memory of the process that the system has swapped out.", |seen, family| {
-        family.put(&[], Sample::Whole(seen.status.swapped_bytes));
-    }),
+    gauge(
+        "process_virtual_memory_bytes",
+        "Addresses of the process, the arena's reserve among them.",
+        |seen, family| {
+            family.put(&[], Sample::Whole(seen.status.virtual_bytes));
+        },
+    ),
+    gauge(
+        "larder_swapped_bytes",
+        "Memory of the process that the system has swapped out.",
+        |seen, family| {
+            family.put(&[], Sample::Whole(seen.status.swapped_bytes));
+        },
+    ),
     gauge("process_threads", "Threads of the process.", |seen, family| {
         family.put(&[], Sample::Whole(seen.status.threads));
     }),
@@ -118,9 +130,13 @@ const METRICS: &[Metric] = &[
             }
         },
     },
-    counter("larder_http_requests_total", "Requests to this listener that were understood.", |seen, family| {
-        family.put(&[], Sample::Whole(seen.routes.requests));
-    }),
+    counter(
+        "larder_http_requests_total",
+        "Requests to this listener that were understood.",
+        |seen, family| {
+            family.put(&[], Sample::Whole(seen.routes.requests));
+        },
+    ),
     counter("larder_observer_cpu_seconds_total", "The processor's time for telling this.", |_, family| {
         let used = clock_gettime(ClockId::ThreadCPUTime);
         let us = used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000;
@@ -163,12 +179,18 @@ pub fn markdown() -> String {
     for (family, metrics) in documented() {
         let metrics = if family == "larder" { own.drain(..).chain(metrics).collect() } else { metrics };
         // Writing into a string cannot fail.
-        let _ = write!(page, "\n## `{family}`\n\n| metric | kind | labels | what it says |\n|---|---|---|---|\n");
+        let _ =
+            write!(page, "\n## `{family}`\n\n| metric | kind | labels | what it says |\n|---|---|---|---|\n");
         for metric in metrics {
             let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
             let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
             let _ = writeln!(page, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
         }
+    }
+    page.push_str("\n## Findings\n\n`larder_finding{rule, severity}` is 1 while a rule finds something:\n\n");
+    page.push_str("| rule | severity | when | what to do |\n|---|---|---|---|\n");
+    for [name, severity, when, advice] in larder_commands::metrics::rules() {
+        let _ = writeln!(page, "| {name} | {severity} | {when} | {advice} |");
     }
     page
 }
@@ -179,7 +201,8 @@ mod tests {
 
     #[test]
     fn the_systems_page_of_a_process_is_read() {
-        let status = Status::parse("Name:\tlarder\nVmSize:\t  200 kB\nVmRSS:\t 7 kB\nVmSwap:\t0 kB\nThreads:\t5\n");
+        let status =
+            Status::parse("Name:\tlarder\nVmSize:\t  200 kB\nVmRSS:\t 7 kB\nVmSwap:\t0 kB\nThreads:\t5\n");
         assert_eq!((status.virtual_bytes, status.resident_bytes), (200 << 10, 7 << 10));
         assert_eq!((status.swapped_bytes, status.threads), (0, 5));
         assert_eq!(Status::parse("").threads, 0);

@@ -30,16 +30,37 @@ pub struct Route {
 /// All of them.
 pub const ROUTES: &[Route] = &[
     Route { path: "/", help: "these places", tell: |_, _| Ok(Answer::ok(TEXT, index())) },
-    Route { path: "/healthz", help: "ok, while the server takes connections and answers", tell: Routes::health },
+    Route {
+        path: "/healthz",
+        help: "ok, while the server takes connections and answers",
+        tell: Routes::health,
+    },
     Route {
         path: "/metrics",
         help: "metrics for Prometheus; family=memcached,redis,larder and classes=memcached|larder|none say which",
         tell: Routes::metrics,
     },
     Route { path: "/api/v1/now", help: "all figures", tell: |routes, _| Ok(api::now(routes)) },
-    Route { path: "/api/v1/figures", help: "what the figures mean", tell: |routes, _| Ok(api::figures(routes)) },
-    Route { path: "/api/v1/classes", help: "figures of slab classes", tell: |routes, _| Ok(api::classes(routes)) },
-    Route { path: "/api/v1/commands", help: "calls and times of RESP commands", tell: |routes, _| Ok(api::commands(routes)) },
+    Route {
+        path: "/api/v1/findings",
+        help: "what an operator should know",
+        tell: |routes, _| Ok(api::findings(routes)),
+    },
+    Route {
+        path: "/api/v1/figures",
+        help: "what the figures mean",
+        tell: |routes, _| Ok(api::figures(routes)),
+    },
+    Route {
+        path: "/api/v1/classes",
+        help: "figures of slab classes",
+        tell: |routes, _| Ok(api::classes(routes)),
+    },
+    Route {
+        path: "/api/v1/commands",
+        help: "calls and times of RESP commands",
+        tell: |routes, _| Ok(api::commands(routes)),
+    },
     Route {
         path: "/api/v1/connections",
         help: "connections, some at a time: from=, max=",

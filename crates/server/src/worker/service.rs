@@ -202,7 +202,7 @@ impl Service {
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         if self.index == 0 {
             self.trim_heap();
-            self.hub.shared.look(self.wall, &*self.hub, self.hub.store.used_bytes());
+            self.hub.shared.look(self.wall, &*self.hub, &self.hub.store);
         }
         more
     }

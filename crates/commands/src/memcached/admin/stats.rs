@@ -8,7 +8,8 @@ use larder_protocol::number::parse_u64;
 
 use super::Line;
 use crate::core::counters::Sums;
-use crate::core::figures;
+use crate::core::figures::{self, Place};
+use crate::core::findings;
 use crate::core::output::Output;
 use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
@@ -17,7 +18,7 @@ use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::text::{END, ERROR, OK};
 
-/// stats [settings | items | slabs | sizes | conns | reset | detail | cachedump]
+/// stats [settings | items | slabs | sizes | conns | doctor | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -31,6 +32,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             return Flow::Dump(Dump::sizes(line.cx.guard.store()));
         }
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
+        Some(b"doctor") => doctor(line),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {
             figures::reset(line.cx);
@@ -56,6 +58,18 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
     let figures = Figures::gather(line.shared, line.cx);
     for key in KEYS.iter().filter(|key| key.is_shown(&line.cx.shared.settings)) {
         put_stat(line.out, &key.name, &key.value(&figures));
+    }
+}
+
+/// What is found: of each rule its severity, what says so, and what to do.
+fn doctor(line: &mut Line<'_, '_, '_, '_>) {
+    for finding in findings::find(Place::of(line.cx)) {
+        let rule = finding.rule;
+        let lines: [(&str, &str); 3] =
+            [("severity", rule.severity.name()), ("evidence", &finding.evidence), ("advice", rule.advice)];
+        for (name, text) in lines {
+            put_stat(line.out, &format_args!("{}:{name}", rule.name), &text);
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Collection, Element, Item, Type, Value};
 
+use crate::core::figures::Place;
+use crate::core::findings::{self, About};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::table::flag::{LOADING, READONLY, STALE};
@@ -37,7 +39,9 @@ pub(crate) const MEMORY: &[Command] = &[
         "Bytes that a key and its value take.",
     ),
     Command::args("memory|doctor", 2, LOADING | STALE, NO_KEYS, |call, _| {
-        crate::redis::reply::put_verbatim(call.out, call.client.resp3, "Memory is bounded by maxmemory.\n");
+        let mut text = "Memory is bounded by maxmemory.\n".to_owned();
+        text.push_str(&findings::text(About::Memory, &findings::find(Place::of(call.cx))));
+        crate::redis::reply::put_verbatim(call.out, call.client.resp3, &text);
         Ok(())
     })
     .doc("4.0.0", "", "Says how memory is."),

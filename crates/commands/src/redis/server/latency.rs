@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use larder_protocol::resp::Args;
 
 use super::introspect::named;
+use crate::core::figures::Place;
+use crate::core::findings::{self, About};
 use crate::redis::call::{Call, NAME_NS, few_names, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
@@ -260,6 +262,7 @@ fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
             series.longest_ms
         );
     }
+    text.push_str(&findings::text(About::Latency, &findings::find(Place::of(call.cx))));
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }

@@ -1,0 +1,143 @@
+//! What happened lately: counts of events some seconds apart, of the last minute. Upkeep of one worker takes them.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::counters::Counter;
+use super::figures::table::Figure;
+use super::figures::{Figures, Place};
+
+/// Between two looks.
+const LOOK_S: u64 = 10;
+/// Looks that are kept: a minute, and the one at its beginning.
+const LOOKS: usize = 7;
+
+macro_rules! events {
+    ($($name:ident: $read:expr,)*) => {
+        /// What is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Event { $($name,)* }
+
+        const READ: &[fn(&Figures) -> u64] = &[$($read,)*];
+    };
+}
+
+events! {
+    Stored: |f| Figure::ItemsStored.of(f),
+    Misses: |f| Figure::Misses.of(f),
+    MissesExpired: |f| f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired),
+    Evictions: |f| Figure::Evictions.of(f),
+    EvictedUnfetched: |f| Figure::EvictedUnfetched.of(f),
+    GhostHits: |f| Figure::GhostHits.of(f),
+    Reclaimed: |f| Figure::Reclaimed.of(f),
+    ExpiredUnfetched: |f| Figure::ExpiredUnfetched.of(f),
+    OutOfMemory: |f| Figure::OutOfMemory.of(f) + f.sums.of(Counter::StoreNoMemory),
+    Swapped: |f| f.sums.of(Counter::CasHits),
+    NotSwapped: |f| f.sums.of(Counter::CasBadval),
+    Opened: |f| Figure::ConnectionsOpened.of(f),
+    Refused: |f| Figure::ConnectionsRefused.of(f),
+    AcceptPauses: |f| Figure::AcceptPauses.of(f),
+    RepliesHeld: |f| f.sums.of(Counter::Shed) + Figure::SubscribersCut.of(f),
+    RequestsHeld: |f| f.sums.of(Counter::Crowded),
+    LinesDropped: |f| Figure::LogLinesDropped.of(f),
+    EventsLost: |f| Figure::EventsLost.of(f),
+}
+
+/// Counts of all events.
+type Counts = [u64; READ.len()];
+
+fn counts(figures: &Figures) -> Counts {
+    std::array::from_fn(|at| READ[at](figures))
+}
+
+/// The last looks, by the second in which they were taken.
+#[derive(Debug, Default)]
+pub(crate) struct Lately(Mutex<VecDeque<(u64, Counts)>>);
+
+impl Lately {
+    /// Takes a look, if one is due.
+    pub fn look(&self, place: Place<'_>) {
+        let now_s = place.now / 1000;
+        if self.is_due(now_s) {
+            self.add(now_s, counts(&Figures::since_start(place)));
+        }
+    }
+
+    fn is_due(&self, now_s: u64) -> bool {
+        // The clock may have been moved back.
+        self.looks().back().is_none_or(|(at, _)| now_s < *at || now_s - at >= LOOK_S)
+    }
+
+    fn add(&self, now_s: u64, counts: Counts) {
+        let mut looks = self.looks();
+        if looks.back().is_some_and(|(at, _)| *at > now_s) {
+            looks.clear();
+        }
+        looks.push_back((now_s, counts));
+        if looks.len() > LOOKS {
+            looks.pop_front();
+        }
+    }
+
+    /// What happened from the first of the last looks until these figures.
+    pub fn until(&self, figures: &Figures) -> Happened {
+        self.since_first(figures.now_s, counts(figures))
+    }
+
+    fn since_first(&self, now_s: u64, mut counts: Counts) -> Happened {
+        let (at, before) = self.looks().front().copied().unwrap_or((now_s, counts));
+        counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(before));
+        Happened { seconds: now_s.saturating_sub(at), counts }
+    }
+
+    fn looks(&self) -> MutexGuard<'_, VecDeque<(u64, Counts)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happened in some seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Happened {
+    /// How many.
+    pub seconds: u64,
+    counts: Counts,
+}
+
+impl Happened {
+    /// How often this did.
+    pub fn of(&self, event: Event) -> u64 {
+        self.counts[event as usize]
+    }
+
+    #[cfg(test)]
+    pub fn with(seconds: u64, events: &[(Event, u64)]) -> Happened {
+        let mut happened = Happened { seconds, ..Happened::default() };
+        events.iter().for_each(|(event, count)| happened.counts[*event as usize] = *count);
+        happened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_is_remembered_and_a_clock_that_goes_back_begins_anew() {
+        let lately = Lately::default();
+        let all = |n: u64| [n; READ.len()];
+        let evictions = |now_s, n| {
+            let happened = lately.since_first(now_s, all(n));
+            (happened.seconds, happened.of(Event::Evictions))
+        };
+        assert_eq!(evictions(5, 9), (0, 0), "nothing is known");
+        for second in 0..200 {
+            if lately.is_due(second) {
+                lately.add(second, all(second * 3));
+            }
+        }
+        assert_eq!(evictions(199, 600), (69, 600 - 130 * 3));
+        assert!(lately.is_due(100));
+        lately.add(100, all(700));
+        assert_eq!(evictions(101, 703), (1, 3));
+    }
+}
