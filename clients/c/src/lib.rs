@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - `shapes`: the structs and numbers of the header.
-//! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one file with
+//! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one folder with
 //!   unsafe code.
 //! - `asks`: what structs of options ask for. `calls`, `batch`, `stream`, `pipe`: what the functions do.
 //! - `lives`: which client a handle means, in a process that was forked and while it ends.

@@ -1,0 +1,41 @@
+//! How each exported function ends: with a status, also where it panics.
+
+use super::Told;
+use super::pointers::room;
+use crate::failure::{self, Failure};
+use crate::shapes::{self, Status};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Makes a call and tells what came of it. Nothing that it uses is looked at after a panic, but by what
+/// notices that (`lives::Single`), or by locks that are as good as before.
+///
+/// # Safety
+/// 4, of the error.
+pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Told<Status>) -> Status {
+    // SAFETY: the caller's.
+    let Ok(room) = (unsafe { room(error) }) else { return Status::BAD_ARGUMENT };
+    let result =
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::Bug(words(&*panic))));
+    match result {
+        Ok(status) => {
+            room.put(&failure::well(status));
+            status
+        }
+        Err(failure) => {
+            room.put(&failure.told());
+            failure.status()
+        }
+    }
+}
+
+/// Makes a call that returns something else; `otherwise` if it could not be made.
+pub fn plainly<T>(otherwise: T, call: impl FnOnce() -> Told<T>) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Bug(String::new()))).unwrap_or(otherwise)
+}
+
+/// What a panic says.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()
+}
