@@ -1,15 +1,18 @@
 //! Requests that are sent together and acknowledged together.
 
-use crate::client::{Client, Meta, Reply, Stored, Value, settled};
+use crate::client::Client;
 use crate::error::{Error, Outcome};
-use crate::lane::{self, Lane};
+use crate::fleet::{Front, Line};
+use crate::lane::Lane;
 use crate::op::{Answer, Op};
-use crate::pipe::Tag;
+use crate::pipe::{Full, Pipe, Tag};
+use crate::reply::{Meta, Reply, Stored, Value, settled};
 use crate::ttl::Ttl;
-use crate::wire::{Ask, Count, Delete, Get, Request, Status, Store, Want};
+use crate::wire::{Ask, Count, Delete, Dialect, Get, Request, Status, Store, Want};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A request of a batch: what it will be answered with.
 #[derive(Debug)]
@@ -34,8 +37,8 @@ struct Wanted {
 
 /// Requests that are sent together. After a run it is empty, and keeps its memory.
 #[derive(Debug)]
-pub struct Batch {
-    client: Client,
+pub struct Batch<C: Front = Client> {
+    client: C,
     /// Keys and values.
     bytes: Vec<u8>,
     wanted: Vec<Wanted>,
@@ -45,8 +48,26 @@ pub struct Batch {
     values: Vec<u8>,
 }
 
-impl Batch {
-    pub(crate) fn new(client: Client) -> Batch {
+/// Requests for one lane.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub server: usize,
+    pub large: bool,
+    /// Their numbers.
+    pub mine: Vec<u32>,
+}
+
+/// Requests that were pushed, in one part: their numbers, and who waits for them where.
+#[derive(Debug)]
+pub(crate) struct Begun<L: Line> {
+    pub mine: Vec<u32>,
+    pub server: usize,
+    pub lane: Arc<L>,
+    pub ticket: L::Ticket,
+}
+
+impl<C: Front> Batch<C> {
+    pub(crate) fn new(client: C) -> Batch<C> {
         Batch {
             client,
             bytes: Vec::new(),
@@ -126,48 +147,68 @@ impl Batch {
         Ticket { at, of: PhantomData }
     }
 
-    /// Sends all and waits for all. Each request has a result of its own.
-    pub fn run(&mut self) -> Done<'_> {
+    pub(crate) fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// Begins a run: what is for which lane, but for requests that are never sent.
+    pub(crate) fn paths(&mut self) -> Vec<Path> {
         self.results.clear();
         self.values.clear();
-        let deadline = self.client.deadline();
-        let nothing = Err(Error::Closed);
-        self.results.resize(self.wanted.len(), nothing);
+        self.results.resize(self.wanted.len(), Err(Error::Closed));
         for &at in &self.bad {
             self.results[at as usize] = Err(Error::BadKey);
         }
-        // All lanes have their requests before the first is waited for.
-        let mut begun = Vec::new();
+        let path = |at: u32| (self.wanted[at as usize].server, self.wanted[at as usize].large);
         let mut order: Vec<u32> = (0..self.wanted.len() as u32).filter(|at| !self.bad.contains(at)).collect();
-        let path = |wanted: &[Wanted], at: u32| (wanted[at as usize].server, wanted[at as usize].large);
-        order.sort_by_key(|&at| path(&self.wanted, at));
-        let mut rest = order.as_slice();
-        while let Some(&first) = rest.first() {
-            let (server, large) = path(&self.wanted, first);
-            let (mine, others) =
-                rest.split_at(rest.partition_point(|&at| path(&self.wanted, at) == (server, large)));
-            rest = others;
-            match self.client.fleet().lane(server, large, deadline) {
-                Ok(lane) => {
-                    let dialect = lane.dialect();
-                    let (fit, unfit): (Vec<u32>, Vec<u32>) =
-                        mine.iter().partition(|&&at| self.wanted(at).fits(dialect));
-                    self.tell(&unfit, &Error::Unsupported);
-                    self.begin(&fit, server, lane, &mut begun, deadline);
-                }
-                Err(error) => self.tell(mine, &error),
+        order.sort_by_key(|&at| path(at));
+        let paths = order.chunk_by(|&a, &b| path(a) == path(b));
+        paths
+            .map(|mine| {
+                let (server, large) = path(mine[0]);
+                Path { server, large, mine: mine.to_vec() }
+            })
+            .collect()
+    }
+
+    /// Those that can be said so; the others are told that they cannot.
+    pub(crate) fn fitting(&mut self, mine: &[u32], dialect: Dialect) -> Vec<u32> {
+        let (fit, unfit): (Vec<u32>, Vec<u32>) = mine.iter().partition(|&&at| self.wanted(at).fits(dialect));
+        self.tell(&unfit, &Error::Unsupported);
+        fit
+    }
+
+    /// How many of these are pushed at once, at the most.
+    pub(crate) fn part<'m>(&self, mine: &'m [u32]) -> &'m [u32] {
+        &mine[..mine.len().min(self.client.fleet().config.in_flight)]
+    }
+
+    /// Pushes as many of a part as there is room for: how many.
+    ///
+    /// # Errors
+    /// There is room for none.
+    pub(crate) fn push(
+        &self,
+        part: &[u32],
+        pipe: &mut Pipe,
+        op: u32,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<u32, Full> {
+        let mut pushed = 0;
+        while let Some(&at) = part.get(pushed as usize) {
+            match pipe.push(&self.wanted(at), Tag { op, item: pushed }, now, deadline) {
+                Ok(()) => pushed += 1,
+                Err(full) if pushed == 0 => return Err(full),
+                Err(_) => break,
             }
         }
-        for (mine, server, lane, ticket) in begun {
-            let op = lane.wait(&ticket);
-            if let Some(error) = &op.error {
-                self.client.note(server, &lane, error);
-            }
-            self.take(&mine, server, op);
-        }
-        self.bytes.clear();
-        self.bad.clear();
-        Done { batch: self }
+        Ok(pushed)
+    }
+
+    /// What values of the next part go to.
+    pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
+        &mut self.values
     }
 
     fn wanted(&self, at: u32) -> Request<'_> {
@@ -177,53 +218,15 @@ impl Batch {
         Request { base64: wanted.base64, cas: wanted.cas, ..Request::new(ask, key) }
     }
 
-    /// Pushes what is for one lane, in parts that it has room for.
-    fn begin(
-        &mut self,
-        mine: &[u32],
-        server: usize,
-        lane: Arc<Lane>,
-        begun: &mut Vec<(Vec<u32>, usize, Arc<Lane>, lane::Ticket)>,
-        deadline: std::time::Instant,
-    ) {
-        let part_max = self.client.fleet().config.in_flight;
-        for part in mine.chunks(part_max) {
-            let mut next = 0;
-            let memory = std::mem::take(&mut self.values);
-            let mut pushed = 0;
-            let result = lane.begin(deadline, memory, |pipe, op, now| {
-                // As many as there is room for at once; the rest begins again.
-                while let Some(&at) = part.get(next) {
-                    match pipe.push(&self.wanted(at), Tag { op, item: next as u32 }, now, deadline) {
-                        Ok(()) => (next, pushed) = (next + 1, pushed + 1),
-                        Err(full) if pushed == 0 => return Err(full),
-                        Err(_) => break,
-                    }
-                }
-                Ok(pushed)
-            });
-            match result {
-                Ok(ticket) => {
-                    begun.push((part[..next].to_vec(), server, Arc::clone(&lane), ticket));
-                    if next < part.len() {
-                        self.begin(&part[next..], server, Arc::clone(&lane), begun, deadline);
-                    }
-                }
-                Err((error, memory)) => {
-                    self.values = memory;
-                    self.tell(part, &error);
-                }
-            }
-        }
-    }
-
-    fn tell(&mut self, mine: &[u32], error: &Error) {
+    /// Tells these that they were not sent.
+    pub(crate) fn tell(&mut self, mine: &[u32], error: &Error) {
         for &at in mine {
             self.results[at as usize] = Err(error.with(Outcome::NotSent));
         }
     }
 
-    fn take(&mut self, mine: &[u32], server: usize, op: Op) {
+    /// Takes what has come for a part.
+    pub(crate) fn take<S>(&mut self, mine: &[u32], server: usize, op: Op<S>) {
         let Op { answers, memory, error, .. } = op;
         let shift = self.values.len();
         for mut answer in answers {
@@ -257,19 +260,86 @@ impl Batch {
     }
 }
 
-/// The results of a batch, each taken by its ticket.
-#[derive(Debug)]
-pub struct Done<'b> {
-    batch: &'b mut Batch,
-}
+impl Batch {
+    /// Sends all and waits for all. Each request has a result of its own.
+    pub fn run(&mut self) -> Done<'_> {
+        let deadline = self.client().deadline();
+        let done = Done::begin(self);
+        let batch = &mut *done.batch;
+        // All lanes have their requests before the first is waited for.
+        let mut begun = Vec::new();
+        for Path { server, large, mine } in batch.paths() {
+            match batch.client().fleet().lane(server, large, deadline) {
+                Ok(lane) => batch.begin(server, &mine, &lane, deadline, &mut begun),
+                Err(error) => batch.tell(&mine, &error),
+            }
+        }
+        for Begun { mine, server, lane, ticket } in begun {
+            let op = lane.wait(&ticket);
+            if let Some(error) = &op.error {
+                batch.client().fleet().note(server, &lane, error);
+            }
+            batch.take(&mine, server, op);
+        }
+        done
+    }
 
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.batch.wanted.clear();
+    /// Pushes what is for one lane, in parts that it has room for.
+    fn begin(
+        &mut self,
+        server: usize,
+        mine: &[u32],
+        lane: &Arc<Lane>,
+        deadline: Instant,
+        begun: &mut Vec<Begun<Lane>>,
+    ) {
+        let mine = self.fitting(mine, lane.dialect());
+        let mut rest = mine.as_slice();
+        while !rest.is_empty() {
+            let (part, mut pushed) = (self.part(rest), 0);
+            let memory = std::mem::take(self.memory());
+            let result = lane.begin(deadline, memory, |pipe, op, now| {
+                pushed = self.push(part, pipe, op, now, deadline)?;
+                Ok(pushed)
+            });
+            match result {
+                Ok(ticket) => {
+                    let (pushed, others) = rest.split_at(pushed as usize);
+                    let (mine, lane) = (pushed.to_vec(), Arc::clone(lane));
+                    begun.push(Begun { mine, server, lane, ticket });
+                    rest = others;
+                }
+                Err((error, memory)) => {
+                    *self.memory() = memory;
+                    return self.tell(rest, &error);
+                }
+            }
+        }
     }
 }
 
-impl Done<'_> {
+/// The results of a batch, each taken by its ticket.
+#[derive(Debug)]
+pub struct Done<'b, C: Front = Client> {
+    pub(crate) batch: &'b mut Batch<C>,
+}
+
+impl<'b, C: Front> Done<'b, C> {
+    /// A run begins; however it ends, the batch is empty then.
+    pub(crate) fn begin(batch: &'b mut Batch<C>) -> Done<'b, C> {
+        Done { batch }
+    }
+}
+
+impl<C: Front> Drop for Done<'_, C> {
+    fn drop(&mut self) {
+        self.batch.wanted.clear();
+        self.batch.bytes.clear();
+        self.batch.bad.clear();
+    }
+}
+
+impl<C: Front> Done<'_, C> {
     /// The result of a request.
     ///
     /// # Errors

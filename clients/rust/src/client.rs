@@ -3,88 +3,24 @@
 use crate::batch::Batch;
 use crate::config::{Builder, Config};
 use crate::error::{Error, Outcome};
-use crate::fleet::Fleet;
-use crate::lane::Lane;
-use crate::op::{Answer, Op};
+use crate::fleet::{Front, Line, Shared};
+use crate::lane::{Lane, Op};
+use crate::op::Answer;
 use crate::pipe::Tag;
+use crate::reply::{Meta, Reply, Stored, Value, concluded};
 use crate::socket::OpenSocket;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
-use crate::wire::{self, Ask, Count, Get, Kind, Marks, Mode, Refusal, Request, Status, Store, Want, counter};
+use crate::verbs::{Delete, Incr, Set, found};
+use crate::wire::{Ask, Count, Get, Mode, Request, Status, Want};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Attempts of an update.
-const ATTEMPTS_MAX: u32 = 16;
+pub(crate) const ATTEMPTS_MAX: u32 = 16;
 /// The longest pause between two of them, first and last.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
-
-/// What is known of an item beside its value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
-    /// The client flags.
-    pub flags: u32,
-    /// The token for compare-and-swap, if it was asked for.
-    pub cas: u64,
-    /// The time that it has left, if that was asked for; none: for ever.
-    pub ttl: Option<Duration>,
-    /// How long its value is, if that was asked for.
-    pub size: u64,
-    /// When it was read before, if that was asked for.
-    pub last_access: Duration,
-    /// Stale, won, pending, hit before.
-    pub marks: Marks,
-}
-
-impl Meta {
-    pub(crate) fn of(answer: &Answer) -> Meta {
-        Meta {
-            flags: answer.flags,
-            cas: answer.cas,
-            ttl: u64::try_from(answer.ttl).ok().map(Duration::from_secs),
-            size: answer.size,
-            last_access: Duration::from_secs(answer.last_access as u64),
-            marks: answer.marks,
-        }
-    }
-}
-
-/// A value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Value {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// What else is known.
-    pub meta: Meta,
-}
-
-/// A write happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The item's token, if it was asked for.
-    pub cas: u64,
-}
-
-/// What a request without a type of its own was answered with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
-    /// False for a read, a deletion, a touch or a count of what is not there.
-    pub found: bool,
-    /// The number, of a count.
-    pub number: u64,
-    /// What is known of the item.
-    pub meta: Meta,
-}
-
-impl Reply {
-    pub(crate) fn of(answer: &Answer) -> Reply {
-        let number = match answer.status {
-            Status::Number(number) => number,
-            _ => 0,
-        };
-        Reply { found: answer.status != Status::Absent, number, meta: Meta::of(answer) }
-    }
-}
 
 /// What a client's connections have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,16 +39,37 @@ pub struct Counters {
     pub unreported: u64,
 }
 
+impl Counters {
+    pub(crate) fn of<L: Line>(shared: &Shared<L>) -> Counters {
+        let (sum, dials) = shared.fleet.counters();
+        Counters {
+            requests: sum.requests,
+            writes: sum.writes,
+            reads: sum.reads,
+            overdue: sum.overdue,
+            dials,
+            unreported: shared.unreported.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// A client of one or several servers, for all threads.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared<Lane>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub fleet: Fleet,
-    pub unreported: std::sync::atomic::AtomicU64,
+impl Front for Client {
+    type Line = Lane;
+
+    fn shared(&self) -> &Arc<Shared<Lane>> {
+        &self.shared
+    }
+
+    fn leave(stream: &mut Stream) {
+        let report = stream.barrier();
+        stream.leave_unreported(report.refused + report.unknown);
+    }
 }
 
 impl Client {
@@ -122,16 +79,7 @@ impl Client {
     }
 
     pub(crate) fn new(config: Config) -> Result<Client, Error> {
-        let shared = Shared { fleet: Fleet::new(config)?, unreported: Default::default() };
-        Ok(Client { shared: Arc::new(shared) })
-    }
-
-    pub(crate) fn fleet(&self) -> &Fleet {
-        &self.shared.fleet
-    }
-
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.fleet().config.timeout
+        Ok(Client { shared: Shared::new(config)? })
     }
 
     /// The value of a key.
@@ -179,12 +127,12 @@ impl Client {
 
     /// Begins a store; [`Set::send`] makes it.
     pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a> {
-        Set { client: self, key, store: Store { value, ..Store::default() }, cas: None }
+        Set::new(self, key, value)
     }
 
     /// Begins a deletion; [`Delete::send`] makes it.
     pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a> {
-        Delete { client: self, key, cas: None, delete: wire::Delete::default() }
+        Delete::new(self, key)
     }
 
     /// Gives an item a new time to live; false if there is none.
@@ -192,17 +140,17 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
-        Ok(self.call(key, Ask::Touch(ttl.exptime()), None, None)?.status != Status::Absent)
+        Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None)?))
     }
 
     /// Begins to add to a number; [`Incr::send`] does it.
     pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr { client: self, key, count: Count { delta, ..Count::default() }, cas: None }
+        Incr::new(self, key, Count { delta, ..Count::default() })
     }
 
     /// Begins to take from a number, which stops at 0; [`Incr::send`] does it.
     pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr { client: self, key, count: Count { delta, down: true, ..Count::default() }, cas: None }
+        Incr::new(self, key, Count { delta, down: true, ..Count::default() })
     }
 
     /// Reads a value, gives it to `change`, and stores what that returns if nobody has changed it meanwhile; else again,
@@ -233,8 +181,7 @@ impl Client {
                 Err(Error::Conflict | Error::NotStored | Error::Absent) => {}
                 Err(error) => return Err(error),
             }
-            let longest = PAUSES[0].saturating_mul(1 << attempt).min(PAUSES[1]);
-            std::thread::sleep(longest.mul_f64(chance()));
+            std::thread::sleep(pause(attempt));
         }
         Err(Error::Conflict)
     }
@@ -313,23 +260,12 @@ impl Client {
 
     /// Which of [`Client::servers`] has a key.
     pub fn index_of(&self, key: &[u8]) -> usize {
-        let mut full = Vec::new();
-        full.extend_from_slice(&self.fleet().config.prefix);
-        full.extend_from_slice(key);
-        self.fleet().pick(&full)
+        self.fleet().pick(&self.fleet().config.prefixed(key))
     }
 
     /// What the connections have done.
     pub fn counters(&self) -> Counters {
-        let (sum, dials) = self.fleet().counters();
-        Counters {
-            requests: sum.requests,
-            writes: sum.writes,
-            reads: sum.reads,
-            overdue: sum.overdue,
-            dials,
-            unreported: self.shared.unreported.load(std::sync::atomic::Ordering::Relaxed),
-        }
+        Counters::of(&self.shared)
     }
 
     /// Another client of the same configuration, that shares nothing with this one. It is for a process that was forked:
@@ -377,8 +313,6 @@ impl Client {
         let mut memory = Vec::new();
         let memory = buffer.unwrap_or(&mut memory);
         let length = memory.len();
-        // One that changes nothing.
-        let reads = matches!(request.ask, Ask::Get(Get { retime: None, vivify: None, refresh: None, .. }));
         for last in [false, true] {
             let lane = self.fleet().lane(server, large, deadline)?;
             if !request.fits(lane.dialect()) {
@@ -388,21 +322,11 @@ impl Client {
             *memory = std::mem::take(&mut op.memory);
             let Some(error) = op.error else {
                 let answer = op.answers.pop().expect("an op without an error has its answer");
-                let value = &memory[answer.value.clone()];
-                let answer = settled(request.kind(), answer, value, self.fleet().name(server));
-                if !matches!(&answer, Ok(answer) if answer.status == Status::Value) {
-                    memory.truncate(length);
-                }
-                return answer;
+                return concluded(request.kind(), answer, memory, length, self.fleet().name(server));
             };
             memory.truncate(length);
-            self.note(server, &lane, &error);
-            let again = match (&error, error.outcome()) {
-                (Error::Lost(..), Outcome::NotSent) => true,
-                (Error::Lost(..), Outcome::Unknown) => reads && config.retry_reads,
-                _ => false,
-            };
-            if last || !again {
+            self.fleet().note(server, &lane, &error);
+            if last || !is_asked_again(request, &error, config) {
                 return Err(error);
             }
         }
@@ -419,194 +343,25 @@ impl Client {
             Err((error, memory)) => Op::failed(error, memory),
         }
     }
+}
 
-    /// Tells the breaker of a server what an error says about it.
-    pub(crate) fn note(&self, server: usize, lane: &Lane, error: &Error) {
-        match error {
-            Error::Timeout(..) => self.fleet().was_late(server, lane),
-            Error::Lost(..) | Error::Protocol(..) => self.fleet().was_lost(server, error),
-            _ => {}
-        }
+/// A request whose connection was lost is made once more: none of it was sent, or it changes nothing.
+pub(crate) fn is_asked_again(request: &Request<'_>, error: &Error, config: &Config) -> bool {
+    let reads = matches!(request.ask, Ask::Get(Get { retime: None, vivify: None, refresh: None, .. }));
+    match (error, error.outcome()) {
+        (Error::Lost(..), Outcome::NotSent) => true,
+        (Error::Lost(..), Outcome::Unknown) => reads && config.retry_reads,
+        _ => false,
     }
 }
 
-/// An answer that is a refusal is the error that it says; a counter's value becomes its number.
-pub(crate) fn settled(
-    kind: Kind,
-    mut answer: Answer,
-    value: &[u8],
-    server: &Arc<str>,
-) -> Result<Answer, Error> {
-    if kind == Kind::Count && answer.status == Status::Value {
-        answer.status = counter(value).map(Status::Number).map_err(|_| {
-            let what = format!("no number: {}", value[..value.len().min(64)].escape_ascii());
-            Error::Protocol(Arc::clone(server), what, Outcome::Answered)
-        })?;
-        answer.value.end = answer.value.start;
-    }
-    let reads = matches!(kind, Kind::Get | Kind::Touch | Kind::Delete | Kind::Count);
-    let Status::Refused(refusal) = answer.status else {
-        return match answer.status {
-            Status::Absent if reads => Ok(answer),
-            Status::Absent => Err(Error::Absent),
-            Status::NotStored => Err(Error::NotStored),
-            Status::Exists => Err(Error::Conflict),
-            _ => Ok(answer),
-        };
-    };
-    let text = answer.text.to_ascii_lowercase();
-    Err(match refusal {
-        Refusal::Server if text.contains("too large") => Error::TooLarge,
-        Refusal::Server if text.contains("out of memory") => Error::ServerMemory(Arc::clone(server)),
-        Refusal::Client if kind == Kind::Count && text.contains("non-numeric") => Error::NotNumber,
-        Refusal::Client if text.contains("unauthenticated") => Error::Auth(Arc::clone(server)),
-        Refusal::Server => Error::Server(Arc::clone(server), format!("SERVER_ERROR {}", answer.text)),
-        Refusal::Client => Error::Server(Arc::clone(server), format!("CLIENT_ERROR {}", answer.text)),
-        Refusal::Unknown => Error::Server(Arc::clone(server), "ERROR".to_owned()),
-    })
+/// The pause after an attempt of an update.
+pub(crate) fn pause(attempt: u32) -> Duration {
+    PAUSES[0].saturating_mul(1 << attempt).min(PAUSES[1]).mul_f64(chance())
 }
 
 /// A number from 0 to 1 that nobody can foresee.
 fn chance() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// A store that is about to be made.
-#[derive(Debug)]
-#[must_use = "nothing is stored before send"]
-pub struct Set<'a> {
-    client: &'a Client,
-    key: &'a [u8],
-    store: Store<'a>,
-    cas: Option<u64>,
-}
-
-impl Set<'_> {
-    /// How long the item lives: for ever if not said.
-    pub fn ttl(mut self, ttl: Ttl) -> Self {
-        self.store.exptime = ttl.exptime();
-        self
-    }
-
-    /// The client flags: 0 if not said.
-    pub fn flags(mut self, flags: u32) -> Self {
-        self.store.flags = flags;
-        self
-    }
-
-    /// Add, replace, append or prepend.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.store.mode = mode;
-        self
-    }
-
-    /// Only if the item has this token.
-    pub fn cas(mut self, cas: u64) -> Self {
-        self.cas = Some(cas);
-        self
-    }
-
-    /// With a token that is older than the item's, the value is stored all the same, as stale.
-    pub fn stale_if_older(mut self) -> Self {
-        self.store.stale_if_older = true;
-        self
-    }
-
-    /// [`Stored`] tells the item's new token.
-    pub fn want_cas(mut self) -> Self {
-        self.store.want_cas = true;
-        self
-    }
-
-    /// Stores.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`], [`Error::NotStored`] or [`Error::Absent`] where a condition did not
-    /// hold.
-    pub fn send(self) -> Result<Stored, Error> {
-        let answer = self.client.call(self.key, Ask::Store(self.store), self.cas, None)?;
-        Ok(Stored { cas: answer.cas })
-    }
-}
-
-/// A deletion that is about to be made.
-#[derive(Debug)]
-#[must_use = "nothing is deleted before send"]
-pub struct Delete<'a> {
-    client: &'a Client,
-    key: &'a [u8],
-    cas: Option<u64>,
-    delete: wire::Delete,
-}
-
-impl Delete<'_> {
-    /// Only if the item has this token.
-    pub fn cas(mut self, cas: u64) -> Self {
-        self.cas = Some(cas);
-        self
-    }
-
-    /// The item stays so long as stale: one reader is told to make it anew.
-    pub fn keep_stale(mut self, ttl: Ttl) -> Self {
-        (self.delete.stale, self.delete.retime) = (true, Some(ttl.exptime()));
-        self
-    }
-
-    /// The value goes, and the item stays, empty.
-    pub fn keep_empty(mut self) -> Self {
-        self.delete.empty = true;
-        self
-    }
-
-    /// Deletes; false if there was nothing.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
-    pub fn send(self) -> Result<bool, Error> {
-        let answer = self.client.call(self.key, Ask::Delete(self.delete), self.cas, None)?;
-        Ok(answer.status != Status::Absent)
-    }
-}
-
-/// A count that is about to be made.
-#[derive(Debug)]
-#[must_use = "nothing is counted before send"]
-pub struct Incr<'a> {
-    client: &'a Client,
-    key: &'a [u8],
-    count: Count,
-    cas: Option<u64>,
-}
-
-impl Incr<'_> {
-    /// Where there is no number, it is made with this value and time to live.
-    pub fn or_make(mut self, initial: u64, ttl: Ttl) -> Self {
-        self.count.initial = Some((initial, ttl.exptime()));
-        self
-    }
-
-    /// A new time to live.
-    pub fn ttl(mut self, ttl: Ttl) -> Self {
-        self.count.retime = Some(ttl.exptime());
-        self
-    }
-
-    /// Only if the number has this token.
-    pub fn cas(mut self, cas: u64) -> Self {
-        self.cas = Some(cas);
-        self
-    }
-
-    /// Counts; none if there is no such key.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::NotNumber`].
-    pub fn send(self) -> Result<Option<u64>, Error> {
-        let answer = self.client.call(self.key, Ask::Count(self.count), self.cas, None)?;
-        Ok(match answer.status {
-            Status::Number(number) => Some(number),
-            _ => None,
-        })
-    }
 }

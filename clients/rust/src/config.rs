@@ -33,7 +33,7 @@ impl From<&str> for Server {
 
 /// Everything that can be set, by its default.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub struct Config {
     pub servers: Vec<Server>,
     pub preset: Preset,
     pub timeout: Duration,
@@ -63,6 +63,11 @@ impl Config {
             full.as_slice()
         };
         Ok((key, self.as_base64(key)?))
+    }
+
+    /// A key with its prefix, as placement hashes it.
+    pub fn prefixed(&self, key: &[u8]) -> Vec<u8> {
+        [&self.prefix, key].concat()
     }
 
     /// Whether a key, which has its prefix, goes as base64.
@@ -193,6 +198,15 @@ impl Builder {
     /// [`Error::Config`].
     pub fn build(self) -> Result<Client, Error> {
         Client::new(self.checked()?)
+    }
+
+    /// The client for programs that await. Nothing is dialed before the first call.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    #[cfg(feature = "tokio")]
+    pub fn build_tokio(self) -> Result<crate::tokio::Client, Error> {
+        crate::tokio::Client::new(self.checked()?)
     }
 
     /// One connection to the one server, for an event loop of one's own. It is begun and not waited for, so that the server

@@ -9,13 +9,13 @@
 //! - Time is an argument. What is late is told by [`Connection::process`], which is called at [`Connection::wake_at`].
 //! - After its first failure it takes nothing any more; another takes its place.
 
-use crate::client::{Reply, settled};
 use crate::config::Config;
 use crate::error::{Error, Outcome, Reason};
 use crate::greeting::{Greeting, Next};
 use crate::lane::{self, CLOSED, KEEP_BYTES_MAX, TO_SEND_BYTES_MAX};
 use crate::op::Answer;
 use crate::pipe::{Delivery, Full, Input, Limits, Pipe, Tag};
+use crate::reply::{Reply, settled};
 use crate::socket::{Moved, OpenFd, OpenSocket, Socket};
 use crate::wire::{Ask, Dialect, Kind, LINE_BYTES_MAX, Request, Status};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use std::time::Instant;
 /// Receives of one [`Connection::process`], so that others of the loop have their turn.
 const RECEIVES_MAX: usize = 8;
 
-const UNCONNECTED: Reason = Reason::said("it does not connect in time");
+pub const UNCONNECTED: Reason = Reason::said("it does not connect in time");
 const UNGREETED: Reason = Reason::said("it does not greet in time");
 const HASTY: Reason = Reason::said("it answers what it was not asked");
 

@@ -1,19 +1,19 @@
 //! The servers, each with its connections: one for most requests, and one for large values, made when it is first
-//! needed. Who needs one that is not there makes it, for all who need it.
+//! needed. Who needs one that is not there makes it, for all who need it: by `dial.rs`, or by `tokio/dial.rs`.
 
 use crate::breaker::Breaker;
 use crate::config::Config;
 use crate::error::{Error, Outcome, Reason};
-use crate::greeting::{Greeting, Next};
-use crate::lane::{CLOSED, Counters, Lane, step};
+use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
-use crate::socket::{Moved, OpenFd, OpenSocket, Socket};
-use larder_protocol::client::{Dialect, LINE_BYTES_MAX};
+use crate::socket::{OpenFd, OpenSocket};
+use crate::stream::Stream;
+use larder_protocol::client::Dialect;
+use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lanes of a server: for most requests, and for large values.
@@ -23,29 +23,100 @@ const AUTH_PAUSE: Duration = Duration::from_secs(5);
 /// Why a server is not asked that does answer.
 const LATE: Reason = Reason::said("half of its answers came too late");
 /// Why there is no connection.
-const SLOW: Reason = Reason::said("it does not greet in time");
+pub const SLOW: Reason = Reason::said("it does not greet in time");
+
+/// A connection that callers share.
+pub trait Line: Debug {
+    /// How those wait who need a connection that another makes.
+    type Dialed: Debug + Default;
+    /// A caller's place on it.
+    type Ticket: Debug;
+
+    /// It takes requests.
+    fn is_alive(&self) -> bool;
+    /// What is spoken.
+    fn dialect(&self) -> Dialect;
+    /// What was done until now.
+    fn counters(&self) -> Counters;
+    /// Fails what waits.
+    fn close(&self, error: Error);
+    /// Those who wait look again.
+    fn tell(dialed: &Self::Dialed);
+    /// The time, as its callers have it.
+    fn now() -> Instant;
+}
+
+/// What all clones of a client share.
+#[derive(Debug)]
+pub struct Shared<L: Line> {
+    pub fleet: Fleet<L>,
+    pub unreported: AtomicU64,
+}
+
+impl<L: Line> Shared<L> {
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn new(config: Config) -> Result<Arc<Shared<L>>, Error> {
+        Ok(Arc::new(Shared { fleet: Fleet::new(config)?, unreported: AtomicU64::new(0) }))
+    }
+}
+
+/// A client, whether its calls wait or are awaited.
+pub trait Front: Clone + Debug {
+    /// Its connections.
+    type Line: Line;
+
+    /// What its clones share.
+    fn shared(&self) -> &Arc<Shared<Self::Line>>;
+
+    /// Its servers.
+    fn fleet(&self) -> &Fleet<Self::Line> {
+        &self.shared().fleet
+    }
+
+    /// Sends what a stream has that is dropped, and counts what became of it where nobody is told.
+    fn leave(stream: &mut Stream<Self>);
+
+    /// When a call that begins now is to end.
+    fn deadline(&self) -> Instant {
+        Self::Line::now() + self.fleet().config.timeout
+    }
+}
 
 /// All servers.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct Fleet<L: Line> {
     pub config: Config,
     placement: Placement,
-    servers: Vec<Server>,
+    servers: Vec<Server<L>>,
     closed: AtomicBool,
 }
 
+/// One of them.
 #[derive(Debug)]
-struct Server {
-    name: Arc<str>,
-    address: String,
-    sockets: [Arc<OpenFd>; LANES],
-    state: Mutex<State>,
-    dialed: Condvar,
+pub struct Server<L: Line> {
+    pub name: Arc<str>,
+    pub address: String,
+    pub sockets: [Arc<OpenFd>; LANES],
+    state: Mutex<State<L>>,
+    pub dialed: L::Dialed,
 }
 
+/// What who needs a connection is to do.
 #[derive(Debug)]
-struct State {
-    lanes: [Option<Arc<Lane>>; LANES],
+pub enum Step<L> {
+    /// It is there.
+    Use(Arc<L>),
+    /// Make it: nobody else does, until [`Fleet::dialed`] is told.
+    Dial,
+    /// Another makes it.
+    Wait,
+}
+
+/// Connections of a server, and what is known of it.
+#[derive(Debug)]
+pub struct State<L> {
+    lanes: [Option<Arc<L>>; LANES],
     dialing: [bool; LANES],
     breaker: Breaker,
     /// What the breaker was told last.
@@ -56,12 +127,12 @@ struct State {
     dials: u64,
 }
 
-impl Fleet {
+impl<L: Line> Fleet<L> {
     /// The servers of a configuration; nothing is dialed.
     ///
     /// # Errors
     /// [`Error::Config`].
-    pub fn new(config: Config) -> Result<Fleet, Error> {
+    pub fn new(config: Config) -> Result<Fleet<L>, Error> {
         let placement = Placement::new(config.preset, &config.servers).map_err(Error::Config)?;
         let random = RandomState::new();
         let servers = config.servers.iter().enumerate().map(|(at, server)| Server {
@@ -77,7 +148,7 @@ impl Fleet {
                 counters: Counters::default(),
                 dials: 0,
             }),
-            dialed: Condvar::new(),
+            dialed: L::Dialed::default(),
         });
         Ok(Fleet { servers: servers.collect(), placement, config, closed: AtomicBool::new(false) })
     }
@@ -97,109 +168,116 @@ impl Fleet {
         &self.servers[server].name
     }
 
-    /// A connection to a server, made by now if there was none.
+    /// One of them.
+    pub fn server(&self, server: usize) -> &Server<L> {
+        &self.servers[server]
+    }
+
+    /// What who needs a connection to a server until then is to do.
     ///
     /// # Errors
-    /// It is down, does not let this client in, or could not be reached in time; or the client is closed.
-    pub fn lane(&self, server: usize, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
-        let (server, at) = (&self.servers[server], usize::from(large));
-        let mut state = server.lock();
-        loop {
-            if let Some(lane) = &state.lanes[at] {
-                if lane.is_alive() {
-                    return Ok(Arc::clone(lane));
-                }
-                state.retire(at);
+    /// It is down, or does not let this client in; the time is over; or the client is closed.
+    pub fn step(
+        &self,
+        server: &Server<L>,
+        state: &mut State<L>,
+        at: usize,
+        deadline: Instant,
+    ) -> Result<Step<L>, Error> {
+        if let Some(lane) = &state.lanes[at] {
+            if lane.is_alive() {
+                return Ok(Step::Use(Arc::clone(lane)));
             }
-            let now = Instant::now();
-            if self.closed.load(Ordering::Acquire) {
-                return Err(Error::Closed);
-            }
-            if state.refused.is_some_and(|refused| now.duration_since(refused) < AUTH_PAUSE) {
-                return Err(Error::Auth(Arc::clone(&server.name)));
-            }
-            if state.breaker.is_open(now) {
-                return Err(Error::Down(Arc::clone(&server.name), state.reason.clone()));
-            }
-            if now >= deadline {
-                return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
-            }
-            if !state.dialing[at] {
-                break;
-            }
-            let waited = server.dialed.wait_timeout(state, deadline - now);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.retire(at);
+        }
+        let now = L::now();
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if state.refused.is_some_and(|refused| now.saturating_duration_since(refused) < AUTH_PAUSE) {
+            return Err(Error::Auth(Arc::clone(&server.name)));
+        }
+        if state.breaker.is_open(now) {
+            return Err(Error::Down(Arc::clone(&server.name), state.reason.clone()));
+        }
+        if now >= deadline {
+            return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
+        }
+        if state.dialing[at] {
+            return Ok(Step::Wait);
         }
         state.dialing[at] = true;
         state.dials += 1;
-        drop(state);
-        let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
-        let dialed = self.dial(server, at, limit);
+        Ok(Step::Dial)
+    }
+
+    /// What came of a dial: the connection is everybody's from here on.
+    ///
+    /// # Errors
+    /// The dial's own; or the client was closed meanwhile.
+    pub fn dialed(&self, server: usize, at: usize, dialed: Result<Arc<L>, Error>) -> Result<Arc<L>, Error> {
+        let server = &self.servers[server];
         let mut state = server.lock();
         state.dialing[at] = false;
+        let closed = self.closed.load(Ordering::Acquire);
         let result = match dialed {
-            _ if self.closed.load(Ordering::Acquire) => Err(Error::Closed),
+            Ok(lane) if closed => {
+                lane.close(Error::Closed);
+                Err(Error::Closed)
+            }
+            Err(_) if closed => Err(Error::Closed),
             Ok(lane) => {
                 state.breaker.answered();
-                let lane = Arc::new(lane);
                 state.lanes[at] = Some(Arc::clone(&lane));
                 Ok(lane)
             }
             Err(error) => {
                 match &error {
-                    Error::Auth(_) => state.refused = Some(Instant::now()),
-                    error => state.failed(error),
+                    Error::Auth(_) => state.refused = Some(L::now()),
+                    error => state.failed(error, L::now()),
                 }
                 Err(error)
             }
         };
         drop(state);
-        server.dialed.notify_all();
+        L::tell(&server.dialed);
         result
     }
 
-    fn dial(&self, server: &Server, at: usize, limit: Duration) -> Result<Lane, Error> {
-        let down = |error: io::Error| Error::Down(Arc::clone(&server.name), error.into());
-        let step = step(self.config.timeout);
-        let until = Instant::now() + limit;
-        let socket = Socket::connect(&server.address, limit, step, &server.sockets[at]).map_err(down)?;
-        let dialect = self.greet(server, &socket, until)?;
-        let limits = Limits {
+    /// What a new connection is to keep to.
+    pub fn limits(&self) -> Limits {
+        Limits {
             in_flight: self.config.in_flight,
             stall: self.config.stall_timeout,
             verify: self.config.verify,
-        };
-        Ok(Lane::new(Arc::clone(&server.name), socket, dialect, limits, step))
+        }
     }
 
-    /// Shows who this is, and asks what the server speaks.
-    fn greet(&self, server: &Server, socket: &Socket, until: Instant) -> Result<Dialect, Error> {
-        let (mut greeting, mut text) = Greeting::new(&self.config);
-        loop {
-            let line = ask(server, socket, &text, until)?;
-            match greeting.heard(&server.name, &line)? {
-                Next::Say(next) => text = next,
-                Next::Speaks(dialect) => return Ok(dialect),
-            }
+    /// Tells the breaker of a server what an error of a request on this lane says about it.
+    pub fn note(&self, server: usize, lane: &L, error: &Error) {
+        match error {
+            Error::Timeout(..) => self.was_late(server, lane),
+            Error::Lost(..) | Error::Protocol(..) => self.was_lost(server, error),
+            _ => {}
         }
     }
 
     /// A request to this server was late, of a lane that has made so many.
-    pub fn was_late(&self, server: usize, lane: &Lane) {
+    fn was_late(&self, server: usize, lane: &L) {
         let requests = lane.counters().requests;
         let mut state = self.servers[server].lock();
-        state.breaker.late(Instant::now(), requests);
+        state.breaker.late(L::now(), requests);
         state.reason = LATE;
     }
 
     /// A connection to this server was lost or given up.
-    pub fn was_lost(&self, server: usize, error: &Error) {
+    fn was_lost(&self, server: usize, error: &Error) {
         let server = &self.servers[server];
         let mut state = server.lock();
         // A connection fails for all who used it: it counts once.
         if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
             (0..LANES).for_each(|at| state.retire(at));
-            state.failed(error);
+            state.failed(error, L::now());
         }
     }
 
@@ -230,27 +308,29 @@ impl Fleet {
             // The last caller under way closes the socket.
             let mut state = server.lock();
             (0..LANES).for_each(|at| state.retire(at));
-            server.dialed.notify_all();
+            drop(state);
+            L::tell(&server.dialed);
         }
     }
 }
 
-impl Drop for Fleet {
+impl<L: Line> Drop for Fleet<L> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Server {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+impl<L: Line> Server<L> {
+    /// Its connections.
+    pub fn lock(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl<L: Line> State<L> {
     /// Tells the breaker why a connection could not be made, or ended.
-    fn failed(&mut self, error: &Error) {
-        self.breaker.failed(Instant::now());
+    fn failed(&mut self, error: &Error, now: Instant) {
+        self.breaker.failed(now);
         self.reason = match error {
             Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.clone(),
             _ => Reason::said("what it answered was not understood"),
@@ -272,31 +352,4 @@ fn add(a: Counters, b: Counters) -> Counters {
         reads: a.reads + b.reads,
         overdue: a.overdue + b.overdue,
     }
-}
-
-/// A question and the line that answers it, on a connection on which nothing else is under way.
-fn ask(server: &Server, socket: &Socket, text: &[u8], until: Instant) -> Result<Vec<u8>, Error> {
-    let down = |reason| Error::Down(Arc::clone(&server.name), reason);
-    match socket.send(text) {
-        Moved::Bytes(sent) if sent == text.len() => {}
-        Moved::Failed(reason) => return Err(down(reason)),
-        Moved::Bytes(_) | Moved::Nothing => return Err(down(SLOW)),
-    }
-    let mut reply = vec![0; 2 * LINE_BYTES_MAX];
-    let mut bytes = 0;
-    while Instant::now() < until && bytes < reply.len() {
-        match socket.receive(&mut reply[bytes..]) {
-            Moved::Bytes(0) => return Err(down(CLOSED)),
-            Moved::Failed(reason) => return Err(down(reason)),
-            Moved::Nothing => {}
-            Moved::Bytes(more) => {
-                bytes += more;
-                if reply[..bytes].contains(&b'\n') {
-                    reply.truncate(bytes);
-                    return Ok(reply);
-                }
-            }
-        }
-    }
-    Err(down(SLOW))
 }

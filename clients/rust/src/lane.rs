@@ -15,12 +15,13 @@
 //!   a step.
 
 use crate::error::{Error, Outcome, Reason};
-use crate::op::Op;
+use crate::fleet::Line;
+use crate::op::{self, Callers, Counters};
 use crate::pipe::{Broken, Full, Input, Limits, Pipe};
 use crate::socket::{Moved, Socket, lost};
 use larder_protocol::client::Dialect;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -40,18 +41,8 @@ pub fn step(timeout: Duration) -> Duration {
     (timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(16))
 }
 
-/// What a lane has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests.
-    pub requests: u64,
-    /// System calls that sent.
-    pub writes: u64,
-    /// System calls that received.
-    pub reads: u64,
-    /// Requests whose callers went away before the reply came.
-    pub overdue: u64,
-}
+/// What a thread waits for.
+pub type Op = op::Op<Thread>;
 
 /// One connection.
 #[derive(Debug)]
@@ -69,9 +60,7 @@ pub struct Ticket(u32);
 
 #[derive(Debug)]
 struct State {
-    pipe: Pipe,
-    ops: Vec<Op>,
-    free: Vec<u32>,
+    callers: Callers<Thread>,
     /// None while somebody reads.
     input: Option<Input>,
     /// Handed out by the pipe, and sent up to here.
@@ -82,7 +71,6 @@ struct State {
     error: Option<Error>,
     /// Who waits for room.
     crowd: Vec<Thread>,
-    counters: Counters,
 }
 
 type Locked<'l> = MutexGuard<'l, State>;
@@ -92,9 +80,7 @@ impl Lane {
     pub fn new(server: Arc<str>, socket: Socket, dialect: Dialect, limits: Limits, step: Duration) -> Lane {
         let now = Instant::now();
         let state = State {
-            pipe: Pipe::new(dialect, limits, now),
-            ops: Vec::new(),
-            free: Vec::new(),
+            callers: Callers::new(Pipe::new(dialect, limits, now)),
             input: Some(Input::default()),
             sending: Vec::new(),
             sent: 0,
@@ -102,29 +88,8 @@ impl Lane {
             looked: now,
             error: None,
             crowd: Vec::new(),
-            counters: Counters::default(),
         };
         Lane { server, socket, step, alive: AtomicBool::new(true), state: Mutex::new(state) }
-    }
-
-    /// It takes requests.
-    pub fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Relaxed)
-    }
-
-    /// What was done until now.
-    pub fn counters(&self) -> Counters {
-        self.lock().counters
-    }
-
-    /// What is spoken.
-    pub fn dialect(&self) -> Dialect {
-        self.lock().pipe.dialect()
-    }
-
-    /// Fails what waits.
-    pub fn close(&self, error: Error) {
-        self.fail(&mut self.lock(), error);
     }
 
     fn lock(&self) -> Locked<'_> {
@@ -144,11 +109,8 @@ impl Lane {
         mut push: impl FnMut(&mut Pipe, u32, Instant) -> Result<u32, Full>,
     ) -> Result<Ticket, (Error, Vec<u8>)> {
         let mut state = self.lock();
-        let op = state.free.pop().unwrap_or_else(|| {
-            state.ops.push(Op::default());
-            state.ops.len() as u32 - 1
-        });
-        state.ops[op as usize].memory = memory;
+        let op = state.callers.come();
+        state.callers.op(op).memory = memory;
         let owed = loop {
             let now = Instant::now();
             let refused = match &state.error {
@@ -157,21 +119,20 @@ impl Lane {
                 None => None,
             };
             if let Some(error) = refused {
-                let memory = std::mem::take(&mut state.ops[op as usize].memory);
-                state.free.push(op);
-                return Err((error, memory));
+                return Err((error, state.callers.go(op).memory));
             }
-            if state.pipe.to_send() < TO_SEND_BYTES_MAX
-                && let Ok(owed) = push(&mut state.pipe, op, now)
+            let pipe = &mut state.callers.pipe;
+            if pipe.to_send() < TO_SEND_BYTES_MAX
+                && let Ok(owed) = push(pipe, op, now)
             {
                 break owed;
             }
             state = self.wait_for_room(state);
         };
-        state.ops[op as usize].left = owed;
-        state.counters.requests += u64::from(owed);
+        state.callers.op(op).left = owed;
+        state.callers.counters.requests += u64::from(owed);
         if !state.writing {
-            if state.pipe.owed() > owed as usize {
+            if state.callers.pipe.owed() > owed as usize {
                 // Who can run now adds its own: else each thread makes a write for itself.
                 drop(state);
                 thread::yield_now();
@@ -187,30 +148,29 @@ impl Lane {
     /// Waits until all replies have come, or will not; gives what came.
     pub fn wait(&self, ticket: &Ticket) -> Op {
         let mut state = self.lock();
-        let at = ticket.0 as usize;
-        while !state.ops[at].is_done() {
+        let op = ticket.0;
+        while !state.callers.op(op).is_done() {
             if state.has_bytes() && !state.writing {
                 state = self.write(state, Instant::now() + self.step);
-                if state.ops[at].is_done() {
+                if state.callers.op(op).is_done() {
                     break;
                 }
             }
             state = match state.input.take() {
                 Some(input) => self.read(state, input),
                 None => {
-                    state.ops[at].sleeper = Some(thread::current());
+                    state.callers.op(op).sleeper = Some(thread::current());
                     drop(state);
                     // Woken by who delivers its reply or leaves the reading to it; a step is for a wake that a
                     // caller's own unpark took.
                     thread::park_timeout(self.step * 4);
                     let mut state = self.lock();
-                    state.ops[at].sleeper = None;
+                    state.callers.op(op).sleeper = None;
                     state
                 }
             };
         }
-        let op = std::mem::take(&mut state.ops[at]);
-        state.free.push(ticket.0);
+        let op = state.callers.go(op);
         state.hand_over();
         op
     }
@@ -236,18 +196,18 @@ impl Lane {
         state.writing = true;
         for _ in 0..WRITES_MAX {
             if state.sending.is_empty() {
-                if state.pipe.to_send() == 0 {
+                if state.callers.pipe.to_send() == 0 {
                     break;
                 }
                 let spare = std::mem::take(&mut state.sending);
-                state.sending = state.pipe.hand_out(spare);
+                state.sending = state.callers.pipe.hand_out(spare);
                 state.sent = 0;
             }
             let bytes = std::mem::take(&mut state.sending);
             let mut sent = state.sent;
             let mut full = false;
             loop {
-                state.counters.writes += 1;
+                state.callers.counters.writes += 1;
                 drop(state);
                 let moved = self.socket.send(&bytes[sent..]);
                 state = self.lock();
@@ -261,7 +221,7 @@ impl Lane {
                     Moved::Nothing => full = true,
                     Moved::Failed(why) => {
                         if state.error.is_none() {
-                            state.pipe.take_back(bytes.len() - sent);
+                            state.callers.pipe.take_back(bytes.len() - sent);
                             self.fail(&mut state, lost(&self.server, why));
                         }
                     }
@@ -301,66 +261,32 @@ impl Lane {
         };
         state = self.lock();
         let now = Instant::now();
-        state.counters.reads += 1;
-        let State { pipe, ops, error, .. } = &mut *state;
+        state.callers.counters.reads += 1;
         let mut failure = None;
         match moved {
-            _ if error.is_some() => {}
+            _ if state.error.is_some() => {}
             Moved::Bytes(0) => failure = Some(lost(&self.server, CLOSED)),
             Moved::Bytes(bytes) => {
                 input.put(bytes);
-                let received = pipe.receive(&mut input, now, |tag, delivery| {
-                    let op = &mut ops[tag.op as usize];
-                    if op.take(tag, delivery)
-                        && let Some(sleeper) = op.sleeper.take()
-                    {
-                        sleeper.unpark();
-                    }
-                });
+                let received = state.callers.receive(&mut input, now, |sleeper| sleeper.unpark());
                 failure = received.err().map(|broken| self.broken(broken));
             }
             Moved::Nothing => {}
             Moved::Failed(why) => failure = Some(lost(&self.server, why)),
         }
         if failure.is_none() && now.duration_since(state.looked) >= self.step / 2 {
-            failure = self.look(&mut state, now);
+            state.looked = now;
+            let looked = state.callers.look(now, &self.server, |sleeper| sleeper.unpark());
+            failure = looked.err().map(|broken| self.broken(broken));
         }
         state.input = Some(input);
         if let Some(error) = failure {
             self.fail(&mut state, error);
         }
-        if !state.crowd.is_empty() && !state.pipe.is_full() {
+        if !state.crowd.is_empty() && !state.callers.pipe.is_full() {
             state.crowd.drain(..).for_each(|thread| thread.unpark());
         }
         state
-    }
-
-    /// Tells those whose time is over.
-    fn look(&self, state: &mut State, now: Instant) -> Option<Error> {
-        state.looked = now;
-        loop {
-            let mut late = None;
-            let State { pipe, ops, counters, .. } = state;
-            let stalled = pipe.tick(now, |tag| {
-                late = late.or(Some(tag.op));
-                let op = &mut ops[tag.op as usize];
-                counters.overdue += 1;
-                if op.error.is_none() {
-                    op.error = Some(Error::Timeout(Arc::clone(&self.server), Outcome::Unknown));
-                }
-                if let Some(sleeper) = op.sleeper.take() {
-                    sleeper.unpark();
-                }
-            });
-            if let Err(broken) = stalled {
-                return Some(self.broken(broken));
-            }
-            // The other replies of the same op: it is told once.
-            match late {
-                Some(op) => pipe.abandon(op),
-                None => return None,
-            }
-        }
     }
 
     /// Ends the connection and tells all who wait.
@@ -370,19 +296,42 @@ impl Lane {
         }
         self.alive.store(false, Ordering::Relaxed);
         self.socket.shut_down();
-        let State { pipe, ops, .. } = state;
-        pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(&error, missing, outcome));
-        for op in ops.iter_mut().filter(|op| op.error.is_some()) {
-            if let Some(sleeper) = op.sleeper.take() {
-                sleeper.unpark();
-            }
-        }
+        state.callers.fail(&error, |sleeper| sleeper.unpark());
         state.crowd.drain(..).for_each(|thread| thread.unpark());
         state.error = Some(error);
     }
 
     fn broken(&self, broken: Broken) -> Error {
         error_of(broken, &self.server)
+    }
+}
+
+impl Line for Lane {
+    type Dialed = Condvar;
+    type Ticket = Ticket;
+
+    fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.lock().callers.pipe.dialect()
+    }
+
+    fn counters(&self) -> Counters {
+        self.lock().callers.counters
+    }
+
+    fn close(&self, error: Error) {
+        self.fail(&mut self.lock(), error);
+    }
+
+    fn tell(dialed: &Condvar) {
+        dialed.notify_all();
+    }
+
+    fn now() -> Instant {
+        Instant::now()
     }
 }
 
@@ -398,20 +347,17 @@ pub fn error_of(broken: Broken, server: &Arc<str>) -> Error {
 impl State {
     /// Some bytes wait to be sent.
     fn has_bytes(&self) -> bool {
-        !self.sending.is_empty() || self.pipe.to_send() > 0
+        !self.sending.is_empty() || self.callers.pipe.to_send() > 0
     }
 
     /// If nobody reads what is owed, or writes what waits, the owner of the oldest reply among those who sleep is woken
     /// to do it.
     fn hand_over(&mut self) {
-        let unread = self.input.is_some() && self.pipe.owed() > 0;
+        let unread = self.input.is_some() && self.callers.pipe.owed() > 0;
         if !unread && (self.writing || !self.has_bytes()) {
             return;
         }
-        let ops = &mut self.ops;
-        if let Some(op) = self.pipe.oldest(|op| ops[op as usize].sleeper.is_some()) {
-            ops[op as usize].sleeper.take().expect("it sleeps").unpark();
-        } else if let Some(thread) = self.crowd.pop() {
+        if let Some(thread) = self.callers.oldest_sleeper().or_else(|| self.crowd.pop()) {
             thread.unpark();
         }
     }

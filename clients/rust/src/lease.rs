@@ -1,7 +1,9 @@
 //! Leases: of all who miss, one is to fill, and the others wait or take what is stale.
 
-use crate::client::{Client, Stored};
+use crate::client::Client;
 use crate::error::Error;
+use crate::op::Answer;
+use crate::reply::Stored;
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Get, Status, Want};
 use std::time::Duration;
@@ -47,22 +49,18 @@ pub struct Lease {
     pub ttl: Option<Duration>,
 }
 
-impl Client {
-    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
-    /// or about to expire. Meta text only.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
-    pub fn get_or_lease(&self, key: &[u8], leasing: Leasing, buffer: &mut Vec<u8>) -> Result<Lease, Error> {
-        let length = buffer.len();
-        let refresh = (!leasing.refresh.is_zero()).then(|| Ttl::In(leasing.refresh).exptime());
-        let get = Get {
-            want: Want::CAS | Want::TTL,
-            vivify: Some(Ttl::In(leasing.vivify).exptime()),
-            refresh,
-            retime: None,
-        };
-        let answer = self.call(key, Ask::Get(get), None, Some(buffer))?;
+impl Leasing {
+    /// What is asked.
+    pub(crate) fn ask(&self) -> Ask<'static> {
+        let refresh = (!self.refresh.is_zero()).then(|| Ttl::In(self.refresh).exptime());
+        let want = Want::CAS | Want::TTL;
+        Ask::Get(Get { want, vivify: Some(Ttl::In(self.vivify).exptime()), refresh, retime: None })
+    }
+}
+
+impl Lease {
+    /// What was answered, of which the value went to the end of `buffer`, and stays there if it is one.
+    pub(crate) fn of(answer: &Answer, buffer: &mut Vec<u8>, length: usize) -> Lease {
         let marks = answer.marks;
         let is_empty = (answer.status == Status::Absent || answer.value.is_empty()) && !marks.stale;
         let state = match (marks.won, marks.pending) {
@@ -75,7 +73,28 @@ impl Client {
         if matches!(state, LeaseState::MissWon | LeaseState::MissWait) {
             buffer.truncate(length);
         }
-        Ok(Lease { state, cas: answer.cas, ttl: u64::try_from(answer.ttl).ok().map(Duration::from_secs) })
+        Lease { state, cas: answer.cas, ttl: u64::try_from(answer.ttl).ok().map(Duration::from_secs) }
+    }
+}
+
+/// What a fill is told that does not hold the lease any more.
+pub(crate) fn lost(error: Error) -> Error {
+    match error {
+        Error::Absent | Error::NotStored => Error::Conflict,
+        other => other,
+    }
+}
+
+impl Client {
+    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
+    /// or about to expire. Meta text only.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
+    pub fn get_or_lease(&self, key: &[u8], leasing: Leasing, buffer: &mut Vec<u8>) -> Result<Lease, Error> {
+        let length = buffer.len();
+        let answer = self.call(key, leasing.ask(), None, Some(buffer))?;
+        Ok(Lease::of(&answer, buffer, length))
     }
 
     /// Stores what a winner has found.
@@ -83,9 +102,6 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.
     pub fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error> {
-        self.set(key, value).ttl(ttl).cas(lease.cas).send().map_err(|error| match error {
-            Error::Absent | Error::NotStored => Error::Conflict,
-            other => other,
-        })
+        self.set(key, value).ttl(ttl).cas(lease.cas).send().map_err(lost)
     }
 }

@@ -18,11 +18,14 @@
 //!   the value, with [`Client::get_into`] not even that.
 //! - Together: [`Client::batch`], acknowledged as a whole.
 //! - Later: [`Client::stream`] and [`Client::quiet`], whose barrier says sent = stored + refused + unknown.
+//! - Awaited: with the feature `tokio`, the module of that name has a client with the same calls.
 //! - In an event loop of one's own: [`Builder::connection`], which never waits.
 //!
 //! ```text
 //! client ──► fleet ──► lane ──► pipe ──► larder_protocol::client
 //! verbs      servers   socket   requests ⇄ bytes, without input or output
+//!
+//! tokio      the same verbs above a lane that tokio drives; fleet and pipe are the same
 //! ```
 #![forbid(unsafe_code)]
 
@@ -31,6 +34,7 @@ mod breaker;
 mod client;
 mod config;
 mod connection;
+mod dial;
 mod error;
 mod fleet;
 mod greeting;
@@ -39,20 +43,26 @@ mod lease;
 mod op;
 pub mod pipe;
 mod place;
+mod reply;
 mod socket;
 mod stream;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod ttl;
+mod verbs;
 
 pub use larder_protocol::client as wire;
 
 pub use batch::{Batch, Done, Ticket};
-pub use client::{Client, Counters, Delete, Incr, Meta, Reply, Set, Stored, Value};
+pub use client::{Client, Counters};
 pub use config::{Builder, Server};
 pub use connection::{Connection, Deliveries, Ready, Untaken};
 pub use error::{Error, Fault, Outcome, Reason};
 pub use lease::{Lease, LeaseState, Leasing};
 pub use place::{Placement, Preset};
+pub use reply::{Meta, Reply, Stored, Value};
 pub use socket::OpenSocket;
 pub use stream::{Refused, Report, Stream, Window};
 pub use ttl::Ttl;
+pub use verbs::{Delete, Incr, Set};
 pub use wire::{Dialect, Mode, Want};

@@ -169,7 +169,7 @@ impl Socket {
 
     /// Sends what the system takes now.
     pub fn send(&self, bytes: &[u8]) -> Moved {
-        moved(retry_on_intr(|| send(&self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
+        send_now(&self.fd, bytes)
     }
 
     /// Receives; waits for the first byte, a step or until a signal at most.
@@ -179,7 +179,7 @@ impl Socket {
 
     /// Receives what has come.
     pub fn receive_now(&self, room: &mut [u8]) -> Moved {
-        moved(recv(&self.fd, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
+        receive_now(&self.fd, room)
     }
 
     /// Waits until bytes can be sent or, if `input` says so, received, for a step at most; true if some have come.
@@ -194,8 +194,23 @@ impl Socket {
 
     /// Nothing is sent or received any more; who waits returns.
     pub fn shut_down(&self) {
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        shut_down(&self.fd);
     }
+}
+
+/// Sends what the system takes now.
+pub fn send_now(socket: impl AsFd, bytes: &[u8]) -> Moved {
+    moved(retry_on_intr(|| send(&socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
+}
+
+/// Receives what has come.
+pub fn receive_now(socket: impl AsFd, room: &mut [u8]) -> Moved {
+    moved(recv(&socket, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
+}
+
+/// Nothing is sent or received any more.
+pub fn shut_down(socket: impl AsFd) {
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
 }
 
 fn moved(result: Result<usize, Errno>) -> Moved {

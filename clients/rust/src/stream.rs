@@ -7,16 +7,18 @@
 //! Requests of one kind for one server are collected, up to 64 or 16 KiB, and go as a group. In a quiet group the
 //! server answers only what it refuses, and the barrier behind it.
 
-use crate::client::{Client, settled};
+use crate::client::Client;
 use crate::error::{Error, Outcome};
-use crate::lane::{self, Lane};
+use crate::fleet::{Front, Line};
 use crate::op::Op;
-use crate::pipe::{Group, Tag};
+use crate::pipe::{Full, Group, Pipe, Tag};
+use crate::reply::settled;
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Delete, Dialect, Kind, Request, Store};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Requests of a group, and their bytes.
 const GROUP_REQUESTS_MAX: usize = 64;
@@ -74,22 +76,31 @@ impl Report {
 }
 
 /// A group that is collected for one lane.
-#[derive(Debug, Default)]
-struct Open {
-    lane: Option<Arc<Lane>>,
+#[derive(Debug)]
+struct Open<L> {
+    lane: Option<Arc<L>>,
     bytes: Vec<u8>,
     keys: Vec<Vec<u8>>,
     kind: Option<Kind>,
     /// Of the first; the others count on.
     opaque: Option<u32>,
+    /// It is whole: a quiet one has its barrier.
+    is_sealed: bool,
+}
+
+impl<L> Default for Open<L> {
+    fn default() -> Open<L> {
+        let (bytes, keys) = (Vec::new(), Vec::new());
+        Open { lane: None, bytes, keys, kind: None, opaque: None, is_sealed: false }
+    }
 }
 
 /// A group that was sent.
 #[derive(Debug)]
-struct Sent {
+pub(crate) struct Sent<L: Line> {
+    pub lane: Arc<L>,
+    pub ticket: L::Ticket,
     server: usize,
-    lane: Arc<Lane>,
-    ticket: lane::Ticket,
     keys: Vec<Vec<u8>>,
     bytes: usize,
     kind: Kind,
@@ -97,24 +108,60 @@ struct Sent {
     quiet: bool,
 }
 
-/// Writes that are not waited for one by one. For one thread; dropped without [`Stream::barrier`] it sends what it
-/// has, and what became of that is counted as [`crate::Counters::unreported`].
+/// A write on its way into a group.
+#[derive(Debug)]
+pub(crate) struct Write<'a> {
+    pub server: usize,
+    pub large: bool,
+    request: Request<'a>,
+}
+
+impl<'a> Write<'a> {
+    /// A write of this client's. `full` is what the key is put together in.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`].
+    pub fn new(
+        client: &impl Front,
+        key: &'a [u8],
+        full: &'a mut Vec<u8>,
+        ask: Ask<'a>,
+        cas: Option<u64>,
+    ) -> Result<Write<'a>, Error> {
+        let config = &client.fleet().config;
+        let (key, base64) = config.key(key, full)?;
+        let request = Request { base64, cas, ..Request::new(ask, key) };
+        let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
+        Ok(Write { server: client.fleet().pick(key), large, request })
+    }
+
+    /// Which group it is for.
+    pub fn at(&self) -> usize {
+        self.server * 2 + usize::from(self.large)
+    }
+}
+
+/// Writes that are not waited for one by one. For one thread, or task; dropped without a barrier it sends what it has, and
+/// what became of that is counted as [`crate::Counters::unreported`].
 #[derive(Debug)]
 #[must_use = "a stream says what became of its writes after its barrier"]
-pub struct Stream {
-    client: Client,
+pub struct Stream<C: Front = Client> {
+    client: C,
     window: Window,
     quiet: bool,
     /// Two for each server: for most values, and for large ones.
-    open: Vec<Open>,
-    sent: VecDeque<Sent>,
+    open: Vec<Open<C::Line>>,
+    sent: VecDeque<Sent<C::Line>>,
     waiting: Window,
     opaque: u32,
     report: Report,
+    /// Nobody has it any more.
+    #[cfg(feature = "tokio")]
+    is_left: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(client: Client, window: Window, quiet: bool) -> Stream {
+impl<C: Front> Stream<C> {
+    pub(crate) fn new(client: C, window: Window, quiet: bool) -> Stream<C> {
         let lanes = client.fleet().len() * 2;
         let in_flight = client.fleet().config.in_flight;
         Stream {
@@ -126,68 +173,43 @@ impl Stream {
             waiting: Window { requests: 0, bytes: 0 },
             opaque: 0,
             report: Report::default(),
+            #[cfg(feature = "tokio")]
+            is_left: false,
         }
     }
 
-    /// Sends a set.
-    ///
-    /// # Errors
-    /// [`Error::BadKey`], and then nothing is sent or counted.
-    pub fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
-        self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None)
+    pub(crate) fn client(&self) -> &C {
+        &self.client
     }
 
-    /// Sends any store, with the token that the item must have. The item's new token is not told.
-    ///
-    /// # Errors
-    /// As [`Stream::set`].
-    pub fn store(&mut self, key: &[u8], store: Store<'_>, cas: Option<u64>) -> Result<(), Error> {
-        self.send(key, Ask::Store(Store { want_cas: false, ..store }), cas, store.value.len())
+    /// The group is to be sent before it can take this write.
+    pub(crate) fn is_in_the_way_of(&self, write: &Write<'_>) -> bool {
+        let open = &self.open[write.at()];
+        open.kind.is_some_and(|kind| kind != write.request.kind()) || !self.has_room(write.at())
     }
 
-    /// Sends a deletion.
-    ///
-    /// # Errors
-    /// As [`Stream::set`].
-    pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.remove(key, Delete::default(), None)
+    /// The lane of a group that has begun.
+    pub(crate) fn lane(&self, at: usize) -> Option<Arc<C::Line>> {
+        self.open[at].lane.clone()
     }
 
-    /// Sends any deletion, with the token that the item must have.
-    ///
-    /// # Errors
-    /// As [`Stream::set`].
-    pub fn remove(&mut self, key: &[u8], delete: Delete, cas: Option<u64>) -> Result<(), Error> {
-        self.send(key, Ask::Delete(delete), cas, 0)
-    }
-
-    fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>, value_bytes: usize) -> Result<(), Error> {
-        let client = self.client.clone();
-        let mut full = Vec::new();
-        let (key, base64) = client.fleet().config.key(key, &mut full)?;
-        let server = client.fleet().pick(key);
-        let at = server * 2 + usize::from(value_bytes >= client.fleet().config.large_bytes);
-        let request = Request { base64, cas, ..Request::new(ask, key) };
+    /// Counts a write, and collects or refuses it; true if its group is to be sent.
+    pub(crate) fn add(&mut self, write: &Write<'_>, lane: Result<Arc<C::Line>, Error>) -> bool {
+        let Write { request, .. } = write;
         self.report.sent += 1;
-        let kind = request.kind();
-        if self.open[at].kind.is_some_and(|open| open != kind) || !self.has_room(at) {
-            self.flush(at);
-        }
-        let lane = match &self.open[at].lane {
-            Some(lane) => Arc::clone(lane),
-            None => match client.fleet().lane(server, at % 2 == 1, client.deadline()) {
-                Ok(lane) => lane,
-                Err(error) => {
-                    self.refuse(key.to_vec(), error);
-                    return Ok(());
-                }
-            },
+        let at = write.at();
+        let lane = match lane {
+            Ok(lane) if request.fits(lane.dialect()) => lane,
+            Ok(_) => {
+                self.refuse(request.key.to_vec(), Error::Unsupported);
+                return false;
+            }
+            Err(error) => {
+                self.refuse(request.key.to_vec(), error);
+                return false;
+            }
         };
         let dialect = lane.dialect();
-        if !request.fits(dialect) {
-            self.refuse(key.to_vec(), Error::Unsupported);
-            return Ok(());
-        }
         let open = &mut self.open[at];
         let opaque = (dialect == Dialect::Meta).then(|| {
             self.opaque = self.opaque.wrapping_add(1);
@@ -197,13 +219,10 @@ impl Stream {
             open.opaque = opaque;
         }
         let quiet = self.quiet && dialect == Dialect::Meta;
-        Request { opaque, quiet, ..request }.write(dialect, &mut open.bytes);
-        (open.lane, open.kind) = (Some(lane), Some(kind));
-        open.keys.push(key.to_vec());
-        if !self.has_room(at) {
-            self.flush(at);
-        }
-        Ok(())
+        Request { opaque, quiet, ..*request }.write(dialect, &mut open.bytes);
+        (open.lane, open.kind) = (Some(lane), Some(request.kind()));
+        open.keys.push(request.key.to_vec());
+        !self.has_room(at)
     }
 
     fn has_room(&self, at: usize) -> bool {
@@ -211,49 +230,87 @@ impl Stream {
         let requests_max = GROUP_REQUESTS_MAX.min(self.window.requests);
         open.keys.len() < requests_max
             && open.bytes.len() < GROUP_BYTES_MAX
+            && !open.is_sealed
             && open.lane.as_ref().is_none_or(|lane| lane.is_alive())
     }
 
-    /// Sends what was collected for a lane, when the window has room for it.
-    fn flush(&mut self, at: usize) {
-        let open = std::mem::take(&mut self.open[at]);
-        let Open { lane: Some(lane), mut bytes, keys, kind: Some(kind), opaque } = open else { return };
-        while !self.sent.is_empty()
-            && (self.waiting.requests + keys.len() > self.window.requests
-                || self.waiting.bytes + bytes.len() > self.window.bytes)
-        {
-            self.settle_oldest();
+    /// How many groups there may be.
+    pub(crate) fn groups(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The window has no room for this group: an older one is to be settled first.
+    pub(crate) fn is_too_much(&self, at: usize) -> bool {
+        let open = &self.open[at];
+        !self.sent.is_empty()
+            && (self.waiting.requests + open.keys.len() > self.window.requests
+                || self.waiting.bytes + open.bytes.len() > self.window.bytes)
+    }
+
+    /// Makes a group whole; its lane, if there is a group.
+    pub(crate) fn seal(&mut self, at: usize) -> Option<Arc<C::Line>> {
+        let open = &mut self.open[at];
+        let lane = open.lane.clone()?;
+        if self.quiet && lane.dialect() == Dialect::Meta && !open.is_sealed {
+            Request::new(Ask::Barrier, b"").write(Dialect::Meta, &mut open.bytes);
         }
-        let quiet = self.quiet && lane.dialect() == Dialect::Meta;
-        if quiet {
-            Request::new(Ask::Barrier, b"").write(Dialect::Meta, &mut bytes);
-        }
-        let replies = if quiet { 1 } else { keys.len() as u32 };
+        open.is_sealed = true;
+        Some(lane)
+    }
+
+    /// Pushes a group that is whole: how many replies are owed.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn push(
+        &self,
+        at: usize,
+        pipe: &mut Pipe,
+        op: u32,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<u32, Full> {
+        let open = &self.open[at];
+        let quiet = self.quiet && pipe.dialect() == Dialect::Meta;
+        let replies = if quiet { 1 } else { open.keys.len() as u32 };
+        let kind = open.kind.expect("a group has a kind");
         let group = Group {
-            bytes: &bytes,
+            bytes: &open.bytes,
             kind: if quiet { Kind::Barrier } else { kind },
             replies,
             quiet,
-            opaque: opaque.filter(|_| !quiet),
+            opaque: open.opaque.filter(|_| !quiet),
         };
-        let deadline = self.client.deadline();
-        let begun = lane.begin(deadline, Vec::new(), |pipe, op, now| {
-            pipe.push_group(&group, Tag { op, item: 0 }, now, deadline)?;
-            Ok(replies)
-        });
+        pipe.push_group(&group, Tag { op, item: 0 }, now, deadline)?;
+        Ok(replies)
+    }
+
+    /// A group was sent: this is who waits for it. Or it was not, and why.
+    pub(crate) fn pushed(&mut self, at: usize, begun: Result<<C::Line as Line>::Ticket, Error>) {
+        let Open { lane: Some(lane), bytes, keys, kind: Some(kind), opaque, .. } =
+            std::mem::take(&mut self.open[at])
+        else {
+            unreachable!("only what was collected is pushed");
+        };
+        let (server, bytes) = (at / 2, bytes.len());
         match begun {
             Ok(ticket) => {
                 self.waiting.requests += keys.len();
-                self.waiting.bytes += bytes.len();
-                let (server, bytes) = (at / 2, bytes.len());
+                self.waiting.bytes += bytes;
+                let quiet = self.quiet && lane.dialect() == Dialect::Meta;
                 let opaque = opaque.unwrap_or_default();
                 self.sent.push_back(Sent { server, lane, ticket, keys, bytes, kind, opaque, quiet });
             }
-            Err((error, _)) => {
-                self.client.note(at / 2, &lane, &error);
+            Err(error) => {
+                self.client.fleet().note(server, &lane, &error);
                 keys.into_iter().for_each(|key| self.refuse(key, error.with(Outcome::NotSent)));
             }
         }
+    }
+
+    /// The oldest group that is not settled.
+    pub(crate) fn oldest(&mut self) -> Option<&mut Sent<C::Line>> {
+        self.sent.front_mut()
     }
 
     fn refuse(&mut self, key: Vec<u8>, error: Error) {
@@ -266,10 +323,10 @@ impl Stream {
         }
     }
 
-    /// Waits for the oldest group and counts what became of it.
-    fn settle_oldest(&mut self) {
+    /// Counts what became of the oldest group.
+    pub(crate) fn settle<S>(&mut self, op: Op<S>) {
         let Some(mut sent) = self.sent.pop_front() else { return };
-        let Op { answers, error, not_sent, .. } = sent.lane.wait(&sent.ticket);
+        let Op { answers, error, not_sent, .. } = op;
         self.waiting.requests -= sent.keys.len();
         self.waiting.bytes -= sent.bytes;
         let server = Arc::clone(self.client.fleet().name(sent.server));
@@ -299,7 +356,7 @@ impl Stream {
             }
         }
         if let Some(error) = error {
-            self.client.note(sent.server, &sent.lane, &error);
+            self.client.fleet().note(sent.server, &sent.lane, &error);
             // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests; of a quiet
             // group without its barrier nothing is known but what was refused.
             let outcome = if not_sent > 0 { Outcome::NotSent } else { Outcome::Unknown };
@@ -314,23 +371,125 @@ impl Stream {
         }
     }
 
-    /// Sends what is left and waits for all; says what became of everything since the last barrier.
-    pub fn barrier(&mut self) -> Report {
-        (0..self.open.len()).for_each(|at| self.flush(at));
-        while !self.sent.is_empty() {
-            self.settle_oldest();
-        }
+    /// What became of everything since the last barrier, when all is settled.
+    pub(crate) fn reported(&mut self) -> Report {
         let report = std::mem::take(&mut self.report);
         debug_assert_eq!(report.sent, report.stored + report.refused + report.unknown);
         report
     }
+
+    /// Writes of which nobody was told.
+    pub(crate) fn is_unreported(&self) -> bool {
+        self.report.sent > 0
+    }
+
+    /// Counts so many writes of which nobody is told any more.
+    pub(crate) fn leave_unreported(&mut self, writes: u64) {
+        self.client.shared().unreported.fetch_add(writes, Ordering::Relaxed);
+        self.report = Report::default();
+    }
+
+    /// Writes that are not known to be stored.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.report.sent - self.report.stored
+    }
+
+    /// All that it has, in another that nobody has; none, if it is such a one itself.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn hand_on(&mut self) -> Option<Stream<C>> {
+        if self.is_left {
+            return None;
+        }
+        let mut rest = Stream::new(self.client.clone(), self.window, self.quiet);
+        std::mem::swap(self, &mut rest);
+        rest.is_left = true;
+        Some(rest)
+    }
 }
 
-impl Drop for Stream {
+impl Stream {
+    /// Sends a set.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`], and then nothing is sent or counted.
+    pub fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
+        self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None)
+    }
+
+    /// Sends any store, with the token that the item must have. The item's new token is not told.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub fn store(&mut self, key: &[u8], store: Store<'_>, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Store(Store { want_cas: false, ..store }), cas)
+    }
+
+    /// Sends a deletion.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        self.remove(key, Delete::default(), None)
+    }
+
+    /// Sends any deletion, with the token that the item must have.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub fn remove(&mut self, key: &[u8], delete: Delete, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Delete(delete), cas)
+    }
+
+    fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> Result<(), Error> {
+        let (client, mut full) = (self.client().clone(), Vec::new());
+        let write = Write::new(&client, key, &mut full, ask, cas)?;
+        if self.is_in_the_way_of(&write) {
+            self.flush(write.at());
+        }
+        let lane = match self.lane(write.at()) {
+            Some(lane) => Ok(lane),
+            None => client.fleet().lane(write.server, write.large, client.deadline()),
+        };
+        if self.add(&write, lane) {
+            self.flush(write.at());
+        }
+        Ok(())
+    }
+
+    /// Sends what was collected for a lane, when the window has room for it.
+    fn flush(&mut self, at: usize) {
+        let Some(lane) = self.seal(at) else { return };
+        while self.is_too_much(at) {
+            self.settle_oldest();
+        }
+        let deadline = self.client().deadline();
+        let push = |pipe: &mut Pipe, op, now| self.push(at, pipe, op, now, deadline);
+        let begun = lane.begin(deadline, Vec::new(), push).map_err(|(error, _)| error);
+        self.pushed(at, begun);
+    }
+
+    /// Waits for the oldest group and counts what became of it.
+    fn settle_oldest(&mut self) {
+        if let Some(op) = self.oldest().map(|Sent { lane, ticket, .. }| lane.wait(ticket)) {
+            self.settle(op);
+        }
+    }
+
+    /// Sends what is left and waits for all; says what became of everything since the last barrier.
+    pub fn barrier(&mut self) -> Report {
+        (0..self.groups()).for_each(|at| self.flush(at));
+        while self.oldest().is_some() {
+            self.settle_oldest();
+        }
+        self.reported()
+    }
+}
+
+impl<C: Front> Drop for Stream<C> {
     fn drop(&mut self) {
-        if self.report.sent > 0 {
-            let report = self.barrier();
-            self.client.shared.unreported.fetch_add(report.refused + report.unknown, Ordering::Relaxed);
+        if self.is_unreported() {
+            C::leave(self);
         }
     }
 }

@@ -122,10 +122,13 @@ fn read(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Which crates name which; that tests name the testkit is left out.
+/// Which crates name which; that tests name the testkit, or their own crate, is left out.
 fn crates() -> Outcome<Named> {
     let named = manifests()?.into_iter().map(|(name, manifest)| {
-        let named = ours(&manifest).into_iter().filter(|name| *name != ("dev-dependencies", "testkit"));
+        let is_of_tests = |(section, other): &(&str, &str)| {
+            *section == "dev-dependencies" && (*other == "testkit" || *other == name)
+        };
+        let named = ours(&manifest).into_iter().filter(|named| !is_of_tests(named));
         let named = named.map(|(_, dependency)| dependency.to_owned()).collect();
         (name, named)
     });

@@ -1,0 +1,84 @@
+//! How a connection is made by the thread that needs it.
+
+use crate::error::{Error, Reason};
+use crate::fleet::{Fleet, SLOW, Server, Step};
+use crate::greeting::{Greeting, Next};
+use crate::lane::{CLOSED, Lane, step};
+use crate::socket::{Moved, Socket};
+use larder_protocol::client::{Dialect, LINE_BYTES_MAX};
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+impl Fleet<Lane> {
+    /// A connection to a server, made by now if there was none.
+    ///
+    /// # Errors
+    /// It is down, does not let this client in, or could not be reached in time; or the client is closed.
+    pub fn lane(&self, server: usize, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
+        let (known, at) = (self.server(server), usize::from(large));
+        let mut state = known.lock();
+        loop {
+            match self.step(known, &mut state, at, deadline)? {
+                Step::Use(lane) => return Ok(lane),
+                Step::Dial => break,
+                Step::Wait => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let waited = known.dialed.wait_timeout(state, left);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+        drop(state);
+        let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
+        self.dialed(server, at, self.dial(known, at, limit).map(Arc::new))
+    }
+
+    fn dial(&self, server: &Server<Lane>, at: usize, limit: Duration) -> Result<Lane, Error> {
+        let down = |error: io::Error| Error::Down(Arc::clone(&server.name), error.into());
+        let step = step(self.config.timeout);
+        let until = Instant::now() + limit;
+        let socket = Socket::connect(&server.address, limit, step, &server.sockets[at]).map_err(down)?;
+        let dialect = self.greet(server, &socket, until)?;
+        Ok(Lane::new(Arc::clone(&server.name), socket, dialect, self.limits(), step))
+    }
+
+    /// Shows who this is, and asks what the server speaks.
+    fn greet(&self, server: &Server<Lane>, socket: &Socket, until: Instant) -> Result<Dialect, Error> {
+        let (mut greeting, mut text) = Greeting::new(&self.config);
+        loop {
+            let line = ask(server, socket, &text, until)?;
+            match greeting.heard(&server.name, &line)? {
+                Next::Say(next) => text = next,
+                Next::Speaks(dialect) => return Ok(dialect),
+            }
+        }
+    }
+}
+
+/// A question and the line that answers it, on a connection on which nothing else is under way.
+fn ask(server: &Server<Lane>, socket: &Socket, text: &[u8], until: Instant) -> Result<Vec<u8>, Error> {
+    let down = |reason: Reason| Error::Down(Arc::clone(&server.name), reason);
+    match socket.send(text) {
+        Moved::Bytes(sent) if sent == text.len() => {}
+        Moved::Failed(reason) => return Err(down(reason)),
+        Moved::Bytes(_) | Moved::Nothing => return Err(down(SLOW)),
+    }
+    let mut reply = vec![0; 2 * LINE_BYTES_MAX];
+    let mut bytes = 0;
+    while Instant::now() < until && bytes < reply.len() {
+        match socket.receive(&mut reply[bytes..]) {
+            Moved::Bytes(0) => return Err(down(CLOSED)),
+            Moved::Failed(reason) => return Err(down(reason)),
+            Moved::Nothing => {}
+            Moved::Bytes(more) => {
+                bytes += more;
+                if reply[..bytes].contains(&b'\n') {
+                    reply.truncate(bytes);
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+    Err(down(SLOW))
+}

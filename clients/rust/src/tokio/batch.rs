@@ -1,0 +1,70 @@
+//! Requests that are sent together, awaited together.
+
+use super::client::Client;
+use super::dial;
+use super::lane::Lane;
+use crate::batch::{Batch, Begun, Done, Path};
+use crate::fleet::{Front, Line};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Batch<Client> {
+    /// Sends all and waits for all. Each request has a result of its own. A run that is dropped gives up what it has sent,
+    /// and leaves the batch empty.
+    pub async fn run(&mut self) -> Done<'_, Client> {
+        let deadline = self.client().deadline();
+        let done = Done::begin(self);
+        let batch = &mut *done.batch;
+        // All lanes have their requests before the first is waited for.
+        let mut begun = Vec::new();
+        for Path { server, large, mine } in batch.paths() {
+            match dial::lane(batch.client().shared(), server, large, deadline).await {
+                Ok(lane) => batch.begin(server, &mine, &lane, deadline, &mut begun).await,
+                Err(error) => batch.tell(&mine, &error),
+            }
+        }
+        for Begun { mine, server, lane, ticket } in begun {
+            let op = ticket.await;
+            if let Some(error) = &op.error {
+                batch.client().fleet().note(server, &lane, error);
+            }
+            batch.take(&mine, server, op);
+        }
+        done
+    }
+
+    /// Pushes what is for one lane, in parts that it has room for.
+    async fn begin(
+        &mut self,
+        server: usize,
+        mine: &[u32],
+        lane: &Arc<Lane>,
+        deadline: Instant,
+        begun: &mut Vec<Begun<Lane>>,
+    ) {
+        let mine = self.fitting(mine, lane.dialect());
+        let mut rest = mine.as_slice();
+        while !rest.is_empty() {
+            let (part, mut pushed) = (self.part(rest), 0);
+            let mut memory = std::mem::take(self.memory());
+            let batch = &*self;
+            let pushing = lane.begin(deadline, &mut memory, |pipe, op, now| {
+                pushed = batch.push(part, pipe, op, now, deadline)?;
+                Ok(pushed)
+            });
+            let begins = pushing.await;
+            match begins {
+                Ok(ticket) => {
+                    let (pushed, others) = rest.split_at(pushed as usize);
+                    let (mine, lane) = (pushed.to_vec(), Arc::clone(lane));
+                    begun.push(Begun { mine, server, lane, ticket });
+                    rest = others;
+                }
+                Err(error) => {
+                    *self.memory() = memory;
+                    return self.tell(rest, &error);
+                }
+            }
+        }
+    }
+}

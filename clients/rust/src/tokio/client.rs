@@ -1,0 +1,361 @@
+//! The verbs, awaited.
+
+use super::dial;
+use super::lane::{Filling, Lane, Op};
+use crate::batch::Batch;
+use crate::client::{ATTEMPTS_MAX, Counters, is_asked_again, pause};
+use crate::config::{Builder, Config};
+use crate::error::Error;
+use crate::fleet::{Front, Line, Shared};
+use crate::lease::{self, Lease, Leasing};
+use crate::op::Answer;
+use crate::pipe::Tag;
+use crate::reply::{Meta, Reply, Stored, Value, concluded};
+use crate::stream::{Stream, Window};
+use crate::ttl::Ttl;
+use crate::verbs::{Delete, Incr, Set, counted, found, stored};
+use crate::wire::{Ask, Count, Get, Mode, Request, Want};
+use ::tokio::time;
+use std::sync::Arc;
+
+/// A client of one or several servers, for all tasks. Clones are the same client.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared<Lane>>,
+}
+
+impl Front for Client {
+    type Line = Lane;
+
+    fn shared(&self) -> &Arc<Shared<Lane>> {
+        &self.shared
+    }
+
+    fn leave(stream: &mut Stream<Client>) {
+        stream.leave();
+    }
+}
+
+impl Client {
+    /// Begins to say how a client is to be; [`Builder::build_tokio`] makes it.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(config: Config) -> Result<Client, Error> {
+        Ok(Client { shared: Shared::new(config)? })
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// The caller's, the server's, or the network's.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Value>, Error> {
+        let mut bytes = Vec::new();
+        let meta = self.get_into(key, &mut bytes).await?;
+        Ok(meta.map(|meta| Value { bytes, meta }))
+    }
+
+    /// Appends the value of a key to `buffer`; none, and nothing appended, if there is none. Where the future is dropped,
+    /// nothing is appended either.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; nothing was appended.
+    pub async fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
+        self.read(key, Get::default(), buffer).await
+    }
+
+    /// [`Client::get_into`] that also asks for this.
+    ///
+    /// # Errors
+    /// As [`Client::get_into`].
+    pub async fn get_with(
+        &self,
+        key: &[u8],
+        want: Want,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Meta>, Error> {
+        self.read(key, Get { want, ..Get::default() }, buffer).await
+    }
+
+    /// [`Client::get_into`] that also gives the item a new time to live.
+    ///
+    /// # Errors
+    /// As [`Client::get_into`].
+    pub async fn get_and_touch(
+        &self,
+        key: &[u8],
+        ttl: Ttl,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Meta>, Error> {
+        self.read(key, Get { retime: Some(ttl.exptime()), ..Get::default() }, buffer).await
+    }
+
+    async fn read(&self, key: &[u8], get: Get, buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
+        let answer = self.call(key, Ask::Get(get), None, Some(buffer)).await?;
+        Ok(found(&answer).then(|| Meta::of(&answer)))
+    }
+
+    /// Begins a store; awaiting its `send` makes it.
+    pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a, Client> {
+        Set::new(self, key, value)
+    }
+
+    /// Begins a deletion; awaiting its `send` makes it.
+    pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a, Client> {
+        Delete::new(self, key)
+    }
+
+    /// Gives an item a new time to live; false if there is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
+        Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None).await?))
+    }
+
+    /// Begins to add to a number; awaiting its `send` does it.
+    pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
+        Incr::new(self, key, Count { delta, ..Count::default() })
+    }
+
+    /// Begins to take from a number, which stops at 0; awaiting its `send` does it.
+    pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
+        Incr::new(self, key, Count { delta, down: true, ..Count::default() })
+    }
+
+    /// Reads a value, gives it to `change`, and stores what that returns if nobody has changed it meanwhile; else again,
+    /// as [`crate::Client::update`] does.
+    ///
+    /// # Errors
+    /// As [`crate::Client::update`].
+    pub async fn update(
+        &self,
+        key: &[u8],
+        ttl: Ttl,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Stored>, Error> {
+        let mut old = Vec::new();
+        for attempt in 0..ATTEMPTS_MAX {
+            old.clear();
+            let meta = self.get_with(key, Want::CAS | Want::FLAGS, &mut old).await?;
+            let Some(new) = change(meta.is_some().then_some(&old)) else { return Ok(None) };
+            let set = self.set(key, &new).ttl(ttl).flags(meta.map_or(0, |meta| meta.flags));
+            let result = match meta {
+                Some(meta) => set.cas(meta.cas).send().await,
+                None => set.mode(Mode::Add).send().await,
+            };
+            match result {
+                Ok(stored) => return Ok(Some(stored)),
+                Err(Error::Conflict | Error::NotStored | Error::Absent) => {}
+                Err(error) => return Err(error),
+            }
+            time::sleep(pause(attempt)).await;
+        }
+        Err(Error::Conflict)
+    }
+
+    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
+    /// or about to expire. Meta text only.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
+    pub async fn get_or_lease(
+        &self,
+        key: &[u8],
+        leasing: Leasing,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Lease, Error> {
+        let bytes = buffer.len();
+        let answer = self.call(key, leasing.ask(), None, Some(buffer)).await?;
+        Ok(Lease::of(&answer, buffer, bytes))
+    }
+
+    /// Stores what a winner has found.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.
+    pub async fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error> {
+        self.set(key, value).ttl(ttl).cas(lease.cas).send().await.map_err(lease::lost)
+    }
+
+    /// Any request of one key. The value is appended to `buffer`, which is as it was if there is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; what a condition that did not hold says.
+    pub async fn request(
+        &self,
+        key: &[u8],
+        ask: Ask<'_>,
+        cas: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Reply, Error> {
+        Ok(Reply::of(&self.call(key, ask, cas, Some(buffer)).await?))
+    }
+
+    /// Requests that are sent together and acknowledged together.
+    pub fn batch(&self) -> Batch<Client> {
+        Batch::new(self.clone())
+    }
+
+    /// Writes that are sent without waiting, and acknowledged later.
+    pub fn stream(&self, window: Window) -> Stream<Client> {
+        Stream::new(self.clone(), window, false)
+    }
+
+    /// Writes of which the server answers only those that it refuses. Where a server speaks classic text it is a
+    /// [`Client::stream`].
+    pub fn quiet(&self) -> Stream<Client> {
+        self.quiet_within(Window::default())
+    }
+
+    /// [`Client::quiet`] with a window of its own.
+    pub fn quiet_within(&self, window: Window) -> Stream<Client> {
+        Stream::new(self.clone(), window, true)
+    }
+
+    /// Throws everything away, on all servers.
+    ///
+    /// # Errors
+    /// The first that failed; the others were asked all the same.
+    pub async fn flush_all(&self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for server in 0..self.fleet().len() {
+            let flushed = self.call_server(server, &Request::new(Ask::FlushAll, b""), None).await;
+            result = result.and(flushed.map(|_| ()));
+        }
+        result
+    }
+
+    /// The servers' names and versions.
+    pub async fn versions(&self) -> Vec<(String, Result<String, Error>)> {
+        let mut versions = Vec::new();
+        for (server, name) in self.servers().enumerate() {
+            versions.push((name.to_owned(), self.version(server).await));
+        }
+        versions
+    }
+
+    /// The version of one of [`Client::servers`].
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub async fn version(&self, server: usize) -> Result<String, Error> {
+        Ok(self.call_server(server, &Request::new(Ask::Version, b""), None).await?.text)
+    }
+
+    /// The servers' names, as configured.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        (0..self.fleet().len()).map(|server| &**self.fleet().name(server))
+    }
+
+    /// The name of the server that has a key.
+    pub fn server_of(&self, key: &[u8]) -> &str {
+        self.fleet().name(self.index_of(key))
+    }
+
+    /// Which of [`Client::servers`] has a key.
+    pub fn index_of(&self, key: &[u8]) -> usize {
+        self.fleet().pick(&self.fleet().config.prefixed(key))
+    }
+
+    /// What the connections have done.
+    pub fn counters(&self) -> Counters {
+        Counters::of(&self.shared)
+    }
+
+    /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
+    pub fn close(&self) {
+        self.fleet().close();
+    }
+
+    /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
+    async fn call(
+        &self,
+        key: &[u8],
+        ask: Ask<'_>,
+        cas: Option<u64>,
+        buffer: Option<&mut Vec<u8>>,
+    ) -> Result<Answer, Error> {
+        let mut full = Vec::new();
+        let (key, base64) = self.fleet().config.key(key, &mut full)?;
+        let request = Request { cas, base64, ..Request::new(ask, key) };
+        self.call_server(self.fleet().pick(key), &request, buffer).await
+    }
+
+    async fn call_server(
+        &self,
+        server: usize,
+        request: &Request<'_>,
+        buffer: Option<&mut Vec<u8>>,
+    ) -> Result<Answer, Error> {
+        let deadline = self.deadline();
+        let config = &self.fleet().config;
+        let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
+        let mut memory = Vec::new();
+        let memory = buffer.unwrap_or(&mut memory);
+        let bytes = memory.len();
+        for last in [false, true] {
+            let lane = dial::lane(&self.shared, server, large, deadline).await?;
+            if !request.fits(lane.dialect()) {
+                return Err(Error::Unsupported);
+            }
+            let begun = lane.begin(deadline, memory, |pipe, op, now| {
+                pipe.push(request, Tag { op, item: 0 }, now, deadline)?;
+                Ok(1)
+            });
+            let begun = begun.await;
+            let mut op = match begun {
+                Ok(ticket) => Filling::new(ticket, memory, bytes).await,
+                Err(error) => Op::failed(error, Vec::new()),
+            };
+            let Some(error) = op.error else {
+                let answer = op.answers.pop().expect("an op without an error has its answer");
+                return concluded(request.kind(), answer, memory, bytes, self.fleet().name(server));
+            };
+            memory.truncate(bytes);
+            self.fleet().note(server, &lane, &error);
+            if last || !is_asked_again(request, &error, config) {
+                return Err(error);
+            }
+        }
+        unreachable!("the last round returns")
+    }
+}
+
+impl Set<'_, Client> {
+    /// Stores.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`], [`Error::NotStored`] or [`Error::Absent`] where a condition did not
+    /// hold.
+    pub async fn send(self) -> Result<Stored, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(stored(&client.call(key, ask, cas, None).await?))
+    }
+}
+
+impl Delete<'_, Client> {
+    /// Deletes; false if there was nothing.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
+    pub async fn send(self) -> Result<bool, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(found(&client.call(key, ask, cas, None).await?))
+    }
+}
+
+impl Incr<'_, Client> {
+    /// Counts; none if there is no such key.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::NotNumber`].
+    pub async fn send(self) -> Result<Option<u64>, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(counted(&client.call(key, ask, cas, None).await?))
+    }
+}

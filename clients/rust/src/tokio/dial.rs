@@ -1,0 +1,128 @@
+//! How a connection is made: by a task of its own, so that nobody who goes away takes it along.
+
+use super::lane::{Lane, UNDRIVEN};
+use super::socket::Socket;
+use crate::config::Config;
+use crate::connection::UNCONNECTED;
+use crate::error::{Error, Outcome, Reason};
+use crate::fleet::{SLOW, Shared, Step};
+use crate::greeting::{Greeting, Next};
+use crate::lane::{CLOSED, step};
+use crate::socket::Moved;
+use crate::wire::{Dialect, LINE_BYTES_MAX};
+use ::tokio::time::{self, timeout_at};
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A connection to a server, made by now if there was none.
+///
+/// # Errors
+/// It is down, does not let this client in, or could not be reached in time; or the client is closed.
+pub async fn lane(
+    shared: &Arc<Shared<Lane>>,
+    server: usize,
+    large: bool,
+    deadline: Instant,
+) -> Result<Arc<Lane>, Error> {
+    let (known, at) = (shared.fleet.server(server), usize::from(large));
+    loop {
+        // What is told from here on is heard.
+        let dialed = known.dialed.notified();
+        let step = shared.fleet.step(known, &mut known.lock(), at, deadline)?;
+        match step {
+            Step::Use(lane) => return Ok(lane),
+            Step::Dial => {
+                let dialing = Dialing { shared: Arc::clone(shared), server, at, is_over: false };
+                return match timeout_at(deadline.into(), ::tokio::spawn(dialing.run())).await {
+                    Ok(Ok(dialed)) => dialed,
+                    Ok(Err(_)) => Err(Error::Down(Arc::clone(&known.name), UNDRIVEN)),
+                    Err(_) => Err(Error::Timeout(Arc::clone(&known.name), Outcome::NotSent)),
+                };
+            }
+            Step::Wait => {
+                // The next look tells who is late.
+                let _ = timeout_at(deadline.into(), dialed).await;
+            }
+        }
+    }
+}
+
+/// A connection that is being made.
+struct Dialing {
+    shared: Arc<Shared<Lane>>,
+    server: usize,
+    at: usize,
+    is_over: bool,
+}
+
+impl Dialing {
+    async fn run(mut self) -> Result<Arc<Lane>, Error> {
+        let dialed = self.dial().await;
+        self.is_over = true;
+        self.shared.fleet.dialed(self.server, self.at, dialed)
+    }
+
+    async fn dial(&self) -> Result<Arc<Lane>, Error> {
+        let (fleet, known) = (&self.shared.fleet, self.shared.fleet.server(self.server));
+        let config = &fleet.config;
+        let down = |reason: Reason| Error::Down(Arc::clone(&known.name), reason);
+        let until = time::Instant::now() + config.dial_timeout;
+        let socket = timeout_at(until, Socket::connect(&known.address)).await;
+        let socket = socket.map_err(|_| down(UNCONNECTED))?.map_err(|error: io::Error| down(error.into()))?;
+        let dialect = timeout_at(until, greeted(config, &known.name, &socket)).await;
+        let dialect = dialect.map_err(|_| down(SLOW))??;
+        Ok(Lane::start(Arc::clone(&known.name), socket, dialect, fleet.limits(), step(config.timeout)))
+    }
+}
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let fleet = &self.shared.fleet;
+            let undriven = Error::Down(Arc::clone(fleet.name(self.server)), UNDRIVEN);
+            let _ = fleet.dialed(self.server, self.at, Err(undriven));
+        }
+    }
+}
+
+/// Shows who this is, and asks what the server speaks.
+async fn greeted(config: &Config, server: &Arc<str>, socket: &Socket) -> Result<Dialect, Error> {
+    let (mut greeting, mut text) = Greeting::new(config);
+    loop {
+        let line = answered(server, socket, &text).await?;
+        match greeting.heard(server, &line)? {
+            Next::Say(next) => text = next,
+            Next::Speaks(dialect) => return Ok(dialect),
+        }
+    }
+}
+
+/// A question and the line that answers it, on a connection on which nothing else is under way.
+async fn answered(server: &Arc<str>, socket: &Socket, text: &[u8]) -> Result<Vec<u8>, Error> {
+    let down = |reason: Reason| Error::Down(Arc::clone(server), reason);
+    match socket.send(text) {
+        Moved::Bytes(sent) if sent == text.len() => {}
+        Moved::Failed(reason) => return Err(down(reason)),
+        Moved::Bytes(_) | Moved::Nothing => return Err(down(SLOW)),
+    }
+    let mut reply = vec![0; 2 * LINE_BYTES_MAX];
+    let mut bytes = 0;
+    while bytes < reply.len() {
+        poll_fn(|context| socket.poll_receive(context)).await.map_err(|error| down(error.into()))?;
+        match socket.receive(&mut reply[bytes..]) {
+            Moved::Bytes(0) => return Err(down(CLOSED)),
+            Moved::Failed(reason) => return Err(down(reason)),
+            Moved::Nothing => {}
+            Moved::Bytes(more) => {
+                bytes += more;
+                if reply[..bytes].contains(&b'\n') {
+                    reply.truncate(bytes);
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+    Err(down(SLOW))
+}

@@ -1,0 +1,127 @@
+//! Writes that are not waited for one by one, with calls that are awaited.
+//!
+//! A call that is dropped before it is done has either taken its write, and counted it, or not: reports add up all the same.
+
+use super::client::Client;
+use super::dial;
+use crate::error::Error;
+use crate::fleet::Front;
+use crate::pipe::Pipe;
+use crate::stream::{Report, Sent, Stream, Write};
+use crate::ttl::Ttl;
+use crate::wire::{Ask, Delete, Store};
+use ::tokio::runtime::Handle;
+
+impl Stream<Client> {
+    /// Sends a set: waits where the window is full.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`], and then nothing is sent or counted.
+    pub async fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
+        self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None).await
+    }
+
+    /// Sends any store, with the token that the item must have. The item's new token is not told.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub async fn store(&mut self, key: &[u8], store: Store<'_>, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Store(Store { want_cas: false, ..store }), cas).await
+    }
+
+    /// Sends a deletion.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub async fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        self.remove(key, Delete::default(), None).await
+    }
+
+    /// Sends any deletion, with the token that the item must have.
+    ///
+    /// # Errors
+    /// As [`Stream::set`].
+    pub async fn remove(&mut self, key: &[u8], delete: Delete, cas: Option<u64>) -> Result<(), Error> {
+        self.send(key, Ask::Delete(delete), cas).await
+    }
+
+    /// Sends what is left and waits for all; says what became of everything since the last barrier.
+    pub async fn barrier(&mut self) -> Report {
+        for at in 0..self.groups() {
+            self.flush(at).await;
+        }
+        while self.oldest().is_some() {
+            self.settle_oldest().await;
+        }
+        self.reported()
+    }
+
+    async fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> Result<(), Error> {
+        let (client, mut full) = (self.client().clone(), Vec::new());
+        let write = Write::new(&client, key, &mut full, ask, cas)?;
+        if self.is_in_the_way_of(&write) {
+            self.flush(write.at()).await;
+        }
+        let lane = match self.lane(write.at()) {
+            Some(lane) => Ok(lane),
+            None => dial::lane(client.shared(), write.server, write.large, client.deadline()).await,
+        };
+        if self.add(&write, lane) {
+            self.flush(write.at()).await;
+        }
+        Ok(())
+    }
+
+    /// Sends what was collected for a lane, when the window has room for it.
+    async fn flush(&mut self, at: usize) {
+        let Some(lane) = self.seal(at) else { return };
+        while self.is_too_much(at) {
+            self.settle_oldest().await;
+        }
+        let deadline = self.client().deadline();
+        let (stream, mut memory) = (&*self, Vec::new());
+        let push = |pipe: &mut Pipe, op, now| stream.push(at, pipe, op, now, deadline);
+        let begun = lane.begin(deadline, &mut memory, push).await;
+        self.pushed(at, begun);
+    }
+
+    /// Waits for the oldest group and counts what became of it.
+    async fn settle_oldest(&mut self) {
+        if let Some(Sent { ticket, .. }) = self.oldest() {
+            let op = ticket.await;
+            self.settle(op);
+        }
+    }
+
+    /// It is dropped: a task sees to the rest. Where there is no runtime, what was collected is sent, and all of which nothing
+    /// is known yet is counted.
+    pub(super) fn leave(&mut self) {
+        let Some(mut rest) = self.hand_on() else {
+            // The task itself was dropped, with its runtime.
+            return self.leave_unreported(self.unsettled());
+        };
+        match Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    let report = rest.barrier().await;
+                    rest.leave_unreported(report.refused + report.unknown);
+                });
+            }
+            Err(_) => rest.send_rest(),
+        }
+    }
+
+    /// Sends what was collected, as far as there is room, and waits for nothing.
+    fn send_rest(&mut self) {
+        let deadline = self.client().deadline();
+        for at in 0..self.groups() {
+            let Some(lane) = self.seal(at) else { continue };
+            let push = |pipe: &mut Pipe, op, now| self.push(at, pipe, op, now, deadline);
+            let begun = lane.try_begin(deadline, &mut Vec::new(), push);
+            if let Some(begun) = begun {
+                self.pushed(at, begun);
+            }
+        }
+        self.leave_unreported(self.unsettled());
+    }
+}

@@ -1,0 +1,199 @@
+//! Requests that are put together before they are made: a store, a deletion, a count. They are the same whoever makes
+//! them; those of [`Client`] have a `send` that waits, those of `tokio::Client` one that is awaited.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::op::Answer;
+use crate::reply::Stored;
+use crate::ttl::Ttl;
+use crate::wire::{self, Ask, Count, Mode, Status, Store};
+
+/// The client, the key, what is asked, and the token that the item must have.
+pub(crate) type Parts<'a, C> = (&'a C, &'a [u8], Ask<'a>, Option<u64>);
+
+/// What a store is answered with.
+pub(crate) fn stored(answer: &Answer) -> Stored {
+    Stored { cas: answer.cas }
+}
+
+/// There was such an item.
+pub(crate) fn found(answer: &Answer) -> bool {
+    answer.status != Status::Absent
+}
+
+/// What a count is answered with.
+pub(crate) fn counted(answer: &Answer) -> Option<u64> {
+    match answer.status {
+        Status::Number(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// A store that is about to be made.
+#[derive(Debug)]
+#[must_use = "nothing is stored before send"]
+pub struct Set<'a, C = Client> {
+    client: &'a C,
+    key: &'a [u8],
+    store: Store<'a>,
+    cas: Option<u64>,
+}
+
+impl<'a, C> Set<'a, C> {
+    pub(crate) fn new(client: &'a C, key: &'a [u8], value: &'a [u8]) -> Set<'a, C> {
+        Set { client, key, store: Store { value, ..Store::default() }, cas: None }
+    }
+
+    /// Whom it asks for what.
+    pub(crate) fn parts(&self) -> Parts<'a, C> {
+        (self.client, self.key, Ask::Store(self.store), self.cas)
+    }
+
+    /// How long the item lives: for ever if not said.
+    pub fn ttl(mut self, ttl: Ttl) -> Self {
+        self.store.exptime = ttl.exptime();
+        self
+    }
+
+    /// The client flags: 0 if not said.
+    pub fn flags(mut self, flags: u32) -> Self {
+        self.store.flags = flags;
+        self
+    }
+
+    /// Add, replace, append or prepend.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.store.mode = mode;
+        self
+    }
+
+    /// Only if the item has this token.
+    pub fn cas(mut self, cas: u64) -> Self {
+        self.cas = Some(cas);
+        self
+    }
+
+    /// With a token that is older than the item's, the value is stored all the same, as stale.
+    pub fn stale_if_older(mut self) -> Self {
+        self.store.stale_if_older = true;
+        self
+    }
+
+    /// [`Stored`] tells the item's new token.
+    pub fn want_cas(mut self) -> Self {
+        self.store.want_cas = true;
+        self
+    }
+}
+
+impl Set<'_> {
+    /// Stores.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`], [`Error::NotStored`] or [`Error::Absent`] where a condition did not
+    /// hold.
+    pub fn send(self) -> Result<Stored, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(stored(&client.call(key, ask, cas, None)?))
+    }
+}
+
+/// A deletion that is about to be made.
+#[derive(Debug)]
+#[must_use = "nothing is deleted before send"]
+pub struct Delete<'a, C = Client> {
+    client: &'a C,
+    key: &'a [u8],
+    cas: Option<u64>,
+    delete: wire::Delete,
+}
+
+impl<'a, C> Delete<'a, C> {
+    pub(crate) fn new(client: &'a C, key: &'a [u8]) -> Delete<'a, C> {
+        Delete { client, key, cas: None, delete: wire::Delete::default() }
+    }
+
+    /// Whom it asks for what.
+    pub(crate) fn parts(&self) -> Parts<'a, C> {
+        (self.client, self.key, Ask::Delete(self.delete), self.cas)
+    }
+
+    /// Only if the item has this token.
+    pub fn cas(mut self, cas: u64) -> Self {
+        self.cas = Some(cas);
+        self
+    }
+
+    /// The item stays so long as stale: one reader is told to make it anew.
+    pub fn keep_stale(mut self, ttl: Ttl) -> Self {
+        (self.delete.stale, self.delete.retime) = (true, Some(ttl.exptime()));
+        self
+    }
+
+    /// The value goes, and the item stays, empty.
+    pub fn keep_empty(mut self) -> Self {
+        self.delete.empty = true;
+        self
+    }
+}
+
+impl Delete<'_> {
+    /// Deletes; false if there was nothing.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
+    pub fn send(self) -> Result<bool, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(found(&client.call(key, ask, cas, None)?))
+    }
+}
+
+/// A count that is about to be made.
+#[derive(Debug)]
+#[must_use = "nothing is counted before send"]
+pub struct Incr<'a, C = Client> {
+    client: &'a C,
+    key: &'a [u8],
+    count: Count,
+    cas: Option<u64>,
+}
+
+impl<'a, C> Incr<'a, C> {
+    pub(crate) fn new(client: &'a C, key: &'a [u8], count: Count) -> Incr<'a, C> {
+        Incr { client, key, count, cas: None }
+    }
+
+    /// Whom it asks for what.
+    pub(crate) fn parts(&self) -> Parts<'a, C> {
+        (self.client, self.key, Ask::Count(self.count), self.cas)
+    }
+
+    /// Where there is no number, it is made with this value and time to live.
+    pub fn or_make(mut self, initial: u64, ttl: Ttl) -> Self {
+        self.count.initial = Some((initial, ttl.exptime()));
+        self
+    }
+
+    /// A new time to live.
+    pub fn ttl(mut self, ttl: Ttl) -> Self {
+        self.count.retime = Some(ttl.exptime());
+        self
+    }
+
+    /// Only if the number has this token.
+    pub fn cas(mut self, cas: u64) -> Self {
+        self.cas = Some(cas);
+        self
+    }
+}
+
+impl Incr<'_> {
+    /// Counts; none if there is no such key.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::NotNumber`].
+    pub fn send(self) -> Result<Option<u64>, Error> {
+        let (client, key, ask, cas) = self.parts();
+        Ok(counted(&client.call(key, ask, cas, None)?))
+    }
+}

@@ -1,0 +1,591 @@
+//! The awaited client against the server itself, and against one that answers in pieces: no foreign value whoever goes
+//! away, reports that add up, and nothing left behind.
+
+use larder_client::{Builder, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
+use larder_testkit::process::Server;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixListener;
+use tokio::runtime::{self, Runtime};
+use tokio::time::sleep;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const MS: Duration = Duration::from_millis(1);
+
+fn server() -> Server {
+    Server::start(&["--threads", "1", "-m", "64"]).expect("a server")
+}
+
+fn builder(address: &str) -> Builder {
+    let builder = larder::Client::builder().server(address).timeout(PATIENCE).dial_timeout(PATIENCE);
+    builder.stall_timeout(PATIENCE).verify(true)
+}
+
+fn client(server: &Server) -> larder::Client {
+    builder(&server.address().to_string()).build_tokio().expect("a client")
+}
+
+fn one_thread() -> Runtime {
+    runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn two_threads() -> Runtime {
+    runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// What a future has when it is first looked at; else it is dropped.
+async fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Numbers that look random, from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+#[test]
+fn every_verb_does_what_it_says() {
+    let server = server();
+    one_thread().block_on(async {
+        let client = client(&server);
+        assert_eq!(client.get(b"k").await.expect("an answer"), None);
+        client.set(b"k", b"one").flags(7).ttl(Ttl::In(60_000 * MS)).send().await.expect("stored");
+        let mut value = b"before ".to_vec();
+        let meta = client.get_with(b"k", Want::FLAGS | Want::CAS | Want::TTL, &mut value).await;
+        let meta = meta.expect("an answer").expect("a hit");
+        assert_eq!((value.as_slice(), meta.flags), (b"before one".as_slice(), 7));
+        assert_eq!(client.set(b"k", b"two").cas(meta.cas + 1).send().await, Err(Error::Conflict));
+        assert_eq!(client.set(b"k", b"two").mode(Mode::Add).send().await, Err(Error::NotStored));
+        assert_eq!(client.incr(b"n", 5).or_make(40, Ttl::Forever).send().await, Ok(Some(40)));
+        assert_eq!(client.incr(b"n", 5).send().await, Ok(Some(45)));
+        assert_eq!(client.decr(b"n", 50).send().await, Ok(Some(0)));
+        assert_eq!(client.touch(b"n", Ttl::Forever).await, Ok(true));
+        assert_eq!(client.delete(b"n").send().await, Ok(true));
+        assert_eq!(client.delete(b"n").send().await, Ok(false));
+        assert_eq!(client.set(b"a b", b"").send().await, Err(Error::BadKey));
+        let large = vec![b'x'; 700_000];
+        client.set(b"large", &large).send().await.expect("stored");
+        assert!(client.get(b"large").await.expect("an answer").expect("a hit").bytes == large);
+        assert_eq!(client.set(b"large", &vec![0; 2 << 20]).send().await, Err(Error::TooLarge));
+        let updated = client.update(b"k", Ttl::Forever, |old| Some([old.unwrap_or_default(), b"!"].concat()));
+        assert!(updated.await.expect("stored").is_some());
+        assert_eq!(client.get(b"k").await.expect("an answer").expect("a hit").bytes, b"one!");
+        assert!(client.versions().await[0].1.as_ref().expect("a version").contains("larder"));
+        client.flush_all().await.expect("flushed");
+        assert_eq!(client.get(b"k").await.expect("an answer"), None);
+        client.close();
+        assert_eq!(client.get(b"k").await, Err(Error::Closed));
+    });
+}
+
+#[test]
+fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
+    const TASKS: u64 = 64;
+    const ROUNDS: u64 = 100;
+    let server = server();
+    for runtime in [one_thread(), two_threads()] {
+        let client = client(&server);
+        runtime.block_on(async {
+            client.flush_all().await.expect("flushed");
+            let tasks: Vec<_> = (0..TASKS)
+                .map(|owner| {
+                    let client = client.clone();
+                    tokio::spawn(async move {
+                        let key = format!("key-{owner}");
+                        let mut read = Vec::new();
+                        for round in 0..ROUNDS {
+                            // Now and then one that is longer than what is received at once.
+                            let bytes =
+                                if round % 67 == 66 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
+                            let value = format!("{owner}:{round}:").repeat(bytes / 4);
+                            client.set(key.as_bytes(), value.as_bytes()).send().await.expect("stored");
+                            read.clear();
+                            let hit = client.get_into(key.as_bytes(), &mut read).await;
+                            hit.expect("an answer").expect("a hit");
+                            assert!(read == value.as_bytes(), "{owner} has read another's value");
+                            let count = client.incr(b"all", 1).or_make(1, Ttl::Forever);
+                            count.send().await.expect("a number");
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.expect("it ends well");
+            }
+            let count = client.get(b"all").await.expect("an answer").expect("a hit").bytes;
+            assert_eq!(String::from_utf8(count).expect("digits"), (TASKS * ROUNDS).to_string());
+        });
+        let counters = client.counters();
+        // One for most, one for large values.
+        assert_eq!((counters.dials, counters.overdue), (2, 0));
+        assert!(counters.writes * 3 < counters.requests, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_batch_has_a_result_for_each_also_where_it_is_longer_than_a_lane() {
+    let server = server();
+    one_thread().block_on(async {
+        let client = client(&server);
+        let mut batch = client.batch();
+        for round in 0..2 {
+            let sets: Vec<_> = (0..5000)
+                .map(|n| {
+                    batch.set(format!("b{n}").as_bytes(), format!("{round}-{n}").as_bytes(), Ttl::Forever)
+                })
+                .collect();
+            let bad = batch.get(b"a b");
+            let done = batch.run().await;
+            assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+            assert_eq!(done.take(bad), Err(Error::BadKey));
+            drop(done);
+            // A run that is given up leaves nothing in the batch.
+            let _ = batch.get(b"b1");
+            assert!(at_once(batch.run()).await.is_none());
+            assert!(batch.is_empty());
+            let gets: Vec<_> = (0..5001).map(|n| batch.get(format!("b{n}").as_bytes())).collect();
+            let done = batch.run().await;
+            for (n, get) in gets.iter().enumerate() {
+                let value = done.value(get).expect("an answer").map(|(bytes, _)| bytes.to_vec());
+                assert_eq!(value, (n < 5000).then(|| format!("{round}-{n}").into_bytes()));
+            }
+        }
+        assert_eq!(client.counters().dials, 1);
+    });
+}
+
+#[test]
+fn many_large_values_each_way_do_not_wait_for_each_other() {
+    let server = server();
+    two_threads().block_on(async {
+        let client = client(&server);
+        let value = vec![b'v'; 60_000];
+        let mut batch = client.batch();
+        let sets: Vec<_> =
+            (0..100).map(|n| batch.set(format!("l{n}").as_bytes(), &value, Ttl::Forever)).collect();
+        let done = batch.run().await;
+        assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+        drop(done);
+        // 12 MB of requests behind 6 MB of replies, on one connection: more than both sockets hold.
+        let gets: Vec<_> = (0..100).map(|n| batch.get(format!("l{n}").as_bytes())).collect();
+        let sets: Vec<_> =
+            (0..200).map(|n| batch.set(format!("m{}", n % 50).as_bytes(), &value, Ttl::Forever)).collect();
+        let done = batch.run().await;
+        assert!(gets.iter().all(|get| done.value(get).expect("an answer").expect("a hit").0 == value));
+        assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
+    });
+}
+
+#[test]
+fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
+    for quiet in [false, true] {
+        let mut server = Some(server());
+        let client = client(server.as_ref().expect("it runs"));
+        two_threads().block_on(async {
+            let mut stream =
+                if quiet { client.quiet() } else { client.stream(Window { requests: 256, bytes: 1 << 16 }) };
+            for n in 0..5_000 {
+                let (key, value) = (format!("s{n}"), format!("value {n}"));
+                stream.set(key.as_bytes(), value.as_bytes(), Ttl::Forever).await.expect("its key is good");
+            }
+            let report = stream.barrier().await;
+            assert_eq!((report.sent, report.stored), (5_000, 5_000), "{report:?}");
+            for n in (0..5_000).step_by(997) {
+                let value = client.get(format!("s{n}").as_bytes()).await.expect("an answer");
+                assert_eq!(value.expect("it was acknowledged").bytes, format!("value {n}").into_bytes());
+            }
+            for n in 0..10_000 {
+                if n == 3_000 {
+                    drop(server.take());
+                }
+                stream.set(format!("s{n}").as_bytes(), b"v", Ttl::Forever).await.expect("its key is good");
+            }
+            let report = stream.barrier().await;
+            assert_eq!(report.sent, 10_000);
+            assert_eq!(report.sent, report.stored + report.refused + report.unknown);
+            assert!(report.stored <= 3_000 && report.refused > 0, "{report:?}");
+            assert!(!report.first.is_empty(), "{report:?}");
+        });
+    }
+}
+
+#[test]
+fn a_call_of_a_stream_that_is_given_up_was_counted_or_not_and_reports_add_up() {
+    let server = server();
+    one_thread().block_on(async {
+        let client = client(&server);
+        for quiet in [false, true] {
+            let window = Window { requests: 8, bytes: 1 << 10 };
+            let mut stream = if quiet { client.quiet_within(window) } else { client.stream(window) };
+            let (mut finished, mut given_up) = (0, 0);
+            for n in 0..3_000_u64 {
+                let key = format!("g{n}");
+                let set = stream.set(key.as_bytes(), b"value", Ttl::Forever);
+                match at_once(set).await {
+                    Some(sent) => finished += u64::from(sent.is_ok()),
+                    None => given_up += 1,
+                }
+                if n % 16 == 0 {
+                    sleep(MS).await;
+                }
+            }
+            let report = stream.barrier().await;
+            assert_eq!(report.sent, report.stored + report.refused + report.unknown, "{report:?}");
+            assert!((finished..=finished + given_up).contains(&report.sent), "{report:?}, {finished}");
+            assert_eq!(report.sent, report.stored, "{report:?}");
+            assert!(given_up > 0, "nothing was given up");
+        }
+    });
+}
+
+#[test]
+fn a_stream_without_a_barrier_sends_what_it_has_and_counts_what_is_not_stored() {
+    let server = server();
+    let runtime = two_threads();
+    let client = client(&server);
+    runtime.block_on(async {
+        let mut stream = client.stream(Window::default());
+        for n in 0..1000 {
+            stream.set(format!("d{n}").as_bytes(), b"value", Ttl::Forever).await.expect("its key is good");
+        }
+        drop(stream);
+        let until = Instant::now() + PATIENCE;
+        while client.get(b"d999").await.expect("an answer").is_none() {
+            assert!(Instant::now() < until, "the last was not sent");
+            sleep(MS).await;
+        }
+        assert_eq!(client.counters().unreported, 0);
+    });
+    // Where no runtime is, it is sent all the same, and nobody hears what became of it.
+    let stream = runtime.block_on(async {
+        let mut stream = client.quiet();
+        for n in 0..10 {
+            stream.set(format!("e{n}").as_bytes(), b"value", Ttl::Forever).await.expect("its key is good");
+        }
+        stream
+    });
+    drop(stream);
+    assert_eq!(client.counters().unreported, 10);
+    runtime.block_on(async {
+        let value = client.get(b"e9").await.expect("an answer");
+        assert_eq!(value.expect("on the same connection it was sent before").bytes, b"value");
+    });
+}
+
+#[test]
+fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
+    let server = server();
+    let runtime = two_threads();
+    let patient = client(&server);
+    let keys: Vec<String> = (0..16).map(|n| format!("key{n}")).collect();
+    runtime.block_on(async {
+        for key in &keys {
+            patient.set(key.as_bytes(), format!("{key}:0").as_bytes()).send().await.expect("stored");
+        }
+    });
+    let hasty = builder(&server.address().to_string()).timeout(30 * MS).build_tokio().expect("a client");
+    let over = Arc::new((AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0)));
+    let tasks: Vec<_> = keys
+        .into_iter()
+        .map(|key| {
+            let (hasty, over) = (hasty.clone(), Arc::clone(&over));
+            runtime.spawn(async move {
+                let (over, late, right) = &*over;
+                let mut value = Vec::new();
+                let mut round = 0;
+                while !over.load(Ordering::Relaxed) {
+                    round += 1;
+                    value.clear();
+                    match hasty.get_into(key.as_bytes(), &mut value).await {
+                        Ok(Some(_)) => {
+                            assert!(value.starts_with(format!("{key}:").as_bytes()), "{key} has another's");
+                            right.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(None) => panic!("{key} is there"),
+                        Err(error) => {
+                            assert_eq!(error.fault(), Fault::Network, "{error}");
+                            assert!(value.is_empty());
+                            late.fetch_add(1, Ordering::Relaxed);
+                            sleep(MS).await;
+                        }
+                    }
+                    let set = format!("{key}:{round}");
+                    if let Err(error) = hasty.set(key.as_bytes(), set.as_bytes()).send().await {
+                        assert_eq!(error.fault(), Fault::Network, "{error}");
+                    }
+                }
+            })
+        })
+        .collect();
+    let (is_over, late, right) = &*over;
+    let until = Instant::now() + PATIENCE;
+    for _ in 0..5 {
+        let before = late.load(Ordering::Relaxed);
+        server.pause().expect("it stops");
+        while late.load(Ordering::Relaxed) < before + 16 {
+            assert!(Instant::now() < until, "nobody is told");
+            std::thread::sleep(5 * MS);
+        }
+        server.resume();
+        let before = right.load(Ordering::Relaxed);
+        while right.load(Ordering::Relaxed) < before + 50 {
+            assert!(Instant::now() < until, "nobody is answered any more");
+            std::thread::sleep(5 * MS);
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        runtime.block_on(task).expect("it ends well");
+    }
+}
+
+/// Answers gets: a key that begins with `n` has no value, another has itself, again and again; in pieces, with pauses.
+async fn answers_in_pieces(listener: UnixListener, seed: u64) {
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).lines();
+        let mut dice = Dice(seed);
+        while let Ok(Some(line)) = lines.next_line().await {
+            let words: Vec<&str> = line.split(' ').collect();
+            let reply = match words.as_slice() {
+                ["mn"] => "MN\r\n".to_owned(),
+                ["mg", key, .., opaque] if key.starts_with('n') => {
+                    format!("EN {opaque}\r\n")
+                }
+                ["mg", key, .., opaque] => {
+                    let most = if dice.below(50) == 0 { 20_000 } else { 9 };
+                    let value = format!("{key};").repeat(1 + dice.below(most) as usize);
+                    format!("VA {} {opaque}\r\n{value}\r\n", value.len())
+                }
+                _ => panic!("{line}"),
+            };
+            let mut rest = reply.as_bytes();
+            while !rest.is_empty() {
+                let most = 1 << dice.below(17);
+                let bytes = (1 + dice.below(most) as usize).min(rest.len());
+                if write.write_all(&rest[..bytes]).await.is_err() {
+                    break;
+                }
+                rest = &rest[bytes..];
+                if dice.below(8) == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn who_goes_away_takes_nobodys_answer_and_keeps_its_buffer() {
+    const TASKS: u64 = 24;
+    let path = std::env::temp_dir().join(format!("larder-awaited-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let runtime = two_threads();
+    let given_up = Arc::new(AtomicU64::new(0));
+    let listener = {
+        let _inside = runtime.enter();
+        UnixListener::bind(&path).expect("a socket")
+    };
+    let played = runtime.spawn(answers_in_pieces(listener, 42));
+    let client = builder(path.to_str().expect("text"))
+        .protocol(larder_client::Dialect::Meta)
+        .in_flight(16)
+        .build_tokio()
+        .expect("a client");
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|owner| {
+            let (client, given_up) = (client.clone(), Arc::clone(&given_up));
+            runtime.spawn(async move {
+                let mut dice = Dice(owner * 7919 + 1);
+                for round in 0..300 {
+                    let is_there = dice.below(4) > 0;
+                    let key = format!("{}{owner}-{round}", if is_there { "k" } else { "n" });
+                    let mut buffer = b"before".to_vec();
+                    let get = client.get_into(key.as_bytes(), &mut buffer);
+                    let hit = match dice.below(3) {
+                        // Given up after so many turns of the scheduler.
+                        0 => {
+                            let turns = dice.below(6);
+                            let leave = async {
+                                for _ in 0..turns {
+                                    tokio::task::yield_now().await;
+                                }
+                            };
+                            let mut get = std::pin::pin!(get);
+                            let mut leave = std::pin::pin!(leave);
+                            poll_fn(|context| {
+                                if let Poll::Ready(hit) = get.as_mut().poll(context) {
+                                    return Poll::Ready(Some(hit));
+                                }
+                                leave.as_mut().poll(context).map(|()| None)
+                            })
+                            .await
+                        }
+                        _ => Some(get.await),
+                    };
+                    let Some(hit) = hit else {
+                        assert_eq!(buffer, b"before");
+                        given_up.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    assert_eq!(hit.expect("an answer").is_some(), is_there, "{key}");
+                    let value = buffer.strip_prefix(b"before").expect("it is appended to");
+                    let own = format!("{key};");
+                    assert!(value.chunks(own.len()).all(|part| part == own.as_bytes()), "{key}: another's");
+                    assert_eq!(value.is_empty(), !is_there);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task).expect("it ends well");
+    }
+    let counters = client.counters();
+    assert_eq!((counters.dials, counters.overdue), (1, 0), "{counters:?}");
+    assert!(given_up.load(Ordering::Relaxed) > 100, "{given_up:?}");
+    played.abort();
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
+    let path = std::env::temp_dir().join(format!("larder-silent-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let runtime = two_threads();
+    let listener = {
+        let _inside = runtime.enter();
+        UnixListener::bind(&path).expect("a socket")
+    };
+    // It greets, and is silent from then on.
+    let silent = runtime.spawn(async move {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).lines();
+        lines.next_line().await.expect("a line");
+        write.write_all(b"MN\r\n").await.expect("sent");
+        while lines.next_line().await.is_ok_and(|line| line.is_some()) {}
+    });
+    let client = builder(path.to_str().expect("text")).protocol(larder_client::Dialect::Meta);
+    let client = client.timeout(100 * MS).in_flight(4).build_tokio().expect("a client");
+    let calls: Vec<_> = (0..12)
+        .map(|_| {
+            let client = client.clone();
+            runtime.spawn(async move { client.get(b"k").await.expect_err("nobody answers").outcome() })
+        })
+        .collect();
+    let outcomes: Vec<_> =
+        calls.into_iter().map(|call| runtime.block_on(call).expect("it ends well")).collect();
+    let unknown = outcomes.iter().filter(|outcome| **outcome == Outcome::Unknown).count();
+    assert_eq!(unknown, 4, "as many as there was room for: {outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Answered));
+    assert_eq!(client.counters().overdue, 4);
+    silent.abort();
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    let client = larder::Client::builder().server(address.as_str()).build_tokio().expect("a client");
+    let mut calls = 0;
+    one_thread().block_on(async {
+        let began = Instant::now();
+        while began.elapsed() < 500 * MS {
+            let error = client.get(b"k").await.expect_err("nobody is there");
+            assert!(matches!(error, Error::Down(..)), "{error}");
+            assert_eq!(error.outcome(), Outcome::NotSent);
+            assert_eq!(error.os_error(), Some(rustix::io::Errno::CONNREFUSED.raw_os_error()), "{error}");
+            calls += 1;
+        }
+    });
+    let dials = client.counters().dials;
+    assert!(dials <= 12, "{dials} dials for {calls} calls in half a second");
+    assert!(calls > 1000, "{calls} calls");
+}
+
+#[test]
+fn a_client_outlives_its_runtime_and_makes_its_connections_on_the_next() {
+    let server = server();
+    let client = client(&server);
+    let first = one_thread();
+    first.block_on(async { client.set(b"k", b"v").send().await }).expect("stored");
+    drop(first);
+    for runtime in [one_thread(), two_threads()] {
+        let value = runtime.block_on(async { client.get(b"k").await }).expect("an answer");
+        assert_eq!(value.expect("a hit").bytes, b"v");
+    }
+    assert_eq!(client.counters().dials, 3);
+}
+
+#[test]
+fn what_is_closed_or_dropped_leaves_no_task_behind() {
+    let server = server();
+    let runtime = one_thread();
+    let tasks = || runtime.metrics().num_alive_tasks();
+    let settle = || {
+        let until = Instant::now() + PATIENCE;
+        while tasks() > 0 {
+            assert!(Instant::now() < until, "{} tasks are left", tasks());
+            runtime.block_on(async { sleep(MS).await });
+        }
+    };
+    let closed = client(&server);
+    runtime.block_on(async { closed.set(b"k", b"v").send().await }).expect("stored");
+    assert_eq!(tasks(), 1);
+    closed.close();
+    settle();
+    let dropped = client(&server);
+    runtime.block_on(async { dropped.get(b"k").await }).expect("an answer");
+    assert_eq!(tasks(), 1);
+    drop(dropped);
+    settle();
+    // A call that is given up while it dials: whoever comes next has its connection.
+    let given_up = client(&server);
+    runtime.block_on(async {
+        assert!(at_once(given_up.get(b"k")).await.is_none());
+        given_up.get(b"k").await.expect("an answer").expect("a hit");
+    });
+    assert_eq!(given_up.counters().dials, 1);
+}
+
+#[test]
+fn get_and_set_allocate_nothing_in_steady_state() {
+    let server = server();
+    let client = client(&server);
+    let runtime = one_thread();
+    let mut value = Vec::with_capacity(1000);
+    let mut round = |times: u32| {
+        runtime.block_on(async {
+            for _ in 0..times {
+                client.set(b"k", b"value").send().await.expect("stored");
+                value.clear();
+                client.get_into(b"k", &mut value).await.expect("an answer").expect("a hit");
+                assert!(client.touch(b"k", Ttl::Forever).await.expect("an answer"));
+                client.get_into(b"none", &mut value).await.expect("an answer");
+            }
+        });
+    };
+    round(100);
+    let allocated = allocation_counter::measure(|| round(100));
+    assert_eq!(allocated.count_total, 0);
+}
