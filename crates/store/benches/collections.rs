@@ -1,12 +1,12 @@
-//! Hashes and sets at every size: bytes an element takes above its strings, what reading and writing one costs, and the
-//! longest that one write takes of its thread's CPU while a hash grows.
+//! Hashes, sets and lists at every size: bytes an element takes above its strings, what reading and writing one costs, and
+//! the longest that one write takes of its thread's CPU while a hash grows.
 //!
 //! Bytes are those of all chunks of the collection, and what its classes have allocated for them. Names and values are
 //! eight bytes each, names in an order that says nothing. Everything is one thread's.
 //!
 //! `cargo bench -p larder-store --bench collections [-- MILLIONS]`
 
-use larder_store::{Attributes, Config, Eviction, Expect, Guard, Key, Store, Type, Worker};
+use larder_store::{Attributes, Config, End, Eviction, Expect, Guard, Key, Store, Type, Worker};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ const WRITE_US_MAX: f64 = 20.0;
 /// Bytes above strings that an element may take in a large collection.
 const HASH_BYTES_MAX: f64 = 6.0;
 const SET_BYTES_MAX: f64 = 4.0;
+const LIST_BYTES_MAX: f64 = 4.0;
 const ROUNDS: usize = 3;
 /// Reads and writes that are measured together.
 const RUN: u64 = 1 << 17;
@@ -142,6 +143,63 @@ fn row(kind: Type, elements: u64) -> f64 {
     bytes
 }
 
+/// A row of the table of lists; the bytes above strings.
+fn list_row(elements: u64) -> f64 {
+    let (store, mut worker) = store(64 + elements / 12_000);
+    let copies = (20_000 / elements).max(1);
+    let before = bytes_of(&store);
+    let names: Vec<[u8; 8]> = (0..copies).map(|n| (n << 8).to_be_bytes()).collect();
+    let push = |guard: &mut Guard<'_>, n: u64, end: End| {
+        let (key, name) = (guard.key(&names[(n % copies) as usize]), name(n));
+        guard.list_push(&key, end, [&name[..]].into_iter(), false).expect("there is memory");
+    };
+    let all = (copies * elements) as f64;
+    let started = cpu_ns();
+    batches(&mut worker, 0..copies * elements, |guard, n| push(guard, n, End::Back));
+    let insert_ns = (cpu_ns() - started) / all;
+    {
+        let mut guard = worker.enter(NOW);
+        while guard.maintain() {}
+    }
+    let bytes = (bytes_of(&store) - before) as f64 / all - 8.0;
+    let mut random = 1_u64;
+    let mut draw = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 24
+    };
+    let [mut read_ns, mut turn_ns, mut set_ns] = [f64::MAX; 3];
+    for _ in 0..ROUNDS {
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, _| {
+            let drawn = draw();
+            let key = guard.key(&names[(drawn % copies) as usize]);
+            let there = guard.collection(&key, Type::List).expect("its type").expect("it is there");
+            assert!(there.entry((drawn / copies % elements) as usize).name.len() == 8);
+        });
+        read_ns = read_ns.min((cpu_ns() - started) / RUN as f64);
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, n| {
+            push(guard, n, End::Back);
+            let key = guard.key(&names[(n % copies) as usize]);
+            let popped = guard.list_pop(&key, End::Front, 1).expect("memory").expect("it is there");
+            assert_eq!(popped.len(), 1);
+        });
+        turn_ns = turn_ns.min((cpu_ns() - started) / RUN as f64);
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, n| {
+            let drawn = draw();
+            let key = guard.key(&names[(drawn % copies) as usize]);
+            let place = (drawn / copies % elements) as usize;
+            guard.list_set(&key, &name(n), |_| Some(place)).expect("memory").expect("a list");
+        });
+        set_ns = set_ns.min((cpu_ns() - started) / RUN as f64);
+    }
+    println!(
+        "list  {elements:>9} {bytes:>7.1} {insert_ns:>27.0} {read_ns:>7.0} {set_ns:>10.0} {turn_ns:>10.0}"
+    );
+    bytes
+}
+
 /// Has the system zero so many bytes of the arena: that is not a collection's time.
 fn touch_memory(worker: &mut Worker, bytes: u64) {
     let value = vec![1; 1 << 20];
@@ -215,10 +273,20 @@ fn main() -> ExitCode {
             }
         }
     }
+    println!(
+        "list: an element is pushed, read by its place, set there, and one is pushed and one popped at the other end"
+    );
+    let lists = [10, 100, 300, 1_000, 10_000, 100_000, most].map(list_row);
+    let list = lists[2..].iter().copied().fold(0.0, f64::max);
     let [write, call, step] = pauses(most);
     println!(
         "longest write while a hash grows to {most}: {write:.1} µs; its deletion: {call:.1} µs, then steps of {step:.1} µs at most"
     );
-    let bound = [(worst[0], HASH_BYTES_MAX * 1.3), (worst[1], SET_BYTES_MAX * 1.3), (write, WRITE_US_MAX)];
+    let bound = [
+        (worst[0], HASH_BYTES_MAX * 1.3),
+        (worst[1], SET_BYTES_MAX * 1.3),
+        (list, LIST_BYTES_MAX * 1.3),
+        (write, WRITE_US_MAX),
+    ];
     if bound.iter().all(|(is, max)| is <= max) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -7,8 +7,8 @@
 //!
 //! All of a small collection is one leaf ([`leaf`]), which never changes: a write makes a new item, as a `set` does, so
 //! that who reads holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and
-//! versions are those of any item. A hash or a set of more than 2 KiB is a tree of such leaves ([`tree`]), of which a
-//! write makes those anew that lead to what it changes, and the item, which has the root.
+//! versions are those of any item. A hash, a set or a list of more than 2 KiB is a tree of such leaves ([`tree`]), of
+//! which a write makes those anew that lead to what it changes, and the item, which has the root.
 //!
 //! ```text
 //! write   look ─▶ change a copy of the leaf ─▶ allocate, copy ─▶ publish if nobody was faster, else again
@@ -16,8 +16,8 @@
 //!
 //! - No collection is empty: the last element takes the key with it.
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - A sorted set or a list is no larger than a chunk, with its key and header, and nor is one element of a hash or a set:
-//!   what would be larger is refused ([`Declined::TooLarge`]), and nothing is changed.
+//! - A sorted set is no larger than a chunk, with its key and header, and nor is one element of the others: what would be
+//!   larger is refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
 //! `list.rs` and `whole.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs` is the tree.
@@ -42,11 +42,12 @@ pub use change::Declined;
 pub use element::{DIGITS_MAX, Element};
 pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes};
+pub use list::Trimmed;
 pub use sorted::{ScoreRule, Scored};
 pub(crate) use tree::{
     Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, word_of as node_word_of,
 };
-pub use whole::Made;
+pub use whole::{COPIED_BYTES_MAX, Made};
 
 use crate::Store;
 use crate::item::{Header, RawItem};
@@ -110,6 +111,10 @@ impl<'g> Collection<'g> {
     #[inline]
     pub(crate) fn new(leaf: Leaf<'g>, store: &'g Store) -> Collection<'g> {
         Collection { body: Body::Leaf(leaf), store }
+    }
+
+    fn of_tree(tree: Tree<'g>, store: &'g Store) -> Collection<'g> {
+        Collection { body: Body::Tree(tree), store }
     }
 
     /// # Safety

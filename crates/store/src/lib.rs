@@ -111,8 +111,8 @@ mod write;
 pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
-    Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Made, Removed, ScoreRule, Scored,
-    Type, fits_alone,
+    COPIED_BYTES_MAX, Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Made, Removed,
+    ScoreRule, Scored, Trimmed, Type, fits_alone,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};

@@ -130,12 +130,12 @@ fn a_list_is_pushed_popped_and_changed_at_both_ends_and_between() {
     assert_eq!(show(&mut guard, &key), "first 2 1 c d");
     assert_eq!(guard.list_set(&key, b"last", |len| len.checked_sub(1)), Ok(Some(true)));
     assert_eq!(guard.list_set(&key, b"x", Some), Ok(Some(false)));
-    assert_eq!(guard.list_trim(&key, |len| 1..len), Ok(true));
+    assert_eq!(guard.list_trim(&key, |len| 1..len).map(|trimmed| trimmed.there), Ok(true));
     assert_eq!(show(&mut guard, &key), "2 1 c last");
     assert_eq!(guard.list_remove(&key, End::Front, usize::MAX, b"c"), Ok(1));
-    assert_eq!(guard.list_trim(&key, |len| len..1), Ok(true));
+    assert_eq!(guard.list_trim(&key, |len| len..1).map(|trimmed| trimmed.there), Ok(true));
     assert!(guard.peek(&key).hit().is_none());
-    assert_eq!(guard.list_trim(&key, |_| 0..1), Ok(false));
+    assert_eq!(guard.list_trim(&key, |_| 0..1).map(|trimmed| trimmed.there), Ok(false));
     assert_eq!(guard.list_set(&key, b"x", |_| Some(0)), Ok(None));
     assert_eq!(guard.list_insert(&key, End::Front, b"2", b"x"), Ok(None));
     drop(guard);
@@ -260,33 +260,72 @@ fn expiry_stays_when_elements_change_and_can_be_given_and_taken() {
 }
 
 #[test]
-fn a_collection_is_as_large_as_its_chunk_and_what_would_be_larger_changes_nothing() {
+fn a_list_of_one_element_is_as_large_as_a_chunk_and_what_would_be_larger_changes_nothing() {
     let (store, mut worker) = store(8);
     let mut guard = worker.enter(NOW);
     for name in [&b"key"[..], &[b'k'; 300], &[b'k'; 8_192], &[b'k'; 8_193]] {
         let key = guard.key(name);
         let max = key.collection_bytes_max();
         // A list of one element: its head, a code, and the length in front.
-        let fits = vec![b'x'; max - 8 - 1 - 2];
+        let in_item = vec![b'x'; max - 8 - 1 - 2];
+        let fits = vec![b'x'; 16_384 - 16 - 8 - 1 - 2];
         let long = vec![b'x'; fits.len() + 1];
-        assert_eq!(guard.list_push(&key, End::Back, [&long[..]].into_iter(), false), Err(Declined::TooLarge));
+        let one = |element| std::iter::once(element);
+        assert_eq!(guard.list_push(&key, End::Back, one(&long[..]), false), Err(Declined::TooLarge));
         assert!(guard.peek(&key).hit().is_none());
-        assert_eq!(guard.list_push(&key, End::Back, [&fits[..]].into_iter(), false), Ok(1));
+        assert_eq!(guard.list_push(&key, End::Back, one(&in_item[..]), false), Ok(1));
         assert_eq!(guard.peek(&key).hit().unwrap().value_bytes(), max as u64);
-        let before = cas(&mut guard, &key);
-        assert_eq!(guard.list_push(&key, End::Front, names(&[""]), false), Err(Declined::TooLarge));
-        assert_eq!(cas(&mut guard, &key), before);
         // With an expiry, which it had no word for.
         guard.touch(&key, NOW + 1_000).unwrap();
-        guard.list_set(&key, &fits, |_| Some(0)).unwrap();
+        guard.list_set(&key, &in_item, |_| Some(0)).unwrap();
         assert_eq!(guard.peek(&key).hit().unwrap().value_bytes(), max as u64);
+        guard.list_set(&key, &fits, |_| Some(0)).unwrap();
+        let before = cas(&mut guard, &key);
         assert_eq!(guard.list_set(&key, &long, |_| Some(0)), Err(Declined::TooLarge));
-        assert_eq!(guard.list_pop(&key, End::Front, 1).unwrap().unwrap().entries().len(), 1);
+        assert_eq!(cas(&mut guard, &key), before);
+        assert_eq!(guard.list_push(&key, End::Front, names(&["", "a"]), false), Ok(3));
+        assert_eq!(guard.list_push(&key, End::Front, one(&long[..]), false), Err(Declined::TooLarge));
+        assert_eq!(guard.list_insert(&key, End::Back, b"a", &fits), Ok(Some(4)));
+        assert_eq!(guard.list_pop(&key, End::Front, 4).unwrap().unwrap().entries().len(), 4);
         assert!(guard.peek(&key).hit().is_none());
     }
     drop(guard);
     drop(worker);
     store.check();
+}
+
+#[test]
+fn a_list_of_a_hundred_thousand_is_pushed_read_and_popped_at_both_ends() {
+    const ELEMENTS: u32 = 100_000;
+    let (store, mut worker) = store(64);
+    for n in 0..ELEMENTS {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"list");
+        let (front, back) = (format!("f{n}"), format!("b{n}"));
+        guard.list_push(&key, End::Front, names(&[&front]), false).unwrap();
+        assert_eq!(guard.list_push(&key, End::Back, names(&[&back]), false), Ok(2 * n as usize + 2));
+    }
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"list");
+    let list = guard.collection(&key, Type::List).unwrap().unwrap();
+    for n in (0..ELEMENTS).step_by(997) {
+        assert_eq!(text(list.entry((ELEMENTS + n) as usize).name), format!("b{n}"));
+        assert_eq!(text(list.entry((ELEMENTS - 1 - n) as usize).name), format!("f{n}"));
+    }
+    // Above eight bytes and a half each.
+    assert!(list.bytes() < 2 * ELEMENTS as usize * 10, "{}", list.bytes());
+    drop(guard);
+    for n in (0..ELEMENTS).rev() {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"list");
+        for (end, kind) in [(End::Front, 'f'), (End::Back, 'b')] {
+            let popped = guard.list_pop(&key, end, 1).unwrap().unwrap();
+            assert_eq!(text(popped.entries().next().unwrap().name), format!("{kind}{n}"));
+        }
+    }
+    drop(worker);
+    store.check();
+    assert_eq!(store.totals().items, 0);
 }
 
 #[test]
@@ -297,12 +336,19 @@ fn an_element_that_fits_alone_is_taken_and_no_other() {
     let (mut taken, mut refused) = (0, 0);
     for bytes in (0..300).step_by(37).chain(16_300..16_400) {
         for name in [vec![b'x'; bytes], b"1234567890123"[..].to_vec()] {
-            for kind in [Type::Set, Type::Hash] {
+            for kind in [Type::Set, Type::Hash, Type::List] {
                 let value = if kind == Type::Hash { vec![b'y'; bytes - bytes / 2] } else { Vec::new() };
                 let name = if kind == Type::Hash { &name[..name.len().min(bytes / 2)] } else { &name[..] };
                 for others in [0, 1, 200] {
                     guard.delete(&key, Expect::Present).ok();
-                    let (done, before) = if kind == Type::Set {
+                    let (done, before) = if kind == Type::List {
+                        for other in 0..others {
+                            guard
+                                .list_push(&key, End::Back, names(&[&format!("other{other}")]), false)
+                                .unwrap();
+                        }
+                        (guard.list_push(&key, End::Front, [name].into_iter(), false).map(drop), others > 0)
+                    } else if kind == Type::Set {
                         for other in 0..others {
                             guard.set_add(&key, names(&[&format!("other{other}")])).unwrap();
                         }

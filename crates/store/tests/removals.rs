@@ -79,7 +79,7 @@ fn take_out(guard: &mut Guard<'_>, key_name: &str, kind: Type, n: usize) -> Resu
         }
         (Type::List, 0) => guard.list_remove(&key, End::Front, 1, name.as_bytes()),
         (Type::List, 1) => guard.list_pop(&key, End::Front, 1).map(|gone| gone.map_or(0, |gone| gone.len())),
-        (Type::List, _) => guard.list_trim(&key, |len| 1..len).map(usize::from),
+        (Type::List, _) => guard.list_trim(&key, |len| 1..len).map(|trimmed| usize::from(trimmed.there)),
     }
 }
 
@@ -176,6 +176,50 @@ fn many_members_are_taken_out_of_a_full_store_at_once() {
         assert!(some.iter().all(|member| !there.has(member)));
         fill_up(&mut guard, &mut number);
     }
+    guard.delete(&key, Expect::Present).unwrap();
+    drop(guard);
+    worker.rest();
+    drop(worker);
+    store.check();
+}
+
+/// So do many elements of a list, and those at its ends.
+#[test]
+fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
+    const ELEMENTS: usize = 100_000;
+    let store = store(8);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"list");
+    let elements: Vec<String> = (0..ELEMENTS).map(|n| format!("element {}", n % 10)).collect();
+    for some in elements.chunks(1_000) {
+        guard.list_push(&key, End::Back, some.iter().map(String::as_bytes), false).unwrap();
+    }
+    drop(guard);
+    let mut number = 0;
+    fill_up(&mut worker.enter(NOW), &mut number);
+    let mut guard = worker.enter(NOW);
+    for (n, end) in [(3, End::Front), (7, End::Back)] {
+        let gone = guard.list_remove(&key, end, 6_000, format!("element {n}").as_bytes());
+        assert_eq!(gone, Ok(6_000));
+        assert!(!guard.in_transaction());
+        fill_up(&mut guard, &mut number);
+    }
+    let list = guard.collection(&key, Type::List).unwrap().unwrap();
+    assert_eq!(list.len(), ELEMENTS - 12_000);
+    let of = |n: usize| {
+        list.entries(0..list.len())
+            .filter(move |entry| entry.name.text(&mut [0; DIGITS_MAX]).ends_with(n.to_string().as_bytes()))
+            .count()
+    };
+    assert_eq!([of(2), of(3), of(7)], [10_000, 4_000, 4_000]);
+    for (end, count) in [(End::Front, 5_000), (End::Back, 30_000)] {
+        assert_eq!(guard.list_pop(&key, end, count).unwrap().unwrap().len(), count);
+        fill_up(&mut guard, &mut number);
+    }
+    let trimmed = guard.list_trim(&key, |len| 10_000..len - 10_000).unwrap();
+    assert_eq!((trimmed.front, trimmed.back, trimmed.more), (10_000, 10_000, false));
+    assert_eq!(guard.collection(&key, Type::List).unwrap().unwrap().len(), 33_000);
     guard.delete(&key, Expect::Present).unwrap();
     drop(guard);
     worker.rest();

@@ -13,8 +13,11 @@ mod mpop;
 mod pick;
 mod popping;
 mod scan;
+mod seeking;
 pub(crate) mod set;
+mod sifting;
 pub(crate) mod sorted;
+mod taking;
 mod words;
 
 pub(crate) use pick::PICKS_DIRECT;
@@ -37,6 +40,8 @@ use crate::core::work::STEPS_BYTES_MIN;
 pub(crate) const ELEMENT_NS: u64 = 50;
 /// What it takes besides to write a score.
 pub(crate) const SCORE_NS: u64 = 150;
+/// What it takes to compare an element on the way through a list.
+pub(crate) const COMPARE_NS: u64 = 10;
 /// What it takes to look for an element by its name or place.
 pub(crate) const LOOK_NS: u64 = 500;
 /// What it takes to put an element in, or to take one out.
@@ -199,6 +204,11 @@ impl Call<'_, '_, '_> {
     /// Spends what it takes to put so many elements in, or to take them out, if they are more than a few.
     pub fn spend_on_writes(&mut self, elements: usize) {
         self.spend_on(elements, WRITE_NS);
+    }
+
+    /// Spends what it takes to reply so many elements, if they are more than a few.
+    pub fn spend_on_elements(&mut self, elements: usize) {
+        self.spend_on(elements, ELEMENT_NS);
     }
 
     fn spend_on(&mut self, elements: usize, ns: u64) {

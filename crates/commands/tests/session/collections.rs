@@ -29,7 +29,7 @@ impl Bench {
         (0..SETS).map(|n| format!(" s{n}")).collect()
     }
 
-    fn asked(&self, words: &str) -> Vec<u8> {
+    pub fn asked(&self, words: &str) -> Vec<u8> {
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
         encode(&words)
     }
@@ -196,6 +196,25 @@ fn what_is_larger_than_a_leaf_is_read_scanned_and_taken_apart() {
     let sent = bench.asked("EXISTS s");
     assert_eq!(bench.turns(&mut session, &sent).0, b":0\r\n");
     let sent = bench.asked("RENAME h g");
+    assert_eq!(bench.turns(&mut session, &sent).0, b"+OK\r\n");
+    let sent = bench.asked("HLEN g");
+    assert_eq!(bench.turns(&mut session, &sent).0, format!(":{FIELDS}\r\n").as_bytes());
+    // One of more than a mebibyte is not copied, but goes to another key.
+    bench.add("large", (0..3_000).map(|n| format!("{n:0500}")));
+    for (words, expected) in [
+        ("RENAME large g", "+OK\r\n"),
+        ("EXISTS large", ":0\r\n"),
+        ("SCARD g", ":3000\r\n"),
+        ("MOVE g 1", ":1\r\n"),
+    ] {
+        let sent = bench.asked(words);
+        assert_eq!(String::from_utf8_lossy(&bench.turns(&mut session, &sent).0), expected);
+    }
+    for words in ["SELECT 1", "MOVE g 0", "SELECT 0"] {
+        let sent = bench.asked(words);
+        bench.turns(&mut session, &sent);
+    }
+    let sent = bench.asked("COPY g large");
     let refused = "-ERR collection exceeds maximum allowed size (16384 bytes with its key)\r\n";
     assert_eq!(String::from_utf8_lossy(&bench.turns(&mut session, &sent).0), refused);
 }
@@ -211,13 +230,13 @@ impl Bench {
         guard.take_beside_ns();
     }
 
-    fn reply(&mut self, words: &str) -> Vec<u8> {
+    pub fn reply(&mut self, words: &str) -> Vec<u8> {
         let sent = self.asked(words);
         self.turns(&mut Session::new(), &sent).0
     }
 
     /// What a command comes to whose turns are no longer than they may be; how many they are.
-    fn bounded(&mut self, words: &str) -> (Vec<u8>, usize) {
+    pub fn bounded(&mut self, words: &str) -> (Vec<u8>, usize) {
         let sent = self.asked(words);
         turns(self, &mut Session::new(), &sent)
     }

@@ -7,6 +7,7 @@ mod figures;
 mod full;
 mod held;
 mod later;
+mod lists;
 mod meta;
 mod slices;
 mod steps;

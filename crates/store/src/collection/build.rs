@@ -12,7 +12,9 @@ use super::element::{LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
 use super::tree::{ITEM_LEAF_BYTES, NODE_BYTES};
+use crate::End;
 use crate::class::CHUNK_BYTES_MAX;
+use std::iter::Peekable;
 use std::ops::Range;
 
 /// A leaf that is longer than this has no place in any chunk.
@@ -22,12 +24,17 @@ pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A field with its value, or a member, is no longer than an element of a hash or a set may be, whatever else is there.
+/// A field with its value, a member or an element is no longer than one of a hash, a set or a list may be, whatever else is
+/// there.
 pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
     if name.len().max(value.len()) > LEAF_BYTES_MAX {
         return false;
     }
-    let (arrays, values) = if kind == Type::Hash { (3, Packed::of(value).bytes()) } else { (2, 0) };
+    let (arrays, values) = match kind {
+        Type::Hash => (3, Packed::of(value).bytes()),
+        Type::Set | Type::SortedSet => (2, 0),
+        Type::List => (1, 0),
+    };
     let leaf = HEAD_BYTES + arrays + Packed::of(name).bytes() + values;
     leaf <= LEAF_BYTES_MAX && NODE_BYTES + leaf <= CHUNK_BYTES_MAX
 }
@@ -133,10 +140,62 @@ impl Builder {
         self.payload.extend_from_slice(leaf.payload);
     }
 
+    /// Adds these entries of a leaf, which lie at `at`, to the end. Not of a sorted set.
+    pub(super) fn push_run(&mut self, leaf: &Leaf<'_>, entries: Range<usize>, at: Range<usize>) {
+        debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        let arrays = [
+            (&mut self.tags, leaf.tags),
+            (&mut self.codes, leaf.codes),
+            (&mut self.value_codes, leaf.value_codes),
+        ];
+        for (array, from) in arrays {
+            array.extend_from_slice(from.get(entries.clone()).unwrap_or_default());
+        }
+        self.longs += longs(leaf.codes.get(entries.clone()).unwrap_or_default());
+        self.longs += longs(leaf.value_codes.get(entries).unwrap_or_default());
+        self.payload.extend_from_slice(&leaf.payload[at]);
+    }
+
+    /// Adds all entries of a leaf in front of the first. Not of a sorted set.
+    pub(super) fn prepend(&mut self, leaf: &Leaf<'_>) {
+        let (codes, bytes) = (self.codes.len(), self.payload.len());
+        self.append(leaf);
+        for (array, from) in [
+            (&mut self.tags, leaf.tags),
+            (&mut self.codes, leaf.codes),
+            (&mut self.value_codes, leaf.value_codes),
+        ] {
+            if !from.is_empty() {
+                array.rotate_left(codes);
+            }
+        }
+        self.payload.rotate_left(bytes);
+    }
+
+    /// Puts elements to an end of a list, one after the other, as far as there is room; how many.
+    pub(super) fn push_some<'p>(
+        &mut self,
+        end: End,
+        elements: &mut Peekable<impl Iterator<Item = &'p [u8]>>,
+    ) -> usize {
+        let old = self.codes.len();
+        while let Some(&name) = elements.peek() {
+            if self.insert(self.codes.len(), NewEntry { tag: 0, name, value: &[], score: 0.0 }).is_err() {
+                break;
+            }
+            elements.next();
+        }
+        let added = self.codes.len() - old;
+        if end == End::Front && added > 0 {
+            self.turn_to_front(old);
+        }
+        added
+    }
+
     /// It is too long to lie in an item whose leaf may have so many bytes, and can be a tree.
     pub(super) fn is_for_tree(&self, item_bytes_max: usize) -> bool {
         let bytes = self.loose_bytes();
-        matches!(self.kind, Type::Hash | Type::Set)
+        self.kind != Type::SortedSet
             && (bytes > item_bytes_max || bytes > ITEM_LEAF_BYTES && self.codes.len() > 1)
     }
 

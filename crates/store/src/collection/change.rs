@@ -7,15 +7,16 @@
 //!    it begins again. An empty one is not published: the key is deleted, on the same condition.
 
 use super::build::{Builder, Full, NewEntry};
+use super::element::Element;
 use super::leaf::{Leaf, Removed};
-use super::tree::{Edit, Hand};
+use super::tree::{Edit, Growth, Hand};
 use super::{Collection, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::item::{RawItem, Shape};
 use crate::read::Value;
 use crate::worker::Guard;
 use crate::write::{Draft, Token, Unpublished};
-use crate::{Attributes, Expect, Item, Key, Lookup, Refusal, Seen, Stored};
+use crate::{Attributes, End, Expect, Item, Key, Lookup, Refusal, Seen, Stored};
 use std::ops::Range;
 
 /// Why a collection was not changed, or not read.
@@ -77,7 +78,15 @@ impl Change<'_> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.leaf().map_or(0, |leaf| leaf.len())
+        match &self.state {
+            State::Tree => self.edit.elements as usize,
+            State::Item(_) | State::Built => self.leaf().map_or(0, |leaf| leaf.len()),
+        }
+    }
+
+    /// It is a tree by now.
+    pub(super) fn is_tree(&self) -> bool {
+        matches!(self.state, State::Tree)
     }
 
     /// Where a member is. Of a collection that is no tree.
@@ -139,10 +148,7 @@ impl Change<'_> {
             match built {
                 Ok(()) => return Ok(there.is_none()),
                 Err(Full) if end == 0 => return Err(Declined::TooLarge),
-                Err(Full) => {
-                    self.edit.plant(&mut self.hand, self.builder)?;
-                    self.state = State::Tree;
-                }
+                Err(Full) => self.plant()?,
             }
         }
         self.written = true;
@@ -166,9 +172,124 @@ impl Change<'_> {
         Ok(there.is_some())
     }
 
-    /// What it is by now, as who reads sees it. Of one that is no tree.
+    /// What it is by now, as who reads sees it.
     pub(super) fn collection(&self) -> Option<Collection<'_>> {
-        Some(Collection::new(self.leaf()?, self.hand.store))
+        let store = self.hand.store;
+        if self.len() == 0 {
+            return None;
+        }
+        Some(match &self.state {
+            State::Tree => Collection::of_tree(self.edit.tree(store, self.kind), store),
+            State::Item(_) | State::Built => Collection::new(self.leaf()?, store),
+        })
+    }
+
+    /// Puts elements to an end of a list, one after the other.
+    pub(super) fn push<'p>(
+        &mut self,
+        end: End,
+        elements: impl Iterator<Item = &'p [u8]>,
+    ) -> Result<(), Declined> {
+        let mut elements = elements.peekable();
+        if !self.is_tree() {
+            self.edit.growth = end.into();
+            let builder = self.write();
+            builder.push_some(end, &mut elements);
+            if elements.peek().is_none() {
+                return Ok(());
+            }
+            if builder.is_empty() {
+                return Err(Declined::TooLarge);
+            }
+            self.plant()?;
+        }
+        self.written = true;
+        self.edit.push(&mut self.hand, end, &mut elements)
+    }
+
+    /// Puts an element in front of the one at a place of a list, or behind all.
+    pub(super) fn insert_at(&mut self, place: usize, element: &[u8]) -> Result<(), Declined> {
+        if !self.is_tree() {
+            match self.insert(place, element, &[], 0.0) {
+                Err(Declined::TooLarge) if self.len() > 0 => self.plant()?,
+                done => return done,
+            }
+        }
+        self.written = true;
+        self.edit.insert_at(&mut self.hand, place, element)
+    }
+
+    /// Puts another element in a place of a list.
+    pub(super) fn set_at(&mut self, place: usize, element: &[u8]) -> Result<(), Declined> {
+        if !self.is_tree() {
+            match self.write().set_element(place, element) {
+                Err(Full) if self.len() > 1 => self.plant()?,
+                done => return Ok(done?),
+            }
+        }
+        self.written = true;
+        self.edit.set_at(&mut self.hand, place, element)
+    }
+
+    /// Takes the elements at some places out, from an end of them on; those that are left: none unless they are very many,
+    /// and may be left.
+    pub(super) fn remove_places(
+        &mut self,
+        places: Range<usize>,
+        end: End,
+        at_once: bool,
+    ) -> Result<Range<usize>, Declined> {
+        self.written |= !places.is_empty();
+        if !self.is_tree() {
+            if !places.is_empty() {
+                self.remove(places.clone());
+            }
+            return Ok(places.start..places.start);
+        }
+        if places.len() == self.len() {
+            // They go with the root.
+            self.edit.elements = 0;
+            return Ok(0..0);
+        }
+        self.edit.remove_places(&mut self.hand, places, end, at_once)
+    }
+
+    /// Takes those of the elements of a list at some places out that are `element` and whose number among these is in
+    /// `numbers`.
+    pub(super) fn remove_equal(
+        &mut self,
+        places: Range<usize>,
+        element: &Element<'_>,
+        numbers: &Range<usize>,
+    ) -> Result<(), Declined> {
+        if self.is_tree() {
+            self.written = true;
+            return self.edit.remove_equal(&mut self.hand, places, element, numbers);
+        }
+        let (mut place, mut number) = (0, 0);
+        self.write().retain(|entry| {
+            let found = places.contains(&place) && entry.name == *element;
+            place += 1;
+            number += usize::from(found);
+            !(found && numbers.contains(&(number - 1)))
+        });
+        Ok(())
+    }
+
+    /// The collection is published even if nothing of it has changed.
+    pub(super) fn touch(&mut self) {
+        if self.is_tree() {
+            self.written = true;
+        } else {
+            self.write();
+        }
+    }
+
+    /// Makes a tree of what is in the builder.
+    fn plant(&mut self) -> Result<(), Declined> {
+        self.edit.plant(&mut self.hand, self.builder)?;
+        self.state = State::Tree;
+        Ok(())
     }
 }
 
@@ -272,6 +393,9 @@ impl Guard<'_> {
             Some((raw, ..)) => State::Item(Some(unsafe { raw.leaf(raw.header()) })),
             None => State::Item(None),
         };
+        if !matches!(state, State::Tree) {
+            edit.growth = Growth::Within;
+        }
         // 2.
         let hand = Hand { store, local: &mut *self.local, key };
         let mut changed =

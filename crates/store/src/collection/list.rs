@@ -8,6 +8,22 @@ use crate::worker::Guard;
 use crate::{End, Key};
 use std::ops::Range;
 
+/// Elements among which those that are to go are taken out together where there is no memory for more.
+const AMONG_FEW: usize = 32;
+
+/// What came of taking elements from both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// There was a list.
+    pub there: bool,
+    /// So many were taken from the front, …
+    pub front: usize,
+    /// … and from the back.
+    pub back: usize,
+    /// There are more that are to go: of a very long list some are taken at a time.
+    pub more: bool,
+}
+
 impl Guard<'_> {
     /// Puts elements to an end of a list, one after the other; how many it has then. With `present` only if there is a
     /// list, else 0.
@@ -25,14 +41,7 @@ impl Guard<'_> {
             if present && list.len() == 0 {
                 return Ok::<_, Declined>(0);
             }
-            let old = list.len();
-            for element in elements.clone() {
-                let end = list.len();
-                list.insert(end, element, &[], 0.0)?;
-            }
-            if end == End::Front {
-                list.write().turn_to_front(old);
-            }
+            list.push(end, elements.clone())?;
             Ok(list.len())
         })?;
         Ok(changed.answer)
@@ -54,16 +63,14 @@ impl Guard<'_> {
                 End::Front => 0..count.min(len),
                 End::Back => len.saturating_sub(count)..len,
             };
-            if !gone.is_empty() {
-                list.remove(gone.clone());
-            }
+            list.remove_places(gone.clone(), end, true)?;
             Ok::<_, Declined>(gone)
         })?;
         Ok(self.removed(changed))
     }
 
-    /// Keeps the elements that `range` says of the list's length, and is written even if those are all; whether there is
-    /// a list.
+    /// Keeps the elements that `range` says of the list's length, and is written even if those are all. Of a very long list
+    /// it may be that only some go, from its ends on.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -71,21 +78,27 @@ impl Guard<'_> {
         &mut self,
         key: &Key<'_>,
         range: impl Fn(usize) -> Range<usize>,
-    ) -> Result<bool, Declined> {
+    ) -> Result<Trimmed, Declined> {
         let changed = self.take_out_of_collection(key, Type::List, |list| {
             let len = list.len();
-            if len > 0 {
-                let kept = range(len);
-                let kept = kept.start.min(len)..kept.end.min(len);
-                list.write();
-                if kept.is_empty() {
-                    list.remove(0..len);
-                } else {
-                    list.remove(kept.end..len);
-                    list.remove(0..kept.start);
-                }
+            if len == 0 {
+                return Ok::<_, Declined>(Trimmed::default());
             }
-            Ok::<_, Declined>(len > 0)
+            let mut kept = range(len);
+            kept = kept.start.min(len)..kept.end.min(len);
+            list.touch();
+            if kept.is_empty() {
+                list.remove_places(0..len, End::Front, true)?;
+                return Ok(Trimmed { there: true, front: len, back: 0, more: false });
+            }
+            let left = list.remove_places(kept.end..len, End::Back, false)?;
+            let back = len - kept.end - left.len();
+            let more = if left.is_empty() {
+                list.remove_places(0..kept.start, End::Front, false)?.len()
+            } else {
+                kept.start
+            };
+            Ok(Trimmed { there: true, front: kept.start - more, back, more: more + left.len() > 0 })
         })?;
         Ok(changed.answer)
     }
@@ -107,8 +120,29 @@ impl Guard<'_> {
                 return Ok::<_, Declined>(None);
             }
             let Some(i) = place(len).filter(|i| *i < len) else { return Ok(Some(false)) };
-            list.write().set_element(i, element)?;
+            list.set_at(i, element)?;
             Ok(Some(true))
+        })?;
+        Ok(changed.answer)
+    }
+
+    /// Puts an element in front of the one at a place, or behind all; how many there are then, none if the list has
+    /// fewer.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn list_insert_at(
+        &mut self,
+        key: &Key<'_>,
+        place: usize,
+        element: &[u8],
+    ) -> Result<Option<usize>, Declined> {
+        let changed = self.change_collection(key, Type::List, |list| {
+            if list.len() == 0 || place > list.len() {
+                return Ok::<_, Declined>(None);
+            }
+            list.insert_at(place, element)?;
+            Ok(Some(list.len()))
         })?;
         Ok(changed.answer)
     }
@@ -127,11 +161,11 @@ impl Guard<'_> {
     ) -> Result<Option<usize>, Declined> {
         let pivot = Element::of(pivot);
         let changed = self.change_collection(key, Type::List, |list| {
-            let Some(leaf) = list.leaf() else { return Ok::<_, Declined>(None) };
-            let Some(at) = leaf.entries(0..leaf.len()).position(|entry| entry.name == pivot) else {
+            let Some(there) = list.collection() else { return Ok::<_, Declined>(None) };
+            let Some(at) = there.entries(0..there.len()).position(|entry| entry.name == pivot) else {
                 return Ok(Some(0));
             };
-            list.insert(at + usize::from(end == End::Back), element, &[], 0.0)?;
+            list.insert_at(at + usize::from(end == End::Back), element)?;
             Ok(Some(list.len()))
         })?;
         Ok(changed.answer)
@@ -140,7 +174,8 @@ impl Guard<'_> {
     /// Takes out up to `count` elements that are `element`, the first ones from that end on; how many.
     ///
     /// # Errors
-    /// [`Declined`], and nothing done.
+    /// [`Declined`], and nothing done; where there is no memory for what is left beside what was there, some may be taken
+    /// out before there is none at all.
     pub fn list_remove(
         &mut self,
         key: &Key<'_>,
@@ -148,25 +183,86 @@ impl Guard<'_> {
         count: usize,
         element: &[u8],
     ) -> Result<usize, Declined> {
-        let element = Element::of(element);
-        let changed = self.take_out_of_collection(key, Type::List, |list| {
-            let Some(leaf) = list.leaf() else { return Ok::<_, Declined>(0) };
-            let there = leaf.entries(0..leaf.len()).filter(|entry| entry.name == element).count();
-            let gone = there.min(count);
-            if gone == 0 {
-                return Ok(0);
-            }
-            // Of those that are the element, by their number from the front.
-            let leaving = match end {
-                End::Front => 0..gone,
-                End::Back => there - gone..there,
+        self.list_remove_among(key, 0..usize::MAX, end, count, element)
+    }
+
+    /// As [`Guard::list_remove`], of the elements at these places only.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_remove_among(
+        &mut self,
+        key: &Key<'_>,
+        places: Range<usize>,
+        end: End,
+        count: usize,
+        element: &[u8],
+    ) -> Result<usize, Declined> {
+        match self.making_way(|guard| guard.remove_among(key, places.clone(), end, count, element)) {
+            Err(Declined::NoMemory) if !self.memory_comes() => {}
+            done => return done,
+        }
+        // In a tree each may need nodes of its own: what is kept for leftovers would not do for all of them.
+        let own = !self.in_transaction();
+        if own {
+            self.begin([*key]);
+        }
+        let done = self.making_way(|guard| guard.remove_among_few(key, places, end, count, element));
+        if own {
+            self.finish();
+        }
+        done
+    }
+
+    /// As [`Guard::list_remove_among`], some places at a time.
+    fn remove_among_few(
+        &mut self,
+        key: &Key<'_>,
+        places: Range<usize>,
+        end: End,
+        count: usize,
+        element: &[u8],
+    ) -> Result<usize, Declined> {
+        let len = self.collection(key, Type::List)?.map_or(0, |list| list.len());
+        let mut left = places.start.min(len)..places.end.min(len);
+        let mut gone = 0;
+        while !left.is_empty() && gone < count {
+            let few = match end {
+                End::Front => left.start..left.end.min(left.start + AMONG_FEW),
+                End::Back => left.end.saturating_sub(AMONG_FEW).max(left.start)..left.end,
             };
-            let mut number = 0;
-            list.write().retain(|entry| {
-                let found = entry.name == element;
-                number += usize::from(found);
-                !(found && leaving.contains(&(number - 1)))
-            });
+            let some = self.remove_among(key, few.clone(), end, count - gone, element)?;
+            match end {
+                End::Front => left = few.end - some..left.end - some,
+                End::Back => left.end = few.start,
+            }
+            gone += some;
+        }
+        Ok(gone)
+    }
+
+    fn remove_among(
+        &mut self,
+        key: &Key<'_>,
+        places: Range<usize>,
+        end: End,
+        count: usize,
+        element: &[u8],
+    ) -> Result<usize, Declined> {
+        let element = Element::of(element);
+        let changed = self.change_collection(key, Type::List, |list| {
+            let Some(whole) = list.collection() else { return Ok::<_, Declined>(0) };
+            let places = places.start.min(whole.len())..places.end.min(whole.len());
+            let there = whole.entries(places.clone()).filter(|entry| entry.name == element).count();
+            let gone = there.min(count);
+            if gone > 0 {
+                // Of those that are the element, by their number from the front.
+                let numbers = match end {
+                    End::Front => 0..gone,
+                    End::Back => there - gone..there,
+                };
+                list.remove_equal(places, &element, &numbers)?;
+            }
             Ok(gone)
         })?;
         Ok(changed.answer)

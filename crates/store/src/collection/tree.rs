@@ -1,4 +1,4 @@
-//! A tree: the elements of a hash or a set that are too many for one leaf.
+//! A tree: the elements of a hash, a set or a list that are too many for one leaf.
 //!
 //! ```text
 //! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 48
@@ -15,15 +15,21 @@
 //! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
 //!    leaf, new inner nodes on the way to it and a new root, which is published as any item is (`edit.rs`). So who has
 //!    a root has a collection of one moment, for as long as the epoch, without a lock.
-//! 2. Elements are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of an inner node is
-//!    the least that child i may have; of the first it says nothing. In a leaf they are in the order of insertion.
+//! 2. Elements of a hash or a set are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of
+//!    an inner node is the least that child i may have; of the first it says nothing. In a leaf they are in the order of
+//!    insertion. Those of a list are in its order, leaves and all (`places.rs`), and keys are labels (`labels.rs`).
 //! 3. Nodes say the number of their tree, and a table whose key has the number (`fell.rs`): so sweeps find the owner of a
 //!    chunk (`own.rs`), whatever its root is by then.
 //! 4. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
+mod copy;
 mod edit;
 mod fell;
+mod labels;
+#[cfg(all(test, not(loom)))]
+mod list_tests;
 mod own;
+mod places;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -31,6 +37,7 @@ pub(crate) use edit::Edit;
 pub(super) use edit::Hand;
 pub(crate) use fell::Trees;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
+pub(super) use places::Growth;
 
 use super::leaf::{HEAD_BYTES, Leaf, leaf_bytes};
 use super::{Collection, Type};

@@ -207,20 +207,24 @@ fn together(actor: &mut Actor) {
 }
 
 fn push(actor: &mut Actor, all: &All) {
-    let number = {
+    let numbers = {
         let mut known = all.borrow_mut();
-        known.pushed += 1;
-        known.pushed.to_string()
+        // Enough for a tree now and then.
+        let many = if actor.random.below(8) == 0 { 40 } else { 1 };
+        let numbers: Vec<String> = (known.pushed + 1..=known.pushed + many).map(|n| n.to_string()).collect();
+        known.pushed += many;
+        numbers
     };
+    let end = if actor.random.below(3) == 0 { End::Front } else { End::Back };
     actor.batch(|guard, _, _| {
         let key = guard.key(LIST);
-        guard.list_push(&key, End::Back, [number.as_bytes()].into_iter(), false).expect("memory");
+        guard.list_push(&key, end, numbers.iter().map(String::as_bytes), false).expect("memory");
     });
 }
 
 fn pop(actor: &mut Actor, all: &All) {
     let end = if actor.random.below(2) == 0 { End::Front } else { End::Back };
-    let count = 1 + actor.random.below(3) as usize;
+    let count = if actor.random.below(8) == 0 { 60 } else { 1 + actor.random.below(3) as usize };
     let popped: Vec<i64> = actor.batch(|guard, _, _| {
         let key = guard.key(LIST);
         let popped = guard.list_pop(&key, end, count).expect("memory");

@@ -6,7 +6,7 @@ use larder_store::{Collection, DIGITS_MAX, Declined, Element, End, Entry, Guard,
 
 /// Elements of one collection are about so many at most: some changes are refused then.
 const LARGE_BYTES: usize = 6_000;
-/// Names of hashes and sets that are many.
+/// Names of hashes, sets and lists that are many.
 const WIDE: usize = 1_500;
 
 /// A field or member or element; its value, in a hash; its score, in a sorted set.
@@ -80,7 +80,7 @@ impl Plan {
     fn of(op: &Op, writes: u64) -> Plan {
         let kind = [Type::Hash, Type::Set, Type::SortedSet, Type::List][op.flags as usize / 7 % 4];
         // Now and then enough for a tree of several levels.
-        let wide = matches!(kind, Type::Hash | Type::Set) && op.bytes % 29 < 3;
+        let wide = kind != Type::SortedSet && op.bytes % 29 < 3;
         let count = if wide { WIDE / 3 } else { 1 + op.bytes / 4 % 5 };
         let string = |i: usize| {
             if wide {

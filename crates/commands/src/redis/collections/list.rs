@@ -2,40 +2,45 @@
 
 use std::ops::Range;
 
-use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Declined, Element, End, Entry, Guard, Hint, Key, Removed, Type};
+use larder_protocol::resp::Args;
+use larder_store::{Collection, End, Guard, Hint, Key, Removed, Type};
 
 use super::copied::Copied;
-use super::{Call, Shown, block, len, mpop, peek_as, places, places_bytes_max, put_element};
+use super::listing::{Form, Listed, Which};
+use super::seeking::{insert, position};
+use super::sifting::{remove, trim};
+use super::taking::{TAKEN_AT_ONCE, take};
+use super::words::Write;
+use super::{Call, Shown, block, len, mpop, peek_as, places_bytes_max, put_element};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_bulk, put_integer, put_null, put_null_array};
+use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, TWO_KEYS, Tells};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        push(call, key, args, End::Front, false)
+        call.write_words("lpush", key, args, Write::push(End::Front, false, args), false)
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
     .doc("1.0.0", "key element [element ...]", "Puts elements to the front; how many there are then."),
     Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        push(call, key, args, End::Back, false)
+        call.write_words("rpush", key, args, Write::push(End::Back, false, args), false)
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
     .doc("1.0.0", "key element [element ...]", "Puts elements to the back; how many there are then."),
     Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        push(call, key, args, End::Front, true)
+        call.write_words("lpushx", key, args, Write::push(End::Front, true, args), false)
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
     .doc("2.2.0", "key element [element ...]", "As LPUSH, if there is a list."),
     Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
-        push(call, key, args, End::Back, true)
+        call.write_words("rpushx", key, args, Write::push(End::Back, true, args), false)
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
@@ -151,15 +156,8 @@ pub(super) fn end(word: &[u8]) -> Result<End, Fail> {
     }
 }
 
-/// LPUSH, RPUSH, LPUSHX, RPUSHX
-fn push(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, present: bool) -> Done {
-    call.spend_on_writes(args.len());
-    let elements = call.cx.guard.list_push(key, end, args, present)?;
-    call.length(elements)
-}
-
 /// LPOP, RPOP
-fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, name: &str) -> Done {
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, name: &'static str) -> Done {
     let resp3 = call.client.resp3;
     let Some(count) = args.at(0) else {
         match call.cx.guard.list_pop(key, end, 1)? {
@@ -173,12 +171,18 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     }
     let count =
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
+    if count > TAKEN_AT_ONCE && !call.cx.guard.in_transaction() {
+        return take(call, name, key, end, count);
+    }
     let free = free_room(call.out);
     call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count), free))?;
-    match call.cx.guard.list_pop(key, end, count)? {
+    let popped = call.cx.guard.list_pop(key, end, count)?;
+    let elements = popped.as_ref().map_or(0, Removed::len);
+    match popped {
         None => put_null_array(call.out, resp3),
         popped => put_popped(call.out, end, popped.as_ref()),
     }
+    call.spend_on_elements(elements);
     Ok(())
 }
 
@@ -201,17 +205,11 @@ pub(super) fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>
 }
 
 /// LRANGE
-fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
-    let free = free_room(call.out);
-    let measure = |list: &Collection<'_>| places_bytes_max(list, places(start, stop, list.len()), free);
-    call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
-        let range = places(start, stop, list.as_ref().map_or(0, Collection::len));
-        put_array(out, range.len());
-        let elements = list.iter().flat_map(|list| list.entries(range.clone()));
-        elements.for_each(|entry| Shown::Names.put(out, resp3, &entry));
-        Ok(())
-    })
+fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let mut words = args;
+    let which = Which::Places(integer(next(&mut words)?)?, integer(next(&mut words)?)?);
+    let (kind, shown, form) = (Type::List, Shown::Names, Form::Rows);
+    call.list("lrange", key, hint, args, Listed { kind, shown, form, which, takes: false })
 }
 
 /// The place of an index in a list of so many elements; negative ones count from the end.
@@ -240,114 +238,6 @@ fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
         Some(false) => Err(Fail::of("ERR index out of range")),
         None => Err(Fail::NO_SUCH_KEY),
     }
-}
-
-/// LINSERT
-fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let end = match next(&mut args)? {
-        word if is(word, "BEFORE") => End::Front,
-        word if is(word, "AFTER") => End::Back,
-        _ => return Err(Fail::SYNTAX),
-    };
-    match call.cx.guard.list_insert(key, end, next(&mut args)?, next(&mut args)?)? {
-        None => call.integer(0),
-        Some(0) => call.integer(-1),
-        Some(elements) => call.length(elements),
-    }
-}
-
-/// LREM
-fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let count = integer(next(&mut args)?)?;
-    let end = if count < 0 { End::Back } else { End::Front };
-    let most =
-        if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
-    let gone = call.cx.guard.list_remove(key, end, most, next(&mut args)?)?;
-    call.length(gone)
-}
-
-/// LTRIM
-fn trim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let (start, stop) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
-    call.cx.guard.list_trim(key, |len| places(start, stop, len))?;
-    call.ok()
-}
-
-/// What LPOS looks for.
-struct Search<'a> {
-    element: Element<'a>,
-    /// From the back.
-    back: bool,
-    /// Of those that are found so many are left out.
-    skip: u64,
-    /// So many are told; 0: all.
-    count: Option<u64>,
-    /// So many elements are looked at; 0: all.
-    looks_max: u64,
-}
-
-impl<'a> Search<'a> {
-    fn parse(mut args: Args<'a>) -> Result<Search<'a>, Fail> {
-        let element = Element::of(next(&mut args)?);
-        let mut search = Search { element, back: false, skip: 0, count: None, looks_max: 0 };
-        let natural = |word, less: &'static str| {
-            integer(word).ok().and_then(|n| u64::try_from(n).ok()).ok_or(Fail::of(less))
-        };
-        while let Some(word) = args.next() {
-            let value = next(&mut args)?;
-            if is(word, "RANK") {
-                let rank = super::symmetric(value)?;
-                if rank == 0 {
-                    return Err(Fail::of(
-                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
-                    ));
-                }
-                (search.back, search.skip) = (rank < 0, rank.unsigned_abs() - 1);
-            } else if is(word, "COUNT") {
-                search.count = Some(natural(value, "ERR COUNT can't be negative")?);
-            } else if is(word, "MAXLEN") {
-                search.looks_max = natural(value, "ERR MAXLEN can't be negative")?;
-            } else {
-                return Err(Fail::SYNTAX);
-            }
-        }
-        Ok(search)
-    }
-
-    /// The places, those that are found first in front.
-    fn places(&self, list: &Collection<'_>) -> Vec<usize> {
-        let len = list.len();
-        let all = |n: u64| if n == 0 { usize::MAX } else { usize::try_from(n).unwrap_or(usize::MAX) };
-        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
-        let most = self.count.map_or(1, all);
-        let found = |(place, entry): (usize, Entry<'_>)| (entry.name == self.element).then_some(place);
-        if self.back {
-            let entries = (0..len).rev().zip(list.entries_back(0..len)).take(all(self.looks_max));
-            entries.filter_map(found).skip(skip).take(most).collect()
-        } else {
-            let entries = (0..len).zip(list.entries(0..len)).take(all(self.looks_max));
-            entries.filter_map(found).skip(skip).take(most).collect()
-        }
-    }
-}
-
-/// LPOS
-fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    let search = Search::parse(args)?;
-    let most = search.count.map_or(1, |count| if count == 0 { u64::MAX } else { count });
-    let measure = |list: &Collection<'_>| HEAD_BYTES_MAX * (1 + most.min(list.len() as u64) as usize);
-    call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
-        let places = list.map_or(Vec::new(), |list| search.places(&list));
-        match (search.count, places.first()) {
-            (Some(_), _) => {
-                put_array(out, places.len());
-                places.iter().for_each(|place| put_integer(out, *place as i64));
-            }
-            (None, Some(place)) => put_integer(out, *place as i64),
-            (None, None) => put_null(out, resp3),
-        }
-        Ok(())
-    })
 }
 
 /// LMOVE, RPOPLPUSH
@@ -383,16 +273,7 @@ pub(super) fn carry(
         put_bulk(out, element);
         return Ok(true);
     }
-    match guard.list_push(to, to_end, std::iter::once(element), false) {
-        Err(Declined::TooLarge) if turns => {
-            // As long as a list may be: it is no longer at any time.
-            guard.list_pop(from, from_end, 1)?;
-            guard.list_push(to, to_end, std::iter::once(element), false)?;
-            put_bulk(out, element);
-            return Ok(true);
-        }
-        pushed => drop(pushed?),
-    }
+    guard.list_push(to, to_end, std::iter::once(element), false)?;
     if let Err(declined) = guard.list_pop(from, from_end, 1) {
         guard.list_pop(to, to_end, 1)?;
         return Err(declined.into());

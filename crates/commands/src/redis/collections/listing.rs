@@ -9,11 +9,16 @@
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
 
+use std::ops::Range;
+
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Seen, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
-use super::{Call, ELEMENT_NS, LOOK_NS, Shown, entry_bytes_max, is_large, of_type, reply_bytes_max};
+use super::{
+    Call, ELEMENT_NS, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type, places,
+    places_bytes_max, reply_bytes_max,
+};
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, find, free_room};
@@ -43,6 +48,8 @@ const PICKS_SHARE: u64 = 4;
 pub(crate) enum Which {
     /// All.
     All,
+    /// Those from one place to another, which is one of them; negative ones count from the end.
+    Places(i64, i64),
     /// So many at random, each once; all if there are no more.
     Some(usize, Random),
     /// So many at random, each any of all.
@@ -76,6 +83,7 @@ impl Listed {
     fn count(&self, len: usize) -> u64 {
         match self.which {
             Which::All => len as u64,
+            Which::Places(start, stop) => places(start, stop, len).len() as u64,
             Which::Some(count, _) => count.min(len) as u64,
             Which::Any(count, _) => {
                 if len == 0 {
@@ -107,6 +115,9 @@ impl Listed {
     fn each<'r>(&self, there: &Collection<'r>, visit: &mut dyn FnMut(&Entry<'r>)) {
         match self.which {
             Which::All => there.entries(0..there.len()).for_each(|entry| visit(&entry)),
+            Which::Places(start, stop) => {
+                there.entries(places(start, stop, there.len())).for_each(|entry| visit(&entry));
+            }
             Which::Some(count, random) => each_of_some(there, count, random, visit),
             Which::Any(count, mut random) => {
                 (0..count).for_each(|_| visit(&there.entry(random.below(there.len()))));
@@ -125,7 +136,7 @@ impl Listed {
     /// Entries that are looked for, not walked over.
     fn picks(&self, len: usize) -> usize {
         match self.which {
-            Which::All => 0,
+            Which::All | Which::Places(..) => 0,
             Which::Some(..) | Which::Any(..) => usize::try_from(self.count(len)).unwrap_or(usize::MAX),
         }
     }
@@ -135,6 +146,9 @@ impl Listed {
         let (all, kind) = (reply_bytes_max(there), there.kind());
         let few = match self.which {
             Which::All | Which::Some(..) => all <= free,
+            Which::Places(start, stop) => {
+                return places_bytes_max(there, places(start, stop, there.len()), free);
+            }
             Which::Any(..) => false,
         };
         if few {
@@ -151,6 +165,7 @@ impl Listed {
         let large = is_large(there);
         let few = match self.which {
             Which::All => !large,
+            Which::Places(..) => self.count(there.len()) < MANY_ELEMENTS as u64,
             Which::Some(count, _) => !large || count <= PICKS_DIRECT,
             Which::Any(count, _) => count <= PICKS_DIRECT as u64,
         };
@@ -243,8 +258,8 @@ struct Copying {
 /// Which entry is copied next.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// The one at this place, and those behind it.
-    Place(usize),
+    /// The one at this place, and those behind it, up to another.
+    Places(usize, usize),
     /// Those that are drawn.
     Drawn(Drawing),
     /// So many picks.
@@ -293,15 +308,15 @@ impl Next {
     fn copy(&mut self, there: &Collection<'_>, sink: &mut Sink<'_>) -> bool {
         let len = there.len();
         match self {
-            Next::Place(at) => {
-                let mut entries = there.entries(*at..len);
+            Next::Places(at, end) => {
+                let mut entries = there.entries(*at..*end);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
                 {
                     sink.put(&entry);
                     *at += 1;
                 }
-                *at == len
+                *at == *end
             }
             Next::Drawn(drawing) => {
                 let dense = drawing.wanted().saturating_mul(DENSE) >= len - drawing.at();
@@ -345,7 +360,7 @@ impl Copying {
             resp3: call.client.resp3,
             version: 0,
             len: 0,
-            next: Next::Place(0),
+            next: Next::Places(0, 0),
             kept,
             ends: None,
             again: None,
@@ -370,10 +385,14 @@ impl Copying {
             Which::Any(..) => {
                 self.held = Heap::take_however_short(call, len * size_of::<usize>())?;
                 self.ends = Some(Vec::with_capacity(len));
-                Next::Place(0)
+                Next::Places(0, len)
+            }
+            Which::Places(start, stop) => {
+                let Range { start, end } = places(start, stop, len);
+                Next::Places(start, end)
             }
             Which::Some(count, random) if count < len => Next::Drawn(Drawing::new(count, random)),
-            Which::All | Which::Some(..) => Next::Place(0),
+            Which::All | Which::Some(..) => Next::Places(0, len),
         };
         Ok(())
     }
@@ -412,7 +431,14 @@ impl Copying {
     /// Copies all in one step.
     fn copy_at_once(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         loop {
-            let needs = |there: &Collection<'_>| (there.len(), reply_bytes_max(there) + ELEMENT_BYTES);
+            let listed = self.listed;
+            let needs = |there: &Collection<'_>| {
+                let bytes = match listed.which {
+                    Which::Places(..) => listed.bytes(there, 0),
+                    Which::All | Which::Some(..) | Which::Any(..) => reply_bytes_max(there),
+                };
+                (there.len(), bytes + ELEMENT_BYTES)
+            };
             let there = of_type(self.item(call), self.listed.kind)?;
             let (len, bytes) = there.as_ref().map_or((0, 0), needs);
             self.begin(call, 0, len, true)?;

@@ -9,7 +9,7 @@
 //! is refused.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
-use larder_store::{Collection, Hint, Key, ScoreRule, Type, fits_alone};
+use larder_store::{Collection, End, Hint, Key, ScoreRule, Type, fits_alone};
 
 use super::{
     Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, WRITE_NS, peek_as,
@@ -27,6 +27,12 @@ use crate::redis::table::{self, Command};
 
 /// Elements that are written in one moment, at most.
 pub(crate) const WRITES_AT_ONCE: usize = 512;
+/// Elements that are put to an end of a list in one moment, at most, …
+pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
+/// … and bytes of them, about.
+const PUSHED_BYTES: usize = 256 << 10;
+/// What it takes to put an element to an end of a list, beside others.
+const PUSH_NS: u64 = 100;
 /// Elements that are looked for in one moment, at most.
 pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
 /// Bytes of a piece of a reply behind the first, about.
@@ -46,13 +52,21 @@ pub(crate) enum Write {
     Score(ScoreRule, bool),
     /// They are taken out.
     Remove(Type),
+    /// They are put to an end of a list, perhaps only if there is one, so many in one moment at most.
+    Push { end: End, present: bool, at_once: usize },
 }
 
 impl Write {
+    /// These elements are put to an end of a list.
+    pub fn push(end: End, present: bool, elements: Args<'_>) -> Write {
+        let each = elements.encoded().len() / elements.len().max(1) + 1;
+        Write::Push { end, present, at_once: (PUSHED_BYTES / each).clamp(FEW_ELEMENTS, PUSHES_AT_ONCE) }
+    }
+
     /// Words of an element.
     fn words(self) -> usize {
         match self {
-            Write::Add | Write::Remove(_) => 1,
+            Write::Add | Write::Remove(_) | Write::Push { .. } => 1,
             Write::Set | Write::Score(..) => 2,
         }
     }
@@ -69,7 +83,25 @@ impl Write {
                 scored.new + if changes { scored.changed } else { 0 }
             }
             Write::Remove(kind) => guard.remove_named(key, kind, words)?,
+            Write::Push { end, present, .. } => guard.list_push(key, end, words, present)?,
         })
+    }
+
+    /// What is replied behind some, of which `more` count.
+    fn counted(self, count: usize, more: usize) -> usize {
+        match self {
+            // As many as there are then.
+            Write::Push { .. } => more,
+            Write::Add | Write::Set | Write::Score(..) | Write::Remove(_) => count + more,
+        }
+    }
+
+    /// Elements of one moment, at most, and what each takes.
+    fn moment(self) -> (usize, u64) {
+        match self {
+            Write::Push { at_once, .. } => (at_once, PUSH_NS),
+            Write::Add | Write::Set | Write::Score(..) | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
+        }
     }
 
     /// None of the elements is too long for any collection.
@@ -80,6 +112,7 @@ impl Write {
         let fit = match self {
             Write::Add => words.clone().all(|member| fits_alone(Type::Set, member, b"")),
             Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
+            Write::Push { .. } => words.clone().all(|element| fits_alone(Type::List, element, b"")),
             Write::Score(..) | Write::Remove(_) => true,
         };
         if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
@@ -99,7 +132,7 @@ impl Call<'_, '_, '_> {
     /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
     ///
     /// # Errors
-    /// Why not all of them were written: none, or, of more than [`WRITES_AT_ONCE`], those of some moments were.
+    /// Why not all of them were written: none, or, of more than are one moment, those of some moments were.
     pub fn write_words(
         &mut self,
         name: &'static str,
@@ -109,20 +142,21 @@ impl Call<'_, '_, '_> {
         says_ok: bool,
     ) -> Done {
         let elements = words.len() / write.words();
-        if elements <= WRITES_AT_ONCE || self.cx.guard.in_transaction() {
+        let (most, each_ns) = write.moment();
+        if elements <= most || self.cx.guard.in_transaction() {
             let count = write.run(self, key, words)?;
-            self.spend_on_writes(elements);
+            self.spend_on(elements, each_ns);
             return if says_ok { self.ok() } else { self.length(count) };
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
         write.look(words)?;
-        let some = first(&mut words, self.writes_of_a_step() * write.words());
+        let some = first(&mut words, self.moment_of(write) * write.words());
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
         let key = name.key(self);
         let count = write.run(self, &key, some)?;
-        self.spend_on_writes(some.len() / write.words());
+        self.spend_on(some.len() / write.words(), each_ns);
         self.go_on_with(Writing { row, name, write, says_ok, count, kept });
         Ok(())
     }
@@ -130,6 +164,12 @@ impl Call<'_, '_, '_> {
     /// How many writes what is left of the slice is for.
     pub(super) fn writes_of_a_step(&self) -> usize {
         ((self.step_ns() / WRITE_NS) as usize).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
+    }
+
+    /// How many elements what is left of the slice is for.
+    fn moment_of(&self, write: Write) -> usize {
+        let (most, each_ns) = write.moment();
+        ((self.step_ns() / each_ns) as usize).clamp(FEW_ELEMENTS, most)
     }
 }
 
@@ -147,13 +187,13 @@ struct Writing {
 impl Job for Writing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Writing { row, name, write, count, kept, .. } = self;
-        let words = call.writes_of_a_step() * write.words();
+        let words = call.moment_of(*write) * write.words();
         let key = name.key(call);
         kept.take(|rest| {
             let some = first(rest, words);
-            call.spend((some.len() / write.words()) as u64 * WRITE_NS);
+            call.spend((some.len() / write.words()) as u64 * write.moment().1);
             call.tell_around_key(row, key.bytes(), |call| {
-                *count += write.run(call, &key, some)?;
+                *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
             })
         })?;

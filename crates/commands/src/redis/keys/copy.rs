@@ -10,9 +10,15 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::making::{Carry, carry};
 use crate::redis::table::{ArgsTold, Tells};
 
-/// Copies a value with what goes with it: from one key to another, which has no value or may lose it.
-/// False if there is nothing to copy, or something in the way.
-fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: bool) -> Result<bool, Fail> {
+/// Copies a value with what goes with it: from one key to another, which has no value or may lose it. A collection that is
+/// to leave its key does so at once. False if there is nothing to copy, or something in the way.
+fn copy_to(
+    call: &mut Call<'_, '_, '_>,
+    from: &Key<'_>,
+    to: &Key<'_>,
+    replace: bool,
+    leaves: bool,
+) -> Result<bool, Fail> {
     let expect = if replace { Expect::Any } else { Expect::Absent };
     let guard = &mut call.cx.guard;
     let Some(item) = guard.peek(from).hit() else { return Ok(false) };
@@ -30,6 +36,7 @@ fn copy_to(call: &mut Call<'_, '_, '_>, from: &Key<'_>, to: &Key<'_>, replace: b
             let pinned = value.pin();
             copy_pinned(guard, &pinned, to, &attributes, expect)
         }
+        Value::Collection(_) if leaves => guard.collection_carry(from, to, expect)?,
         Value::Collection(_) => guard.collection_copy(from, to, expect)?,
     };
     match done {
@@ -94,7 +101,7 @@ pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: 
         if from.bytes() == to.bytes() {
             return Ok(!only_new);
         }
-        let copied = copy_to(call, &from, &to, !only_new)?;
+        let copied = copy_to(call, &from, &to, !only_new, true)?;
         if copied {
             let _ = call.cx.guard.delete(&from, Expect::Present);
         }
@@ -131,7 +138,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     )? {
         return Ok(());
     }
-    let copied = call.as_one([from, to], |call| copy_to(call, &from, &to, replace))?;
+    let copied = call.as_one([from, to], |call| copy_to(call, &from, &to, replace, false))?;
     call.integer(i64::from(copied))
 }
 
@@ -154,7 +161,7 @@ pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Ok(());
     }
     let moved = call.as_one([from, to], |call| {
-        let copied = copy_to(call, &from, &to, false)?;
+        let copied = copy_to(call, &from, &to, false, true)?;
         if copied {
             let _ = call.cx.guard.delete(&from, Expect::Present);
         }

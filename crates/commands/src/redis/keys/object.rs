@@ -116,8 +116,12 @@ fn encoding_of(collection: &Collection<'_>) -> &'static str {
         Type::Hash | Type::Set => "hashtable",
         Type::SortedSet => "skiplist",
         Type::List => {
-            let bytes: usize = elements().map(|entry| entry.name.len() + LIST_ELEMENT_BYTES).sum();
-            if bytes <= LIST_BYTES_MAX { "listpack" } else { "quicklist" }
+            let mut bytes = 0;
+            let is_long = elements().any(|entry| {
+                bytes += entry.name.len() + LIST_ELEMENT_BYTES;
+                bytes > LIST_BYTES_MAX
+            });
+            if is_long { "quicklist" } else { "listpack" }
         }
     }
 }

@@ -12,7 +12,7 @@ mod elements;
 use std::collections::HashMap;
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{DATABASES, Value};
+use larder_store::{COPIED_BYTES_MAX, DATABASES, Value};
 
 use crate::core::glob::Weight;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
@@ -31,7 +31,7 @@ pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
 const KEY_BYTES: u64 = 32;
 /// What BITFIELD does with what lies between its fields, in copies.
 const PART_COPIES: u64 = 4;
-/// A larger collection is not copied.
+/// A collection in one leaf is not longer.
 const COLLECTION_BYTES_MAX: u64 = 16 << 10;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
@@ -203,7 +203,7 @@ impl<'q> Scale<'q> {
             }
             "rename" | "renamenx" | "copy" | "move" => {
                 let size = self.size(call, db, at(0));
-                if size.elements > 0 && size.bytes > COLLECTION_BYTES_MAX {
+                if row.name == "copy" && size.elements > 0 && size.bytes > COPIED_BYTES_MAX {
                     // It fails.
                     return;
                 }
@@ -215,7 +215,8 @@ impl<'q> Scale<'q> {
                 // To no database it fails.
                 let Some(to) = to else { return };
                 self.note(to, key, size);
-                copying_ns(size.bytes)
+                // A large collection goes elsewhere at once.
+                copying_ns(if size.elements > 0 { size.bytes.min(COPIED_BYTES_MAX) } else { size.bytes })
             }
             _ if row.elements => self.elements(call, row, args),
             _ => 0,

@@ -19,6 +19,7 @@
 use super::super::build::{Builder, Full};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
+use super::places::{Growth, PartEnd};
 use super::{
     CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path,
     ROOT_BYTES, Root, elements_of, header_of, leaf_at, location_of, moves_of, node_word, word,
@@ -35,7 +36,7 @@ use std::ops::Range;
 
 /// What a node that grows small joins its neighbour at, and what both may have then.
 const LEAF_BYTES_FEW: usize = LEAF_BYTES / 4;
-const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
+pub(super) const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
 const CHILDREN_FEW: usize = if CHILDREN_MAX < 8 { 2 } else { CHILDREN_MAX / 4 };
 const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
 
@@ -44,10 +45,10 @@ const NODES_KEPT: usize = 1 << 10;
 
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug)]
-struct Child {
+pub(super) struct Child {
     /// The least order that it may have.
-    key: u64,
-    word: u64,
+    pub(super) key: u64,
+    pub(super) word: u64,
 }
 
 /// Where an entry of a leaf that is cut goes by, and where it is.
@@ -63,30 +64,33 @@ struct Cut {
 /// Those of nodes grow with what is written at once, and so much of them is given back.
 #[derive(Debug, Default)]
 pub(crate) struct Edit {
-    number: u32,
+    pub(super) number: u32,
     /// The number was taken for this edit.
-    numbered: bool,
-    height: usize,
-    top: u64,
+    pub(super) numbered: bool,
+    pub(super) height: usize,
+    pub(super) top: u64,
     pub(in crate::collection) elements: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// The item that has the nodes that are there; none if all are this edit's.
-    base: Option<Seen>,
+    pub(super) base: Option<Seen>,
     /// Nobody knows whether the first leaf is marked.
-    unmarked: bool,
+    pub(super) unmarked: bool,
+    /// Where a list grows.
+    pub(in crate::collection) growth: Growth,
     /// Somebody was faster.
     pub(in crate::collection) overtaken: bool,
     /// Nodes of this edit.
     fresh: Vec<u64>,
     /// Nodes that its tree does not have any more.
-    gone: Vec<u64>,
+    pub(super) gone: Vec<u64>,
     /// What takes the place of some children of the next node.
-    news: Vec<Child>,
+    pub(super) news: Vec<Child>,
     row: Vec<Child>,
     cuts: Vec<Cut>,
-    part: Builder,
+    pub(super) ends: Vec<PartEnd>,
+    pub(super) part: Builder,
     /// The leaf that is being changed.
-    builder: Builder,
+    pub(super) builder: Builder,
 }
 
 /// Who edits, and which key.
@@ -103,6 +107,7 @@ impl Edit {
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
         self.base = None;
         self.unmarked = false;
+        self.growth = Growth::Within;
         self.overtaken = false;
         self.gone.clear();
         self.row.clear();
@@ -136,12 +141,14 @@ impl Edit {
         hand: &mut Hand<'_>,
         builder: &Builder,
     ) -> Result<(), Declined> {
+        let growth = self.growth;
         self.clear();
+        self.growth = growth;
         self.number = hand.store.trees.take(&hand.store.arena, hand.key.hash);
         self.numbered = true;
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
-        self.write_leaves(hand, builder, 0)?;
+        self.write_leaves(hand, builder, 0, None)?;
         self.write_top(hand, 1)
     }
 
@@ -161,7 +168,12 @@ impl Edit {
     }
 
     /// A chunk for a node; its header says that it is nobody's yet.
-    fn allocate(&mut self, hand: &mut Hand<'_>, level: usize, bytes: usize) -> Result<u64, Declined> {
+    pub(super) fn allocate(
+        &mut self,
+        hand: &mut Hand<'_>,
+        level: usize,
+        bytes: usize,
+    ) -> Result<u64, Declined> {
         let Hand { store, local, .. } = hand;
         let epoch = store.epochs.announced(local.id);
         let chunk = local.allocate(store, ClassId::of(bytes), bytes).ok_or(Declined::NoMemory)?;
@@ -193,7 +205,7 @@ impl Edit {
     }
 
     /// A node is no part of the tree any more.
-    fn drop_node(&mut self, hand: &mut Hand<'_>, location: u64) {
+    pub(super) fn drop_node(&mut self, hand: &mut Hand<'_>, location: u64) {
         let arena = &hand.store.arena;
         // SAFETY: a node of this edit, or of the tree that it began with.
         let header = unsafe { header_of(arena, location) };
@@ -226,7 +238,7 @@ impl Edit {
         path
     }
 
-    fn leaf<'g>(&self, store: &Store, path: &Path) -> Leaf<'g> {
+    pub(super) fn leaf<'g>(&self, store: &Store, path: &Path) -> Leaf<'g> {
         // SAFETY: a leaf of this edit, or of a tree that is as it was; nobody keeps it beyond the next allocation.
         unsafe { leaf_at(&store.arena, path.leaf) }
     }
@@ -298,7 +310,7 @@ impl Edit {
     }
 
     /// Puts what is in `builder` in the place of the leaf at the end of a path.
-    fn store_leaf(
+    pub(super) fn store_leaf(
         &mut self,
         hand: &mut Hand<'_>,
         path: &Path,
@@ -318,7 +330,11 @@ impl Edit {
                 // SAFETY: as above, a leaf.
                 let neighbour: Leaf<'_> = unsafe { leaf_at(&hand.store.arena, location) };
                 if builder.loose_bytes() + neighbour.bytes() <= LEAF_BYTES_JOINED {
-                    builder.append(&neighbour);
+                    if j < i {
+                        builder.prepend(&neighbour);
+                    } else {
+                        builder.append(&neighbour);
+                    }
                     range = i.min(j)..i.max(j) + 1;
                     self.unmarked |= range.start == 0;
                     self.drop_node(hand, location);
@@ -328,18 +344,29 @@ impl Edit {
         }
         let low = path.low(&hand.store.arena, self.height - 1, range.start);
         if !builder.is_empty() {
-            self.write_leaves(hand, builder, low)?;
+            // One that has joined a neighbour is not cut.
+            let high = path.high(&hand.store.arena, self.height - 1);
+            self.write_leaves(hand, builder, low, high)?;
         }
-        self.climb(hand, path, range)
+        self.climb(hand, path, self.height - 1, range)
     }
 
-    /// Makes leaves of what is in `builder`, from `low` on: they are [`Edit::news`] then.
-    fn write_leaves(&mut self, hand: &mut Hand<'_>, builder: &Builder, low: u64) -> Result<(), Declined> {
+    /// Makes leaves of what is in `builder`, from `low` on, and below `high`: they are [`Edit::news`] then.
+    fn write_leaves(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &Builder,
+        low: u64,
+        high: Option<u64>,
+    ) -> Result<(), Declined> {
         debug_assert!(self.news.is_empty());
         let leaf = builder.leaf();
         let bytes = builder.loose_bytes();
         if bytes <= LEAF_BYTES || leaf.len() == 1 {
             return self.write_leaf(hand, builder, low);
+        }
+        if leaf.kind() == Type::List {
+            return self.write_run(hand, builder, low, high);
         }
         let mut cuts = std::mem::take(&mut self.cuts);
         cuts.clear();
@@ -382,7 +409,12 @@ impl Edit {
         done
     }
 
-    fn write_leaf(&mut self, hand: &mut Hand<'_>, builder: &Builder, key: u64) -> Result<(), Declined> {
+    pub(super) fn write_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &Builder,
+        key: u64,
+    ) -> Result<(), Declined> {
         let bytes = builder.bytes()?;
         if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
             return Err(Declined::TooLarge);
@@ -402,10 +434,16 @@ impl Edit {
         Ok(())
     }
 
-    /// Puts [`Edit::news`] in the place of some children of the lowest inner node of a path, and so on up to the top.
-    fn climb(&mut self, hand: &mut Hand<'_>, path: &Path, mut range: Range<usize>) -> Result<(), Declined> {
+    /// Puts [`Edit::news`] in the place of some children of the inner node of a path at a depth, and so on up to the top.
+    pub(super) fn climb(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &Path,
+        depth: usize,
+        mut range: Range<usize>,
+    ) -> Result<(), Declined> {
         let height = self.height;
-        for depth in (0..height).rev() {
+        for depth in (0..=depth).rev() {
             let arena = &hand.store.arena;
             let location = path.steps[depth].0;
             // SAFETY: an inner node of this edit, or of a tree that is as it was, as all below.
@@ -487,20 +525,33 @@ impl Edit {
         debug_assert!(self.news.is_empty());
         let row = std::mem::take(&mut self.row);
         let parts = row.len().div_ceil(CHILDREN_MAX).max(1);
+        let even = row.len().div_ceil(parts).max(1);
+        // As leaves of a list: full ones, but for the one at the end where it grows.
+        let (first, each) = match self.growth {
+            Growth::Within => (even.min(row.len()), even),
+            Growth::Back => (CHILDREN_MAX.min(row.len()), CHILDREN_MAX),
+            Growth::Front => (row.len() - (parts - 1) * CHILDREN_MAX, CHILDREN_MAX),
+        };
+        let (first, rest) = row.split_at(first);
         let mut done = Ok(());
-        if !row.is_empty() {
-            for children in row.chunks(row.len().div_ceil(parts)) {
-                done = self.write_inner(hand, level, children);
-                if done.is_err() {
-                    break;
-                }
+        for children in
+            std::iter::once(first).chain(rest.chunks(each)).filter(|children| !children.is_empty())
+        {
+            done = self.write_inner(hand, level, children);
+            if done.is_err() {
+                break;
             }
         }
         self.row = row;
         done
     }
 
-    fn write_inner(&mut self, hand: &mut Hand<'_>, level: usize, children: &[Child]) -> Result<(), Declined> {
+    pub(super) fn write_inner(
+        &mut self,
+        hand: &mut Hand<'_>,
+        level: usize,
+        children: &[Child],
+    ) -> Result<(), Declined> {
         let n = children.len();
         let chunk = self.allocate(hand, level, INNER_BYTES + 16 * n)?;
         let arena = &hand.store.arena;
@@ -555,6 +606,16 @@ impl Edit {
         // SAFETY: as above.
         let leaf: Leaf<'g> = unsafe { leaf_at(&store.arena, inner.location(0)) };
         (leaf.bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
+    }
+
+    /// What it comes to takes the place of no tree, but has its nodes.
+    pub(in crate::collection) fn leave_base(&mut self) {
+        self.base = None;
+    }
+
+    /// The number of the tree.
+    pub(in crate::collection) fn number(&self) -> u32 {
+        self.number
     }
 
     /// The condition of what the edit comes to.

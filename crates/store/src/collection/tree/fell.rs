@@ -76,6 +76,13 @@ impl Trees {
         number as u32
     }
 
+    /// The tree of this number is that of a key with this hash from here on.
+    pub(in crate::collection) fn name(&self, number: u32, hash: u64) {
+        let mut numbers = self.numbers.lock().expect("no panic under the lock");
+        let (page, i) = (number as usize / PAGE_NUMBERS, number as usize % PAGE_NUMBERS);
+        numbers.pages[page][i] = hash;
+    }
+
     /// A number is nobody's.
     pub(super) fn give(&self, number: u32) {
         let mut numbers = self.numbers.lock().expect("no panic under the lock");

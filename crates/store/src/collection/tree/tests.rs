@@ -8,17 +8,17 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NOW: u64 = 1_700_000_000_000;
+pub(super) const NOW: u64 = 1_700_000_000_000;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn store(mebibytes: u64) -> (Arc<Store>, Worker) {
+pub(super) fn store(mebibytes: u64) -> (Arc<Store>, Worker) {
     let store = Store::new(Config { memory_bytes: mebibytes << 20, ..Config::default() }).unwrap();
     let worker = store.worker().unwrap();
     (store, worker)
 }
 
-fn text(element: Element<'_>) -> Vec<u8> {
+pub(super) fn text(element: Element<'_>) -> Vec<u8> {
     element.text(&mut [0; DIGITS_MAX]).to_vec()
 }
 
@@ -27,7 +27,7 @@ fn of(entry: Entry<'_>) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Levels of the tree that a key has; 0 if it has none.
-fn height(guard: &mut Guard<'_>, key: &Key<'_>) -> usize {
+pub(super) fn height(guard: &mut Guard<'_>, key: &Key<'_>) -> usize {
     guard.peek(key).hit().filter(|item| item.raw.header().is_tree()).map_or(0, |item| {
         // SAFETY: a tree of this epoch.
         unsafe { item.raw.root(item.raw.header()) }.height as usize
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Has spans of all classes emptied into others.
-fn move_all(store: &Arc<Store>, guard: &mut Guard<'_>) {
+pub(super) fn move_all(store: &Arc<Store>, guard: &mut Guard<'_>) {
     move_classes(store, guard, 0);
 }
 

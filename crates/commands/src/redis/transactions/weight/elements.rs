@@ -7,7 +7,7 @@ use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::{
-    ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS,
+    COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS,
 };
 use crate::redis::table::Command;
 use crate::redis::table::flag::{DENYOOM, WRITE};
@@ -16,8 +16,8 @@ use crate::redis::table::flag::{DENYOOM, WRITE};
 const ELEMENT_MORE_BYTES: u64 = 8;
 /// Elements of a leaf, about, at most.
 const LEAF_ENTRIES: u64 = 4 << 10;
-/// What it takes to compare an element.
-const COMPARE_NS: u64 = 5;
+/// Bytes of leaves that come from memory in a nanosecond.
+const LEAF_BYTES_A_NS: u64 = 8;
 
 impl Size {
     /// With what others have.
@@ -73,17 +73,22 @@ impl Size {
 
     /// What it takes to look through all of a list.
     fn compared_ns(self) -> u64 {
-        self.elements.saturating_mul(COMPARE_NS)
+        self.elements.saturating_mul(COMPARE_NS).saturating_add(self.gone_ns())
     }
 
-    /// What a write of a list takes, all of which is copied.
+    /// What it takes to come to all its leaves, or to take them out.
+    fn gone_ns(self) -> u64 {
+        self.bytes / LEAF_BYTES_A_NS
+    }
+
+    /// What a write of a list takes, a leaf of which is copied.
     fn list_ns(self) -> u64 {
-        self.bytes / 4
+        self.bytes.min(COLLECTION_BYTES_MAX) / 4
     }
 
     /// The same of a sorted set, with its scores.
     fn sorted_ns(self) -> u64 {
-        self.bytes
+        self.bytes.min(COLLECTION_BYTES_MAX)
     }
 }
 
@@ -137,14 +142,17 @@ impl<'q> Scale<'q> {
             }
             "lrange" => {
                 let some = there.some(places(args.at(1), args.at(2)));
-                (some.told_ns() + copying_ns(there.bytes) / 4, some)
+                (some.told_ns() + there.list_ns(), some)
             }
             "lpos" => (there.compared_ns(), Size { elements: there.elements, ..none }),
-            "linsert" | "lrem" => (there.compared_ns() + there.list_ns(), none),
-            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" | "ltrim" => (there.list_ns(), none),
+            "linsert" => (there.compared_ns() + there.list_ns(), none),
+            // Each leaf may be made anew.
+            "lrem" => (there.compared_ns() + there.bytes, none),
+            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" => (there.list_ns(), none),
+            "ltrim" => (there.list_ns() + there.gone_ns(), none),
             "lpop" | "rpop" => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
-                (some.told_ns() + there.list_ns(), some)
+                (some.told_ns() + some.gone_ns() + there.list_ns(), some)
             }
             "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
@@ -170,7 +178,7 @@ impl<'q> Scale<'q> {
                 let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
-                (some.told_ns() + some.elements * SCORE_NS + all.sorted_ns(), some)
+                (some.told_ns() + some.gone_ns() + some.elements * SCORE_NS + all.sorted_ns(), some)
             }
             "zrangestore" => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());

@@ -1,0 +1,366 @@
+//! LPOS, LINSERT: a list is looked through for elements that are one, and told where, or added to there.
+//!
+//! ```text
+//! a short list, or in a transaction ─▶ one step
+//! a long one                        ─▶ some elements a step ─▶ all of one version? ─▶ done, or the places are replied
+//!                                              ▲                └── no: begun anew
+//! ```
+
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
+use larder_store::{Collection, Element, End, Entry, Hint, Key, Type};
+
+use super::{COMPARE_NS, Call, is_large, of_type, peek_as, symmetric};
+use crate::core::output::Output;
+use crate::core::work::{Lane, STEPS_BYTES_MIN};
+use crate::redis::call::{integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_integer, put_null};
+use crate::redis::steps::again::{Again, Leave};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+
+/// Elements that are looked at before time and memory are.
+const LOOKS_AT_ONCE: usize = 2 << 10;
+
+/// What is looked for.
+struct Search<'a> {
+    element: Element<'a>,
+    /// From the back.
+    back: bool,
+    /// Of those that are found so many are left out.
+    skip: u64,
+    /// So many are told; 0: all.
+    count: Option<u64>,
+    /// So many elements are looked at; 0: all.
+    looks_max: u64,
+}
+
+/// How far a search has come.
+#[derive(Debug, Default)]
+struct Found {
+    /// Elements that were looked at.
+    looked: usize,
+    skipped: u64,
+    /// Where those are that are told, that which was found first in front.
+    places: Vec<usize>,
+}
+
+/// A number of which 0 is all.
+fn or_all(n: u64) -> usize {
+    if n == 0 { usize::MAX } else { usize::try_from(n).unwrap_or(usize::MAX) }
+}
+
+impl<'a> Search<'a> {
+    /// The first that is `element`.
+    fn first(element: &'a [u8]) -> Search<'a> {
+        Search { element: Element::of(element), back: false, skip: 0, count: None, looks_max: 0 }
+    }
+
+    /// Reads `element [RANK rank] [COUNT count] [MAXLEN len]`.
+    fn parse(mut args: Args<'a>) -> Result<Search<'a>, Fail> {
+        let mut search = Search::first(next(&mut args)?);
+        let natural = |word, less: &'static str| {
+            integer(word).ok().and_then(|n| u64::try_from(n).ok()).ok_or(Fail::of(less))
+        };
+        while let Some(word) = args.next() {
+            let value = next(&mut args)?;
+            if is(word, "RANK") {
+                let rank = symmetric(value)?;
+                if rank == 0 {
+                    return Err(Fail::of(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                    ));
+                }
+                (search.back, search.skip) = (rank < 0, rank.unsigned_abs() - 1);
+            } else if is(word, "COUNT") {
+                search.count = Some(natural(value, "ERR COUNT can't be negative")?);
+            } else if is(word, "MAXLEN") {
+                search.looks_max = natural(value, "ERR MAXLEN can't be negative")?;
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Ok(search)
+    }
+
+    /// Places that are told, at most.
+    fn most(&self) -> usize {
+        self.count.map_or(1, or_all)
+    }
+
+    /// Looks at so many elements more, at most; true when there is nothing more to find.
+    fn go_on(&self, list: &Collection<'_>, found: &mut Found, looks: usize) -> bool {
+        let (len, most) = (list.len(), self.most());
+        let end = or_all(self.looks_max).min(len);
+        let some = found.looked..end.min(found.looked.saturating_add(looks));
+        let mut note = |place: usize, entry: &Entry<'_>| {
+            found.looked += 1;
+            if entry.name != self.element {
+                return false;
+            }
+            if found.skipped < self.skip {
+                found.skipped += 1;
+                return false;
+            }
+            found.places.push(place);
+            found.places.len() == most
+        };
+        let all_found = if self.back {
+            let range = len - some.end..len - some.start;
+            range.clone().rev().zip(list.entries_back(range)).any(|(place, entry)| note(place, &entry))
+        } else {
+            some.clone().zip(list.entries(some)).any(|(place, entry)| note(place, &entry))
+        };
+        all_found || found.looked >= end
+    }
+
+    /// All places that are told.
+    fn places(&self, list: &Collection<'_>) -> Vec<usize> {
+        let mut found = Found::default();
+        self.go_on(list, &mut found, usize::MAX);
+        found.places
+    }
+
+    /// Replies where elements are.
+    fn put(&self, out: &mut Output, resp3: bool, places: &[usize]) {
+        match (self.count, places.first()) {
+            (Some(_), _) => {
+                put_array(out, places.len());
+                places.iter().for_each(|place| put_integer(out, *place as i64));
+            }
+            (None, Some(place)) => put_integer(out, *place as i64),
+            (None, None) => put_null(out, resp3),
+        }
+    }
+}
+
+/// What it takes to look at so many elements of a list.
+pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
+    /// Bytes of a leaf, which has to come from memory, and what that takes in nanoseconds.
+    const BYTES_A_NS: u64 = 8;
+    let bytes = (list.bytes() as u64).saturating_mul(looks as u64) / list.len() as u64;
+    looks as u64 * COMPARE_NS + bytes / BYTES_A_NS
+}
+
+/// The list of a key is looked through in steps.
+fn takes_steps(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, Fail> {
+    let large = peek_as(&mut call.cx.guard, key, Type::List)?.is_some_and(|list| is_large(&list));
+    Ok(large && !call.cx.guard.in_transaction())
+}
+
+/// LPOS
+pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let search = Search::parse(args)?;
+    if takes_steps(call, key)? {
+        super::read_as(call.cx, call.tally, key, hint, Type::List)?;
+        match call.leave(STEPS_BYTES_MIN, "lpos", Some(key.bytes()), args)? {
+            Leave::Later => return Ok(()),
+            Leave::Yes(again, lane) => {
+                let seeking = Seeking::new(call, key, (again, lane), Then::Tell)?;
+                return call.work(seeking);
+            }
+            Leave::No => {}
+        }
+    }
+    // Beside the reply.
+    let len = peek_as(&mut call.cx.guard, key, Type::List)?.map_or(0, |list| list.len());
+    let _held = Heap::take(call, search.most().min(len) * 2 * size_of::<usize>())?;
+    let measure = |list: &Collection<'_>| {
+        let most = search.most().min(list.len());
+        HEAD_BYTES_MAX * (1 + if most > LOOKS_AT_ONCE { search.places(list).len() } else { most })
+    };
+    call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
+        let places = list.map_or(Vec::new(), |list| search.places(&list));
+        search.put(out, resp3, &places);
+        Ok(())
+    })
+}
+
+/// LINSERT
+pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
+    let mut words = args;
+    let end = match next(&mut words)? {
+        word if is(word, "BEFORE") => End::Front,
+        word if is(word, "AFTER") => End::Back,
+        _ => return Err(Fail::SYNTAX),
+    };
+    let (pivot, element) = (next(&mut words)?, next(&mut words)?);
+    if takes_steps(call, key)? {
+        match call.leave(STEPS_BYTES_MIN, "linsert", Some(key.bytes()), args)? {
+            Leave::Later => return Ok(()),
+            Leave::Yes(again, lane) => {
+                let seeking = Seeking::new(call, key, (again, lane), Then::Insert(end))?;
+                call.go_on_with(seeking);
+                return Ok(());
+            }
+            Leave::No => {}
+        }
+    }
+    match call.cx.guard.list_insert(key, end, pivot, element)? {
+        None => call.integer(0),
+        Some(0) => call.integer(-1),
+        Some(elements) => call.length(elements),
+    }
+}
+
+/// What is done when it is found.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// It is told where.
+    Tell,
+    /// An element is put in front of it, or behind it.
+    Insert(End),
+}
+
+/// A list that is looked through in steps.
+#[derive(Debug)]
+struct Seeking {
+    then: Then,
+    name: Name,
+    /// Of what is looked through.
+    version: u64,
+    found: Found,
+    held: Heap,
+    /// None when all is looked through.
+    again: Option<(Again, Lane)>,
+    /// Places that are replied.
+    told: usize,
+}
+
+impl Seeking {
+    fn new(
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        again: (Again, Lane),
+        then: Then,
+    ) -> Result<Seeking, Fail> {
+        let name = Name::kept(call, key.bytes())?;
+        let version = call.cx.guard.peek(key).hit().map_or(0, |item| item.cas());
+        let held = Heap::none(call);
+        Ok(Seeking { then, name, version, found: Found::default(), held, again: Some(again), told: 0 })
+    }
+
+    /// Looks at what a step is for; none if the list is another one by now, true when there is nothing more to find.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<bool>, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let looked = loop {
+            // A vector that grows is there twice.
+            let places = 2 * (self.found.places.len() + LOOKS_AT_ONCE);
+            self.held.set(call, 2 * places * size_of::<usize>())?;
+            let swapped = self.name.is_swapped(call);
+            let key = self.name.key(call);
+            let item = call.cx.guard.peek(&key).hit().filter(|item| !swapped && item.cas() == self.version);
+            let Some(list) = of_type(item, Type::List)? else { break None };
+            let Some((again, _)) = &self.again else { break Some(true) };
+            let mut args = again.args();
+            args.next();
+            let search = match self.then {
+                Then::Tell => Search::parse(args)?,
+                Then::Insert(_) => Search::first(args.at(1).unwrap_or_default()),
+            };
+            let done = search.go_on(&list, &mut self.found, LOOKS_AT_ONCE);
+            ns += looking_ns(&list, LOOKS_AT_ONCE);
+            if done || ns >= ns_max {
+                break Some(done);
+            }
+        };
+        call.spend(ns);
+        Ok(looked)
+    }
+
+    /// Puts the element where it belongs, if the list is as it was; how many there are then.
+    fn insert(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        again: &Again,
+        place: usize,
+    ) -> Result<Option<usize>, Fail> {
+        let mut inserted = None;
+        let key = self.name.key(call);
+        let element = again.args().at(3).unwrap_or_default();
+        call.tell_around_key(again.row(), key.bytes(), |call| {
+            call.as_one([key], |call| {
+                let version = call.cx.guard.peek(&key).hit().map(|item| item.cas());
+                if version == Some(self.version) && !self.name.is_swapped(call) {
+                    inserted = call.cx.guard.list_insert_at(&key, place, element)?;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(inserted)
+    }
+
+    /// All is looked through: what comes of it, or it is begun anew.
+    fn end(&mut self, call: &mut Call<'_, '_, '_>, is_so: bool) -> Result<Step, Fail> {
+        let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
+        if !is_so {
+            drop(lane);
+            again.run(call)?;
+            return Ok(Step::Done);
+        }
+        match (self.then, self.found.places.first()) {
+            (Then::Tell, _) => {
+                let mut args = again.args();
+                args.next();
+                let search = Search::parse(args)?;
+                if search.count.is_none() {
+                    search.put(call.out, call.client.resp3, &self.found.places);
+                    return Ok(Step::Done);
+                }
+                put_array(call.out, self.found.places.len());
+                Ok(self.tell(call))
+            }
+            (Then::Insert(_), None) => {
+                call.integer(-1)?;
+                Ok(Step::Done)
+            }
+            (Then::Insert(end), Some(place)) => {
+                match self.insert(call, &again, place + usize::from(end == End::Back))? {
+                    Some(elements) => call.length(elements)?,
+                    None => {
+                        drop(lane);
+                        again.run(call)?;
+                    }
+                }
+                Ok(Step::Done)
+            }
+        }
+    }
+
+    /// Replies as many places as there is room for.
+    fn tell(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let step = loop {
+            let Some(place) = self.found.places.get(self.told) else { break Step::Done };
+            if call.out.is_full() {
+                break Step::Full;
+            }
+            if ns >= ns_max {
+                break Step::More;
+            }
+            put_integer(call.out, *place as i64);
+            self.told += 1;
+            ns += COMPARE_NS;
+        };
+        call.spend(ns);
+        step
+    }
+}
+
+impl Job for Seeking {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.again.is_none() {
+            return Ok(self.tell(call));
+        }
+        match self.look(call)? {
+            Some(false) => Ok(Step::More),
+            Some(true) => self.end(call, true),
+            None => self.end(call, false),
+        }
+    }
+
+    fn only_reads(&self) -> bool {
+        matches!(self.then, Then::Tell)
+    }
+}

@@ -1,0 +1,352 @@
+//! Writing to a tree by places: a list, whose elements are found by counts.
+//!
+//! A leaf that grows too long is cut into equal parts in the midst of a list. At an end, where more will follow, all leaves
+//! but the last one are as full as they may be, and so are inner nodes: a list that is pushed to at one end and popped
+//! from at the other has full leaves, and the way to its end is short to copy.
+
+use super::super::build::{Builder, NewEntry};
+use super::super::change::Declined;
+use super::super::element::Element;
+use super::super::leaf::{HEAD_BYTES, Leaf};
+use super::edit::LEAF_BYTES_JOINED;
+use super::labels::Labels;
+use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, location_of};
+use crate::arena::Arena;
+use crate::collection::Type;
+use crate::{End, Store};
+use std::iter::Peekable;
+use std::ops::Range;
+
+/// Nodes that a removal takes out at once, about: some 0.3 ms.
+const NODES_AT_ONCE: usize = 2 << 10;
+
+/// Where more elements will follow those that are put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::collection) enum Growth {
+    /// Nowhere more than elsewhere.
+    #[default]
+    Within,
+    /// In front of them.
+    Front,
+    /// Behind them.
+    Back,
+}
+
+impl From<End> for Growth {
+    fn from(end: End) -> Growth {
+        match end {
+            End::Front => Growth::Front,
+            End::Back => Growth::Back,
+        }
+    }
+}
+
+/// A leaf by a place: the way to it, and where it begins among all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) path: Path,
+    pub(super) start: usize,
+}
+
+/// Where a part of a leaf that is cut ends: entries, and bytes of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartEnd {
+    entries: u32,
+    bytes: u32,
+}
+
+impl PartEnd {
+    /// Bytes up to there, with what each entry takes beside its string.
+    fn loose_bytes(self, arrays: usize) -> usize {
+        self.bytes as usize + self.entries as usize * arrays
+    }
+}
+
+/// Where the parts of a leaf end, each of which is no longer than a leaf of a tree may be, or one entry.
+fn cut(leaf: &Leaf<'_>, growth: Growth, ends: &mut Vec<PartEnd>) {
+    ends.clear();
+    let (arrays, mut at) = (leaf.arrays(), 0);
+    for i in 0..leaf.len() {
+        at += leaf.entry_bytes(i, at);
+        ends.push(PartEnd { entries: i as u32 + 1, bytes: at as u32 });
+    }
+    let last = ends.len() - 1;
+    let all = ends[last].loose_bytes(arrays);
+    let most = match growth {
+        Growth::Within => all.div_ceil(all.div_ceil(LEAF_BYTES_JOINED).max(2)),
+        Growth::Front | Growth::Back => LEAF_BYTES - HEAD_BYTES,
+    };
+    if growth == Growth::Front {
+        // From the back on, so that the first part is the rest.
+        let (mut part_end, mut kept) = (all, last);
+        for i in (0..last).rev() {
+            let start = i.checked_sub(1).map_or(0, |before| ends[before].loose_bytes(arrays));
+            if part_end - start > most {
+                part_end = ends[i].loose_bytes(arrays);
+                kept -= 1;
+                ends[kept] = ends[i];
+            }
+        }
+        ends.drain(..kept);
+        return;
+    }
+    let (mut part_start, mut kept) = (0, 0);
+    for i in 1..=last {
+        if ends[i].loose_bytes(arrays) - part_start > most {
+            part_start = ends[i - 1].loose_bytes(arrays);
+            ends[kept] = ends[i - 1];
+            kept += 1;
+        }
+    }
+    ends[kept] = ends[last];
+    ends.truncate(kept + 1);
+}
+
+impl Path {
+    /// The least key behind the child that the step at a depth goes on with; none if that is the last of all.
+    pub(super) fn high(&self, arena: &Arena, depth: usize) -> Option<u64> {
+        self.steps[..=depth].iter().rev().find_map(|&(location, i)| {
+            // SAFETY: an inner node of the tree or edit that the path is of.
+            unsafe { Inner::at(arena, location) }.keys.get(i + 1).copied()
+        })
+    }
+}
+
+impl Edit {
+    /// What it has come to, to be read before anything else is allocated.
+    pub(in crate::collection) fn tree<'g>(&self, store: &'g Store, kind: Type) -> Tree<'g> {
+        let (len, bytes) = (self.elements as usize, self.bytes as usize);
+        Tree { store, kind, top: self.top, height: self.height, len, bytes }
+    }
+
+    /// The leaf with the element at a place below [`Edit::elements`].
+    pub(super) fn place_of(&self, store: &Store, place: usize) -> Place {
+        let (mut path, mut start) = (Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top }, 0);
+        for step in &mut path.steps[..self.height] {
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let inner = unsafe { Inner::at(&store.arena, path.leaf) };
+            let (mut i, mut word) = (0, inner.word(0));
+            while start + elements_of(word) <= place {
+                start += elements_of(word);
+                i += 1;
+                word = inner.word(i);
+            }
+            *step = (path.leaf, i);
+            path.leaf = location_of(word);
+        }
+        Place { path, start }
+    }
+
+    /// Changes a copy of the leaf with a place, given where that is in it, and puts it in the place of the leaf.
+    fn change_leaf<R>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        place: usize,
+        growth: Growth,
+        change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
+    ) -> Result<R, Declined> {
+        let at = self.place_of(hand.store, place);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&self.leaf(hand.store, &at.path));
+        builder.make_roomy();
+        let before = builder.leaf().len() as u64;
+        let changed = change(&mut builder, place - at.start);
+        self.elements = self.elements - before + builder.leaf().len() as u64;
+        self.growth = growth;
+        let done = match changed {
+            Err(declined) => Err(declined),
+            Ok(_) if self.elements >= ELEMENTS_MAX => Err(Declined::TooLarge),
+            Ok(answer) => self.store_run(hand, at, &mut builder).map(|()| answer),
+        };
+        self.builder = builder;
+        done
+    }
+
+    /// Puts what is in `builder` in the place of a leaf. One that is cut needs labels before anything is taken out.
+    fn store_run(&mut self, hand: &mut Hand<'_>, at: Place, builder: &mut Builder) -> Result<(), Declined> {
+        let mut path = at.path;
+        let leaf = builder.leaf();
+        if builder.loose_bytes() > LEAF_BYTES && leaf.len() > 1 {
+            let mut ends = std::mem::take(&mut self.ends);
+            cut(&leaf, self.growth, &mut ends);
+            let parts = ends.len();
+            self.ends = ends;
+            path = self.make_labels(hand, at, parts)?;
+        }
+        self.store_leaf(hand, &path, builder)
+    }
+
+    /// Makes leaves of what is in `builder`, with labels from `low` on, which are below `high`: they are [`Edit::news`]
+    /// then.
+    pub(super) fn write_run(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &Builder,
+        low: u64,
+        high: Option<u64>,
+    ) -> Result<(), Declined> {
+        let leaf = builder.leaf();
+        let (mut ends, mut part) = (std::mem::take(&mut self.ends), std::mem::take(&mut self.part));
+        cut(&leaf, self.growth, &mut ends);
+        let labels = Labels::between(low, high, ends.len(), 1).expect("there is room for so many");
+        let mut done = Ok(());
+        let (mut from, mut at) = (0, 0);
+        for (i, end) in ends.iter().enumerate() {
+            let (to, end) = (end.entries as usize, end.bytes as usize);
+            part.start(leaf.kind());
+            part.push_run(&leaf, from..to, at..end);
+            (from, at) = (to, end);
+            done = self.write_leaf(hand, &part, labels.at(i));
+            if done.is_err() {
+                break;
+            }
+        }
+        (self.ends, self.part) = (ends, part);
+        done
+    }
+
+    /// Puts elements to an end of a list, one after the other.
+    pub(in crate::collection) fn push<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        end: End,
+        elements: &mut Peekable<impl Iterator<Item = &'p [u8]>>,
+    ) -> Result<(), Declined> {
+        while elements.peek().is_some() {
+            let place = if end == End::Front { 0 } else { self.elements as usize - 1 };
+            self.change_leaf(hand, place, end.into(), |builder, _| {
+                if builder.push_some(end, elements) == 0 { Err(Declined::TooLarge) } else { Ok(()) }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts an element in front of the one at a place, or behind all.
+    pub(in crate::collection) fn insert_at(
+        &mut self,
+        hand: &mut Hand<'_>,
+        place: usize,
+        element: &[u8],
+    ) -> Result<(), Declined> {
+        let end = place == self.elements as usize;
+        let growth = match place {
+            0 => Growth::Front,
+            _ if end => Growth::Back,
+            _ => Growth::Within,
+        };
+        self.change_leaf(hand, place - usize::from(end), growth, |builder, i| {
+            Ok(builder
+                .insert(i + usize::from(end), NewEntry { tag: 0, name: element, value: &[], score: 0.0 })?)
+        })
+    }
+
+    /// Puts another element in a place.
+    pub(in crate::collection) fn set_at(
+        &mut self,
+        hand: &mut Hand<'_>,
+        place: usize,
+        element: &[u8],
+    ) -> Result<(), Declined> {
+        self.change_leaf(hand, place, Growth::Within, |builder, i| Ok(builder.set_element(i, element)?))
+    }
+
+    /// Takes the elements at some places out, from an end of them on: not all, where that are very many. Those that are
+    /// left are at places from the same one on.
+    pub(in crate::collection) fn remove_places(
+        &mut self,
+        hand: &mut Hand<'_>,
+        mut places: Range<usize>,
+        end: End,
+        at_once: bool,
+    ) -> Result<Range<usize>, Declined> {
+        while !places.is_empty() && (at_once || self.gone.len() < NODES_AT_ONCE) {
+            let place = if end == End::Front { places.start } else { places.end - 1 };
+            let at = self.place_of(hand.store, place);
+            let leaf = at.start..at.start + self.leaf(hand.store, &at.path).len();
+            if places.start <= leaf.start && leaf.end <= places.end {
+                places.end -= self.remove_leaves(hand, &at, &places, end)?;
+                continue;
+            }
+            let here = places.start.max(leaf.start)..places.end.min(leaf.end);
+            self.change_leaf(hand, here.start, Growth::Within, |builder, i| {
+                builder.remove(i..i + here.len());
+                Ok(())
+            })?;
+            places.end -= here.len();
+        }
+        Ok(places)
+    }
+
+    /// Takes a leaf out, all of which is among these places, and those beside it under the same node that are, too; how
+    /// many elements that were.
+    fn remove_leaves(
+        &mut self,
+        hand: &mut Hand<'_>,
+        at: &Place,
+        places: &Range<usize>,
+        end: End,
+    ) -> Result<usize, Declined> {
+        let depth = self.height - 1;
+        let (location, i) = at.path.steps[depth];
+        // SAFETY: an inner node of this edit, or of a tree that is as it was.
+        let inner = unsafe { Inner::at(&hand.store.arena, location) };
+        let elements = |i: usize| elements_of(inner.word(i));
+        let (mut children, mut start, mut stop) = (i..i + 1, at.start, at.start + elements(i));
+        if end == End::Front {
+            while children.end < inner.len() && stop + elements(children.end) <= places.end {
+                stop += elements(children.end);
+                children.end += 1;
+            }
+        } else {
+            while children.start > 0 && places.start + elements(children.start - 1) <= start {
+                children.start -= 1;
+                start -= elements(children.start);
+            }
+        }
+        self.unmarked |= start == 0;
+        for child in children.clone() {
+            self.drop_node(hand, inner.location(child));
+        }
+        self.elements -= (stop - start) as u64;
+        self.growth = Growth::Within;
+        self.climb(hand, &at.path, depth, children)?;
+        Ok(stop - start)
+    }
+
+    /// Takes out those of the elements at some places that are `element` and whose number among these is in `numbers`.
+    pub(in crate::collection) fn remove_equal(
+        &mut self,
+        hand: &mut Hand<'_>,
+        mut places: Range<usize>,
+        element: &Element<'_>,
+        numbers: &Range<usize>,
+    ) -> Result<(), Declined> {
+        let mut number = 0;
+        while !places.is_empty() && number < numbers.end {
+            let at = self.place_of(hand.store, places.start);
+            let leaf = self.leaf(hand.store, &at.path);
+            let here = places.start - at.start..leaf.len().min(places.end - at.start);
+            let found = leaf.entries(here.clone()).filter(|entry| entry.name == *element).count();
+            if found == 0 || number + found <= numbers.start {
+                number += found;
+                places.start += here.len();
+                continue;
+            }
+            let before = self.elements;
+            self.change_leaf(hand, places.start, Growth::Within, |builder, _| {
+                let mut i = 0;
+                builder.retain(|entry| {
+                    let found = here.contains(&i) && entry.name == *element;
+                    i += 1;
+                    number += usize::from(found);
+                    !(found && numbers.contains(&(number - 1)))
+                });
+                Ok(())
+            })?;
+            let gone = (before - self.elements) as usize;
+            places.start += here.len() - gone;
+            places.end -= gone;
+        }
+        Ok(())
+    }
+}
