@@ -535,6 +535,7 @@ fn many_members_are_popped_in_steps() {
     bench.add("s", (0..MEMBERS).map(|n| format!("m{n}")));
     let sent = bench.asked("SPOP s 39999");
     bench.turn(&mut session, &sent);
+    bench.turn(&mut session, b"");
     bench.reply("DEL s");
     let reply = bench.turns(&mut session, b"").0;
     assert!((1..1_000).contains(&members(&reply).len()));
@@ -544,6 +545,22 @@ fn many_members_are_popped_in_steps() {
     let told = String::from_utf8_lossy(&told);
     assert!(told.matches("__keyevent@0__:spop\r\n").count() > 10, "{told}");
     assert_eq!(told.matches("__keyevent@0__:del\r\n").count(), 2);
+}
+
+#[test]
+fn each_step_of_a_pop_tells_once() {
+    let mut bench = bench();
+    let mut listens = Session::new();
+    bench.add("s", (0..2_000).map(|n| format!("m{n}")));
+    bench.reply("CONFIG SET notify-keyspace-events Es");
+    let sent = bench.asked("PSUBSCRIBE *");
+    bench.turns(&mut listens, &sent);
+    // One more than a step takes out.
+    bench.bounded("SPOP s 257");
+    let sent = bench.asked("PING");
+    let told = [bench.turns(&mut listens, &sent).0, bench.turns(&mut listens, &sent).0].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert_eq!(told.matches("__keyevent@0__:spop\r\n").count(), 2, "{told}");
 }
 
 #[test]

@@ -65,7 +65,9 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
         {
             let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-            return call.work(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
+            // Its first step, too, tells what it did itself.
+            call.go_on_with(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
+            return Ok(());
         }
     }
     call.as_one_with_room([name], |call| {
