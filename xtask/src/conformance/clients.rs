@@ -36,7 +36,7 @@ pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
     println!("{}", version(&memcached)?);
     let home = root().join(target()).join("conformance");
     fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
-    let starts = home.join("larder-go");
+    let starts = home.join("larder-go-memcached");
     // The tests start `larder serve`.
     let script = format!("#!/bin/sh\nshift\nexec {} -u root \"$@\"\n", memcached.display());
     fs::write(&starts, script).map_err(|error| format!("{}: {error}", starts.display()))?;

@@ -22,6 +22,16 @@ func Program(t testing.TB) string {
 	return program
 }
 
+// words are what the server is started with. What stands in for it, as memcached may, says so in its
+// name, and has no port for HTTP.
+func words(program string, options ...string) []string {
+	all := append([]string{"serve"}, options...)
+	if strings.Contains(filepath.Base(program), "memcached") {
+		return all
+	}
+	return append(all, "--http-port", "0")
+}
+
 // Serve starts the server with these options and returns the path of its socket. It ends with the test.
 func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
 	t.Helper()
@@ -33,7 +43,7 @@ func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
 	socket := filepath.Join(directory, "s")
-	server := exec.Command(program, append([]string{"serve", "-s", socket, "--http-port", "0", "-m", "64", "-t", "2"}, options...)...)
+	server := exec.Command(program, append(words(program, "-s", socket, "-m", "64", "-t", "2"), options...)...)
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -55,7 +65,7 @@ func ServeTCP(t testing.TB, options ...string) (memcached, redis string, server 
 	t.Helper()
 	program := Program(t)
 	ports := filepath.Join(t.TempDir(), "ports")
-	server = exec.Command(program, append([]string{"serve", "-p", "-1", "--redis-port", "-1", "--http-port", "0", "-m", "64", "-t", "1"}, options...)...)
+	server = exec.Command(program, append(words(program, "-p", "-1", "--redis-port", "-1", "-m", "64", "-t", "1"), options...)...)
 	server.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+ports)
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {
