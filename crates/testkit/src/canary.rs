@@ -1,15 +1,21 @@
 //! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
-//! same core. What both wait for is the machine's, and so is the time in which the worker could have run and another
-//! program had its core, which the system counts; what else the worker's canary waits for is Larder's.
+//! same core that asks every millisecond, so that no pause of that core is missed. What both wait for is the machine's,
+//! and so is the time in which the worker could have run and another program had its core, which the system counts; what
+//! else the worker's canary waits for is Larder's. The thread of the canaries goes before others of its core where it may,
+//! and what it stands all the same when an answer has come is not counted.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time between two questions.
+/// Time between two questions to a worker.
 const EVERY: Duration = Duration::from_millis(10);
+/// Time between two questions to the null server.
+const NULL_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of the key, which is never there.
 pub const KEY_BYTES: usize = 16;
 const ANSWER: &[u8] = b"END\r\n";
@@ -23,6 +29,8 @@ pub struct Sample {
     pub took_us: u64,
     /// How long, from a question before it until the answer, the worker could have run and did not.
     pub stood_us: u64,
+    /// How long it ran meanwhile.
+    pub ran_us: u64,
 }
 
 #[derive(Debug)]
@@ -31,9 +39,12 @@ struct Canary {
     stream: TcpStream,
     /// Who answers.
     thread: Option<Thread>,
+    every: Duration,
+    /// When it is to ask next.
+    next: Instant,
     asked: Option<Instant>,
-    /// What the thread had stood when it was asked.
-    stood_us: u64,
+    /// What the thread had done when it was asked.
+    then: Times,
     received: usize,
     samples: Vec<Sample>,
 }
@@ -47,7 +58,18 @@ pub struct Song {
     pub samples: Vec<Sample>,
 }
 
-/// A thread of the server.
+/// What the system counts of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// How long it ran, microseconds.
+    ran_us: u64,
+    /// How long it was ready to run and did not.
+    stood_us: u64,
+    /// How often it ran.
+    runs: u64,
+}
+
+/// A thread.
 #[derive(Clone, Debug)]
 struct Thread {
     schedstat: PathBuf,
@@ -66,12 +88,16 @@ impl Thread {
         Ok(workers)
     }
 
-    /// How often it ran, and how long it was ready to run and did not, microseconds.
-    fn runs_and_stood_us(&self) -> io::Result<(u64, u64)> {
+    /// The one that asks.
+    fn own() -> Thread {
+        Thread { schedstat: "/proc/thread-self/schedstat".into() }
+    }
+
+    fn times(&self) -> io::Result<Times> {
         let text = std::fs::read_to_string(&self.schedstat)?;
-        let mut fields = text.split_ascii_whitespace().skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
-        let stood_us = fields.next().unwrap_or(0) / 1000;
-        Ok((fields.next().unwrap_or(0), stood_us))
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
+        let mut next = || fields.next().unwrap_or(0);
+        Ok(Times { ran_us: next() / 1000, stood_us: next() / 1000, runs: next() })
     }
 }
 
@@ -84,8 +110,7 @@ const QUESTIONS: usize = 50;
 /// What the system said.
 pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canaries> {
     let workers = Thread::workers(pid)?;
-    let runs =
-        || workers.iter().map(|worker| Ok(worker.runs_and_stood_us()?.0)).collect::<io::Result<Vec<u64>>>();
+    let runs = || workers.iter().map(|worker| Ok(worker.times()?.runs)).collect::<io::Result<Vec<u64>>>();
     let canary = |name: &str, address, is_worker: bool| {
         let before = runs()?;
         let mut stream = TcpStream::connect(address)?;
@@ -102,8 +127,10 @@ pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canar
             name: name.to_owned(),
             stream,
             thread: answers.filter(|_| is_worker),
+            every: if is_worker { EVERY } else { NULL_EVERY },
+            next: Instant::now(),
             asked: None,
-            stood_us: 0,
+            then: Times::default(),
             received: 0,
             samples: Vec::new(),
         })
@@ -130,27 +157,33 @@ impl Canaries {
     /// That a connection broke, or was answered anything else.
     pub fn sing(mut self, started: Instant, runs: impl Fn() -> bool) -> io::Result<Vec<Song>> {
         let request = request();
-        let mut next = Instant::now();
+        // Where it may not, it is late for all alike.
+        let _ = setpriority_process(Some(gettid()), -20);
+        let own = Thread::own();
         while runs() {
-            let now = Instant::now();
-            if now >= next {
-                // What was missed is not made up for.
-                next = now + EVERY;
-                for canary in self.0.iter_mut().filter(|canary| canary.asked.is_none()) {
-                    canary.stood_us = canary.thread_stood_us()?;
+            for canary in &mut self.0 {
+                let now = Instant::now();
+                if now >= canary.next && canary.asked.is_none() {
+                    // What was missed is not made up for.
+                    canary.next = now + canary.every;
+                    canary.then = canary.thread_times()?;
                     canary.asked = Some(Instant::now());
                     canary.stream.write_all(request.as_bytes())?;
                 }
             }
-            let wait = next.saturating_duration_since(Instant::now());
+            // Who waits for an answer asks when it is there; the others are not far.
+            let next = self.0.iter().filter(|canary| canary.asked.is_none()).map(|canary| canary.next).min();
+            let wait = next.map_or(NULL_EVERY, |next| next.saturating_duration_since(Instant::now()));
             let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
             let mut watched: Vec<PollFd<'_>> =
                 self.0.iter().map(|canary| PollFd::new(&canary.stream, PollFlags::IN)).collect();
+            let before = own.times()?.stood_us;
             poll(&mut watched, Some(&timeout))?;
-            let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
             let now = Instant::now();
+            let late = Duration::from_micros(own.times()?.stood_us - before);
+            let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
             for (canary, _) in self.0.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
-                canary.hear(now, started)?;
+                canary.hear(now - late, started)?;
             }
         }
         let now = Instant::now();
@@ -163,14 +196,14 @@ impl Canary {
     fn end(mut self, now: Instant, started: Instant) -> Song {
         if let Some(asked) = self.asked.take() {
             // The process may be gone.
-            let stood_us = self.thread_stood_us().unwrap_or(self.stood_us) - self.stood_us;
-            self.samples.push(sample(asked, now, started, stood_us));
+            let times = self.thread_times().unwrap_or(self.then);
+            self.samples.push(sample(asked, now, started, self.then, times));
         }
         Song { name: self.name, samples: self.samples }
     }
 
-    fn thread_stood_us(&self) -> io::Result<u64> {
-        self.thread.as_ref().map_or(Ok(0), |thread| Ok(thread.runs_and_stood_us()?.1))
+    fn thread_times(&self) -> io::Result<Times> {
+        self.thread.as_ref().map_or(Ok(Times::default()), Thread::times)
     }
 
     fn hear(&mut self, now: Instant, started: Instant) -> io::Result<()> {
@@ -186,19 +219,20 @@ impl Canary {
             && let Some(asked) = self.asked.take()
         {
             self.received = 0;
-            let stood_us = self.thread_stood_us()? - self.stood_us;
-            self.samples.push(sample(asked, now, started, stood_us));
+            let times = self.thread_times()?;
+            self.samples.push(sample(asked, now, started, self.then, times));
         }
         Ok(())
     }
 }
 
-fn sample(asked: Instant, now: Instant, started: Instant, stood_us: u64) -> Sample {
+fn sample(asked: Instant, now: Instant, started: Instant, then: Times, times: Times) -> Sample {
     let micros = |time: Duration| time.as_micros() as u64;
     Sample {
         asked_us: micros(asked.saturating_duration_since(started)),
         took_us: micros(now.saturating_duration_since(asked)),
-        stood_us,
+        stood_us: times.stood_us - then.stood_us,
+        ran_us: times.ran_us - then.ran_us,
     }
 }
 
@@ -232,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_the_machine_took_is_not_larders() {
-        let sample = |asked_us, took_us| Sample { asked_us, took_us, stood_us: 0 };
+        let sample = |asked_us, took_us| Sample { asked_us, took_us, stood_us: 0, ran_us: 0 };
         let null = [sample(0, 100), sample(10_000, 15_000), sample(30_000, 100), sample(40_000, 100)];
         let one = [sample(0, 150), sample(10_000, 16_000), sample(30_000, 12_000)];
         assert_eq!(excesses(&one, &null)[0].took_us, 11_900);
