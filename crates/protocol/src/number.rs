@@ -75,6 +75,24 @@ pub fn parse_c_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
+/// As [`parse_c_u64`], of a text that lies in pieces.
+pub fn parse_c_u64_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
+    let (mut n, mut has_sign, mut has_digits) = (0u64, false, false);
+    for &byte in pieces.into_iter().flatten() {
+        match byte {
+            b'0'..=b'9' => {
+                n = n.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+                has_digits = true;
+            }
+            _ if has_digits => return is_blank(byte).then_some(n),
+            b'+' if !has_sign => has_sign = true,
+            _ if is_blank(byte) && !has_sign => {}
+            _ => return None,
+        }
+    }
+    has_digits.then_some(n)
+}
+
 /// `set`'s flags: as C reads an unsigned long, cut to 32 bits.
 pub fn parse_flags(text: &[u8]) -> Option<u32> {
     Some(parse_c_u64(text)? as u32)
@@ -201,6 +219,26 @@ mod tests {
         assert_eq!(parse_c_u64(format!("{}18446744073709551615", "0".repeat(44)).as_bytes()), Some(u64::MAX));
         for bad in ["-5", "", " ", "12abc", "18446744073709551616"] {
             assert_eq!(parse_c_u64(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_counter_in_pieces_is_what_it_is_in_one() {
+        let mut texts: Vec<String> =
+            ["5", "+5", " +5 ", "-5", "+ 5", "++5", "5+", "5 x", "5x", "", " ", "+", "18446744073709551616"]
+                .map(str::to_owned)
+                .into();
+        texts.extend(["0", "7", "18446744073709551615", "x", " "].map(|end| "0".repeat(50) + end));
+        // All texts of four of these, too.
+        let bytes = b"09 +-x";
+        texts.extend((0..bytes.len().pow(4)).map(|n| {
+            (0..4).map(|at| char::from(bytes[n / bytes.len().pow(at) % bytes.len()])).collect::<String>()
+        }));
+        for text in texts {
+            for piece_bytes in [1, 2, 3, 100] {
+                let pieces = text.as_bytes().chunks(piece_bytes);
+                assert_eq!(parse_c_u64_in_pieces(pieces), parse_c_u64(text.as_bytes()), "{text:?}");
+            }
         }
     }
 

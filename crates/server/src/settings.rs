@@ -112,5 +112,16 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("num_napi_ids", &0);
     visit("memory_file", &"(null)");
     visit("client_flags_size", &size_of::<u32>());
+    // Of external storage, which is not here: what memcached says that has none.
+    visit("ext_item_size", &512);
+    visit("ext_item_age", &u32::MAX);
+    visit("ext_low_ttl", &0);
+    visit("ext_recache_rate", &2000);
+    visit("ext_wbuf_size", &(4 << 20));
+    visit("ext_compact_under", &0);
+    visit("ext_drop_under", &0);
+    visit("ext_max_sleep", &1_000_000);
+    visit("ext_max_frag", &"0.80");
+    visit("ext_drop_unread", &YesNo(false));
     visit("reply_bytes_max", &config.reply_bytes_max());
 }

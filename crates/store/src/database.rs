@@ -87,20 +87,27 @@ impl Names {
 #[derive(Debug)]
 pub(crate) struct Flushes {
     scopes: Box<[AtomicU8; 256]>,
+    /// When, in seconds as accesses are dated.
+    seconds: Box<[AtomicU64; 256]>,
     /// By number: items that were flushed and are still there.
     garbage: [AtomicU64; DATABASES as usize],
 }
 
 impl Default for Flushes {
     fn default() -> Flushes {
-        Flushes { scopes: Box::new(std::array::from_fn(|_| AtomicU8::new(ALL))), garbage: Default::default() }
+        Flushes {
+            scopes: Box::new(std::array::from_fn(|_| AtomicU8::new(ALL))),
+            seconds: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
+            garbage: Default::default(),
+        }
     }
 }
 
 impl Flushes {
-    /// Notes whom the flush with this stamp concerns (`None`: all), before the stamp is raised.
-    pub(crate) fn note(&self, stamp: u8, number: Option<u8>) {
+    /// Notes whom the flush with this stamp concerns (`None`: all), and when it is, before the stamp is raised.
+    pub(crate) fn note(&self, stamp: u8, number: Option<u8>, now_s: u64) {
         self.scopes[usize::from(stamp)].store(number.unwrap_or(ALL), Ordering::Relaxed);
+        self.seconds[usize::from(stamp)].store(now_s, Ordering::Relaxed);
     }
 
     /// True if all items of a bucket stamped `was` are gone when the stamp is `now`; none if it
@@ -114,7 +121,15 @@ impl Flushes {
 
     /// True if an item of this database in a bucket stamped `was` is gone when the stamp is `now`.
     pub(crate) fn took(&self, was: u8, now: u8, number: u8) -> bool {
-        self.scopes(was, now).any(|scope| scope == ALL || scope == number)
+        self.taken_at(was, now, number).is_some()
+    }
+
+    /// When an item of this database in a bucket stamped `was` went, by the flush that was first; none if none of those
+    /// up to the stamp `now` took it.
+    pub(crate) fn taken_at(&self, was: u8, now: u8, number: u8) -> Option<u64> {
+        let first = self.scopes(was, now).position(|scope| scope == ALL || scope == number)?;
+        let stamp = was.wrapping_add(first as u8 + 1);
+        Some(self.seconds[usize::from(stamp)].load(Ordering::Relaxed))
     }
 
     fn scopes(&self, was: u8, now: u8) -> impl Iterator<Item = u8> {
@@ -196,7 +211,7 @@ mod tests {
     fn flush_takes_what_its_scope_says() {
         let flushes = Flushes::default();
         for (stamp, scope) in [(254, Some(3)), (255, None), (0, Some(5)), (1, Some(3))] {
-            flushes.note(stamp, scope);
+            flushes.note(stamp, scope, u64::from(stamp) + 1000);
         }
         assert_eq!(flushes.took_all(253, 1), Some(true));
         assert_eq!(flushes.took_all(255, 1), None);
@@ -204,5 +219,8 @@ mod tests {
         let took = |was, number| flushes.took(was, 1, number);
         assert!(took(253, 0) && took(255, 3) && took(255, 5) && took(0, 3));
         assert!(!took(255, 0) && !took(0, 5) && !took(1, 3));
+        let taken_at = |was, number| flushes.taken_at(was, 1, number);
+        assert_eq!((taken_at(253, 3), taken_at(253, 0)), (Some(1254), Some(1255)), "by the first");
+        assert_eq!((taken_at(255, 5), taken_at(255, 3), taken_at(255, 0)), (Some(1000), Some(1001), None));
     }
 }

@@ -62,13 +62,13 @@ impl Store {
 
     /// Flushes the database of this number, or all. False, and nothing flushed, if more than `lag_max` flushes
     /// would not be cleaned up.
-    fn raise_stamp(&self, number: Option<u8>, lag_max: u8) -> bool {
+    fn raise_stamp(&self, number: Option<u8>, lag_max: u8, now_s: u64) -> bool {
         let _one = self.flushing.lock().expect("no panic under the lock");
         let stamp = self.stamp_count() + 1;
         if stamp - self.cleaned.load(Ordering::Relaxed) > u64::from(lag_max) {
             return false;
         }
-        self.flushes.note(stamp as u8, number);
+        self.flushes.note(stamp as u8, number, now_s);
         for gone in 0..DATABASES {
             if number.is_none_or(|number| number == gone) {
                 self.flushes.set_garbage(gone, self.items_of(gone));
@@ -127,7 +127,7 @@ impl Guard<'_> {
             self.flush_scope(number);
             return true;
         }
-        let raised = self.store.raise_stamp(number, LAG_MAX_ALONE);
+        let raised = self.store.raise_stamp(number, LAG_MAX_ALONE, self.now_s);
         if !raised {
             self.forget_hints();
             self.maintain();
@@ -137,7 +137,7 @@ impl Guard<'_> {
 
     fn flush_scope(&mut self, number: Option<u8>) {
         let store = self.store;
-        while !store.raise_stamp(number, LAG_MAX) {
+        while !store.raise_stamp(number, LAG_MAX, self.now_s) {
             // What an old flush left is cleaned first.
             let stamp = store.stamp_count();
             let mut cursor = 0;
@@ -239,12 +239,12 @@ mod tests {
     fn a_flush_too_many_is_refused_until_what_the_others_left_is_cleaned() {
         let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
         for _ in 0..LAG_MAX {
-            assert!(store.raise_stamp(None, LAG_MAX));
+            assert!(store.raise_stamp(None, LAG_MAX, 0));
         }
-        assert!(!store.raise_stamp(None, LAG_MAX));
+        assert!(!store.raise_stamp(None, LAG_MAX, 0));
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX));
         store.all_clean(1, 0);
-        assert!(store.raise_stamp(Some(3), LAG_MAX) && !store.raise_stamp(Some(3), LAG_MAX));
+        assert!(store.raise_stamp(Some(3), LAG_MAX, 0) && !store.raise_stamp(Some(3), LAG_MAX, 0));
         // Whoever flushes cleans first.
         store.worker().unwrap().enter(1_700_000_000_000).flush();
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX) + 2);

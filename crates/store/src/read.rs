@@ -219,7 +219,8 @@ impl<'w> Guard<'w> {
     }
 
     /// The key's item has expired, or its segment is not clean after a flush. Of the flushed only
-    /// this key's item is taken out: whoever asks for another is to hear that a flush took it.
+    /// this key's item is taken out: whoever asks for another is to hear that a flush took it, unless that was in the
+    /// second of its last access. (memcached drops those at once and leaves the others to who asks.)
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
         let store = self.store;
@@ -227,16 +228,20 @@ impl<'w> Guard<'w> {
         // In a transaction a flush since its beginning comes after it.
         if locked.control.stamp() != store.stamp() && !locked.control.held() {
             let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
-            let flushed = found.is_some_and(|found| {
-                store.flushes.took(locked.control.stamp(), store.stamp(), key.number) && {
-                    self.local.unlink(store, &mut locked, &found);
-                    true
+            let answer = match found {
+                Some(found) => {
+                    let at_s = store.flushes.taken_at(locked.control.stamp(), store.stamp(), key.number);
+                    at_s.map(|at_s| {
+                        let idle_s = access::idle_s(found.slot.access(), self.now_s);
+                        self.local.unlink(store, &mut locked, &found);
+                        if idle_s > self.now_s.wrapping_sub(at_s) { Lookup::Flushed } else { Lookup::Miss }
+                    })
                 }
-            });
-            let nothing = found.is_none();
+                None => Some(Lookup::Miss),
+            };
             locked.home.unlock(locked.control);
-            if flushed || nothing {
-                return if flushed { Lookup::Flushed } else { Lookup::Miss };
+            if let Some(answer) = answer {
+                return answer;
             }
             locked = self.lock_clean(key.hash);
         }

@@ -63,6 +63,8 @@ fn flush_of_one_database_leaves_the_others() {
         }
     }
     let items = |database| store.database_items(database);
+    drop(guard);
+    let mut guard = worker.enter(NOW + 1000);
     guard.flush_database(1);
     assert_eq!((items(0), items(1), items(2)), (u64::from(count), 0, u64::from(count)));
     let seven = 7u32.to_le_bytes();

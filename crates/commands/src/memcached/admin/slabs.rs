@@ -43,7 +43,7 @@ pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             },
             _ => Fault::BadLine.reply(),
         },
-        [b"automove", name @ (b"ratio" | b"freeratio" | b"window"), value] => pace(line, name, value),
+        [b"automove", name @ (b"ratio" | b"freeratio" | b"window"), value, ..] => pace(line, name, value),
         [b"automove", b"window"] => Fault::BadLine.reply(),
         [b"automove", b"ratio" | b"freeratio"] => ERROR,
         [b"automove", mode, ..] => automove(line, mode),

@@ -1,6 +1,6 @@
 //! incr, decr, ma: adding to a number.
 
-use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, write_u64};
+use larder_protocol::number::{U64_BYTES_MAX, parse_c_u64, parse_c_u64_in_pieces, write_u64};
 use larder_store::{Attributes, Expect, Key, Millis, Refusal, Value};
 
 use super::string;
@@ -10,6 +10,9 @@ use crate::core::counters::{ClassCounter, Counter};
 /// A counter shorter than before keeps its length, filled with spaces, up to this many bytes;
 /// memcached does so whenever nobody else holds the item.
 const PADDED_BYTES_MAX: usize = 64;
+
+/// A longer text is no number, whatever it says, as in memcached, where it is in pieces.
+const NUMBER_BYTES_MAX: u64 = 512 << 10;
 
 /// How a counter is to change.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +54,19 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
         }
         // Before the expiry, which may be changed meanwhile and is kept.
         let unchanged = Expect::Unchanged(item.seen());
-        let Value::Whole(text) = item.value() else { return Changed::NotANumber };
-        let Some(old) = parse_c_u64(text) else { return Changed::NotANumber };
+        let (old, old_bytes) = match item.value() {
+            Value::Whole(text) => (parse_c_u64(text), text.len()),
+            Value::Pieces(text) if text.value_bytes() <= NUMBER_BYTES_MAX => {
+                (parse_c_u64_in_pieces(text.pin().pieces(0)), text.value_bytes() as usize)
+            }
+            Value::Pieces(_) | Value::Collection(_) => (None, 0),
+        };
+        let Some(old) = old else { return Changed::NotANumber };
         let value =
             if change.decrement { old.saturating_sub(change.delta) } else { old.wrapping_add(change.delta) };
         let mut room = [b' '; PADDED_BYTES_MAX];
         let digits = write_u64(&mut room[..U64_BYTES_MAX], value);
-        let bytes = if text.len() <= PADDED_BYTES_MAX { digits.max(text.len()) } else { digits };
+        let bytes = if old_bytes <= PADDED_BYTES_MAX { digits.max(old_bytes) } else { digits };
         let expired_at = item.expires_at();
         let expires_at = change.expires_at.unwrap_or(expired_at);
         let attributes = Attributes {
@@ -69,7 +78,7 @@ pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Chang
             token_sent: item.token_sent(),
         };
         let class = item.class();
-        let in_place = digits <= text.len();
+        let in_place = digits <= old_bytes;
         match cx.guard.store_value(key, &room[..bytes], &attributes, unchanged) {
             Ok(stored) => {
                 cx.counters.add(Counter::NumbersInPlace, u64::from(in_place));

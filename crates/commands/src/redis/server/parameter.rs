@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Number(i64, i64),
+    /// A number from 0 on, which is no less and no more than these in effect.
+    Clamped(i64, i64),
     /// Bytes, with a suffix.
     Memory,
     YesNo,
@@ -75,7 +77,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("dir", Kind::Protected, "/"),
     at("dbfilename", Kind::Protected, ""),
     at("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice"),
-    at("hz", Kind::Number(1, 500), "10"),
+    at("hz", Kind::Clamped(1, 500), "10"),
     at("dynamic-hz", Kind::YesNo, "yes"),
     at("activedefrag", Kind::Word(&["no"]), "no"),
     at("active-expire-effort", Kind::Number(1, 10), "1"),
@@ -225,6 +227,12 @@ impl Kind {
                 Ok(_) => Err(format!("argument must be between {least} and {most} inclusive")),
                 Err(_) => Err("argument couldn't be parsed into an integer".into()),
             },
+            Kind::Clamped(least, most) => {
+                let text = Kind::Number(0, i64::from(i32::MAX)).check(text)?;
+                text.parse::<i64>()
+                    .map(|n| n.clamp(least, most).to_string())
+                    .map_err(|error| error.to_string())
+            }
             Kind::Memory => match memory(text) {
                 Some(bytes) => Ok(bytes.to_string()),
                 None => Err("argument must be a memory value".into()),
@@ -292,6 +300,17 @@ mod tests {
             let wrong = "argument must be a memory or percent value";
             assert_eq!(Kind::MemoryOrPercent.check(text), Err(wrong.into()), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_clamped_is_told_as_it_is_in_effect() {
+        let of = |text| Kind::Clamped(1, 500).check(text);
+        for (text, told) in [("0", "1"), ("1", "1"), ("500", "500"), ("501", "500"), ("2147483647", "500")] {
+            assert_eq!(of(text), Ok(told.into()));
+        }
+        let beyond = "argument must be between 0 and 2147483647 inclusive";
+        assert_eq!((of("-1"), of("2147483648")), (Err(beyond.into()), Err(beyond.into())));
+        assert_eq!(of("x"), Err("argument couldn't be parsed into an integer".into()));
     }
 
     #[test]
