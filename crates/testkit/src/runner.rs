@@ -72,6 +72,20 @@ pub trait Wire {
 /// # Errors
 /// Names file and line, what was expected and what came.
 pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String> {
+    run_beside(case, wire, split, &|_| false)
+}
+
+/// Runs `case` on a server that differs as those do whom `is` names: where one of them does something else, that is
+/// what must happen, and the case ends there.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_beside(
+    case: &Case,
+    wire: &mut dyn Wire,
+    split: Split,
+    is: &dyn Fn(&str) -> bool,
+) -> Result<(), String> {
     let mut run =
         Run { wire, split, captures: Captures::new(), buffers: BTreeMap::new(), ended: BTreeSet::new() };
     let mut steps = case.steps.iter().peekable();
@@ -88,6 +102,8 @@ pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String>
                 steps.next();
             }
             run.send(&step.connection, &bytes).map_err(at)?;
+        } else if let Some((_, step)) = step.otherwise.iter().find(|(who, _)| is(who)) {
+            return run.step(step).map_err(at);
         } else {
             run.step(step).map_err(at)?;
         }

@@ -23,13 +23,20 @@ pub enum Clock {
 pub struct Sockets {
     address: SocketAddr,
     clock: Clock,
+    patience: Duration,
     streams: HashMap<String, TcpStream>,
 }
 
 impl Sockets {
     /// No connection yet.
     pub fn new(address: SocketAddr, clock: Clock) -> Sockets {
-        Sockets { address, clock, streams: HashMap::new() }
+        Sockets { address, clock, patience: PATIENCE, streams: HashMap::new() }
+    }
+
+    /// An expected byte may take so long, and no longer.
+    pub fn within(mut self, patience: Duration) -> Sockets {
+        self.patience = patience;
+        self
     }
 
     fn stream(&mut self, name: &str) -> Result<&mut TcpStream, String> {
@@ -41,7 +48,7 @@ impl Wire for Sockets {
     fn connect(&mut self, name: &str) -> Result<(), String> {
         let stream = TcpStream::connect(self.address).map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(self.patience)).map_err(|error| error.to_string())?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
         self.streams.insert(name.to_owned(), stream);
         Ok(())

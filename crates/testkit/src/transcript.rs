@@ -20,8 +20,8 @@ pub struct Case {
     pub rows: Vec<String>,
     /// Options the server is started with.
     pub options: Vec<String>,
-    /// Versions of memcached that are known to answer otherwise, and why.
-    pub differs: Vec<String>,
+    /// Servers that are known to answer otherwise, each with a reason.
+    pub differs: Vec<Differs>,
     /// Needs a server process; a session alone cannot show it.
     pub process_only: bool,
     /// Connections speak RESP from their first byte on.
@@ -36,6 +36,30 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
+/// What is said of a server that does not start.
+pub const NO_START: &str = "does not start";
+
+/// A server that is known to answer otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differs {
+    /// A version of memcached, or a name.
+    pub who: String,
+    /// What it does.
+    pub why: String,
+}
+
+impl Differs {
+    /// It may answer as the case says as well.
+    pub fn may(&self) -> bool {
+        self.why.starts_with("may ")
+    }
+
+    /// It does not start with the case's options.
+    pub fn ends_at_start(&self) -> bool {
+        self.why.starts_with(NO_START)
+    }
+}
+
 /// One thing that happens in a case.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -45,6 +69,8 @@ pub struct Step {
     pub connection: String,
     /// What.
     pub action: Action,
+    /// What happens in its place with servers that differ here, by who they are; their case ends with it.
+    pub otherwise: Vec<(String, Step)>,
 }
 
 /// What a step does.
@@ -140,6 +166,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Case>, String> {
         if case.header(line).map_err(|what| fail(&what))? {
             continue;
         }
+        if let Some(text) = line.strip_prefix("! ") {
+            case.otherwise(number, text).map_err(|what| fail(&what))?;
+            continue;
+        }
         case.steps.push(Step::parse(number, line).map_err(|what| fail(&what))?);
     }
     for case in &cases {
@@ -187,6 +217,24 @@ impl Case {
         self.steps.iter().map(|step| if let Action::Clock(seconds) = step.action { seconds } else { 0 }).sum()
     }
 
+    /// `who step`, in place of the last step.
+    fn otherwise(&mut self, line: usize, text: &str) -> Result<(), String> {
+        let (who, step) = text.split_once(' ').ok_or("! who, and what happens then")?;
+        if !self.differs.iter().any(|differs| differs.who == who) {
+            return Err(format!("{who} does not differ"));
+        }
+        let step = Step::parse(line, step)?;
+        match (self.steps.last_mut(), &step.action) {
+            (Some(Step { action: Action::Send(_), .. }), _) | (_, Action::Send(_)) | (None, _) => {
+                Err("it is what is awaited that differs".into())
+            }
+            (Some(last), _) => {
+                last.otherwise.push((who.to_owned(), step));
+                Ok(())
+            }
+        }
+    }
+
     fn header(&mut self, line: &str) -> Result<bool, String> {
         let Some((word, rest)) = line.split_once(':').filter(|(word, _)| !word.contains([' ', '>', '<']))
         else {
@@ -203,7 +251,10 @@ impl Case {
                 }
             }
             "options" => self.options.extend(words().map(str::to_owned)),
-            "differs" => self.differs.push(rest.trim().to_owned()),
+            "differs" => {
+                let (who, why) = rest.trim().split_once(' ').ok_or("differs: who, and how")?;
+                self.differs.push(Differs { who: who.to_owned(), why: why.to_owned() });
+            }
             "only" if rest.trim() == "process" => self.process_only = true,
             "start" if rest.trim() == "refused" => {
                 self.refused_start = true;
@@ -223,7 +274,7 @@ impl Step {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let connection = if digits == 0 { "1" } else { &text[..digits] };
         let action = Action::parse(text[digits..].trim_start_matches(' '), text)?;
-        Ok(Step { line, connection: connection.to_owned(), action })
+        Ok(Step { line, connection: connection.to_owned(), action, otherwise: Vec::new() })
     }
 }
 
@@ -290,6 +341,24 @@ mod tests {
         assert_eq!(cases[0].steps.len(), 3);
         assert_eq!(cases[0].steps[1].connection, "2");
         assert_eq!(cases[0].clock_seconds(), 3);
+    }
+
+    #[test]
+    fn what_happens_elsewhere_stands_behind_the_step_that_differs() {
+        let cases = parsed("== a\nrows: 1\ndiffers: 9 may say NO\n> a\n2< YES\n! 9 2< NO\n").expect("valid");
+        assert!(cases[0].differs[0].may() && cases[0].steps.len() == 2);
+        let [(who, step)] = &cases[0].steps[1].otherwise[..] else { panic!("one") };
+        assert_eq!((who.as_str(), step.connection.as_str(), step.line), ("9", "2", 6));
+        for (text, why) in [
+            ("> a\n< YES\n! 8 < NO\n", "does not differ"),
+            ("> a\n! 9 < NO\n", "awaited"),
+            ("! 9 < NO\n", "awaited"),
+            ("> a\n< YES\n! 9 > b\n", "awaited"),
+            ("> a\n< YES\n! 9\n", "what happens"),
+        ] {
+            let error = parsed(&format!("== a\nrows: 1\ndiffers: 9 says NO\n{text}")).expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -2,25 +2,40 @@
 //!
 //! `transcripts [--against host:port | --spawn path/to/memcached | --spawn path/to/redis-server |
 //! --spawn path/to/valkey-server]
-//! [part of a file name or title]…`
+//! [--show] [part of a file name or title]…`
 //!
 //! `--against` runs cases without options on a running server and flushes it in between; `--spawn`
-//! starts the program once per case. Cases that are known to differ from the server's version are
-//! counted, not run; so are cases that need the clock to move further than one wants to wait.
+//! starts the program once per case. Cases of which the server's version is known to differ are run, too: they must
+//! fail, and where they say what happens in place of a step that must happen. `--show` prints what came. Cases
+//! that need the clock to move further than one wants to wait are counted, not run.
 
 use larder_testkit::process::{Program, Server};
 use larder_testkit::redis::known::names;
-use larder_testkit::runner::{Split, run};
+use larder_testkit::runner::{Split, run_beside};
 use larder_testkit::socket::{Clock, Sockets};
-use larder_testkit::transcript::{Case, load};
+use larder_testkit::transcript::{Case, Differs, NO_START, load};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const WAIT_SECONDS_MAX: u64 = 3;
 /// How often a peer is asked the same before it counts as different.
 const PEER_TRIES: usize = 3;
+/// What does not come within this time does not come, where it is known to differ.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What a run of a case shows of a server that is known to differ.
+#[derive(PartialEq)]
+enum Shown {
+    /// It differs as the case says.
+    Differs,
+    /// It does what the case says of others.
+    Agrees,
+    /// It does something else.
+    Other(String),
+}
 
 enum Target {
     Running(SocketAddr),
@@ -33,7 +48,7 @@ fn main() -> ExitCode {
 
 fn check() -> Result<bool, String> {
     let mut target = Target::Spawned(Program::Larder);
-    let mut filters = Vec::new();
+    let (mut filters, mut show) = (Vec::new(), false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -48,19 +63,32 @@ fn check() -> Result<bool, String> {
                 let program = if redis { Program::Redis } else { Program::Memcached };
                 target = Target::Spawned(program(path.into()));
             }
+            "--show" => show = true,
             _ => filters.push(argument),
         }
     }
     let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec"))?;
     let version = target.version()?;
     println!("{version}");
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let (mut passed, mut failed, mut differ, mut skipped) = (0, 0, 0, 0);
     for case in cases {
         if !filters.is_empty() && !filters.iter().any(|filter| case.name().contains(filter)) {
             continue;
         }
-        if target.skips(&case, &version) {
+        if target.skips(&case) {
             skipped += 1;
+            continue;
+        }
+        let known: Vec<&Differs> =
+            case.differs.iter().filter(|known| target.is(&known.who, &version)).collect();
+        if !known.is_empty() {
+            match target.run_differing(&case, &known, show) {
+                Ok(()) => differ += 1,
+                Err(error) => {
+                    failed += 1;
+                    println!("FAILED {error}");
+                }
+            }
             continue;
         }
         for &split in case.splits() {
@@ -74,7 +102,7 @@ fn check() -> Result<bool, String> {
             }
         }
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    println!("{passed} passed, {failed} failed, {differ} differ as said, {skipped} skipped");
     Ok(failed == 0)
 }
 
@@ -93,40 +121,87 @@ impl Target {
         matches!(self, Target::Spawned(Program::Larder))
     }
 
-    fn skips(&self, case: &Case, version: &str) -> bool {
+    /// It is the one that a case means by this name.
+    fn is(&self, who: &str, version: &str) -> bool {
+        !self.is_larder() && (who == "memcached" || version.contains(who))
+    }
+
+    fn skips(&self, case: &Case) -> bool {
         if self.is_larder() {
             return false;
         }
-        let differs = case
-            .differs
-            .iter()
-            .filter_map(|why| why.split_once(' '))
-            .any(|(who, _)| who == "memcached" || version.contains(who));
         if case.resp != matches!(self, Target::Spawned(Program::Redis(_))) {
             return true;
         }
         let running = matches!(self, Target::Running(_)) && (!case.options.is_empty() || case.process_only);
-        differs || running || case.clock_seconds() > WAIT_SECONDS_MAX
+        running || case.clock_seconds() > WAIT_SECONDS_MAX
     }
 
     /// A peer may need several tries: its threads look after items when they come to it.
     fn run_some_times(&self, case: &Case, split: Split) -> Result<(), String> {
         let tries = if self.is_larder() { 1 } else { PEER_TRIES };
-        let mut done = self.run(case, split);
+        let mut done = self.run(case, split, &[]);
         for _ in 1..tries {
             if done.is_ok() {
                 break;
             }
-            done = self.run(case, split);
+            done = self.run(case, split, &[]);
         }
         done
     }
 
-    fn run(&self, case: &Case, split: Split) -> Result<(), String> {
+    /// Each way of handing over what is sent must show what the case says of the server or of others, and one of them the
+    /// former, unless it is said that the server only may differ.
+    fn run_differing(&self, case: &Case, known: &[&Differs], show: bool) -> Result<(), String> {
+        let mut differs = known.iter().any(|known| known.may());
+        for &split in case.splits() {
+            let mut shown = self.differing(case, split, known, show);
+            for _ in 1..PEER_TRIES {
+                if shown == Shown::Differs {
+                    break;
+                }
+                shown = self.differing(case, split, known, show);
+            }
+            match shown {
+                Shown::Differs => differs = true,
+                Shown::Agrees => {}
+                Shown::Other(error) => return Err(format!("{split:?}: it differs otherwise: {error}")),
+            }
+        }
+        if differs { Ok(()) } else { Err(format!("{}: it does not differ", case.name())) }
+    }
+
+    /// What one run shows.
+    fn differing(&self, case: &Case, split: Split, known: &[&Differs], show: bool) -> Shown {
+        let says = |who: &str| known.iter().any(|known| known.who == who);
+        let said = case.steps.iter().flat_map(|step| &step.otherwise).any(|(who, _)| says(who));
+        let other = match self.run(case, split, known) {
+            Ok(()) if said => return Shown::Differs,
+            Ok(()) => return Shown::Agrees,
+            Err(error) => error,
+        };
+        if show {
+            println!("{split:?} {other}");
+        }
+        if !said {
+            let ends_at_start = known.iter().any(|known| known.ends_at_start());
+            return if ends_at_start == other.starts_with(NO_START) {
+                Shown::Differs
+            } else {
+                Shown::Other(other)
+            };
+        }
+        if self.run(case, split, &[]).is_ok() { Shown::Agrees } else { Shown::Other(other) }
+    }
+
+    /// On a server that differs as is `known`.
+    fn run(&self, case: &Case, split: Split, known: &[&Differs]) -> Result<(), String> {
+        let is = |who: &str| known.iter().any(|known| known.who == who);
+        let within = |sockets: Sockets| if known.is_empty() { sockets } else { sockets.within(SILENCE) };
         match self {
             Target::Running(address) => {
                 ask(*address, "flush_all")?;
-                run(case, &mut Sockets::new(*address, Clock::Wait), split)
+                run_beside(case, &mut within(Sockets::new(*address, Clock::Wait)), split, &is)
             }
             Target::Spawned(program) if case.refused_start => {
                 let (status, output) = Server::refused(program, &case.options)?;
@@ -149,8 +224,9 @@ impl Target {
                 if self.is_larder() && case.clock_seconds() > 0 {
                     options.extend(["-o".into(), "relaxed_privileges".into()]);
                 }
-                let server = Server::start_program(program, &options)?;
-                run(case, &mut Sockets::new(server.address(), clock), split)
+                let server = Server::start_program(program, &options)
+                    .map_err(|error| format!("{NO_START}: {}: {error}", case.name()))?;
+                run_beside(case, &mut within(Sockets::new(server.address(), clock)), split, &is)
             }
         }
     }
