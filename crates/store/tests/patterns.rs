@@ -32,7 +32,8 @@ fn check(memory_bytes: u64, value_bytes: usize) {
         .iter()
         .filter_map(|pattern| {
             let [lru, segmented, _] = race::models(pattern.shape, fits);
-            let (hits, least) = (seen(pattern, memory_bytes, value_bytes), pattern.least(lru, segmented));
+            let hits = seen(pattern, memory_bytes, value_bytes);
+            let least = pattern.least(lru, segmented, fits);
             (hits < least).then(|| format!("{}: {hits:.4}, not {least:.4}", pattern.name))
         })
         .collect();
@@ -55,7 +56,7 @@ fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
         let (mut stored, fits) = Stored::full(8 << 20, 1_000);
         race::run(&mut stored, row(before).shape, fits, 1, false);
         let hits = race::run(&mut stored, row(after).shape, fits, 0, true);
-        let least = row(after).least(0.0, 0.0) - TURNED_LESS;
+        let least = row(after).least(0.0, 0.0, fits) - TURNED_LESS;
         assert!(hits >= least, "{after} after {before}: {hits:.4}, not {least:.4}");
     }
 }

@@ -194,7 +194,7 @@ fn report(
         let (asked, name) = (&cases[*case], &variants[*variant].name);
         let fits = found.fits[0];
         let lru = *known.entry((*case, fits)).or_insert_with(|| asked.lru(fits));
-        let least = asked.least(lru);
+        let least = asked.least(lru, fits);
         let percent: Vec<f64> = found.hits.iter().map(|hits| 100.0 * hits).collect();
         let Some(hits) = Estimate::of(&percent) else { continue };
         if hits.median >= 100.0 * least {
@@ -228,10 +228,10 @@ fn report(
 
 impl Case {
     /// The least share of hits; what was counted after another pattern may be somewhat less.
-    fn least(&self, lru: f64) -> f64 {
+    fn least(&self, lru: f64, fits: u64) -> f64 {
         const TURNED_LESS: f64 = 0.02;
         // memcached's segmented LRU is a server here.
-        let least = self.pattern.least(lru, lru);
+        let least = self.pattern.least(lru, lru, fits);
         if self.after.is_some() { least - TURNED_LESS } else { least }
     }
 }
@@ -285,7 +285,7 @@ mod tests {
         assert!((0.6..0.8).contains(&lru("zipf-0.9")), "{}", lru("zipf-0.9"));
         let turned =
             Case { pattern: pattern("later-0.2"), after: Some(pattern("zipf-0.9")), value_bytes: 100 };
-        assert!(turned.lru(1_000) == 1.0 && (turned.least(0.0) - 0.96).abs() < 1e-9);
+        assert!(turned.lru(1_000) == 1.0 && (turned.least(0.0, 1_000) - 0.96).abs() < 1e-9);
     }
 
     #[test]

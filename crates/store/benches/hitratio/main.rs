@@ -171,7 +171,7 @@ fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
                 .collect();
             let bounds: Vec<_> = chosen.iter().map(|row| race::models(row.shape, fits)).collect();
             for (pattern, [lru, segmented, ideal]) in chosen.iter().zip(&bounds) {
-                let least = pattern.least(*lru, *segmented);
+                let least = pattern.least(*lru, *segmented, fits);
                 let befores = if turns { PATTERNS } else { &[] };
                 let mut seen = Vec::new();
                 for before in befores.iter().filter(|before| before.name != pattern.name) {
