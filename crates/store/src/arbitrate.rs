@@ -185,7 +185,12 @@ impl Local {
             };
         }
         while self.drain_step(store, SPAN_BYTES) {}
-        self.pass_epochs(store);
+        // The span is free with its last chunk, and it may have more than one pass takes back.
+        let mut left = usize::MAX;
+        while self.limbo_chunks() < left {
+            left = self.limbo_chunks();
+            self.pass_epochs(store);
+        }
         store.arena.used_bytes() < used || store.slabs.view(class).free_chunks() > 0
     }
 

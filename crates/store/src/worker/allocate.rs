@@ -293,9 +293,15 @@ impl Local {
             // Then at any price, and ever more rarely: what uploads and pins keep comes by waiting, and
             // draining on meanwhile would empty the cache.
             let patient = tries >= ALLOCATE_ROUNDS_OWN && !shrinking && tries < 2 * ALLOCATE_ROUNDS_BUSY;
-            if own == 0 && (patient || tries.is_power_of_two() && tries > 1) {
-                // A class of parts of large values has nothing that it could judge: what is oldest gives a span.
-                if tries > ALLOCATE_ROUNDS_GIVEN || shrinking || !self.drain_oldest(store, class) {
+            // The span that was drained is free, or what was in it is on its way.
+            let is_there = self.drain.is_none() && (store.arena.has_span() || self.limbo.len() > 0);
+            if own == 0 && !is_there && (patient || tries.is_power_of_two() && tries > 1) {
+                // A class that is new, or of parts of large values, has nothing that it could judge: what is oldest gives a
+                // span, and one that is being drained is emptied before another is. Where another's batch holds back what
+                // was in it, it is waited for.
+                let oldest = !shrinking && (tries <= ALLOCATE_ROUNDS_GIVEN || self.drain.is_some());
+                let comes = oldest && (self.drain_oldest(store, class) || self.limbo.len() > 0);
+                if !comes {
                     self.drain_for(store, class);
                 }
             }

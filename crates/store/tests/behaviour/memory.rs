@@ -269,6 +269,46 @@ fn the_first_value_of_another_size_takes_a_span_of_values() {
     }
 }
 
+/// Longer values than those that fill a store need a span each some of them, and no more: the first, and those after it.
+#[test]
+fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
+    for (first, second) in
+        [(100, 1_000), (100, 300), (20, 1_000), (100, 10_000), (300, 3_000), (1_000, 12_000), (1_000, 100)]
+    {
+        for read in [false, true] {
+            const BYTES: usize = 8 << 20;
+            let config = Config { memory_bytes: BYTES as u64, workers_max: 1, ..Config::default() };
+            let store = Store::new(config).unwrap();
+            let mut worker = store.worker().unwrap();
+            let mut set = |name: &str, bytes: usize| {
+                let before = store.totals().evictions;
+                let mut guard = worker.enter(NOW);
+                let key = guard.key(name.as_bytes());
+                guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).unwrap();
+                if read && bytes == first {
+                    assert!(guard.get(&key).hit().is_some());
+                }
+                drop(guard);
+                (store.totals().evictions - before) as usize
+            };
+            for n in 0..2 * BYTES / first {
+                set(&format!("{n:08}"), first);
+            }
+            let gone: Vec<usize> = (0..200).map(|n| set(&format!("b{n:07}"), second)).collect();
+            // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of one.
+            // Where all was read, what moves out of a span takes as much elsewhere.
+            let spans = if first < 50 || read { 2 } else { 1 };
+            // What a key of 8 B, a header and rounding add to a value.
+            let most = ((spans << 16) + second).div_ceil(first + 16);
+            let worst = gone.iter().enumerate().max_by_key(|&(_, &gone)| gone);
+            assert!(
+                gone.iter().all(|&gone| gone <= most),
+                "{second} B among values of {first} B (read: {read}): {worst:?} gone, {most} at most; {gone:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_cache_of_long_values_is_full_of_them() {
     let filled = fill_with(64 << 20, 1 << 20, 300);
