@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
-//! writing    write (draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
+//! writing    write (publish, draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! elements   collection (change, hash, set, sorted, list)       of collections, as one item each
 //! memory     worker (allocate, retire), limbo, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait

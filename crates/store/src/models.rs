@@ -9,6 +9,7 @@ mod beside;
 mod moving;
 mod orderings;
 mod patching;
+mod publishing;
 mod transactions;
 mod transitions;
 

@@ -1,24 +1,32 @@
-//! The short way of the usual `set`: the key is there, where the prefetch stages saw it, or is not there
-//! at all, and nothing about it is unusual. The general way ([`crate::write`]) does the same with every
-//! case in it.
+//! The short ways of the usual writes: the key is there, where the prefetch stages saw it, or is not there at all, and
+//! nothing about it is unusual. The general way ([`crate::write`]) does the same with every case in it; all end in the
+//! one publication, whose steps before it (A to D) and in it (1 to 9) `write/publish.rs` names.
 
-use crate::access;
-use crate::arena::Arena;
-use crate::bucket::{Control, FREQUENCY_MAX, Slot};
+use crate::bucket::Control;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
-use crate::index::Locked;
-use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem, token};
+use crate::item::{Header, KEY_BYTES_SHORT, Kind, RawItem};
 use crate::read::{Hint, same_key, seen};
-use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
-use crate::{Attributes, Expect, Key, Refusal, Stored};
+use crate::write::{Becomes, NoPlace, Old, Over, Proved, Publication, Version};
+use crate::{Attributes, Expect, Key, Millis, Refusal, Stored};
 
-/// A whole item that was written and that nobody sees.
-struct Draft {
+/// A whole item that was written but for its header, and that nobody sees.
+struct Body {
     raw: RawItem,
     header: Header,
     chunk: u64,
     class: ClassId,
+}
+
+impl Body {
+    /// As what it is published: in database 0, under a lock that [`Guard::lock_hinted`] took, which has shown that the
+    /// version fits its header.
+    #[inline(always)]
+    fn publication<'k>(&self, key: &'k Key<'k>, control: Control, expires_at: Millis) -> Publication<'k> {
+        let &Body { raw, header, chunk, class } = self;
+        let (becomes, version) = (Becomes::Body(header), Version::short(control));
+        Publication { key, number: 0, raw, chunk, class, becomes, version, expires_at, reads: false }
+    }
 }
 
 impl Guard<'_> {
@@ -69,7 +77,7 @@ impl Guard<'_> {
             return false;
         }
         self.local.breathe(store);
-        // 1. Is it so? Nothing of this changes while the item is linked, in this epoch.
+        // Is it so? Nothing of this changes while the item is linked, in this epoch.
         let location = hint.cell.slot().location();
         if location == 0 {
             return false;
@@ -93,37 +101,29 @@ impl Guard<'_> {
         if bytes > CHUNK_BYTES_MAX {
             return false;
         }
-        // 2. The new item, which nobody sees.
-        let Some(draft) = self.draft_plain(key, value) else { return false };
-        // 3. In its place, if the slot still names what was read. Memory may have been waited for outside the
-        // epoch: the chunk may have been freed and hold another item by now, or a later one of this key.
+        // A. The new item.
+        let Some(body) = self.body_plain(key, value) else { return false };
+        // B. Memory may have been waited for outside the epoch: the chunk may have been freed and hold another item by
+        // now, or a later one of this key.
         let Some(control) = self.lock_hinted(hint) else {
-            self.give_back(&draft);
+            self.give_back(&body);
             return false;
         };
+        // C, D. The slot still names what was read: alive, as it never expires, and as simple as it was.
         let slot = hint.cell.slot();
         let same = slot.location() == location
             && slot.tag() == u64::from(hint.tag)
             && old.header().is_same_write(old_header);
         if !same {
             hint.home.unlock(control);
-            self.give_back(&draft);
+            self.give_back(&body);
             return false;
         }
-        draft.raw.publish_header(draft.header, control.writes() + 1);
-        let mut new = slot.overwritten(draft.chunk).with_access(access::encode(self.now_s));
-        if read {
-            new = new.with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX));
-        }
-        hint.cell.replace(new);
-        self.local.touched(store, control, key);
-        hint.home.unlock(control.written());
-        // 4. The old item waits until nobody sees it.
-        let old_bytes = 8 + key_bytes + old_header.value_bytes();
-        let old_class = if old_bytes == bytes { draft.class } else { ClassId::of(old_bytes) };
-        self.local.retire_whole(old, old_header, location, old_class, old_bytes);
-        self.count_overwrite(old_class, draft.class);
-        true
+        let alike = old_header.value_bytes() == value.len();
+        let proved = Proved::Simple { header: old_header, alike };
+        let over = Over::Item(Old { cell: hint.cell, slot, raw: old, live: true, proved });
+        let new = Publication { reads: read, ..body.publication(key, control, 0) };
+        self.publish_item(hint.home, control, new, over).is_ok()
     }
 
     /// Stores `value` without flags and expiry under a key that is not there, as the hint says. False, and
@@ -139,56 +139,60 @@ impl Guard<'_> {
             return false;
         }
         self.local.breathe(store);
-        let Some(draft) = self.draft_plain(key, value) else { return false };
+        // A. The new item.
+        let Some(body) = self.body_plain(key, value) else { return false };
+        // B. The home: a hint of another key names another bucket.
         let Some(control) = self.lock_hinted(hint) else {
-            self.give_back(&draft);
+            self.give_back(&body);
             return false;
         };
-        let mut locked =
-            Locked { place: store.index.place(&store.arena, key.hash), home: hint.home, control };
-        // A hint of another key names another bucket.
-        let elsewhere = !std::ptr::eq(locked.place.home(), hint.home)
-            || store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key)).is_some();
+        let place = store.index.place(&store.arena, key.hash);
+        // C, D. There is nothing.
+        let elsewhere = !std::ptr::eq(place.home(), hint.home)
+            || store.index.scan(&place, control, |slot| store.is_at(slot, key)).is_some();
         if elsewhere {
-            hint.home.unlock(locked.control);
-            self.give_back(&draft);
+            hint.home.unlock(control);
+            self.give_back(&body);
             return false;
         }
-        let version = locked.control.writes() + 1;
-        draft.raw.publish_header(draft.header, version);
-        let bytes = draft.class.chunk_bytes() as u64;
-        let probation = self.local.starts_on_probation(store, draft.class, key.hash, bytes);
-        let slot = Slot::new(locked.place.tag, draft.chunk, access::encode(self.now_s), probation);
-        if !store.index.insert(&mut locked, slot) {
-            hint.home.unlock(locked.control);
-            // A sweep may have seen it by now.
-            self.local.give_back(store, draft.chunk);
-            return false;
+        let over = Over::Nothing { place, probation: &mut None };
+        match self.publish_item(hint.home, control, body.publication(key, control, 0), over) {
+            Ok(_) => true,
+            Err(NoPlace { .. }) => {
+                self.local.give_back(store, body.chunk);
+                false
+            }
         }
-        self.local.touched(store, locked.control, key);
-        hint.home.unlock(locked.control.written());
-        self.counters.class(draft.class).items.add(1);
-        self.counters.items_stored.add(1);
-        self.counters.recent.note(0, key.hash);
-        self.local.queue_fresh_if_many(store);
-        true
     }
 
     /// A chunk with an item without flags and expiry, which nobody sees.
     #[inline(always)]
-    fn draft_plain(&mut self, key: &Key<'_>, value: &[u8]) -> Option<Draft> {
+    fn body_plain(&mut self, key: &Key<'_>, value: &[u8]) -> Option<Body> {
         let bytes = 8 + key.bytes.len() + value.len();
+        let header = Header::whole(0, 0, 0, key.bytes.len(), value.len());
+        self.body(key, value, header, bytes, &Attributes::default())
+    }
+
+    /// A chunk with an item of `bytes` that has this header and, as far as the header says so, these attributes.
+    #[inline(always)]
+    fn body(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        header: Header,
+        bytes: usize,
+        attributes: &Attributes,
+    ) -> Option<Body> {
         let class = ClassId::of(bytes);
         let chunk = self.local.allocate(self.store, class, bytes)?;
-        let header = Header::whole(0, 0, 0, key.bytes.len(), value.len());
         // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
         // outside the arena.
         let raw = unsafe {
             let raw = RawItem::new(self.store.arena.at(chunk));
-            raw.write_body(header, key.bytes, value, 0, 0);
+            raw.write_body(header, key.bytes, value, attributes.flags, attributes.expires_at);
             raw
         };
-        Some(Draft { raw, header, chunk, class })
+        Some(Body { raw, header, chunk, class })
     }
 
     /// Locks the bucket that was the hint's key's home, if it is still (only its holder moves the key's slot, so a
@@ -204,26 +208,16 @@ impl Guard<'_> {
         Some(control)
     }
 
-    /// An item of class `new` has taken the place of one of class `old`.
-    #[inline(always)]
-    fn count_overwrite(&self, old: ClassId, new: ClassId) {
-        if old != new {
-            self.counters.class(old).items.add(-1);
-            self.counters.class(new).items.add(1);
-        }
-        self.counters.items_stored.add(1);
-    }
-
     /// Frees what was written and not published.
     #[cold]
-    fn give_back(&mut self, draft: &Draft) {
-        draft.raw.publish_header(draft.header.with_kind(Kind::Draft), 0);
-        self.local.free_unseen(self.store, draft.chunk);
+    fn give_back(&mut self, body: &Body) {
+        body.raw.publish_header(body.header.with_kind(Kind::Draft), 0);
+        self.local.free_unseen(self.store, body.chunk);
     }
 
     /// Overwrites the live item that the hint names; none, and nothing done, if it is not so.
     #[inline]
-    fn overwrite(
+    pub(crate) fn overwrite(
         &mut self,
         key: &Key<'_>,
         value: &[u8],
@@ -244,25 +238,16 @@ impl Guard<'_> {
         if key.number != 0 || key.bytes.len() > KEY_BYTES_SHORT || bytes > CHUNK_BYTES_MAX {
             return None;
         }
-        let new_class = ClassId::of(bytes);
-        let chunk = self.local.allocate(store, new_class, bytes)?;
-        // SAFETY: the chunk is this worker's and its class holds the item; key and value come from
-        // outside the arena.
-        let raw = unsafe {
-            let raw = RawItem::new(store.arena.at(chunk));
-            raw.write_body(header, key.bytes, value, attributes.flags, attributes.expires_at);
-            raw
-        };
-        let draft = Draft { raw, header, chunk, class: new_class };
-
+        // A. The new item.
+        let body = self.body(key, value, header, bytes, attributes)?;
+        // B. The home.
         let Some(control) = self.lock_hinted(hint) else {
-            self.give_back(&draft);
+            self.give_back(&body);
             return None;
         };
+        // C, D. The slot still names this key, which is alive and at home in the bucket that is locked, and the version
+        // that was seen if one was.
         let slot = hint.cell.slot();
-        let writes = control.writes() + 1;
-        // The slot still names this key, which is alive and at home in the bucket that is locked, and the version that
-        // was seen if one was.
         let old = (!slot.is_empty() && slot.tag() == u64::from(hint.tag))
             .then(|| store.item_at(slot, key))
             .flatten()
@@ -273,23 +258,13 @@ impl Guard<'_> {
             });
         let Some((old, old_header)) = old else {
             hint.home.unlock(control);
-            self.give_back(&draft);
+            self.give_back(&body);
             return None;
         };
-        raw.publish_header(header, writes);
-        let code = access::encode(self.now_s);
-        hint.cell.replace(slot.overwritten(chunk).with_access(code));
-        self.local.touched(store, control, key);
-        hint.home.unlock(control.written());
-        if attributes.expires_at != 0 {
-            store.arena.note_expiry(chunk, attributes.expires_at);
-        }
-
-        let location = slot.location();
-        let class = ClassId(store.arena.span(Arena::span_of(location)).owner.load(Ordering::Relaxed));
-        self.local.retire_whole(old, old_header, location, class, old.whole_bytes_by(old_header));
-        self.count_overwrite(class, new_class);
-        Some(Stored { cas: token(writes, key.hash), replaced: true })
+        let proved = Proved::Whole(old_header);
+        let over = Over::Item(Old { cell: hint.cell, slot, raw: old, live: true, proved });
+        let new = body.publication(key, control, attributes.expires_at);
+        self.publish_item(hint.home, control, new, over).ok()
     }
 }
 

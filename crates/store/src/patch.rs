@@ -15,7 +15,7 @@ use crate::item::{STALE, TOKEN_SENT};
 use crate::large::{Large, PIECE_BYTES, piece_space};
 use crate::read::Find;
 use crate::worker::Guard;
-use crate::write::explicit_token;
+use crate::write::Version;
 use crate::{Expect, Key, Refusal, Store};
 
 /// Bytes that are written in place at most: who wants to read the value waits meanwhile.
@@ -60,19 +60,18 @@ impl Guard<'_> {
             }
             let fits =
                 offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= large.head().value_bytes);
-            let writes = locked.control.writes() + 1;
+            let Version { writes, explicit, .. } = Version::next(locked.control, None, key.hash);
             let alone = fits
                 && large.head().pins.alone(|| {
                     write(store, large, offset, bytes);
                     // A large item has an extension for any token.
-                    raw.set_token(writes, explicit_token(writes, None, key.hash), (STALE | TOKEN_SENT, 0));
+                    raw.set_token(writes, explicit, (STALE | TOKEN_SENT, 0));
                 });
             if !alone {
                 return Ok(None);
             }
             found.bucket.replace(found.i, found.slot.with_access(access::encode(guard.now_s)));
-            guard.local.touched(store, locked.control, key);
-            locked.control = locked.control.written();
+            locked.control = guard.local.written(store, locked.control, key);
             guard.local.counters(store).items_stored.add(1);
             Ok(Some(large.head().value_bytes))
         })

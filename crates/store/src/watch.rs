@@ -214,6 +214,14 @@ impl Local {
         }
     }
 
+    /// A key has changed, under its home bucket's lock: who looks at it is told, and the write is counted. The control
+    /// word to unlock with.
+    #[inline]
+    pub(crate) fn written(&mut self, store: &Store, control: Control, key: &Key<'_>) -> Control {
+        self.touched(store, control, key);
+        control.written()
+    }
+
     #[cold]
     fn touch_watches(&mut self, store: &Store, key: &Key<'_>) {
         if let Some(name) = store.watches.touch(key) {

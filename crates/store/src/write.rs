@@ -2,53 +2,30 @@
 //!
 //! 1. The condition is looked at before anything is allocated or copied.
 //! 2. A chunk is allocated and filled; nobody can see it.
-//! 3. Under the home bucket's lock the condition is checked for good, the item gets the bucket's
-//!    next version, and one store to the slot publishes it.
-//! 4. The old item's chunk is retired.
+//! 3. Under the home bucket's lock the condition is checked for good, and the item is published: what that takes
+//!    is numbered in `write/publish.rs`, where every way of writing ends.
 //!
 //! Only marks, version and expiry change in place; where an item lacks the word for one of these,
 //! it is first copied into a shape that has it.
 
 mod draft;
+mod publish;
 mod room;
 mod touch;
+#[cfg(all(test, not(loom)))]
+mod ways;
 
 pub(crate) use draft::Draft;
+pub(crate) use publish::{Becomes, NoPlace, Old, Over, Proved, Publication, Token, Unpublished, Version};
 pub(crate) use room::{CLEAN_NS, Rebuild};
 
-use crate::access;
-use crate::bucket::Slot;
-use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::evict::Reason;
 use crate::expect::check;
-use crate::index::{Found, Index, Locked};
-use crate::item::{FETCHED, Kind, RawItem, token};
-use crate::large::Large;
+use crate::index::{Found, Locked};
+use crate::item::RawItem;
 use crate::read::Find;
 use crate::worker::{Guard, class_of};
 use crate::{Attributes, Expect, Key, Millis, Refusal, Store, Stored};
-
-/// What a publication does to the token.
-#[derive(Clone, Copy)]
-pub(crate) enum Token {
-    /// The bucket's next version, or the one given.
-    Next(Option<u64>),
-    /// The item is a copy of the one it replaces: same version, same explicit token.
-    Keep { version: u32, explicit: u64 },
-}
-
-/// Why a publication did not happen.
-pub(crate) enum Unpublished {
-    Refused(Refusal),
-    /// The bucket has been written to four billion times: tokens need the extension now.
-    NeedsExtension,
-}
-
-impl From<Refusal> for Unpublished {
-    fn from(refusal: Refusal) -> Unpublished {
-        Unpublished::Refused(refusal)
-    }
-}
 
 impl Guard<'_> {
     /// Stores `value` under `key` if `expect` holds.
@@ -188,110 +165,6 @@ impl Guard<'_> {
             self.local.leaving = leaving;
         }
     }
-
-    /// Publishes a draft if `expect` holds; its memory is given back if not.
-    pub(crate) fn publish_draft(
-        &mut self,
-        key: &Key<'_>,
-        draft: Draft,
-        keep: Token,
-        expect: Expect,
-    ) -> Result<Stored, Unpublished> {
-        let store = self.store;
-        // SAFETY: the draft is this worker's.
-        let raw = unsafe { RawItem::new(store.arena.at(draft.chunk)) };
-        let class = if draft.large {
-            ClassId::of(CHUNK_BYTES_MAX)
-        } else {
-            class_of(&store.arena, raw.header(), draft.chunk)
-        };
-        let mut probation = None;
-        loop {
-            let mut locked = self.lock_clean(key.hash);
-            let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
-            let old = found.map(|found| {
-                // SAFETY: reachable in this epoch.
-                (found, unsafe { RawItem::new(store.arena.at(found.slot.location())) })
-            });
-            let live = old.filter(|(_, raw)| !raw.expired(self.now));
-            if let Err(refusal) = check(expect, live.map(|(f, raw)| (raw, f.slot.location())), key.hash) {
-                locked.home.unlock(locked.control);
-                self.local.give_back(store, draft.chunk);
-                return Err(refusal.into());
-            }
-            let writes = locked.control.writes() + 1;
-            let (version, explicit) = match keep {
-                Token::Keep { version, explicit } => {
-                    (u64::from(version), (explicit != 0).then_some(explicit))
-                }
-                Token::Next(cas) => (writes, explicit_token(writes, cas, key.hash)),
-            };
-            if explicit.is_some() && !raw.has_extension() {
-                locked.home.unlock(locked.control);
-                self.local.give_back(store, draft.chunk);
-                return Err(Unpublished::NeedsExtension);
-            }
-            match draft.form {
-                0 => raw.publish(version, explicit, if draft.large { Kind::Large } else { Kind::Whole }),
-                form => raw.publish_collection(version, explicit, form),
-            }
-            if let (Token::Keep { .. }, Some((_, old))) = (keep, &old)
-                && old.header().has(FETCHED)
-            {
-                raw.mark(FETCHED);
-            }
-            let code = access::encode(self.now_s);
-            match &old {
-                Some((found, old_raw)) => {
-                    let was = found.slot;
-                    if live.is_none() {
-                        self.local.count_reason(store, *old_raw, was, self.now_s, Reason::Expired);
-                    }
-                    found.bucket.replace(found.i, was.overwritten(draft.chunk).with_access(code));
-                    self.local.drop_item(store, was.location());
-                }
-                None => {
-                    let new = *probation.get_or_insert_with(|| {
-                        let bytes = if draft.large {
-                            // SAFETY: the draft is this worker's, a large one.
-                            unsafe { Large::of(raw) }.head().value_bytes
-                        } else {
-                            class.chunk_bytes() as u64
-                        };
-                        self.local.starts_on_probation(store, class, key.hash, bytes)
-                    });
-                    let slot = Slot::new(locked.place.tag, draft.chunk, code, new);
-                    if !store.index.insert(&mut locked, slot) {
-                        let meta = Index::meta(&locked);
-                        locked.home.unlock(locked.control);
-                        if !self.make_room(key.hash, meta) {
-                            self.local.give_back(store, draft.chunk);
-                            return Err(Refusal::NoMemory.into());
-                        }
-                        continue;
-                    }
-                    self.counters.recent.note(key.number, key.hash);
-                }
-            }
-            if matches!(keep, Token::Next(_)) {
-                self.local.touched(store, locked.control, key);
-            }
-            locked.home.unlock(locked.control.written());
-            note_expiry(store, raw, draft.chunk);
-            let counters = self.local.counters(store);
-            counters.class(class).items.add(1);
-            if key.number != 0 {
-                counters.database(key.number).add(1);
-            }
-            // A copy of an item into another shape is no item more.
-            counters.items_stored.add(i64::from(matches!(keep, Token::Next(_))));
-            self.local.queue_fresh_if_many(store);
-            return Ok(Stored {
-                cas: explicit.unwrap_or_else(|| token(version, key.hash)),
-                replaced: live.is_some(),
-            });
-        }
-    }
 }
 
 /// Tells the item's span when it expires; after it was published, or a visitor could overlook it.
@@ -300,9 +173,4 @@ pub(crate) fn note_expiry(store: &Store, raw: RawItem, location: u64) {
         0 => {}
         at => store.arena.note_expiry(location, at),
     }
-}
-
-/// The token to write down in the extension, if the header's version does not say it all.
-pub(crate) fn explicit_token(writes: u64, cas: Option<u64>, hash: u64) -> Option<u64> {
-    cas.or_else(|| (writes > u64::from(u32::MAX)).then(|| token(writes, hash)))
 }

@@ -1,7 +1,7 @@
 //! Changes in place, under the home bucket's lock: expiry, marks, version. Where an item lacks the word for
 //! one of these, it is first copied into a shape that has it.
 
-use super::{Token, explicit_token, note_expiry};
+use super::{Token, Version, note_expiry};
 use crate::access;
 use crate::bucket::FREQUENCY_MAX;
 use crate::collection::Builder;
@@ -42,8 +42,7 @@ impl Guard<'_> {
                 } else if expires_at != 0 {
                     return Ok(Err(seen(raw, found.slot.location(), key.hash)));
                 }
-                guard.local.touched(store, locked.control, key);
-                locked.control = locked.control.written();
+                locked.control = guard.local.written(store, locked.control, key);
                 Ok(Ok(true))
             })?;
             match set {
@@ -70,8 +69,7 @@ impl Guard<'_> {
             let done = self.with_live(key, |guard, locked, found, raw| {
                 let location = found.slot.location();
                 check(expect, Some((raw, location)), key.hash)?;
-                let writes = locked.control.writes() + 1;
-                let explicit = explicit_token(writes, cas, key.hash);
+                let Version { writes, explicit, .. } = Version::next(locked.control, cas, key.hash);
                 let lacks_expiry = expires_at.is_some_and(|at| at != 0) && !raw.header().has(EXPIRY);
                 if lacks_expiry || explicit.is_some() && !raw.has_extension() {
                     return Ok(Err(seen(raw, location, key.hash)));
@@ -82,8 +80,7 @@ impl Guard<'_> {
                     set_expiry(store, raw, found, at);
                 }
                 raw.set_token(writes, explicit, (STALE | TOKEN_SENT, STALE));
-                guard.local.touched(store, locked.control, key);
-                locked.control = locked.control.written();
+                locked.control = guard.local.written(store, locked.control, key);
                 Ok(Ok(Stored { cas: raw.token(key.hash), replaced: true }))
             })?;
             match done {

@@ -16,6 +16,7 @@ mod full;
 mod holder;
 mod hover;
 mod owner;
+mod publishing;
 mod short;
 mod stage;
 mod together;
@@ -202,6 +203,19 @@ fn counters_are_exact_beside_everything() {
         cast.fill(20_000);
         counter::join(cast, 3, 60);
         aside::some(cast, 2, &aside::ALL);
+    });
+}
+
+/// One key's item after another, by every way of writing beside every other, and beside who watches what is written.
+#[test]
+fn what_is_published_by_any_way_is_there_once() {
+    explore("publishing", 100, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        publishing::join(cast, 3, 40);
+        watcher::join(cast, 10);
+        aside::some(cast, 2, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::Mover]);
     });
 }
 

@@ -29,7 +29,7 @@ pub fn join(cast: &mut Cast, steps: u64) {
                 return;
             }
             let value = crate::stage::value(0, stage.number(), 16 + random.below(100) as usize);
-            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is memory");
+            crate::publishing::set(guard, random, &key, &value);
         });
     });
 }
