@@ -7,13 +7,15 @@
 //! 1, 2, 3 … of the next: a lost update is a count that comes twice, an item that came back from the
 //! dead is a generation that goes on after another began.
 //!
+//! Some are made higher where a hint leads, without a token: those have to come once each, without a gap.
+//!
 //! Hashes have counters, too: a field with a generation and a count, made one higher in one step. Lists have numbers that
 //! are pushed once each, and popped once at most. Members go to and fro between two sets, as one: none is in both. A
 //! sorted set is in order.
 
 use larder_store::{
-    Attributes, Automove, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard, Lookup,
-    Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
+    Attributes, Automove, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard, Hint, Key,
+    Lookup, Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -80,6 +82,29 @@ fn collect(value: Value<'_>) -> Vec<u8> {
     }
 }
 
+/// What the stages of a batch find out about a key.
+fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
+    let mut hint = guard.prefetch_bucket(key);
+    if guard.prefetch_item(key, &mut hint) {
+        guard.prefetch_again(key, &mut hint);
+    }
+    hint
+}
+
+/// Stores by the shortest way that does it, as a server does.
+fn store(
+    guard: &mut Guard<'_>,
+    (key, hint): (&Key<'_>, &Hint<'_>),
+    value: &[u8],
+    attributes: &Attributes,
+) -> Result<(), Refusal> {
+    let plain = (attributes.flags, attributes.expires_at) == (0, 0);
+    if plain && (guard.replace_value(key, value, hint) || guard.insert_value(key, value, hint)) {
+        return Ok(());
+    }
+    guard.store_value_hinted(key, value, attributes, Expect::Any, hint).map(drop)
+}
+
 fn string(element: Element<'_>) -> String {
     String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).expect("text was written")
 }
@@ -97,7 +122,7 @@ type Notes = BTreeMap<(u8, u64), BTreeMap<u64, Noted>>;
 /// What was done to collections.
 #[derive(Default)]
 struct Elements {
-    /// Of each field of each hash, generation and count.
+    /// Of each sum, and of each field of each hash, generation and count.
     raised: BTreeSet<(u64, u64)>,
     /// Numbers that were popped.
     popped: BTreeSet<u64>,
@@ -142,20 +167,43 @@ impl Storm<'_> {
     fn raise(&mut self, guard: &mut Guard<'_>, counter: (u8, u64), alone: bool) {
         let name = format!("counter-{}", counter.1);
         let key = guard.key_in(counter.0, name.as_bytes());
-        let (generation, count, expect) = match guard.get(&key) {
+        let hint = look(guard, &key);
+        let unchanged = self.random.below(2) == 0;
+        let (generation, count, expect) = match guard.get_hinted(&key, &hint) {
             Lookup::Hit(item) => {
+                let expect = if unchanged { Expect::Unchanged(item.seen()) } else { Expect::Cas(item.cas()) };
                 let (generation, count) = words(&collect(item.value()));
-                (generation, count + 1, Expect::Cas(item.cas()))
+                (generation, count + 1, expect)
             }
             _ => (self.shared.generations.fetch_add(1, Relaxed), 1, Expect::Absent),
         };
         let expect = if alone { Expect::Any } else { expect };
         let bytes = self.random.bytes();
         let attributes = self.attributes(guard.now());
-        match guard.store_value(&key, &value(generation, count, bytes), &attributes, expect) {
+        let value = value(generation, count, bytes);
+        match guard.store_value_hinted(&key, &value, &attributes, expect, &hint) {
             Ok(stored) => self.note(counter, stored.cas, generation, count),
             Err(Refusal::NoMemory) => self.refused(Refusal::NoMemory),
             Err(refusal) => assert!(!alone, "{refusal:?} in a transaction"),
+        }
+    }
+
+    /// Makes a sum one higher where a hint leads, in one step, or begins one.
+    fn sum(&mut self, guard: &mut Guard<'_>) {
+        let name = format!("sum-{}", self.random.below(COUNTERS));
+        let key = guard.key(name.as_bytes());
+        let hint = look(guard, &key);
+        let (bytes, reads) = (self.random.bytes(), self.random.below(2) == 0);
+        let mut made = (self.shared.generations.fetch_add(1, Relaxed), 1);
+        let replaced = guard.replace_with(&key, &hint, reads, |old| {
+            let (generation, count) = words(old);
+            made = (generation, count + 1);
+            Some(value(generation, count + 1, bytes))
+        });
+        // What was made of another's count, and not stored, is made again another time.
+        let first = value(made.0, 1, bytes);
+        if replaced || made.1 == 1 && guard.insert_value(&key, &first, &hint) {
+            assert!(self.elements.raised.insert(made), "{made:?} of {name} was counted twice");
         }
     }
 
@@ -207,7 +255,10 @@ impl Storm<'_> {
         let done = match self.random.below(16) {
             0..7 => {
                 let mut pinned = None;
-                if let Lookup::Hit(item) = guard.get(&key) {
+                let hint = look(guard, &key);
+                if let Some(plain) = guard.plain_value(&key, &hint) {
+                    assert_eq!(words(plain).0, number, "another key's value");
+                } else if let Lookup::Hit(item) = guard.get_hinted(&key, &hint) {
                     assert_eq!(words(&collect(item.value())).0, number, "another key's value");
                     pinned = matches!(item.value(), Value::Pieces(_)).then(|| item.pin());
                 }
@@ -218,7 +269,8 @@ impl Storm<'_> {
                 let bytes = self.random.bytes();
                 let attributes = self.attributes(guard.now());
                 let version = self.random.0;
-                guard.store_value(&key, &value(number, version, bytes), &attributes, Expect::Any).map(drop)
+                let hint = look(guard, &key);
+                store(guard, (&key, &hint), &value(number, version, bytes), &attributes)
             }
             13 => {
                 let whole = guard.peek(&key).hit().is_some_and(|item| item.value_bytes() % 16 == 0);
@@ -409,7 +461,8 @@ impl Storm<'_> {
             match self.random.below(100) {
                 0..35 => self.data(&mut guard),
                 35..50 => self.collections(&mut guard),
-                50..75 => {
+                50..57 => self.sum(&mut guard),
+                57..75 => {
                     let counter = self.counter();
                     self.raise(&mut guard, counter, false);
                 }
@@ -461,7 +514,7 @@ fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
     let mut last = (0, 0);
     for &(generation, count) in &raised {
         let expected = if generation == last.0 { last.1 + 1 } else { 1 };
-        assert_eq!(count, expected, "a field of generation {generation} after {last:?}");
+        assert_eq!(count, expected, "a sum or field of generation {generation} after {last:?}");
         last = (generation, count);
     }
     assert!(popped.last().is_none_or(|last| *last < pushes), "a number that nobody pushed");

@@ -1,8 +1,8 @@
 //! What is done to items: the same to the store and to the map.
 
 use super::op::{CROWD, KEYS, Op, Verb, Wanted};
-use super::{Begun, Known, Model, Place, VALUE_BYTES_MAX, name};
-use larder_store::{Attributes, End, Expect, Guard, Refusal, Upload};
+use super::{Begun, Known, Model, Place, VALUE_BYTES_MAX, hint, name};
+use larder_store::{Attributes, End, Expect, Guard, Key, Refusal, Stored, Upload};
 
 impl Model {
     pub(super) fn store(
@@ -18,7 +18,11 @@ impl Model {
         let known = self.fresh(op, place, bytes);
         let attributes =
             Attributes { flags: known.flags, expires_at: known.expires_at, ..Attributes::default() };
-        let done = guard.store_value(&key, &known.value, &attributes, expect);
+        let done = if op.hinted {
+            store_hinted(guard, &key, &known.value, &attributes, expect)
+        } else {
+            guard.store_value(&key, &known.value, &attributes, expect)
+        };
         if self.judge(guard, place, expect, &done) {
             self.stored(place, known, done.expect("it was judged so"));
         }
@@ -161,7 +165,7 @@ impl Model {
             let place = self.place(op, KEYS + (op.key + n) % CROWD);
             match op.verb {
                 Verb::Fill(_) => self.store(guard, op, place, op.bytes + n as usize % 64, Expect::Any),
-                Verb::Read(_) => self.read(guard, place, true),
+                Verb::Read(_) => self.read(guard, place, op.look()),
                 _ => self.change(guard, &Op { verb: Verb::Delete, expect: Wanted::Any, ..*op }, place),
             }
         }
@@ -181,6 +185,25 @@ impl Known {
             token_sent: false,
         }
     }
+}
+
+/// Stores by the shortest way that does it, as a server does.
+fn store_hinted(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    value: &[u8],
+    attributes: &Attributes,
+    expect: Expect,
+) -> Result<Stored, Refusal> {
+    let hint = hint(guard, key);
+    if (attributes.flags, attributes.expires_at, expect) == (0, 0, Expect::Any) {
+        let replaced = guard.replace_value(key, value, &hint);
+        if replaced || guard.insert_value(key, value, &hint) {
+            let item = guard.peek(key).hit().expect("it was stored in this batch");
+            return Ok(Stored { cas: item.cas(), replaced });
+        }
+    }
+    guard.store_value_hinted(key, value, attributes, expect, &hint)
 }
 
 /// One part in `parts` of what is missing of `value`.

@@ -1,7 +1,7 @@
 //! Collections: the same done to the store's and to a plain vector.
 
 use super::op::Op;
-use super::{Known, Model, Place, name};
+use super::{Known, Look, Model, Place, name};
 use larder_store::{Collection, DIGITS_MAX, Declined, Element, End, Entry, Guard, ScoreRule, Type};
 
 /// Elements of one collection are about so many at most: some changes are refused then.
@@ -223,7 +223,7 @@ impl Plan {
 impl Model {
     pub(super) fn change_elements(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place) {
         // What was evicted is known to be: what is there is not, while it is changed.
-        self.read(guard, place, false);
+        self.read(guard, place, Look::Peek);
         self.writes += 1;
         let plan = Plan::of(op, self.writes);
         let name = name(place.1);
@@ -254,7 +254,7 @@ impl Model {
                     Known { elements: Some(elements), cas, stale: false, token_sent: false, ..known }
                 };
                 self.known.insert(place, known);
-                self.read(guard, place, false);
+                self.read(guard, place, Look::Peek);
             }
             Err(Declined::Type) => {}
             Err(Declined::NoMemory) => assert!(self.over, "{place:?}: there is memory"),

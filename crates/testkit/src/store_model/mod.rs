@@ -16,7 +16,7 @@ pub use op::{OP_BYTES, Op};
 
 use elements::Elements;
 use larder_store::{
-    Automove, Config, End, Expect, Guard, Item, Key, Lookup, Millis, Pinned, Store, Upload, Value,
+    Automove, Config, End, Expect, Guard, Hint, Item, Key, Lookup, Millis, Pinned, Store, Upload, Value,
 };
 use op::{KEYS, Verb};
 use std::collections::BTreeMap;
@@ -49,6 +49,16 @@ struct Known {
 
 /// Database (by its first name) and number of a key.
 type Place = (usize, u32);
+
+/// How a key is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Without a trace.
+    Peek,
+    Get,
+    /// Where the stages of a batch have looked.
+    Hint,
+}
 
 /// An upload under way.
 #[derive(Debug)]
@@ -122,7 +132,7 @@ pub fn run(ops: &[Op]) {
     let mut guard = workers[0].enter(model.now);
     model.walk(&mut guard);
     let places: Vec<Place> = model.known.keys().copied().collect();
-    places.into_iter().for_each(|place| model.read(&mut guard, place, false));
+    places.into_iter().for_each(|place| model.read(&mut guard, place, Look::Peek));
     let evictions = store.totals().evictions;
     assert!(model.lost <= evictions, "{} items are missing, {evictions} were evicted", model.lost);
     drop(guard);
@@ -133,6 +143,15 @@ pub fn run(ops: &[Op]) {
 
 fn name(number: u32) -> String {
     if number < KEYS { format!("key-{number}") } else { format!("crowd-{number:08}") }
+}
+
+/// What the stages of a batch find out about a key.
+fn hint<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
+    let mut hint = guard.prefetch_bucket(key);
+    if guard.prefetch_item(key, &mut hint) {
+        guard.prefetch_again(key, &mut hint);
+    }
+    hint
 }
 
 /// The value is what the pieces make together: compared piece by piece, since a fuzzer has no time to look at
@@ -159,6 +178,13 @@ fn same(item: &Item<'_>, known: &Known, place: Place) {
     assert_eq!(is, was, "flags, expiry, token and marks of {place:?}");
 }
 
+impl Op {
+    /// How it reads, if it does.
+    fn look(&self) -> Look {
+        if self.hinted { Look::Hint } else { Look::Get }
+    }
+}
+
 impl Model {
     fn place(&self, op: &Op, number: u32) -> Place {
         (op.database ^ usize::from(self.swapped), number)
@@ -168,10 +194,26 @@ impl Model {
         guard.key_in(NAMES[place.0 ^ usize::from(self.swapped)], name.as_bytes())
     }
 
-    fn read(&mut self, guard: &mut Guard<'_>, place: Place, counts: bool) {
+    fn read(&mut self, guard: &mut Guard<'_>, place: Place, look: Look) {
         let name = name(place.1);
         let key = self.key(guard, place, &name);
-        let found = if counts { guard.get(&key) } else { guard.peek(&key) };
+        let hint = (look == Look::Hint).then(|| hint(guard, &key));
+        if let Some(hint) = &hint {
+            if let Some(value) = guard.plain_value(&key, hint) {
+                let known = self.live(place).unwrap_or_else(|| panic!("{place:?} came back"));
+                let is = (value, known.elements.is_none(), known.flags, known.expires_at);
+                assert_eq!(is, (&known.value[..], true, 0, 0), "{place:?} is not so plain");
+                return assert!(!known.stale && !known.token_sent, "{place:?} has marks");
+            }
+            if guard.is_absent(&key, hint) {
+                return self.lose(place);
+            }
+        }
+        let found = match (look, &hint) {
+            (Look::Peek, _) => guard.peek(&key),
+            (_, Some(hint)) => guard.get_hinted(&key, hint),
+            (_, None) => guard.get(&key),
+        };
         match (found, self.live(place)) {
             (Lookup::Hit(item), Some(known)) => {
                 assert_eq!(item.key(), name.as_bytes());
@@ -218,8 +260,8 @@ impl Model {
         let place = self.place(op, op.key);
         let store = Arc::clone(guard.store());
         match op.verb {
-            Verb::Get => self.read(guard, place, true),
-            Verb::Peek => self.read(guard, place, false),
+            Verb::Get => self.read(guard, place, op.look()),
+            Verb::Peek => self.read(guard, place, Look::Peek),
             Verb::Store => {
                 let expect = self.expect(guard, op, place, true);
                 self.store(guard, op, place, op.bytes, expect);
@@ -253,7 +295,7 @@ impl Model {
                 let names = places.map(|place| name(place.1));
                 guard.begin([0, 1, 2].map(|n| self.key(guard, places[n], &names[n])));
                 for place in places {
-                    self.read(guard, place, true);
+                    self.read(guard, place, Look::Get);
                     self.store(guard, op, place, op.bytes % 20_000, Expect::Any);
                 }
                 guard.finish();

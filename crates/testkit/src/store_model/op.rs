@@ -7,7 +7,7 @@
 //! byte 3     how many, or what else there is to say
 //! bytes 4 5  size of the value
 //! byte 6     expiry
-//! byte 7     flags, or another key
+//! byte 7     flags, or another key; whether hints are used
 //! ```
 
 /// Bytes of one operation.
@@ -42,6 +42,8 @@ pub struct Op {
     /// Milliseconds from now; none is never.
     pub(super) ttl_ms: Option<u64>,
     pub(super) flags: u32,
+    /// The store is asked where the stages of a batch have looked, as a server asks it.
+    pub(super) hinted: bool,
 }
 
 /// What is done.
@@ -170,6 +172,7 @@ impl Op {
             },
             ttl_ms: (expiry % 4 == 0).then(|| u64::from(expiry) * 50),
             flags: u32::from(last % 4) * 7,
+            hinted: last & 4 != 0,
         }
     }
 
