@@ -206,6 +206,7 @@ fn settings(config: &Config) -> Settings {
         shutdown: config.shutdown,
         debugtime: config.relaxed_privileges,
         requests_per_event: config.requests_per_event,
+        run_bytes_min: None,
         prefix_delimiter: config.prefix_delimiter.unwrap_or(b':'),
         detail: config.prefix_delimiter.is_some(),
         lru_crawler: config.lru_crawler,

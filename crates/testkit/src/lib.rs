@@ -3,6 +3,7 @@
 //! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
 //! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that is told;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
+//! - [`pipelines`]: the same requests, received in several ways;
 //! - [`store_model`]: a store and a plain map side by side;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: one that is held to
 //!   its memory limit;
@@ -28,6 +29,7 @@ pub mod local;
 pub mod model;
 pub mod model_cache;
 pub mod pattern;
+pub mod pipelines;
 pub mod process;
 pub mod proof;
 pub mod redis;

@@ -7,7 +7,7 @@
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared, Speaks,
+    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared, Speaks, Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -21,6 +21,10 @@ pub const START: Millis = 1_800_000_000_000;
 const RECEIVE_BYTES: usize = 65536;
 /// Replies at which a session is asked to stop until they are taken.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
+
+/// The store of a server that is told nothing else.
+const CONFIG: Config =
+    Config { memory_bytes: 64 << 20, memory_bytes_max: 1 << 30, workers_max: 2, evict: true, seed: 7 };
 
 /// The server.
 #[derive(Debug)]
@@ -70,13 +74,7 @@ impl Local {
     /// Names an option that needs a process.
     pub fn new(options: &[String]) -> Result<Local, String> {
         let mut settings = Settings::default();
-        let mut config = Config {
-            memory_bytes: 64 << 20,
-            memory_bytes_max: 1 << 30,
-            workers_max: 2,
-            evict: true,
-            seed: 7,
-        };
+        let mut config = CONFIG;
         let mut options = options.iter().map(String::as_str);
         while let Some(option) = options.next() {
             let mut value = || options.next().ok_or(format!("{option} wants a value"));
@@ -104,6 +102,19 @@ impl Local {
                 other => return Err(format!("{other} needs a process")),
             }
         }
+        Local::of(config, settings)
+    }
+
+    /// A fresh server whose sessions look for runs of plain requests in what comes with at least so many bytes; none:
+    /// as those of a server do.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn with_runs_from(run_bytes_min: Option<usize>) -> Result<Local, String> {
+        Local::of(CONFIG, Settings { run_bytes_min, ..Settings::default() })
+    }
+
+    fn of(config: Config, settings: Settings) -> Result<Local, String> {
         let store = Store::new(config).map_err(|error| format!("{error:?}"))?;
         let worker = store.worker().map_err(|error| format!("{error:?}"))?;
         Ok(Local {
@@ -407,6 +418,13 @@ impl Local {
     /// What a counter stands at.
     pub fn counted(&self, counter: Counter) -> u64 {
         self.host.counted(counter)
+    }
+
+    /// What its worker has counted.
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        sums.add(&self.host.counters);
+        sums
     }
 }
 

@@ -64,6 +64,9 @@ pub struct Settings {
     /// `-R`, if it was given: requests after which a connection gives way to others. Without it a
     /// connection gives way when its receive buffer is done or its replies fill theirs.
     pub requests_per_event: Option<u32>,
+    /// Bytes that are to come at once for a run of plain requests to be looked for in them; none: as many as make one
+    /// worth it, which each protocol says. The answers are the same.
+    pub run_bytes_min: Option<usize>,
     /// `-D`: what ends a prefix in `stats detail`.
     pub prefix_delimiter: u8,
     /// `stats detail` counts from the start (`-D` was given).
@@ -115,6 +118,7 @@ impl Default for Settings {
             shutdown: false,
             debugtime: false,
             requests_per_event: None,
+            run_bytes_min: None,
             prefix_delimiter: b':',
             detail: false,
             lru_crawler: true,

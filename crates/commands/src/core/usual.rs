@@ -10,8 +10,8 @@ const DIGITS_MAX: usize = 18;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub value: u64,
-    /// It is as long as what it took the place of.
-    pub in_place: bool,
+    /// Bytes of the number that it took the place of: no more than its own.
+    pub was_bytes: usize,
 }
 
 /// Some bytes of a number.
@@ -44,7 +44,7 @@ pub(crate) fn add(guard: &mut Guard<'_>, key: &Key<'_>, hint: &Hint<'_>, by: i64
         if bytes < text.len() {
             return None;
         }
-        sum = Some(Sum { value, in_place: bytes == text.len() });
+        sum = Some(Sum { value, was_bytes: text.len() });
         Some(Text { room, bytes })
     });
     sum.filter(|_| replaced)

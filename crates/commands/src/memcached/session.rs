@@ -46,7 +46,7 @@ use crate::core::progress::{Next, Progress};
 use crate::core::tally::Tally;
 use pause::Pace;
 
-/// What is received with fewer bytes has too few requests for a run of them.
+/// What is received with fewer bytes has too few requests for a run of them, unless the settings say otherwise.
 const RUN_BYTES_MIN: usize = 256;
 
 /// A connection that speaks memcached's text.
@@ -119,7 +119,8 @@ impl Conversation {
         out: &mut Output,
     ) -> Progress {
         let mut turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
-        let mut runs = input.len() >= RUN_BYTES_MIN && !cx.shared.events.any();
+        let run_bytes_min = cx.shared.settings.run_bytes_min.unwrap_or(RUN_BYTES_MIN);
+        let mut runs = input.len() >= run_bytes_min && !cx.shared.events.any();
         if cx.shared.is_to_look(cx.guard.now()) {
             match self.pace(cx, input) {
                 Pace::Free => {}

@@ -195,6 +195,8 @@ impl Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
+        // In whatever comes, unless the settings say otherwise.
+        let runs = cx.shared.settings.run_bytes_min.is_none_or(|min| input.len() >= min);
         let meter = Meter::begin(&cx.counters.rows, shared.latency.watches(), || host.clock_us());
         let mut turn = Turn {
             cx,
@@ -206,7 +208,7 @@ impl Conversation {
             tally,
             meter,
             limits,
-            runs: true,
+            runs,
             stopped_at: 0,
             row,
             again_at: 0,
@@ -348,6 +350,8 @@ impl Conversation {
                 call.fail(&fail);
                 fail.count(&call.cx.counters.rows, slot.row);
             }
+            // What was read ahead, and is left to the next turn, is read again then.
+            turn.tally.commands += 1;
             turn.beside();
         }
         if self.client.job.is_some() {

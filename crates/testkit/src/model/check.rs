@@ -1,8 +1,9 @@
 //! Runs operations on a server without sockets and compares every reply with the model's.
 
-use super::{Model, Op};
+use super::{Model, OP_BYTES, Op};
 use crate::local::{Local, START};
-use crate::pattern::{Captures, Match, escaped};
+use crate::pattern::{Captures, Match, Pattern, escaped};
+use crate::pipelines::Ways;
 
 /// Applies `ops` to a fresh server and a fresh model.
 ///
@@ -39,6 +40,50 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
         tokens_grow(&model, &captures)?;
     }
     Ok(())
+}
+
+/// Operations of a pipeline, at most.
+const PIPELINE: usize = 32;
+/// One operation in so many is not made a plain one.
+const UNUSUAL: u8 = 8;
+
+/// Applies operations, mostly plain ones, to a fresh server and a fresh model, and sends them to others in pipelines of
+/// 1 to 32, received in several ways ([`Ways`]).
+///
+/// # Errors
+/// The first reply that differs from the model's, or in the other ways; or what they count otherwise.
+pub fn check_pipelines(bytes: &[[u8; OP_BYTES]]) -> Result<(), String> {
+    let mut ways = Ways::new(false)?;
+    let (mut model, mut captures) = (Model::new(START), Captures::new());
+    let mut expected = Pattern::default();
+    let mut left = 0;
+    for bytes in bytes {
+        let mut op = Op::decode(bytes);
+        // Tokens are each server's own: how many versions pass with what has expired is not said.
+        if bytes[10] / 8 % UNUSUAL != 0 || op.names_token() {
+            op = op.plainly();
+        }
+        if left == 0 {
+            ways.together(Some(&std::mem::take(&mut expected)))?;
+            left = 1 + usize::from(bytes[6] ^ bytes[9]) % PIPELINE;
+        }
+        left -= 1;
+        let exchange = model.apply_alone(&op);
+        if exchange.seconds > 0 {
+            ways.together(Some(&std::mem::take(&mut expected)))?;
+            ways.pass(exchange.seconds as i64 * 1000);
+            continue;
+        }
+        let sent = exchange.sent.render(&captures)?;
+        let got = ways.ask(&sent);
+        if exchange.expected.matches(got, &mut captures) != Match::Full(got.len()) {
+            let (expected, got) = (exchange.expected.describe(&captures), escaped(got));
+            return Err(ways.unlike(&sent, &format!("expected {expected}\n  got      {got}")));
+        }
+        expected.join(&exchange.expected);
+        tokens_grow(&model, &captures)?;
+    }
+    ways.together(Some(&expected))
 }
 
 fn tokens_grow(model: &Model, captures: &Captures) -> Result<(), String> {

@@ -53,7 +53,8 @@ impl Model {
         if let Some(exptime) = exptime {
             exchange.sent.push(format!(" {exptime}").as_bytes());
         }
-        for key in [&op.key, &op.second, &op.key] {
+        let keys = [&op.key, &op.second, &op.key];
+        for &key in if op.second.is_empty() { &keys[..1] } else { &keys } {
             exchange.sent.push(b" ");
             exchange.sent.push(key);
             let expires_at = exptime.map(|exptime| self.expiry(exptime));

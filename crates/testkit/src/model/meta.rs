@@ -70,6 +70,22 @@ impl Talk {
 }
 
 impl Meta {
+    /// It compares with a token.
+    pub(super) fn names_token(&self) -> bool {
+        self.has(ask::COMPARE)
+    }
+
+    /// What nearly all of a pipeline asks: a value, or to store one.
+    pub(super) fn plainly(self) -> Meta {
+        // No mode: a plain set.
+        const MODE: u8 = 5;
+        let (verb, asks) = match self.verb {
+            MetaVerb::Get | MetaVerb::Delete => (MetaVerb::Get, ask::VALUE),
+            MetaVerb::Set | MetaVerb::Arithmetic => (MetaVerb::Set, 0),
+        };
+        Meta { verb, asks, flags: 0, exptime: 0, mode: MODE, ..self }
+    }
+
     fn has(&self, bit: u16) -> bool {
         self.asks & bit != 0
     }
@@ -194,8 +210,12 @@ impl Model {
         };
         let mut talk = op.talk("ms");
         talk.sent.push(format!(" {}", op.value.len()).as_bytes());
-        talk.flag(&format!("F{}", op.flags), "");
-        talk.flag(&format!("T{}", op.exptime), "");
+        if op.flags != 0 {
+            talk.flag(&format!("F{}", op.flags), "");
+        }
+        if op.exptime != 0 {
+            talk.flag(&format!("T{}", op.exptime), "");
+        }
         if op.has(ask::QUIET) {
             talk.flag("q", "");
         }

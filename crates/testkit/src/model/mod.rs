@@ -13,7 +13,7 @@ mod classic;
 mod meta;
 mod op;
 
-pub use check::check;
+pub use check::{check, check_pipelines};
 pub use op::{OP_BYTES, Op};
 
 use crate::pattern::Pattern;
@@ -85,20 +85,28 @@ impl Model {
 
     /// Applies one operation.
     pub fn apply(&mut self, op: &Op) -> Exchange {
+        let mut exchange = self.apply_alone(op);
+        if exchange.seconds == 0 {
+            // A last answer that is always there: silence is seen as silence.
+            exchange.sent.push(b"mn\r\n");
+            exchange.expected.push(b"MN\r\n");
+        }
+        exchange
+    }
+
+    /// The same, for who sees silence as it is.
+    pub fn apply_alone(&mut self, op: &Op) -> Exchange {
         if let Op::Wait { seconds } = op {
             self.now += seconds * 1000;
             self.settle();
             return Exchange { seconds: *seconds, ..Exchange::default() };
         }
-        let mut exchange = match op {
+        let exchange = match op {
             Op::Meta(meta) => self.meta(meta),
             Op::Classic(classic) => self.classic(classic),
             Op::Wait { .. } => unreachable!("handled above"),
         };
         self.settle();
-        // A last answer that is always there: silence is seen as silence.
-        exchange.sent.push(b"mn\r\n");
-        exchange.expected.push(b"MN\r\n");
         exchange
     }
 

@@ -38,6 +38,7 @@ pub enum Op {
 pub struct Classic {
     pub(super) verb: ClassicVerb,
     pub(super) key: Vec<u8>,
+    /// Read between two reads of the other; empty: that is read once, alone.
     pub(super) second: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) flags: u32,
@@ -163,7 +164,42 @@ impl Op {
     }
 }
 
+impl Op {
+    /// It sends a token, which a server has given before.
+    pub fn names_token(&self) -> bool {
+        match self {
+            Op::Classic(classic) => classic.verb == ClassicVerb::Cas,
+            Op::Meta(meta) => meta.names_token(),
+            Op::Wait { .. } => false,
+        }
+    }
+
+    /// The same in the form in which nearly all of a pipeline comes: few verbs, no flags, no expiry, a reply.
+    #[must_use]
+    pub fn plainly(self) -> Op {
+        match self {
+            Op::Classic(classic) => Op::Classic(classic.plainly()),
+            Op::Meta(meta) => Op::Meta(meta.plainly()),
+            wait @ Op::Wait { .. } => wait,
+        }
+    }
+}
+
 impl Classic {
+    fn plainly(self) -> Classic {
+        use ClassicVerb::*;
+        /// Sums that are plain add less.
+        const DELTAS: u64 = 1 << 20;
+        let verb = match self.verb {
+            Get | Gats | Gat | Gets | FlushAll => Get,
+            Set | Add | Replace | Append | Prepend | Cas => Set,
+            Delete | Incr | Decr | Touch => Incr,
+        };
+        // Of three keys, or of one.
+        let second = if self.verb == Gets { self.second } else { Vec::new() };
+        Classic { verb, second, flags: 0, exptime: 0, delta: self.delta % DELTAS, noreply: false, ..self }
+    }
+
     /// It stores nothing.
     fn looks(&self) -> bool {
         use ClassicVerb::{Gat, Gats, Get, Gets, Touch};

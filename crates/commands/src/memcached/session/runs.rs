@@ -307,9 +307,9 @@ fn others(
             Ask::Add(delta) => {
                 let sum = add(guard, key, hint, delta as i64)?;
                 sums += 1;
-                in_place += u32::from(sum.in_place);
                 let digits = write_u64(room, sum.value);
-                alike.count(ClassCounter::IncrHits, key, digits - usize::from(!sum.in_place));
+                in_place += u32::from(digits == sum.was_bytes);
+                alike.count(ClassCounter::IncrHits, key, sum.was_bytes);
                 room[digits..digits + 2].copy_from_slice(b"\r\n");
                 Some(digits + 2)
             }

@@ -215,7 +215,6 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                         self.row = id;
                         self.at += bytes;
                         self.left -= 1;
-                        self.tally.commands += 1;
                         continue;
                     }
                     self.stopped_at = self.at;

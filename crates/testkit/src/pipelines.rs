@@ -1,0 +1,240 @@
+//! The same requests received in several ways: one by one, and together with runs of plain ones taken wherever there are
+//! two, nowhere, as a server takes them, and cut. All of them are answered with the same bytes (but for tokens, which are
+//! each server's own), and leave the same items and the same counters.
+//!
+//! ```text
+//! ask(request) ─▶ the first server, by itself, without runs: its reply is whoever calls' to judge
+//! together()   ─▶ all the others, what was asked since in one piece: compared with the first
+//! ```
+//!
+use crate::local::{Local, LocalConnection};
+use crate::pattern::{Captures, Match, Pattern, escaped};
+use larder_commands::{ClassCounter, Counter};
+use larder_store::CLASSES_END;
+
+/// Pipelines that are longer are not cut at every byte, but into pieces of [`PIECE_BYTES`].
+const CUT_BYTES_MAX: usize = 4 << 10;
+const PIECE_BYTES: usize = 997;
+/// Steps of upkeep when time has passed.
+const UPKEEP: usize = 4;
+
+/// How a server receives what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// In one piece.
+    Whole,
+    /// Each byte by itself.
+    Bytes,
+}
+
+/// One server with one connection.
+#[derive(Debug)]
+struct Way {
+    name: &'static str,
+    local: Local,
+    connection: LocalConnection,
+    /// Where its counts of commands are asked for.
+    asking: LocalConnection,
+    /// The tokens that it has given.
+    captures: Captures,
+    cut: Cut,
+}
+
+impl Way {
+    fn new(name: &'static str, resp: bool, run_bytes_min: Option<usize>, cut: Cut) -> Result<Way, String> {
+        let mut local = Local::with_runs_from(run_bytes_min)?;
+        let connection = if resp { local.resp_connection() } else { local.connection() };
+        let asking = local.resp_connection();
+        Ok(Way { name, local, connection, asking, captures: Captures::new(), cut })
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let piece = match self.cut {
+            Cut::Whole => bytes.len(),
+            Cut::Bytes if bytes.len() <= CUT_BYTES_MAX => 1,
+            Cut::Bytes => PIECE_BYTES,
+        };
+        for piece in bytes.chunks(piece.max(1)) {
+            self.local.exchange(&mut self.connection, piece);
+        }
+    }
+
+    /// What it has counted, by name. `commands`: also of each RESP command, which takes longest.
+    fn counts(&mut self, commands: bool) -> Vec<(String, u64)> {
+        let sums = self.local.sums();
+        let mut counts: Vec<_> =
+            Counter::ALL.iter().map(|&counter| (counter.name().to_owned(), sums.of(counter))).collect();
+        for class in 0..CLASSES_END as u8 {
+            let of_class = ClassCounter::ALL.iter();
+            counts.extend(
+                of_class.map(|&(counter, name)| {
+                    (format!("{name} in class {class}"), sums.in_class(class, counter))
+                }),
+            );
+        }
+        let totals = self.local.store().totals();
+        counts.push(("items".into(), totals.items));
+        counts.push(("items stored".into(), totals.items_stored));
+        counts.push(("expired".into(), totals.reclaimed));
+        counts.push(("expired, not read".into(), totals.expired_unfetched));
+        // Where a class has no items, whether it has a span is another matter.
+        let classes = self.local.store().classes(self.local.now());
+        for class in classes.iter().filter(|class| class.items > 0) {
+            counts.push((format!("items in class {}", class.id), class.items));
+        }
+        if commands {
+            self.local.exchange(&mut self.asking, b"*2\r\n$4\r\nINFO\r\n$12\r\ncommandstats\r\n");
+            // Which calls were measured depends on how they came.
+            let text = String::from_utf8_lossy(self.asking.sent()).into_owned();
+            for line in text.lines().filter(|line| line.starts_with("cmdstat_")) {
+                for (name, count) in line.split([':', ',']).filter_map(|part| part.split_once('=')) {
+                    if let ("calls" | "rejected_calls" | "failed_calls", Ok(count)) = (name, count.parse()) {
+                        let row = line.split(':').next().unwrap_or_default();
+                        counts.push((format!("{row} {name}"), count));
+                    }
+                }
+            }
+            self.asking.forget();
+        }
+        counts
+    }
+}
+
+/// The servers.
+#[derive(Debug)]
+pub struct Ways {
+    first: Way,
+    others: Vec<Way>,
+    resp: bool,
+    /// Asked since they were last compared, and answered.
+    sent: Vec<u8>,
+    replies: Vec<u8>,
+    before: String,
+}
+
+impl Ways {
+    /// Fresh servers, whose connections speak RESP or memcached's text.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn new(resp: bool) -> Result<Ways, String> {
+        let way = |name, run_bytes_min, cut| Way::new(name, resp, run_bytes_min, cut);
+        Ok(Ways {
+            first: way("one by one", Some(usize::MAX), Cut::Whole)?,
+            others: vec![
+                way("runs wherever there are any", Some(0), Cut::Whole)?,
+                way("no runs", Some(usize::MAX), Cut::Whole)?,
+                way("as usual", None, Cut::Whole)?,
+                way("cut at every byte", Some(0), Cut::Bytes)?,
+            ],
+            resp,
+            sent: Vec::new(),
+            replies: Vec::new(),
+            before: String::new(),
+        })
+    }
+
+    /// Asks the first server; its reply.
+    pub fn ask(&mut self, request: &[u8]) -> &[u8] {
+        let Way { local, connection, .. } = &mut self.first;
+        local.exchange(connection, request);
+        let begin = self.replies.len();
+        self.replies.extend_from_slice(connection.sent());
+        connection.forget();
+        self.sent.extend_from_slice(request);
+        &self.replies[begin..]
+    }
+
+    /// Sends what was asked since to the others, and compares: with what a model expects of all of it, where replies hold
+    /// tokens, or else with what the first has answered.
+    ///
+    /// # Errors
+    /// What a way has answered or counted otherwise.
+    pub fn together(&mut self, expected: Option<&Pattern>) -> Result<(), String> {
+        if self.sent.is_empty() {
+            return Ok(());
+        }
+        let counts = self.first.counts(self.resp);
+        let (sent, replies) = (std::mem::take(&mut self.sent), std::mem::take(&mut self.replies));
+        let mut unlike = None;
+        for way in &mut self.others {
+            way.receive(&sent);
+            let got = way.connection.sent();
+            let same = match expected {
+                Some(expected) => expected.matches(got, &mut way.captures) == Match::Full(got.len()),
+                None => got == replies,
+            };
+            if !same {
+                unlike = Some(format!("{}: {}", way.name, first_difference(&replies, way.connection.sent())));
+                break;
+            }
+            way.connection.forget();
+            let theirs = way.counts(self.resp);
+            if theirs != counts {
+                let differs = counts.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
+                unlike = Some(format!("{}: counts, first of all {differs:?}", way.name));
+                break;
+            }
+        }
+        if let Some(unlike) = unlike {
+            return Err(self.unlike(&sent, &unlike));
+        }
+        self.before.push_str(&format!("\n  {}", escaped(&sent)));
+        Ok(())
+    }
+
+    /// Time passes everywhere.
+    pub fn pass(&mut self, ms: i64) {
+        for way in std::iter::once(&mut self.first).chain(&mut self.others) {
+            way.local.shift(ms);
+            way.local.maintain(UPKEEP);
+        }
+        self.before.push_str(&format!("\n  {ms} ms later"));
+    }
+
+    /// What is told of a difference.
+    pub fn unlike(&self, sent: &[u8], what: &str) -> String {
+        format!("after{}\n  sent     {}\n  {what}", self.before, escaped(sent))
+    }
+}
+
+/// Where two replies begin to differ, and what is there.
+fn first_difference(expected: &[u8], got: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    let at = expected.iter().zip(got).take_while(|(expected, got)| expected == got).count();
+    let near = |bytes: &[u8]| escaped(&bytes[at.saturating_sub(SHOWN)..bytes.len().min(at + SHOWN)]);
+    format!("from byte {at} on\n  expected …{}…\n  got      …{}…", near(expected), near(got))
+}
+
+/// Sends `before` in one piece to fresh servers and then `pipeline` in two, cut at each of its bytes; every one
+/// answers what a server without runs answers to each request by itself.
+///
+/// # Errors
+/// The first cut with other replies or counters.
+pub fn cut_at_every_byte(resp: bool, before: &[Vec<u8>], pipeline: &[Vec<u8>]) -> Result<(), String> {
+    let mut first = Way::new("one by one", resp, Some(usize::MAX), Cut::Whole)?;
+    before.iter().for_each(|request| first.receive(request));
+    first.connection.forget();
+    pipeline.iter().for_each(|request| first.receive(request));
+    let counts = first.counts(resp);
+    let (before, pipeline) = (before.concat(), pipeline.concat());
+    for cut in 0..pipeline.len() {
+        let mut way = Way::new("cut", resp, Some(0), Cut::Whole)?;
+        way.receive(&before);
+        way.connection.forget();
+        let (front, back) = pipeline.split_at(cut);
+        way.receive(front);
+        way.receive(back);
+        let same = way.connection.sent() == first.connection.sent();
+        if !same || way.counts(resp) != counts {
+            return Err(format!(
+                "cut at {cut} of {}\n  expected {}\n  got      {}{}",
+                escaped(&pipeline),
+                escaped(first.connection.sent()),
+                escaped(way.connection.sent()),
+                if same { ", and other counts" } else { "" }
+            ));
+        }
+    }
+    Ok(())
+}
