@@ -11,6 +11,17 @@
 //!
 //! A thread of its own, which is no worker, answers monitors by HTTP (`admin`).
 //!
+//! Where to read:
+//!
+//! ```text
+//! how it starts     command_line, options, extended, values ─▶ config ─▶ listen, listener, process, log
+//! a connection      acceptor ─▶ mailbox ─▶ worker (service, handling, replies), from its arrival to its end
+//! all of them       hub, table, clock, settings
+//! who has to go     crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
+//! between workers   deliver (messages to subscribers), awake (clients that waited)
+//! monitors          admin
+//! ```
+//!
 //! [`serve`] is all of it. Its parts are public for a test that brings its own sockets and its own time: a [`Hub`]
 //! with a [`Clock`], a [`Worker`] over a backend, an [`Acceptor`] over an [`Entrance`].
 //!

@@ -30,20 +30,20 @@ use crate::mailbox::{Arrival, Mailbox};
 use service::STALL_MS;
 pub(crate) use service::{Service, WORKER_BYTES};
 
-/// Upkeep is looked at this often while requests come.
+/// While requests come, upkeep is due this often.
 const TICK_BUSY_MS: Millis = 100;
-/// The first worker looks this often when nothing happens, the others not at all.
+/// While nothing happens the first worker does upkeep this often, and the other workers do none.
 const TICK_IDLE_MS: Millis = 250;
 /// The pause between two rounds of upkeep that had more to do.
 const TICK_MORE_MS: Millis = 2;
 
-/// When the server stops, a connection that takes nothing of its replies is closed after this.
+/// When the server stops, a connection whose client reads nothing of its replies for so long is closed.
 const DRAIN_STALL_MS: Millis = 5_000;
 
-/// A connection that has to say who it is has so long for it.
+/// A connection that has to authenticate itself is closed if it has not done so within this time.
 const STRANGER_MS: Millis = 10_000;
 
-/// How long connections have to take their replies when the server stops, whatever progress they make.
+/// When the server stops, connections are closed after this time, even if their clients are still reading replies.
 const DRAIN_MS: Millis = 30_000;
 
 /// A worker, its connections and what it does between their requests.

@@ -319,8 +319,8 @@ impl Bucket {
         .then_some(control)
     }
 
-    /// The control word, if neither a lock nor a transaction is on it: to who is the only one that ever takes
-    /// it, that is as good as having taken it.
+    /// The control word, if neither a lock nor a transaction is on it. A store with a single worker uses this instead of
+    /// the lock, which no other thread of it ever takes.
     #[inline(always)]
     pub(crate) fn lock_alone(&self) -> Option<Control> {
         let control = Control(self.control.load(Ordering::Relaxed));

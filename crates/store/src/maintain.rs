@@ -17,16 +17,15 @@ use crate::write::Rebuild;
 
 /// Chunks drained in a step after the limit was lowered.
 const SHRINK_CHUNKS: usize = 256;
-/// Steps in which items give way to memory that was taken beside them, at a time: some 50 µs each. After a limit was
-/// lowered it is the turns of all workers and their upkeep that get there, not the next request.
+/// When memory was taken beside the items, one call makes at most so many steps in which they give way: some 50 µs each.
+/// After the limit was lowered, all workers' turns and upkeep together reach it, and not the next request alone.
 const GIVE_WAY_ROUNDS_MAX: usize = 16;
-/// Which part of the limit may be owed without waiting for other workers.
+/// One part in this many of the limit may be passed without waiting for other workers.
 const OWED_SHARE: u32 = 64;
-/// How often other workers' batches are waited for in that: by giving up the core, then by sleeping.
+/// Beyond that, other workers' batches are waited for: so often by giving up the core, and in all so often, by sleeping.
 const GIVE_WAY_WAITS_BUSY: u32 = 8;
 const GIVE_WAY_WAITS_MAX: u32 = 24;
-/// A clock that moved this far between two steps was set, and no time passed: it is not counted as time without an
-/// access.
+/// A clock that moved this far between two steps was set by somebody. That is not counted as time without an access.
 const CLOCK_JUMP_S: u64 = 64;
 
 /// Whether the index is sparse is looked at this often: some microseconds.

@@ -14,40 +14,41 @@ use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
 use crate::{Eviction, Millis, Store};
 
-/// Rounds of evicting before an allocation fails: about a second, far more than it takes unless all
-/// is pinned or a worker is kept from running inside its batch.
+/// Rounds of evicting before an allocation fails: about a second. Far fewer do, unless everything is pinned or a
+/// worker is kept from running inside its batch.
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
-/// Rounds of it where somebody waits for this worker: some 200 ms, …
+/// The same for a worker that has connections waiting for it: some 200 ms.
 const ALLOCATE_ROUNDS_IMPATIENT: usize = 1600;
-/// … those of them in which it waits for what others hold, none of its own being on its way, or, where nothing is
-/// evicted, for others' batches: some 50 ms, so that the system may keep another worker from its core for a while, …
+/// So many of these rounds may pass without memory of this worker's own on its way, in waiting for what other workers
+/// hold, or, where nothing is evicted, for their batches: some 50 ms. The system may keep another worker from its core
+/// for as long as that.
 const ALLOCATE_WAITS_IMPATIENT: usize = 400;
-/// … and the time in which what others hold is not waited for again.
+/// After such a wait in vain, what other workers hold is not waited for again for this time.
 const VAIN_MS: Millis = 100;
-/// Rounds after which a round gives up the core: another worker's batch holds the epoch back.
+/// From this round on each round gives up the core: another worker's batch holds the epoch back.
 const ALLOCATE_ROUNDS_BUSY: usize = 4;
-/// Rounds after which it has begun to sleep, and asks others for what they hold.
+/// From this round on each round sleeps, and other workers are asked for what they hold.
 const ALLOCATE_ROUNDS_SLEEP: usize = 64;
-/// Rounds after which who asks again is told to do so: others have had the core some times, which on a busy machine is
-/// milliseconds each.
+/// After this round a request that can be asked again is refused, to be asked again: other threads have had the core
+/// some times by then, on a busy machine for milliseconds each time.
 const ALLOCATE_ROUNDS_LATER: usize = 16;
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
 const ALLOCATE_ROUNDS_GIVEN: usize = 2;
-/// Steps of expiring that an allocation takes before it looks what they left in other classes, …
+/// An allocation takes so many steps of expiring, and then looks for what they left in other classes.
 const ALLOCATE_EXPIRE_STEPS: usize = 16;
-/// … and before it evicts what lives.
+/// It takes so many before it evicts what is alive.
 const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
-/// Steps of taking collections apart that it takes before it evicts, and again before each further round, …
+/// It takes so many steps of taking collections apart before it evicts, and again before each further round.
 const ALLOCATE_APART_STEPS: usize = 32;
-/// … and where nothing may be evicted, before it is refused: 65,536 chunks, some 10 ms.
+/// Where nothing may be evicted it takes so many before it is refused: 65,536 chunks, some 10 ms.
 const ALLOCATE_APART_STEPS_MAX: usize = 1024;
-/// Segments of the index that it cleans of what was flushed, where nothing is evicted, …
+/// Where nothing may be evicted it cleans so many segments of the index of what was flushed.
 const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
-/// … and where who asks for memory asks again: a millisecond at most.
+/// The same of a request that can be asked again: a millisecond at most.
 const ALLOCATE_CLEAN_STEPS_LATER: usize = 2;
-/// Spans that it gathers from what has expired in other classes.
+/// An allocation gathers at most so many spans from what has expired in other classes.
 const ALLOCATE_SPARES_MAX: usize = 8;
 /// Spans given back while the limit is passed for which a class without any gets one.
 const SWAP_SPANS: u64 = 2;
