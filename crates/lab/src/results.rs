@@ -325,10 +325,30 @@ impl Run {
         self.failed().filter(|check| !of_time::ALL.contains(&check.claim.as_str()))
     }
 
+    /// What is wrong with it, if it is none that an experiment left: somebody has changed the file.
+    fn unsound(&self) -> Option<String> {
+        if self.checks.is_empty() && !self.tables.is_empty() {
+            return Some("nothing was checked".to_owned());
+        }
+        let figures = |table: &Table| {
+            let row = table.rows.iter().find(|row| {
+                row.labels.len() != table.labels.len()
+                    || row.values.len() != table.columns.len()
+                    || !row.values.iter().flatten().all(Estimate::is_of_its_rounds)
+            })?;
+            Some(format!("table {}: figures of {} are not what their rounds make them", table.id, row.target))
+        };
+        let claims = |comparison: &Comparison| {
+            let claim = &comparison.claim;
+            (!comparison.ratio.is_of_its_rounds()).then(|| format!("{claim}: not what its rounds make it"))
+        };
+        self.tables.iter().find_map(figures).or_else(|| self.comparisons.iter().find_map(claims))
+    }
+
     /// Reads a run as [`Run::json`] has it.
     ///
     /// # Errors
-    /// When the file cannot be read or is of another form.
+    /// When the file cannot be read, is of another form, or its figures are not what its rounds make them.
     pub fn read_json(path: &Path) -> Result<Run, Error> {
         let refuse = |why: String| Error::File(path.to_owned(), why);
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
@@ -336,7 +356,10 @@ impl Run {
         if run.format > FORMAT {
             return Err(refuse(format!("of format {}, this lab knows {FORMAT}", run.format)));
         }
-        Ok(run)
+        match run.unsound() {
+            None => Ok(run),
+            Some(why) => Err(refuse(format!("no run as an experiment leaves it: {why}"))),
+        }
     }
 
     /// All of it.
@@ -440,6 +463,30 @@ pub(crate) mod tests {
         let histogram = back.histograms[0].histogram().unwrap();
         // 12,345 ns, in steps of 8.
         assert_eq!((histogram.len(), histogram.max()), (1, 12_351));
+    }
+
+    #[test]
+    fn a_file_that_somebody_changed_is_no_run() {
+        let path = std::env::temp_dir().join(format!("larder-edited-{}.json", std::process::id()));
+        let refused = |change: &dyn Fn(&mut Run)| {
+            let mut run = sample();
+            change(&mut run);
+            fs::write(&path, run.json().unwrap()).unwrap();
+            let error = Run::read_json(&path).unwrap_err().to_string();
+            assert!(error.contains("no run as an experiment leaves it"), "{error}");
+        };
+        refused(&|run| run.checks.clear());
+        refused(&|run| _ = run.tables[0].rows[0].values.pop());
+        refused(&|run| run.tables[0].rows[0].labels.clear());
+        fn first(run: &mut Run) -> &mut Estimate {
+            run.tables[0].rows[0].values[0].as_mut().unwrap()
+        }
+        refused(&|run| first(run).median *= 1.01);
+        refused(&|run| first(run).rounds.clear());
+        refused(&|run| first(run).rounds[0] = 1e300);
+        refused(&|run| first(run).interval = None);
+        refused(&|run| run.comparisons[0].ratio.median = 7.0);
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -132,6 +132,9 @@ pub fn text(a: &Run, b: &Run) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{}\nfirst   {}\nsecond  {}", a.title, a.started, b.started);
+    if a == b {
+        let _ = writeln!(out, "both are the same run: nothing is compared");
+    }
     for difference in differences(a, b) {
         let _ = writeln!(out, "not the same: {difference}");
     }
@@ -211,6 +214,7 @@ mod tests {
         let mut lower = run.clone();
         lower.tables[0].columns[0].better = Better::Lower;
         assert_eq!(changes(&lower, &faster(&lower, 2.0))[0].word(), "worse");
+        assert!(text(&run, &run).contains("both are the same run"));
         assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 inside the noise, 0 of"));
     }
 

@@ -29,6 +29,18 @@ impl Estimate {
         })
     }
 
+    /// It is what its rounds make it, to what a number loses in a file.
+    pub fn is_of_its_rounds(&self) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+        let Some(made) = Estimate::of(&self.rounds) else { return false };
+        let intervals = match (self.interval, made.interval) {
+            (None, None) => true,
+            (Some([low, high]), Some([made_low, made_high])) => near(low, made_low) && near(high, made_high),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        near(self.median, made.median) && intervals
+    }
+
     /// A figure that is counted, not measured: it has no interval.
     pub fn exact(value: f64) -> Option<Estimate> {
         Estimate::of(&[value])
