@@ -127,7 +127,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let (items, shapes) = grid(options);
     experiment.run.set("items", words(&items));
     experiment.run.set("key + value", words(&shapes.iter().map(|shape| shape.name()).collect::<Vec<_>>()));
-    experiment.run.set("memory", "Rss of smaps_rollup, after less before, of a server just started");
+    experiment.run.set("memory", "Rss and Swap of smaps_rollup, after less before, of a server just started");
     let settle = Duration::from_millis(common.by_effort(300, 300, 500));
     let idle = Duration::from_secs(common.by_effort(1, 2, 60));
     experiment.run.set("idle, s", idle.as_secs());

@@ -69,19 +69,25 @@ pub fn threads(pid: u32) -> Result<Vec<ThreadUsage>, Error> {
     Ok(tids.into_iter().filter_map(read).collect())
 }
 
-/// Resident memory of a process in bytes: `Rss` of `smaps_rollup`, which counts page by page, where
-/// `statm` may lag.
+/// Resident memory of a process in bytes, and what of it is swapped out, which it takes as well: `Rss` and `Swap` of
+/// `smaps_rollup`, which counts page by page, where `statm` may lag.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn rss_bytes(pid: u32) -> Result<u64, Error> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(path).map_err(|error| Error::System("reading a server's memory", error))?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
+    memory_of(&text)
         .ok_or_else(|| Error::System("reading a server's memory", std::io::Error::other("unknown form")))
+}
+
+/// The sum that a text like `smaps_rollup` tells.
+fn memory_of(text: &str) -> Option<u64> {
+    let field = |name: &str| {
+        let of = |line: &str| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
+        text.lines().find_map(of)
+    };
+    Some((field("Rss:")? + field("Swap:").unwrap_or(0)) * 1024)
 }
 
 /// Time stolen from this machine's cores by its hypervisor, all cores, and all time that passed on
@@ -115,6 +121,14 @@ mod tests {
         // One is cut to 10 ms twice and renewed at ticks, and they are read one after the other.
         let difference = used.run.abs_diff(used.split.total());
         assert!(difference < Duration::from_millis(100), "{used:?}");
+    }
+
+    #[test]
+    fn what_is_swapped_out_is_taken_as_well() {
+        let text = "5581c0a00000-7ffd4a5f5000 ---p 00000000 00:00 0  [rollup]\nRss:  100 kB\nPss: 90 kB\nSwap:   28 kB\n";
+        assert_eq!(memory_of(text), Some(128 * 1024));
+        assert_eq!(memory_of("Rss: 5 kB\n"), Some(5 * 1024));
+        assert_eq!(memory_of("Swap: 5 kB\n"), None);
     }
 
     #[test]
