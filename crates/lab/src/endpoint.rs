@@ -26,6 +26,10 @@ use crate::control::Family;
 const FORM: &str = "expected memcached://host:port or redis://host:port, memcached+unix:///path or redis+unix:///path, \
                     with user:password@ in front of the host if there is a password";
 
+/// Schemes by which others mean the same over TLS.
+const TLS: [&str; 8] =
+    ["rediss", "memcacheds", "valkeys", "redis+tls", "memcached+tls", "redis+ssl", "memcached+ssl", "tls"];
+
 /// Where a server listens, and who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -80,6 +84,10 @@ impl Endpoint {
             "redis" => (Family::Redis, false),
             "memcached+unix" => (Family::Memcached, true),
             "redis+unix" => (Family::Redis, true),
+            _ if TLS.contains(&scheme) => {
+                let why = "is TLS, which the lab does not speak; a proxy that does, such as stunnel, may stand between";
+                return Err(format!("{scheme}:// {why}"));
+            }
             _ => return Err(FORM.to_owned()),
         };
         let (login, address) = if unix {
@@ -326,9 +334,18 @@ mod tests {
             "memcached://secret%20secret:secret@127.0.0.1:1",
             "memcached+unix://me:secret/run/x",
             "memcached+unix://run",
+            "rediss://:secret@127.0.0.1:1",
         ] {
             let why = Endpoint::parse(bad).unwrap_err();
             assert!(!why.contains("secret"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_url_of_tls_is_refused_as_such() {
+        for url in ["rediss://127.0.0.1:1", "memcached+tls://127.0.0.1:1", "tls://127.0.0.1:1"] {
+            let why = Endpoint::parse(url).unwrap_err();
+            assert!(why.contains(":// is TLS, which the lab does not speak"), "{url}: {why}");
         }
     }
 
