@@ -69,6 +69,13 @@ fn is_named_after_another(name: &str, program: &str) -> bool {
     words().any(|word| PROGRAMS.contains(&word)) && words().all(|word| word != program)
 }
 
+/// That a server whose name is another program's says so.
+fn misnamed(name: &str, control: &Control) -> Result<Option<String>, Error> {
+    let program = control.program()?;
+    let other = is_named_after_another(name, &program);
+    Ok(other.then(|| format!("is called {name}, and says that it is {program}")))
+}
+
 /// A server under test.
 #[derive(Debug)]
 pub struct Contender {
@@ -90,7 +97,7 @@ pub struct Contender {
     pub unseen: Option<String>,
     /// How many threads of it serve connections, where known.
     pub workers: Option<u32>,
-    /// What is to be known of one that was running before: that its name is another program's, and settings that are not
+    /// What is to be known of it: that its name is another program's, and of one that was running before settings that are not
     /// those of servers that the lab starts.
     pub remarks: Vec<String>,
     /// The process, if it is ours: it ends with the contender.
@@ -156,6 +163,10 @@ impl Contender {
                 setup.threads
             }
         };
+        let remarks = match kind {
+            Kind::Null => Vec::new(),
+            _ => misnamed(kind.name(), &server.control)?.into_iter().collect(),
+        };
         Ok(Contender {
             name: kind.name().to_owned(),
             kind: Some(kind),
@@ -166,7 +177,7 @@ impl Contender {
             pid: server.answering().ok(),
             unseen: server.answering().err(),
             workers: Some(workers),
-            remarks: Vec::new(),
+            remarks,
             server: Some(server),
         })
     }
@@ -178,9 +189,7 @@ impl Contender {
     pub fn reach(target: &Target, setup: &Setup) -> Result<Contender, Error> {
         let control = target.control();
         let (version, settings) = (control.version()?, control.settings()?);
-        let program = control.program()?;
-        let named = is_named_after_another(&target.name, &program);
-        let named = named.then(|| format!("is called {}, and says that it is {program}", target.name));
+        let named = misnamed(&target.name, &control)?;
         let others = peers::others(target.family, (setup.memory_mb, setup.threads), &settings);
         let others = others.into_iter().map(|(name, have, usual)| {
             format!("has {name} at {have:?}, where a server that is started here has {usual:?}")

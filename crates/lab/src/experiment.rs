@@ -136,6 +136,37 @@ fn agrees(ratio: &Estimate) -> bool {
     (1.0 / most..=most).contains(&ratio.median)
 }
 
+/// Ratios of `base` to others, as [`Experiment::compare_with`] notes them: whether the same server again agreed, and what the
+/// ratios say. Where it has no ratio nothing is known of the noise, and nothing was shown.
+fn compared(
+    base: &[f64],
+    mut others: Vec<(String, Vec<f64>, bool)>,
+) -> (Vec<(bool, String)>, Vec<Comparison>) {
+    others.sort_by_key(|(_, _, control)| !control);
+    let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
+    let (mut noise, mut missing) = (None, false);
+    for (claim, rounds, control) in others {
+        let ratio = Estimate::ratio(base, &rounds);
+        if control {
+            let found = match &ratio {
+                Some(ratio) => format!("{claim}: {}", number::estimate(ratio)),
+                None => format!("{claim}: no ratio of {base:?} and {rounds:?}"),
+            };
+            twice.push((ratio.as_ref().map_or(base == rounds, agrees), found));
+            missing |= ratio.is_none();
+            noise = ratio.clone().or(noise);
+        }
+        let Some(ratio) = ratio else { continue };
+        let outcome = match (control, missing) {
+            (true, _) => Outcome::of(&ratio, None),
+            (false, true) => Outcome::Noise,
+            (false, false) => Outcome::of(&ratio, noise.as_ref()),
+        };
+        comparisons.push(Comparison { claim, ratio, control, outcome });
+    }
+    (twice, comparisons)
+}
+
 /// A ceiling is measured so often while the generator is kept from its core; the highest counts.
 const CEILING_TRIES: u32 = 3;
 /// A server may seem to be so many times as fast as the null server before this is an error: both were measured for a
@@ -257,12 +288,12 @@ impl Experiment {
             return Err(Error::NotValid("there is no server to measure".to_owned()));
         }
         run.targets = contenders.iter().map(Measured::of).collect();
-        for (contender, measured) in
-            contenders.iter().zip(&mut run.targets).filter(|(have, _)| !have.is_ours())
-        {
-            let found = contender.control.claim(options.flush_target)?;
-            eprintln!("{} {found}; it is written to", contender.name);
-            measured.notes.push(found);
+        for (contender, measured) in contenders.iter().zip(&mut run.targets) {
+            if !contender.is_ours() {
+                let found = contender.control.claim(options.flush_target)?;
+                eprintln!("{} {found}; it is written to", contender.name);
+                measured.notes.push(found);
+            }
             measured.notes.extend_from_slice(&contender.remarks);
         }
         run.set("rounds", options.round_count());
@@ -352,27 +383,12 @@ impl Experiment {
 
     /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the
     /// same server again: these show the noise, and others are held against them).
-    pub fn compare_with(&mut self, base: &[f64], mut others: Vec<(String, Vec<f64>, bool)>) {
-        others.sort_by_key(|(_, _, control)| !control);
-        let mut noise: Option<Estimate> = None;
-        for (claim, rounds, control) in others {
-            if control {
-                noise = Estimate::ratio(base, &rounds);
-                self.checks.add(
-                    of_time::TWICE,
-                    noise.as_ref().map_or(base == rounds, agrees),
-                    || match &noise {
-                        Some(ratio) => format!("{claim}: {}", number::estimate(ratio)),
-                        None => format!("{claim}: no ratio of {base:?} and {rounds:?}"),
-                    },
-                );
-                let Some(ratio) = noise.clone() else { continue };
-                let outcome = Outcome::of(&ratio, None);
-                self.run.comparisons.push(Comparison { claim, ratio, control, outcome });
-            } else {
-                self.run.compare(claim, base, &rounds, noise.as_ref());
-            }
+    pub fn compare_with(&mut self, base: &[f64], others: Vec<(String, Vec<f64>, bool)>) {
+        let (twice, comparisons) = compared(base, others);
+        for (held, found) in twice {
+            self.checks.add(of_time::TWICE, held, || found);
         }
+        self.run.comparisons.extend(comparisons);
     }
 
     /// What the generator alone reaches with a load, against a null server on the servers' core.
@@ -452,6 +468,22 @@ mod tests {
         ] {
             assert_eq!(agrees(&ratio(median, interval)), holds, "{median} {interval:?}");
         }
+    }
+
+    #[test]
+    fn a_control_without_a_ratio_leaves_no_verdict() {
+        let said = |base: f64, again: f64| {
+            let rounds = |value: f64| vec![value; 6];
+            let others =
+                vec![("other".to_owned(), rounds(5.0), false), ("again".to_owned(), rounds(again), true)];
+            let (twice, comparisons) = compared(&rounds(base), others);
+            let outcomes = comparisons.iter().filter(|one| !one.control).map(|one| one.outcome);
+            (twice.iter().all(|(held, _)| *held), outcomes.collect::<Vec<_>>())
+        };
+        assert_eq!(said(4.0, 4.0), (true, vec![Outcome::Differs]));
+        // Nothing of its ladder kept the bound, either time.
+        assert_eq!(said(0.0, 0.0), (true, vec![Outcome::Noise]));
+        assert_eq!(said(4.0, 0.0), (false, vec![Outcome::Noise]));
     }
 
     #[test]
