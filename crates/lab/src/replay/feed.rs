@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Format, Op, Seen, Times, hash};
 
+/// Values of requests that are sent together have so many bytes, about, or there is one request.
+const TOGETHER_BYTES: usize = 16 << 20;
 /// Requests that wait for one client at most.
 const QUEUE_MAX: usize = 1024;
 /// memcached takes longer times for dates.
@@ -80,6 +82,8 @@ pub struct Told {
     pub renamed: u64,
     /// Requests whose values had no size.
     pub sized: u64,
+    /// Requests whose values are shorter than they were.
+    pub cut: u64,
     /// There is more to come.
     pub goes_on: bool,
 }
@@ -88,12 +92,17 @@ impl Told {
     /// What to say of it.
     pub fn remarks(&self, format: Format) -> Vec<String> {
         let mut remarks = self.seen.remarks(format);
-        let Told { renamed, sized, goes_on, .. } = *self;
+        let Told { renamed, sized, cut, goes_on, .. } = *self;
         if renamed > 0 {
             remarks.push(format!("{renamed} requests have other keys: memcached does not take theirs"));
         }
         if sized > 0 {
             remarks.push(format!("{sized} requests tell no size of a value: --value-bytes says it"));
+        }
+        if cut > 0 {
+            remarks.push(format!(
+                "{cut} requests have values of more than {VALUE_BYTES_MAX} bytes: they have as many"
+            ));
         }
         if goes_on {
             remarks.push("the trace goes on: it was not asked to its end".to_owned());
@@ -175,7 +184,10 @@ impl<S: Source> Queues<S> {
             }
         }
         let bytes = match op.value_bytes {
-            Some(bytes) => (bytes as usize).min(VALUE_BYTES_MAX),
+            Some(bytes) => {
+                self.told.cut += u64::from(bytes as usize > VALUE_BYTES_MAX);
+                (bytes as usize).min(VALUE_BYTES_MAX)
+            }
             None => {
                 self.told.sized += 1;
                 self.sizes.of(hash as u32, 0)
@@ -193,11 +205,14 @@ impl<S: Source> Queues<S> {
         until: Duration,
         out: &mut Vec<Waiting>,
     ) -> Given {
+        let mut bytes = 0;
         let stopped = loop {
             let is_due = |waiting: &Waiting| waiting.due.is_none_or(|due| due <= until);
             match self.queues[client].front() {
-                _ if out.len() == most => break Given::Some,
+                _ if out.len() == most || bytes >= TOGETHER_BYTES => break Given::Some,
                 Some(first) if is_due(first) => {
+                    // Of a read, too: what it misses may be written.
+                    bytes += first.bytes;
                     out.extend(self.queues[client].pop_front());
                     continue;
                 }
@@ -230,8 +245,8 @@ pub(super) mod tests {
     use super::*;
     use crate::trace::Kind;
 
-    /// Requests for keys with these numbers, some of which have a time.
-    pub(in crate::replay) struct List(Vec<(u32, Option<u64>)>);
+    /// Requests for keys with these numbers, some of which have a time, and for values of so many bytes.
+    pub(in crate::replay) struct List(Vec<(u32, Option<u64>)>, u32);
 
     impl Source for List {
         fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
@@ -240,14 +255,14 @@ pub(super) mod tests {
             }
             let (key, ms) = self.0.remove(0);
             let key = format!("k {key}").into_bytes();
-            let op =
-                Op { at_us: None, kind: Kind::Read, key, value_bytes: Some(30), ttl_s: 0, partly: false };
+            let (at_us, value_bytes) = (None, Some(self.1));
+            let op = Op { at_us, kind: Kind::Read, key, value_bytes, ttl_s: 0, partly: false };
             Ok(Some((op, ms.map(Duration::from_millis))))
         }
     }
 
     pub(in crate::replay) fn queues(list: Vec<(u32, Option<u64>)>, protocol: Protocol) -> Queues<List> {
-        Queues::new(List(list), (protocol, &Sizes::Fixed(1)), 2, u64::MAX)
+        Queues::new(List(list, 30), (protocol, &Sizes::Fixed(1)), 2, u64::MAX)
     }
 
     #[test]
@@ -269,6 +284,20 @@ pub(super) mod tests {
         assert!(second.iter().all(|other| first.iter().all(|waiting| waiting.hash != other.hash)));
         let mut none = Vec::new();
         assert!(matches!(queues.take(0, 1, Duration::ZERO, &mut none), Given::Some | Given::Blocked));
+    }
+
+    #[test]
+    fn what_is_sent_together_and_a_value_have_an_end() {
+        let mut queues = queues((0..20).map(|_| (1, None)).collect(), Protocol::Resp);
+        queues.source = List(queues.source.0, u32::MAX);
+        let client = (hash(b"k 1") % 2) as usize;
+        let mut out = Vec::new();
+        assert_eq!(queues.take(client, 9, Duration::ZERO, &mut out), Given::Some);
+        assert_eq!((out.len(), out[0].bytes, queues.told.cut), (1, VALUE_BYTES_MAX, 1));
+        queues.source.1 = 1 << 20;
+        out.clear();
+        queues.take(client, 256, Duration::ZERO, &mut out);
+        assert_eq!(out.len(), TOGETHER_BYTES >> 20);
     }
 
     #[test]
